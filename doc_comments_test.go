@@ -58,7 +58,7 @@ func codeBlocks(text string) (blocks []string) {
 	var p comment.Parser
 	for _, b := range p.Parse(text).Content {
 		if code, ok := b.(*comment.Code); ok {
-			if first, _, _ := strings.Cut(plainLines(code.Text), "\n"); !notCode[first] {
+			if first, _, _ := strings.Cut(plainLines(code.Text), "\n"); !notCode[first] && !strings.HasPrefix(first, "go run ") {
 				blocks = append(blocks, code.Text)
 			}
 		}

@@ -79,7 +79,7 @@ type ClientOptions struct {
 	ForwardInput bool
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
-	// Experimental is sent as the capability of this name. Its values are JSON objects.
+	// Experimental is sent as the capability of this name. Its values encode to JSON objects.
 	Experimental map[string]any
 
 	// Log receives the log messages of the server, one after the other, on a goroutine of the
@@ -105,8 +105,9 @@ type ClientOptions struct {
 	// first time, by default.
 	ProbeTimeout time.Duration
 	// KeepAlive is the interval of pings in sessions (revisions before 2026-07-28). A session whose
-	// server does not respond to a ping within the interval is logged and ended; the next request
-	// opens another one. Default: no pings. [ServeOptions.PingInterval] is for servers.
+	// server does not respond to three in sequence, each within the interval, is logged and ended;
+	// the next request opens another one. Default: no pings. [ServeOptions.PingInterval] is for
+	// servers.
 	KeepAlive time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each
@@ -221,12 +222,15 @@ type Client struct {
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	c := &Client{transport: t, opts: opts.withDefaults(), connecting: make(chan struct{}, 1)}
 	c.caps = c.opts.capabilities()
-	var err error
+	err := checkObjects(c.opts.Experimental)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: ClientOptions.Experimental: %w", err)
+	}
 	if c.info, err = jsonv2.Marshal(c.opts.Info, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Info: %w", err)
 	}
 	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
-		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions or Experimental: %w", err)
+		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions: %w", err)
 	}
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
 	c.logs = peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(c.logged)}
@@ -302,12 +306,9 @@ func appendParams(dst []byte, params any) ([]byte, error) {
 	if params == nil {
 		return dst, nil
 	}
-	raw, err := jsonv2.Marshal(params, deterministic)
+	raw, err := encodeObject(params)
 	if err != nil {
-		return nil, fmt.Errorf("mcp: encode params: %w", err)
-	}
-	if jsonscan.Kind(raw) != '{' {
-		return nil, fmt.Errorf("mcp: invalid params: they encode to %.20q, must encode to a JSON object", raw)
+		return nil, fmt.Errorf("mcp: invalid params: %w", err)
 	}
 	for key, value := range jsonscan.Members(raw) {
 		if string(key) == "_meta" {

@@ -9,15 +9,16 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// keepAlive pings the server of a session, and ends the session if a ping has no response. Spec:
-// basic/utilities/ping (2025-11-25).
+// keepAlive pings the server of a session, and ends the session if some pings in sequence have no
+// response. Spec: basic/utilities/ping (2025-11-25).
 func (c *Client) keepAlive(conn *connection) {
 	ticker := time.NewTicker(c.opts.KeepAlive)
 	defer ticker.Stop()
-	for {
+	for missed := 0; ; {
 		select {
 		case <-ticker.C:
 		case <-conn.done:
@@ -27,6 +28,10 @@ func (c *Client) keepAlive(conn *connection) {
 		}
 		err := c.ping(conn)
 		if err == nil || asError(err) != nil { // an error is a response, too
+			missed = 0
+			continue
+		}
+		if missed++; missed < legacy.MaxMissedPings {
 			continue
 		}
 		select {

@@ -10,6 +10,10 @@ import "context"
 // the client cancels or disconnects, with the reason as its cause. [RequestFrom], [Progress] and
 // [Logger] work with it on every transport; [Ask] and similar functions fail, since only a [*Server]
 // calls its handlers again with the answers: return an [*InputRequiredResult] instead.
+//
+// A Handler in front of a Server, which is not a [Middleware] of it, has the method Unwrap() Handler,
+// which returns the next one: otherwise transports do not know [ServerOptions].Revisions and
+// RootsChanged.
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -27,8 +28,8 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 // _ makes the functions below available to package mcphttp.
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
-	Revisions: acceptedRevisions,
 	ConnDone:  connDone,
+	Configure: func(cfg any, h Handler) { configure(cfg.(*legacy.Config), h) },
 })
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to
@@ -60,7 +61,9 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
-		return nil, wire.UnsupportedVersion(req.env.VersionText, acceptedRevisions(h))
+		cfg := new(legacy.Config)
+		configure(cfg, h)
+		return nil, wire.UnsupportedVersion(req.env.VersionText, cfg.Revisions)
 	}
 	var res Result
 	var err error

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"runtime"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -25,15 +27,32 @@ type Root struct {
 const rootsKey = "roots"
 
 // Roots asks the client for the folders that it works in. It behaves as [Ask] does, with the key
-// "roots": a root that is gone is not returned again. A handler that must stay within a root opens
-// it with [os.OpenRoot], which also follows no symbolic links out of it. The protocol deprecates it
-// since 2026-07-28, in favour of tool arguments.
+// "roots". A session whose client announces changes asks once, and again after each change, see
+// [ServerOptions.RootsChanged]; otherwise each request asks. The protocol deprecates it since
+// 2026-07-28, in favour of tool arguments.
 //
 // Spec: client/roots.
 func Roots(ctx context.Context) ([]Root, error) {
 	var roots []Root
 	err := AskAll(ctx, RootsQuestion(rootsKey, &roots))
 	return roots, err
+}
+
+// WithinRoots reports whether a file URI or an absolute path names one of the roots or something
+// below one. It compares names and does not read the file system: relative paths, paths with the
+// segment "..", and what does not have the exact case of a root are outside. Paths that begin with a
+// drive or two backslashes are those of Windows on every system, where they may not have names that
+// Windows changes. A symbolic link within a root may lead out of it: to open a file, use
+// [os.OpenRoot]. It is false without roots.
+//
+// Spec: client/roots, Security Considerations.
+func WithinRoots(roots []Root, target string) bool {
+	isWindows := runtime.GOOS == "windows"
+	path, ok := netx.ParseFilePath(target, isWindows)
+	return ok && slices.ContainsFunc(roots, func(r Root) bool {
+		root, ok := netx.ParseFilePath(r.URI, isWindows)
+		return ok && r.check() == nil && root.Contains(path)
+	})
 }
 
 // RootsQuestion returns the question of [Roots], for [AskAll].

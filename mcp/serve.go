@@ -142,7 +142,7 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.listening, s.unlisten = context.WithCancelCause(s.ctx)
 	s.config = legacy.Config{Core: core{s}, Logger: s.log, Calls: &s.calls, Cancelled: cancelledBecause}
-	s.config.Revisions = acceptedRevisions(h)
+	configure(&s.config, h)
 	return s
 }
 

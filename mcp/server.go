@@ -14,6 +14,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -96,7 +97,11 @@ type ServerOptions struct {
 	// HasMore is set if there are more values. It is called for features that the caller may use; its
 	// errors are those of a CompleteFunc. Default: no values.
 	Complete func(ctx context.Context, p *CompleteParams) (*Completion, error)
-	// Experimental is sent as the capability of this name.
+	// RootsChanged is called when the client of a session has announced that its roots have changed;
+	// the next [Roots] asks for them. [PrincipalFrom](ctx) is the caller. It is called once at a time
+	// for one session, and several changes may be one call. Since 2026-07-28 there is no notification.
+	RootsChanged func(ctx context.Context)
+	// Experimental is sent as the capability of this name. Its values encode to JSON objects.
 	Experimental map[string]any
 
 	// Revisions are the protocol revisions that the server accepts, such as "2025-11-25". A client
@@ -204,10 +209,8 @@ func (s *Server) validate(name string) error {
 			return fmt.Errorf("StateKeys[%d] has %d bytes, want at least %d", i, len(k), minStateKey)
 		}
 	}
-	if s.opts.Experimental != nil {
-		if _, err := jsonv2.Marshal(s.opts.Experimental); err != nil {
-			return fmt.Errorf("Experimental: %w", err)
-		}
+	if err := checkObjects(s.opts.Experimental); err != nil {
+		return fmt.Errorf("Experimental: %w", err)
 	}
 	for _, version := range s.opts.Revisions {
 		r, known := wire.ParseRevision(version)
@@ -222,12 +225,37 @@ func (s *Server) validate(name string) error {
 	return s.opts.Cache.validate()
 }
 
-// acceptedRevisions returns the revisions that h accepts, oldest first; nil for all.
-func acceptedRevisions(h Handler) []wire.Revision {
-	if s := serverOf(h); s != nil {
-		return s.accepts
+// checkObjects returns an error if a capability does not encode to a JSON object.
+func checkObjects(capabilities map[string]any) error {
+	for name, value := range capabilities {
+		if _, err := encodeObject(value); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
 	}
 	return nil
+}
+
+func encodeObject(v any) (json.RawMessage, error) {
+	raw, err := jsonv2.Marshal(v, deterministic)
+	if err == nil && jsonscan.Kind(raw) != '{' {
+		err = fmt.Errorf("it encodes to %.20q, must encode to a JSON object", raw)
+	}
+	return raw, err
+}
+
+// configure sets what sessions need to know of the server that h is or that is behind it.
+func configure(cfg *legacy.Config, h Handler) {
+	for {
+		if s := serverOf(h); s != nil {
+			cfg.Revisions, cfg.RootsChanged = s.accepts, s.opts.RootsChanged
+			return
+		}
+		outer, ok := h.(interface{ Unwrap() Handler })
+		if !ok {
+			return
+		}
+		h = outer.Unwrap()
+	}
 }
 
 // ServeMCP serves one request through the server's middleware.
@@ -289,14 +317,14 @@ func (s *Server) AddExtension(id string, settings any) {
 	if settings == nil {
 		settings = struct{}{}
 	}
-	encoded, err := jsonv2.Marshal(settings, deterministic)
-	if err != nil || jsonscan.Kind(encoded) != '{' {
-		panic(fmt.Sprintf("mcp: extension %q: settings must encode to a JSON object: %v", id, err))
+	encoded, err := encodeObject(settings)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: extension %q: invalid settings: %v", id, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.extensions = maps.Clone(s.extensions) // capabilities returns the old map
-	put(&s.extensions, id, any(json.RawMessage(encoded)))
+	put(&s.extensions, id, any(encoded))
 }
 
 // HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil

@@ -349,9 +349,14 @@ func TestInvalidServerOptionsPanic(t *testing.T) {
 		"cache":        {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
 		"cache scope":  {Cache: mcp.Cache{Scope: "shared"}},
 		"experimental": {Experimental: object{"x": make(chan int)}},
+		"a number":     {Experimental: object{"x": 1}},
+		"nil":          {Experimental: object{"x": nil}},
 	} {
 		mustPanic(t, what, "mcp: NewServer", func() { mcp.NewServer("test", "1", opts) })
 	}
+	mustPanic(t, "experimental", `Experimental: "x": it encodes to "[]", must encode to a JSON object`, func() {
+		mcp.NewServer("test", "1", &mcp.ServerOptions{Experimental: object{"x": []int{}}})
+	})
 	mustPanic(t, "no name", "mcp: NewServer", func() { mcp.NewServer("", "1", nil) })
 }
 

@@ -148,7 +148,7 @@ type wrapper interface {
 
 // serverOf returns the server that h is or that a transport has wrapped; nil for other handlers.
 func serverOf(h Handler) *Server {
-	if w, ok := h.(wrapper); ok {
+	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
 		h = w.Unwrap(wire.ForTransports{})
 	}
 	s, _ := h.(*Server)

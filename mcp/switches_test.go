@@ -207,3 +207,58 @@ func TestClientsDeclareExperimentalAndSamplingContext(t *testing.T) {
 		}
 	}
 }
+
+// The schemas of all revisions have an object for each experimental capability.
+func TestClientsRefuseExperimentalCapabilitiesThatAreNotObjects(t *testing.T) {
+	for _, value := range []any{nil, true, "x", []int{1}, make(chan int)} {
+		for _, revision := range mcptest.Revisions() {
+			c, err := mcp.Connect(t.Context(), mcp.InMemory(newServer(t, nil)), &mcp.ClientOptions{
+				Revision: revision, Experimental: map[string]any{"a/b": value},
+			})
+			if err == nil {
+				t.Errorf("%s: %v: connected, want an error", revision, value)
+				c.Close()
+			} else if !strings.Contains(err.Error(), `mcp: ClientOptions.Experimental: "a/b": `) {
+				t.Errorf("%s: %v: got error %v", revision, value, err)
+			}
+		}
+	}
+}
+
+// An outer is a handler in front of another one; unwrapping is one that shows it.
+type outer struct{ next mcp.Handler }
+
+func (o outer) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	return o.next.ServeMCP(ctx, req)
+}
+
+type unwrapping struct{ outer }
+
+func (u unwrapping) Unwrap() mcp.Handler { return u.next }
+
+func TestHandlersWithUnwrapNegotiateTheRevisionsOfTheirServer(t *testing.T) {
+	for _, accepted := range [][]string{{"2025-03-26", "2025-06-18"}, {"2024-11-05"}, {mcptest.Modern}} {
+		s := newServer(t, &mcp.ServerOptions{Revisions: accepted})
+		h := unwrapping{outer{unwrapping{outer{s}}}}
+		for _, transport := range mcptest.Transports() {
+			for _, revision := range append(mcptest.Revisions(), "") {
+				c, err := mcp.Connect(t.Context(), mcptest.Transport(t, h, transport), &mcp.ClientOptions{
+					Revision: revision, Logger: discardLogger(),
+				})
+				want := slices.Max(accepted)
+				if revision != "" {
+					want = revision
+				}
+				switch {
+				case slices.Contains(accepted, want) && (err != nil || c.Revision() != want):
+					t.Errorf("%v over %s: %q: got error %v, want revision %s", accepted, transport, revision, err, want)
+				case !slices.Contains(accepted, want) && err == nil:
+					t.Errorf("%v over %s: connected with %s, want an error", accepted, transport, revision)
+				}
+				if err == nil {
+					c.Close()
+				}
+			}
+		}
+	}
+}

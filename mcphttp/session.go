@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,7 +183,7 @@ func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal
 	}
 	no := errNoSession // for an HTTP+SSE session
 	if conv := s.conversation(); conv != nil && s.queue == nil {
-		no = checkSessionVersion(head.version)
+		no = checkSessionVersion(head.version, h.sessions.config.Revisions)
 	}
 	if no != nil {
 		h.sessions.release(s)
@@ -196,14 +197,18 @@ func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal
 var errNoSession = refuse(http.StatusNotFound, "no such session")
 
 // checkSessionVersion refuses a version header that no session can have. The header should name the
-// negotiated version, but a header with another version of the same era is accepted and ignored.
-// Spec: basic/transports#protocol-version-header
-func checkSessionVersion(version field) *refusal {
+// negotiated version, but another accepted one is ignored. accepted has the versions that the server
+// accepts; nil for all. Spec: basic/transports#protocol-version-header (2025-06-18, 2025-11-25)
+func checkSessionVersion(version field, accepted []wire.Revision) *refusal {
 	if !version.sent {
 		return nil
 	}
-	if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
+	rev, known := wire.ParseRevision(version.value)
+	if !known || rev.Modern() {
 		return refuse(http.StatusBadRequest, "header "+headerVersion+" must name a protocol version that has sessions")
+	}
+	if accepted != nil && !slices.Contains(accepted, rev) {
+		return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version.value, accepted)}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // serveStateless serves a POST of the session era without a session: the session that it opens ends
 // with the response. See [SessionOptions.Stateless].
 func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
-	if no := checkSessionVersion(head.version); no != nil {
+	if no := checkSessionVersion(head.version, h.sessions.config.Revisions); no != nil {
 		return no
 	}
 	if !h.life.isOpen() {

@@ -31,14 +31,13 @@ type sessions struct {
 }
 
 func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
-	return &sessions{
+	t := &sessions{
 		opts: opts,
 		config: legacy.Config{
 			Core:        &sessionCore{h},
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Reserve:     reserveIn(filters),
-			Revisions:   mcpFuncs.Revisions(h),
 			Stateless:   opts.Sessions.Stateless,
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
 		},
@@ -47,6 +46,8 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 		begin:  time.Now(),
 		byID:   make(map[string]*session),
 	}
+	mcpFuncs.Configure(&t.config, h)
+	return t
 }
 
 // eventLog returns the store of the events of calls, nil if no client can resume a stream.

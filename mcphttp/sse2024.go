@@ -44,7 +44,7 @@ const namedInitTimeout = 5 * time.Second
 // serveEndpoint serves the event stream. The session ends with it. Some clients name a later
 // revision in their GET. Spec: basic/transports#http-with-sse (2024-11-05)
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *head) *refusal {
-	if no := checkSessionVersion(head.version); no != nil {
+	if no := checkSessionVersion(head.version, nil); no != nil {
 		return no
 	}
 	caller := h.caller(r)

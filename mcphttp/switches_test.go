@@ -36,6 +36,27 @@ func TestOnlyTheRevisionsOfTheServerAreAccepted(t *testing.T) {
 	}
 }
 
+// A version header that the server does not accept is refused in a session, too; an accepted one that
+// differs from the session's is not.
+func TestLHTTP35_SessionsRefuseVersionHeadersOfOtherRevisions(t *testing.T) {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Revisions: []string{june2025, march2025}})
+	forEach(t, []string{june2025, march2025}, func(t *testing.T, revision string) {
+		f := start(t, s, nil)
+		for version, want := range map[string]int{june2025: 200, march2025: 200, "": 200, november2025: 400, "2024-11-05": 400} {
+			session := f.initialize(revision)
+			headers := []string{"Mcp-Session-Id: " + session.id, "MCP-Protocol-Version: " + version}
+			got := f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, headers...)
+			if got.status != want || want == 400 && (got.code() != mcp.CodeUnsupportedProtocolVersion ||
+				!strings.Contains(got.body, `"supported":["`+june2025+`","`+march2025+`"]`)) {
+				t.Errorf("POST with %s: got %d %s, want %d", version, got.status, got.body, want)
+			}
+			if got := f.do(http.MethodDelete, "", headers...); (got.status == 400) != (want == 400) {
+				t.Errorf("DELETE with %s: got %d %s", version, got.status, got.body)
+			}
+		}
+	})
+}
+
 func TestMethodsCanBeRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts             mcphttp.SessionOptions

@@ -28,12 +28,13 @@ type Client struct {
 	// be changed between requests.
 	Options Options
 
-	t       testing.TB
-	handler mcp.Handler
-	bubble  bool            // within a synctest bubble
-	ctx     context.Context // of all messages that the client sends
-	conn    conn
-	schema  *Schema // nil for none
+	t        testing.TB
+	handler  mcp.Handler
+	handlers *tracker
+	bubble   bool            // within a synctest bubble
+	ctx      context.Context // of all messages that the client sends
+	conn     conn
+	schema   *Schema // nil for none
 
 	mu            sync.Mutex // guards the fields below
 	nextID        int64
@@ -94,8 +95,14 @@ type conn interface {
 // closed when the test ends. opts may be nil. Tests with [Run] do not need it.
 func Connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client {
 	t.Helper()
+	return connect(t, h, on, opts, newTracker(t))
+}
+
+// connect is [Connect] with a tracker of the handlers.
+func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options, handlers *tracker) *Client {
+	t.Helper()
 	c := &Client{
-		Combination: on, t: t, handler: h,
+		Combination: on, t: t, handler: h, handlers: handlers,
 		pending: map[jsonrpc.ID]*Pending{}, subscriptions: map[jsonrpc.ID]*subscription{}, arrived: make(chan struct{}),
 	}
 	if opts != nil {
@@ -125,7 +132,7 @@ func Connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 // Another returns another client of the same handler, transport and revision. opts may be nil.
 func (c *Client) Another(opts *Options) *Client {
 	c.t.Helper()
-	another := Connect(c.t, c.handler, c.Combination, opts)
+	another := connect(c.t, c.handler, c.Combination, opts, c.handlers)
 	another.bubble = c.bubble
 	return another
 }

@@ -45,7 +45,7 @@ type httpConn struct {
 
 func newHTTPConn(c *Client) *httpConn {
 	l := &httpConn{
-		c: c, handler: mcphttp.NewHandler(c.handler, &mcphttp.Options{Logger: logger(c.t)}),
+		c: c, handler: mcphttp.NewHandler(c.handlers.track(c.handler), &mcphttp.Options{Logger: logger(c.t)}),
 		post: endpoint, moved: make(chan struct{}), ends: map[jsonrpc.ID]context.CancelFunc{},
 	}
 	var served http.Handler = l.handler

@@ -54,7 +54,8 @@ func newStreamConn(c *Client, client, server mcp.Conn) *streamConn {
 	}
 	l.done.Go(func() {
 		defer close(l.served)
-		if err := mcp.Serve(ctx, c.handler, server, &mcp.ServeOptions{Logger: logger(c.t)}); err != nil {
+		h := c.handlers.track(c.handler)
+		if err := mcp.Serve(ctx, h, server, &mcp.ServeOptions{Logger: logger(c.t)}); err != nil {
 			c.fault("serve: %v", err)
 		}
 	})

@@ -3,6 +3,7 @@ package mcptest
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"testing"
 
@@ -12,8 +13,16 @@ import (
 
 // Dial returns an [mcp.Client] that is connected to h, and closes it when the test ends. Unlike
 // [Connect], it returns the client that programs use. opts may be nil; Revision and Logger are
-// overwritten. HTTP uses an in-memory network, so that time may be fake.
+// overwritten. HTTP uses an in-memory network, so that time may be fake. Messages are validated by
+// [RunClient] only.
 func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) *mcp.Client {
+	t.Helper()
+	h = newTracker(t).track(h)
+	return dial(t, Transport(t, h, on.Transport), on, opts)
+}
+
+// dial connects a client to the server of a transport, and closes it when the test ends.
+func dial(t testing.TB, transport mcp.Transport, on Combination, opts *mcp.ClientOptions) *mcp.Client {
 	t.Helper()
 	var full mcp.ClientOptions
 	if opts != nil {
@@ -23,7 +32,7 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 	full.Logger = logger(t)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	c, err := mcp.Connect(ctx, Transport(t, h, on.Transport), &full)
+	c, err := mcp.Connect(ctx, transport, &full)
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -44,25 +53,33 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		return mcp.InMemory(h)
 	case Stdio:
 		client, server := stdio()
-		var served sync.WaitGroup
-		served.Go(func() {
-			err := mcp.Serve(context.Background(), h, server, &mcp.ServeOptions{Logger: logger(t)})
-			// A client may close before it has read everything.
-			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
-				t.Errorf("serve: %v", err)
-			}
-		})
-		t.Cleanup(served.Wait)
-		return mcp.NewConnTransport(client)
+		return overStream(t, h, client, server)
 	case HTTP:
 		return overNetwork(t, mcphttp.NewHandler(h, &mcphttp.Options{Logger: logger(t)}))
 	}
 	panic("mcptest: no transport " + kind)
 }
 
-// overNetwork serves an HTTP handler in memory.
-func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
+// overStream serves h at one end of a stream.
+func overStream(t testing.TB, h mcp.Handler, client, server mcp.Conn) mcp.Transport {
+	var served sync.WaitGroup
+	served.Go(func() {
+		err := mcp.Serve(context.Background(), h, server, &mcp.ServeOptions{Logger: logger(t)})
+		// A client may close before it has read everything.
+		if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(served.Wait)
+	return mcp.NewConnTransport(client)
+}
+
+// overNetwork serves an HTTP handler in memory. The functions change the client.
+func overNetwork(t testing.TB, h *mcphttp.Handler, change ...func(*http.Client)) mcp.Transport {
 	client, stop := serveHTTP(h)
+	for _, f := range change {
+		f(client)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()

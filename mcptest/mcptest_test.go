@@ -250,6 +250,7 @@ func TestGoldenComparesAndUpdates(t *testing.T) {
 // Without schemas, tests run and messages are not validated.
 func TestWithoutSchemas(t *testing.T) {
 	t.Setenv("PATCHBAY_SCHEMAS", "")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
 	if dir := SchemaDir(); dir != "" {
 		t.Skipf("found schemas at %s", dir)

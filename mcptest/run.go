@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -69,8 +68,25 @@ func Before(revision string) []Combination {
 	return slices.DeleteFunc(Combinations(), func(on Combination) bool { return on.Since(revision) })
 }
 
-// Run runs body as a subtest for every transport and revision, each with its own client. The
-// handler is shared by all.
+// RunClient runs body as a subtest for every transport and revision, each with an [mcp.Client] of its
+// own, as programs use it. The server's messages are validated, see [SchemaDir], unless opts has
+// extensions. The handler is shared by all; opts may be nil, see [Dial].
+func RunClient(t *testing.T, h mcp.Handler, opts *mcp.ClientOptions, body func(t *testing.T, c *mcp.Client)) {
+	t.Helper()
+	for _, on := range Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			handlers := new(tracker)
+			inBubble(t, handlers, func(t *testing.T) {
+				t.Cleanup(drainTimers)
+				t.Cleanup(func() { handlers.report(t) })
+				body(t, dial(t, checkedTransport(t, handlers.track(h), on, opts), on, opts))
+			})
+		})
+	}
+}
+
+// Run runs body as a subtest for every transport and revision, each with its own [Client], which
+// shows the messages. The handler is shared by all.
 func Run(t *testing.T, h mcp.Handler, body func(t *testing.T, c *Client)) {
 	t.Helper()
 	RunOn(t, h, Combinations(), nil, body)
@@ -86,9 +102,11 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 				body(t, Connect(t, h, combination, opts))
 				return
 			}
-			synctest.Test(t, func(t *testing.T) {
+			handlers := new(tracker)
+			inBubble(t, handlers, func(t *testing.T) {
 				t.Cleanup(drainTimers)
-				c := Connect(t, h, combination, opts)
+				t.Cleanup(func() { handlers.report(t) })
+				c := connect(t, h, combination, opts, handlers)
 				c.bubble = true
 				body(t, c)
 			})

@@ -2,6 +2,7 @@ package mcptest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -16,15 +17,30 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest/internal/specschema"
 )
 
 // SchemaDir returns the directory of the official schemas, which has one file per revision, such as
-// 2025-11-25.json. It is the value of PATCHBAY_SCHEMAS, or shared/spec/schema beside the module. If
-// it is empty, messages are not validated.
+// 2025-11-25.json. It is the value of PATCHBAY_SCHEMAS, or shared/spec/schema beside the module, or
+// the directory in the user's cache to which the command mcptest/schemas downloads them. If it is
+// empty, messages are not validated.
 func SchemaDir() string {
-	if dir := os.Getenv("PATCHBAY_SCHEMAS"); dir != "" {
+	if dir := cmp.Or(os.Getenv("PATCHBAY_SCHEMAS"), dirBesideModule()); dir != "" {
 		return dir
 	}
+	dir, err := specschema.CacheDir()
+	if err != nil {
+		return ""
+	}
+	files := specschema.Files()
+	if _, err := os.Stat(filepath.Join(dir, files[len(files)-1].Name())); err != nil {
+		return "" // the last one is downloaded last
+	}
+	return dir
+}
+
+// dirBesideModule returns the directory shared/spec/schema beside the module, or "".
+func dirBesideModule() string {
 	dir, err := os.Getwd()
 	if err != nil {
 		return ""
@@ -67,19 +83,40 @@ func openSchema(t testing.TB, revision string) *Schema {
 	dir := SchemaDir()
 	if dir == "" {
 		noSchemas.Do(func() {
-			t.Logf("messages are not validated: set PATCHBAY_SCHEMAS to a directory of the official schemas")
+			fmt.Fprintf(os.Stderr, "mcptest: messages are not validated by the schemas, which this downloads: %s\n",
+				specschema.Command)
 		})
 		return nil
 	}
 	if known, ok := schemas.Load(revision); ok {
 		return known.(*Schema)
 	}
-	s, err := OpenSchema(dir, revision)
+	s, err := openCached(dir, revision)
 	if err != nil {
 		t.Fatal(err)
 	}
 	known, _ := schemas.LoadOrStore(revision, s)
 	return known.(*Schema)
+}
+
+// openCached is OpenSchema. A schema of the user's cache must be the published one: it may have been
+// downloaded by an earlier version of this module.
+func openCached(dir, revision string) (*Schema, error) {
+	if cache, err := specschema.CacheDir(); err == nil && dir == cache {
+		for _, f := range specschema.Files() {
+			if f.Revision != revision {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+			if err == nil {
+				err = f.Verify(text)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("mcptest: %w: run %s", err, specschema.Command)
+			}
+		}
+	}
+	return OpenSchema(dir, revision)
 }
 
 // OpenSchema reads the schema of a revision from a directory.

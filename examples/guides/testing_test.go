@@ -33,15 +33,12 @@ func TestFind(t *testing.T) {
 }
 
 func TestFindInEveryRevision(t *testing.T) {
-	for _, on := range mcptest.Combinations() {
-		t.Run(on.String(), func(t *testing.T) {
-			c := mcptest.Dial(t, newLibrary(), on, nil)
-			res, err := c.CallTool(t.Context(), "find", search{Query: "go", Limit: 3})
-			if err != nil || !strings.Contains(res.Text(), "go by rank") {
-				t.Errorf("got %+v, %v", res, err)
-			}
-		})
-	}
+	mcptest.RunClient(t, newLibrary(), nil, func(t *testing.T, c *mcp.Client) {
+		res, err := c.CallTool(t.Context(), "find", search{Query: "go", Limit: 3})
+		if err != nil || !strings.Contains(res.Text(), "go by rank") {
+			t.Errorf("got %+v, %v", res, err)
+		}
+	})
 }
 
 func TestReserve(t *testing.T) {

@@ -84,6 +84,9 @@ type Config struct {
 	Revisions []wire.Revision
 	// Stateless: initialize declares no capability that needs a session, see [OpenStateless].
 	Stateless bool
+	// RootsChanged is called when a client has announced that its roots have changed, with the context
+	// of the notification; not concurrently for one session. Default: not called.
+	RootsChanged func(ctx context.Context)
 	// Reserve reserves n bytes for the resources that the session of a context subscribes to, and
 	// reports whether there is room; a negative n releases them. Default: each session has room.
 	Reserve func(ctx context.Context, n int) bool
@@ -137,6 +140,7 @@ type Session struct {
 	calls  *peer.Table     // in flight, in both directions
 	ctx    context.Context // of subscriptions; ends with the session
 	cancel context.CancelCauseFunc
+	roots  sessionRoots
 
 	subMu         sync.Mutex    // held while the subscription changes; guards the fields below
 	stopListening func()        // ends the subscription; nil for none
@@ -198,7 +202,7 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (r
 		}
 		return nil, x.respondTo
 	case jsonrpc.Notification:
-		return nil, s.acceptNotification(m)
+		return nil, s.acceptNotification(ctx, m)
 	case jsonrpc.Response:
 		if !s.calls.Answer(m) {
 			s.cfg.logger().DebugContext(ctx, "mcp: response to an unknown request", "id", m.ID)
@@ -233,10 +237,11 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 	return nil
 }
 
-// acceptNotification applies a notification. It ignores progress, which no request asks for, and
-// changed roots, which are not cached.
-func (s *Session) acceptNotification(m *jsonrpc.Message) Work {
+// acceptNotification applies a notification. It ignores progress, which no request asks for.
+func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Work {
 	switch m.Method {
+	case wire.NotificationRootsListChanged:
+		return s.rootsChanged(ctx)
 	case wire.NotificationCancelled:
 		if id, reason, ok := peer.ParseCancelled(m.Params); ok && s.calls.Cancel(id, s.cfg.cancelled(reason)) {
 			s.cfg.logger().DebugContext(s.ctx, "mcp: request cancelled", "id", id, "reason", reason)

@@ -32,8 +32,9 @@ type Exchange struct {
 	method   *method
 	out      Sender
 	progress progress
-	visits   []string   // the ids of elicitations whose pages the user has agreed to visit
-	task     *taskToken // receives the progress instead of the request's own; nil for none
+	roots    *rootsAnswer // the client's last answer, until the core has accepted it; nil for none
+	visits   []string     // the ids of elicitations whose pages the user has agreed to visit
+	task     *taskToken   // receives the progress instead of the request's own; nil for none
 }
 
 // AppendResponse serves the request and appends the response to dst. It appends nothing if the
@@ -106,6 +107,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
+		s.roots.store(x.roots)
 		result, next, err := x.finishRound(ctx, answer, len(dst))
 		if err == nil && result != nil {
 			x.completeElicitations(ctx, result[len(dst):])
@@ -139,7 +141,7 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	}
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
 	case isString(typ, "input_required"):
-		retry, err = s.ask(ctx, bytes.Clone(result), x.out, &x.visits)
+		retry, err = x.askInput(ctx, bytes.Clone(result))
 		return nil, retry, err
 	case isString(typ, "task"):
 		if !isSessionTask(s.rev, result) {

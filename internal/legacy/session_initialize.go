@@ -69,6 +69,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if s.calls == nil {
 		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
 	}
+	s.roots.announces = declares(p.capabilities, "roots", "listChanged")
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s, nil
 }

@@ -31,14 +31,24 @@ type inputRequest struct {
 	params json.RawMessage
 }
 
-// ask sends the input requests of a result to the client and waits for all responses, for a limited
-// time. It returns the additional members of the retried request: the input responses, and the
-// request state unchanged. It adds the ids of the elicitations of mode url that the user has
-// accepted to visits.
+// askInput sends the input requests of a result to the client and waits for all responses, for a
+// limited time. Cached roots are not asked for. It returns the additional members of the retried
+// request: the input responses, and the request state unchanged. It adds the ids of the
+// elicitations of mode url that the user has accepted to x.visits.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
-func (s *Session) ask(ctx context.Context, result []byte, out Sender, visits *[]string) (*retryParams, *jsonrpc.Error) {
-	sent, err := s.newInputRequests(ctx, result)
+func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *jsonrpc.Error) {
+	s, out := x.session, x.out
+	roots, changes := s.roots.cached()
+	x.roots = nil
+	answers := []byte{'{'}
+	sent, err := s.newInputRequests(ctx, result, func(key, method string) (known bool) {
+		known = method == wire.MethodRootsList && roots != nil
+		if known {
+			answers = append(appendMember(answers, []byte(key), roots), ',')
+		}
+		return known
+	})
 	defer func() {
 		for _, q := range sent {
 			q.Withdraw() // no effect on those with a response
@@ -54,35 +64,41 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender, visits *[]
 			return nil, s.failure(ctx, "input request not delivered", err)
 		}
 	}
-	retry := new(retryParams)
-	if len(sent) > 0 {
-		answers := []byte{'{'}
-		for i, q := range sent {
-			answer, err := s.await(waitCtx, q)
-			if err != nil {
-				open := sent[i+1:]
-				if waitCtx.Err() != nil {
-					open = sent[i:] // this one has no response either
-				}
-				s.cancelRequests(ctx, open, out)
-				return nil, err
+	for i, q := range sent {
+		answer, err := s.await(waitCtx, q)
+		if err != nil {
+			open := sent[i+1:]
+			if waitCtx.Err() != nil {
+				open = sent[i:] // this one has no response either
 			}
-			if q.visit != "" && text(answer, "action") == "accept" {
-				*visits = append(*visits, q.visit)
-			}
-			answers = append(appendMember(answers, []byte(q.key), answer), ',')
+			s.cancelRequests(ctx, open, out)
+			return nil, err
 		}
+		switch {
+		case q.visit != "" && text(answer, "action") == "accept":
+			x.visits = append(x.visits, q.visit)
+		case q.method == wire.MethodRootsList:
+			x.roots = &rootsAnswer{answer, changes}
+		}
+		answers = append(appendMember(answers, []byte(q.key), answer), ',')
+	}
+	retry := new(retryParams)
+	if len(answers) > len("{") {
 		retry.InputResponses = closeWith(answers, '}')
 	}
 	retry.RequestState, _ = jsonscan.Get(result, "requestState")
 	return retry, nil
 }
 
-// newInputRequests returns the requests that a result asks for, all or none. The caller must
-// withdraw those that it gets, also when there is an error.
-func (s *Session) newInputRequests(ctx context.Context, result []byte) (all []inputRequest, err *jsonrpc.Error) {
+// newInputRequests returns the requests that a result asks for, all or none, except those whose
+// answer is known. The caller must withdraw those that it gets, also when there is an error.
+func (s *Session) newInputRequests(ctx context.Context, result []byte,
+	isKnown func(key, method string) bool) (all []inputRequest, err *jsonrpc.Error) {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, request := range jsonscan.Members(requests) {
+		if isKnown(string(key), text(request, "method")) {
+			continue
+		}
 		q, err := s.newInputRequest(string(key), request)
 		if err != nil {
 			return all, err

@@ -10,9 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxMissedPings is the number of pings in sequence without a response after which a client is gone:
-// a busy client may miss one.
-const maxMissedPings = 3
+// MaxMissedPings is the number of pings in sequence without a response after which the peer is
+// gone: a busy one may miss one.
+const MaxMissedPings = 3
 
 // KeepAlive pings the client at an interval. It returns an error if three pings in sequence have no
 // response, and nil when ctx or the session ends. It starts goroutines with start and does not wait
@@ -22,7 +22,7 @@ const maxMissedPings = 3
 func (s *Session) KeepAlive(ctx context.Context, out Sender, interval time.Duration, start func(func())) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	responses := make(chan struct{}, maxMissedPings)
+	responses := make(chan struct{}, MaxMissedPings)
 	missed := 0
 	for {
 		select {
@@ -33,12 +33,12 @@ func (s *Session) KeepAlive(ctx context.Context, out Sender, interval time.Durat
 		case <-responses:
 			missed = 0
 		case <-ticker.C:
-			if missed == maxMissedPings {
+			if missed == MaxMissedPings {
 				return fmt.Errorf("no response to %d pings, one each %v", missed, interval)
 			}
 			missed++
 			start(func() {
-				timeout, cancel := context.WithTimeout(ctx, maxMissedPings*interval)
+				timeout, cancel := context.WithTimeout(ctx, MaxMissedPings*interval)
 				defer cancel()
 				if s.ping(timeout, out) == nil {
 					responses <- struct{}{}

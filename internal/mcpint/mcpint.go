@@ -20,11 +20,12 @@ type Funcs[R, H any] struct {
 	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
 	// NewOpened returns a request whose envelope has been opened.
 	NewOpened func(r wire.Request) R
-	// Revisions returns the revisions that a handler accepts, oldest first, or nil for all.
-	Revisions func(h H) []wire.Revision
 	// ConnDone returns a channel that is closed when the current Conn of an mcp.Transport over
 	// streams has ended. It is nil for other transports, and before the first request.
 	ConnDone func(transport any) <-chan struct{}
+	// Configure sets in a *legacy.Config what sessions need to know of a handler, such as the
+	// revisions that it accepts.
+	Configure func(cfg any, h H)
 }
 
 var provided any // Funcs, set while package mcp is initialized

@@ -1,0 +1,96 @@
+package legacy
+
+import (
+	"context"
+	"encoding/json"
+	"runtime/debug"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// maxCachedRoots limits the roots that a session keeps between requests, in bytes. It is as much as
+// the session keeps of the client's capabilities; larger answers are asked for each time.
+const maxCachedRoots = maxDeclared
+
+// sessionRoots caches the answer of a client to roots/list. Only a client that has declared
+// roots.listChanged is cached: the answer of another one may change without a notification.
+type sessionRoots struct {
+	announces bool // the client declared roots.listChanged; not changed after Open
+
+	mu      sync.Mutex      // guards the fields below
+	changes int             // notifications so far
+	answer  json.RawMessage // the result in the modern form; nil if unknown
+	calling bool            // Config.RootsChanged is being called
+}
+
+// A rootsAnswer is an answer that has not been cached yet, with the number of changes before its
+// request was sent.
+type rootsAnswer struct {
+	result  json.RawMessage
+	changes int
+}
+
+// cached returns the cached answer, or nil, and the number of changes so far.
+func (r *sessionRoots) cached() (answer json.RawMessage, changes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answer, r.changes
+}
+
+// store caches an answer that the core has accepted, unless the roots have changed since it was
+// asked for. a may be nil.
+func (r *sessionRoots) store(a *rootsAnswer) {
+	if a == nil || !r.announces || len(a.result) > maxCachedRoots {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changes == a.changes {
+		r.answer = a.result
+	}
+}
+
+// rootsChanged drops the cached answer. It returns the call of [Config.RootsChanged], unless one is
+// in progress, which is repeated then: a client that sends many notifications occupies one
+// goroutine.
+//
+// Spec: client/roots#root-list-changes (2025-11-25)
+func (s *Session) rootsChanged(ctx context.Context) Work {
+	r := &s.roots
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes++
+	r.answer = nil
+	if s.cfg.RootsChanged == nil || r.calling {
+		return nil
+	}
+	r.calling = true
+	return func(respond func(*jsonrpc.Message)) {
+		for reported := 0; s.rootsUnreported(&reported); {
+			s.reportRoots(ctx)
+		}
+		respond(nil)
+	}
+}
+
+func (s *Session) reportRoots(ctx context.Context) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.cfg.logger().ErrorContext(ctx, "mcp: panic recovered",
+				"in", "RootsChanged", "value", value, "stack", string(debug.Stack()))
+		}
+	}()
+	s.cfg.RootsChanged(ctx)
+}
+
+// rootsUnreported reports whether there were changes after those that the caller has reported, and
+// sets their number.
+func (s *Session) rootsUnreported(reported *int) bool {
+	r := &s.roots
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calling = *reported != r.changes
+	*reported = r.changes
+	return r.calling
+}
