@@ -62,6 +62,12 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 	}
 	undeclared, unknown := a.check()
 	missing := a.missing()
+	if missing != nil && errs == nil && unknown == nil && a.owner != "" && p.mayPrompt() {
+		given, err := p.askMissing(ctx, a, missing)
+		if given || err != nil {
+			return a, err
+		}
+	}
 	for i := range missing {
 		unknown = append(unknown, missing[i].missing(a.thing))
 	}

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
 // maxMissing bounds the reported missing arguments: an array given as JSON can lack many.
@@ -66,4 +69,79 @@ func (p *parameter) missing(thing string) error {
 		text += ", " + shorten(cleanLine(d), 120)
 	}
 	return errors.New(text)
+}
+
+// askMissing asks for missing arguments on the terminal, with the form of elicitation, and reports
+// whether the user has given them.
+func (p *program) askMissing(ctx context.Context, a *arguments, missing []absent) (bool, error) {
+	unlock, err := p.lockTerminal(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	a.reader = &schemaReader{a.root, maxSubschemas}
+	var all []absent
+	for _, m := range missing {
+		all = append(all, a.leaves(m)...)
+	}
+	fields, steps := make([]field, len(all)), map[string][]step{}
+	for i, m := range all {
+		fields[i] = field{parameter: m.parameter, check: a.compilePart(m.schema), named: true}
+		steps[m.name] = m.steps
+	}
+	p.screen.printf("\nThe %s requires %s: (%s to leave)", a.owner, plural(len(fields), "more "+a.thing), commandCancel)
+	content, err := p.fillIn(ctx, fields)
+	if errors.Is(err, errDeclined) || errors.Is(err, errCancelled) {
+		return false, nil
+	}
+	for name, value := range jsonscan.Members(content) {
+		if err == nil {
+			err = a.set(steps[string(name)], value)
+		}
+	}
+	return err == nil, err
+}
+
+// leaves returns the required arguments within an object, which are asked for one by one, or the
+// argument itself.
+func (a *arguments) leaves(m absent) (all []absent) {
+	if !slices.Equal(m.types, []string{"object"}) || m.choices != nil || len(m.steps) > maxTreeDepth {
+		return []absent{m}
+	}
+	for _, p := range a.reader.properties(m.schema) {
+		if p.required {
+			steps := append(slices.Clone(m.steps), step{key: p.name})
+			p.name = pathOf(steps)
+			all = append(all, a.leaves(absent{p, steps})...)
+		}
+	}
+	if all == nil || len(all) > maxMissing {
+		return []absent{m}
+	}
+	return all
+}
+
+// compilePart compiles a part of the schema, which may refer to definitions. It returns a schema for
+// any value if that fails: the server validates as well.
+func (a *arguments) compilePart(part stdjson.RawMessage) *schema.Schema {
+	whole := []byte("{}")
+	for _, key := range []string{"$defs", "definitions"} {
+		if defs, ok := jsonscan.Get(a.root, key); ok {
+			whole = jsonscan.WithMember(whole, key, defs)
+		}
+	}
+	for _, text := range [][]byte{part, jsonscan.WithMember(whole, "allOf", listOf([][]byte{part})), []byte("{}")} {
+		if check, err := schema.Compile(text); err == nil {
+			return check
+		}
+	}
+	return nil // {} is a schema
+}
+
+// plural returns a number of things in words.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
