@@ -150,7 +150,9 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 		p.output.printf("  hints: %s", hints)
 	}
 	if t.OutputSchema != nil {
-		p.output.printf("  output: %s", cleanJSON(string(t.OutputSchema)))
+		for _, line := range outputTree(t.OutputSchema) {
+			p.output.printf("%s", line)
+		}
 	}
 }
 

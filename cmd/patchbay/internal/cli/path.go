@@ -219,7 +219,7 @@ func (r *schemaReader) memberNames(object []byte) (all []string) {
 	for name := range jsonscan.Members(properties) {
 		all = append(all, string(name))
 	}
-	for branch := range r.branches(object) {
+	for branch := range r.branches(object, compounds...) {
 		all = append(all, r.memberNames(branch)...)
 	}
 	return all
@@ -232,7 +232,7 @@ func (r *schemaReader) member(object []byte, name string) (found []byte, known, 
 	if found, known = jsonscan.Get(properties, name); known {
 		return found, true, true
 	}
-	for branch := range r.branches(object) {
+	for branch := range r.branches(object, compounds...) {
 		if found, known, _ = r.member(branch, name); known {
 			return found, true, true
 		}
@@ -254,7 +254,7 @@ func (r *schemaReader) element(array []byte, index int) []byte {
 	if items, ok := jsonscan.Get(array, "items"); ok && jsonscan.Kind(items) != '[' {
 		return items
 	}
-	for branch := range r.branches(array) {
+	for branch := range r.branches(array, compounds...) {
 		if found := r.element(branch, index); found != nil {
 			return found
 		}
@@ -262,10 +262,13 @@ func (r *schemaReader) element(array []byte, index int) []byte {
 	return nil
 }
 
-// branches returns an iterator over the alternatives and parts of a schema.
-func (r *schemaReader) branches(of []byte) func(yield func([]byte) bool) {
+// compounds are the keywords whose subschemas are about the same value.
+var compounds = []string{"allOf", "oneOf", "anyOf"}
+
+// branches returns an iterator over the subschemas of keywords.
+func (r *schemaReader) branches(of []byte, keys ...string) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
-		for _, key := range []string{"allOf", "oneOf", "anyOf"} {
+		for _, key := range keys {
 			all, _ := jsonscan.Get(of, key)
 			for branch := range jsonscan.Elements(all) {
 				if r.left == 0 {
