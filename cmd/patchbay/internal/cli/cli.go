@@ -53,6 +53,8 @@ type program struct {
 	sampler      *sampler          // of --sample-with; nil without it
 	noQuestions  bool              // the client declares neither elicitation nor sampling
 
+	keyMode func() (restore func(), err error) // sets the terminal to single keys; nil without one
+
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
 
@@ -79,6 +81,7 @@ type flags struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := newProgram(stdin, stdout, stderr)
 	p.interactive = isTerminal(stdin) && p.screen.terminal
+	p.useKeys(stdin)
 	return p.run(ctx, args)
 }
 

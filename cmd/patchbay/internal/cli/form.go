@@ -39,13 +39,18 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	return fields, nil
 }
 
-// fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
+// fillIn prompts for every field until the user confirms. A single yes or no is
+// one key, and needs no confirmation.
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
+	ask, single := p.promptText, len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"})
+	if single {
+		ask = p.promptYesNo
+	}
 	for {
 		a := arguments{values: map[string]stdjson.RawMessage{}}
 		for i := range fields {
 			p.screen.printf("\n%s", fields[i].heading())
-			value, err := prompt(ctx, p, fields[i].promptText(), fields[i].parse)
+			value, err := prompt(ctx, p, fields[i].promptText(), ask, fields[i].parse)
 			if err != nil {
 				return nil, err
 			}
@@ -54,7 +59,7 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 			}
 		}
 		content := a.object()
-		if len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"}) {
+		if single {
 			return content, nil
 		}
 		if len(fields) > 1 {
