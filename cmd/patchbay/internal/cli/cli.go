@@ -44,6 +44,7 @@ type program struct {
 	serverName atomic.Pointer[string]   // of the server, for questions
 	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
 
+	search       []string          // of --search
 	answers      *answers          // of --answers
 	given        *givenAnswer      // of the command line; nil without one
 	bridging     bool              // clients answer the questions of the server

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -28,6 +29,7 @@ type listing[T any] struct {
 	all  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
 	show func(item T, whole bool)
 	name func(item T) string
+	text func(item T) []string // that --search searches
 }
 
 // names returns the names of the items, even after an error.
@@ -50,6 +52,11 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if err != nil {
 			return err
 		}
+		if len(words) > 0 && p.search != nil {
+			return usage(errors.New("--search selects from the whole list: leave out NAME"))
+		}
+		all := len(list)
+		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.text(item), p.search) })
 		if len(words) > 0 {
 			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
@@ -61,8 +68,11 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 			p.output.value(map[string]any{l.key: list})
 			return nil
 		}
-		if len(list) == 0 {
-			what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
+		what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
+		switch {
+		case len(list) == 0 && all > 0:
+			p.screen.printf("None of %d %s contains %q (--search).", all, what, strings.Join(p.search, " "))
+		case len(list) == 0:
 			p.screen.printf("This server has no %s.", what)
 		}
 		for _, item := range list {
