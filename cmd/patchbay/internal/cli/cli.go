@@ -89,7 +89,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 	return &program{
 		input:  newInput(stdin),
-		output: &output{w: stdout, terminal: isTerminal(stdout)},
+		output: &output{w: stdout, terminal: isTerminal(stdout), width: func() int { return widthOf(stdout) }},
 		screen: &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
 		open:   openBrowser, commandStderr: &tail{},
 		terminalLock: make(chan struct{}, 1),

@@ -49,7 +49,7 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 	for {
 		a := arguments{values: map[string]stdjson.RawMessage{}}
 		for i := range fields {
-			p.screen.printf("\n%s", fields[i].heading())
+			p.screen.printf("\n%s", wrap(fields[i].heading(), p.screen.width(), "  "))
 			value, err := prompt(ctx, p, fields[i].promptText(), ask, fields[i].parse)
 			if err != nil {
 				return nil, err

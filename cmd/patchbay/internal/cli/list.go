@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -133,35 +134,35 @@ func (p *program) showDescription(title, description string, whole bool) {
 	if !whole {
 		first, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
 		if first = cmp.Or(first, title); first != "" {
-			p.output.printf("    %s", shorten(cleanLine(first), 200))
+			p.output.wrapped("    "+shorten(cleanLine(first), 200), "")
 		}
 		return
 	}
 	if title != "" {
-		p.output.printf("    %s", cleanLine(title))
+		p.output.wrapped("    "+cleanLine(title), "")
 	}
 	if description != "" {
-		p.output.printf("%s", indent(clean(description), "    "))
+		p.output.wrapped(indent(clean(description), "    "), "")
 	}
 }
 
 // showTool prints a tool. The whole tool has its parameters, annotations and output schema.
 func (p *program) showTool(t *mcp.Tool, whole bool) {
 	parameters, _ := parametersOf(t.InputSchema)
-	p.output.printf("%s", signature(t.Name, parameters))
+	p.output.wrapped(signature(t.Name, parameters), "      ")
 	p.showDescription(t.Title, t.Description, whole)
 	if !whole {
 		return
 	}
 	for _, line := range inputTree(t.InputSchema) {
-		p.output.printf("%s", line)
+		p.output.wrapped(line, "      ")
 	}
 	if hints := hintsOf(t.Annotations); hints != "" {
-		p.output.printf("  hints: %s", hints)
+		p.output.wrapped("  hints: "+hints, "      ")
 	}
 	if t.OutputSchema != nil {
 		for _, line := range outputTree(t.OutputSchema) {
-			p.output.printf("%s", line)
+			p.output.wrapped(line, "      ")
 		}
 	}
 }
@@ -196,23 +197,23 @@ func (p *program) showResource(r *mcp.Resource, whole bool) {
 	if r.Size != nil {
 		size = ", " + formatBytes(int(*r.Size))
 	}
-	p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
+	p.output.wrapped(fmt.Sprintf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size), "      ")
 	p.showDescription(r.Title, r.Description, whole)
 }
 
 func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
-	p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
+	p.output.wrapped(cleanLine(t.URITemplate)+"  "+cleanLine(t.MIMEType), "      ")
 	p.showDescription(t.Title, t.Description, whole)
 }
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
 func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
-	p.output.printf("%s", signature(prompt.Name, promptParameters(prompt)))
+	p.output.wrapped(signature(prompt.Name, promptParameters(prompt)), "      ")
 	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {
-			p.output.printf("  %s: %s", cleanLine(a.Name), cleanLine(a.Description))
+			p.output.wrapped("  "+cleanLine(a.Name)+": "+cleanLine(a.Description), "      ")
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 type output struct {
 	w        io.Writer
 	terminal bool
+	width    func() int // of the terminal, in columns; 0 if it is unknown
 	err      error
 }
 
@@ -26,6 +27,14 @@ func (o *output) write(text string) {
 
 // printf writes a line. Text of a server in it must be clean.
 func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format, args...) + "\n") }
+
+// wrapped writes clean lines, on a terminal wrapped at its width. New lines begin with hang.
+func (o *output) wrapped(text, hang string) {
+	if o.terminal {
+		text = wrap(text, o.width(), hang)
+	}
+	o.write(text + "\n")
+}
 
 // text writes text of a server; on a terminal it is cleaned.
 func (o *output) text(text string) {
