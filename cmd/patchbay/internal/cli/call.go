@@ -130,6 +130,10 @@ func (p *program) showResult(r *mcp.CallToolResult) error {
 		}
 		return nil
 	}
+	if value := structured(r); value != nil && p.output.terminal {
+		p.output.write(laidOut(value, p.output.width()) + "\n")
+		return nil
+	}
 	for _, c := range r.Content {
 		if err := p.show(c); err != nil {
 			return err
