@@ -74,6 +74,7 @@ type flags struct {
 	trace                      string
 	sampleWith                 string
 	header, environment, roots []string
+	images                     choiceFlag
 }
 
 // Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay
@@ -214,6 +215,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
 	all.StringVar(&f.trace, "trace", "", "append all messages to this `file`, as JSON lines (see help recordings)")
 	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")
+	f.images = choiceFlag{"auto", []string{"auto", "never"}}
+	all.Var(&f.images, "images", "show images on a terminal that can: kitty, Ghostty, iTerm2, WezTerm, mintty")
 	all.StringArrayVar(&f.roots, "root", nil, "offer this `directory` to the server as a root")
 	completeFlags(root)
 }
