@@ -80,7 +80,7 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 // warnUndeclared shows the warnings about arguments that are sent although they are undeclared.
 func (p *program) warnUndeclared(a *arguments) {
 	for _, warning := range a.warnings {
-		p.screen.printf("patchbay: warning: %s", clean(warning))
+		p.screen.printf("%s %s", p.warning(), clean(warning))
 	}
 }
 

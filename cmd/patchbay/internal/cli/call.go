@@ -124,7 +124,7 @@ func (p *program) showResult(r *mcp.CallToolResult) error {
 		return nil
 	}
 	if r.IsError {
-		p.screen.printf("patchbay: the tool failed")
+		p.screen.printf("%s the tool failed", p.prefix())
 		for _, c := range r.Content {
 			p.screen.printf("%s", clean(describe(c)))
 		}

@@ -74,7 +74,7 @@ type flags struct {
 	trace                      string
 	sampleWith                 string
 	header, environment, roots []string
-	images                     choiceFlag
+	color, images              choiceFlag
 }
 
 // Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay
@@ -88,7 +88,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
-	return &program{
+	p := &program{
 		input:  newInput(stdin),
 		output: &output{w: stdout, terminal: isTerminal(stdout), width: func() int { return widthOf(stdout) }},
 		screen: &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
@@ -96,6 +96,8 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},
 	}
+	p.output.colored = func() bool { return p.colored(p.output.terminal) }
+	return p
 }
 
 func isTerminal(stream any) bool {
@@ -154,7 +156,7 @@ func (p *program) fail(code int, err error, a advice) {
 	if p.flags.json {
 		p.output.value(map[string]failure{"error": f})
 	}
-	p.screen.printf("patchbay: %s", clean(text))
+	p.screen.printf("%s %s", p.prefix(), clean(text))
 	if f.Data != nil {
 		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
@@ -215,6 +217,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
 	all.StringVar(&f.trace, "trace", "", "append all messages to this `file`, as JSON lines (see help recordings)")
 	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")
+	f.color = choiceFlag{"auto", []string{"auto", "always", "never"}}
+	all.Var(&f.color, "color", "colour names and errors; auto: on a terminal without NO_COLOR and TERM=dumb")
 	f.images = choiceFlag{"auto", []string{"auto", "never"}}
 	all.Var(&f.images, "images", "show images on a terminal that can: kitty, Ghostty, iTerm2, WezTerm, mintty")
 	all.StringArrayVar(&f.roots, "root", nil, "offer this `directory` to the server as a root")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -149,22 +148,34 @@ func (p *program) showDescription(title, description string, whole bool) {
 // showTool prints a tool. The whole tool has its parameters, annotations and output schema.
 func (p *program) showTool(t *mcp.Tool, whole bool) {
 	parameters, _ := parametersOf(t.InputSchema)
-	p.output.wrapped(signature(t.Name, parameters), "      ")
+	p.showSignature(t.Name, parameters)
 	p.showDescription(t.Title, t.Description, whole)
 	if !whole {
 		return
 	}
 	for _, line := range inputTree(t.InputSchema) {
-		p.output.wrapped(line, "      ")
+		p.showTreeLine(line)
 	}
 	if hints := hintsOf(t.Annotations); hints != "" {
 		p.output.wrapped("  hints: "+hints, "      ")
 	}
 	if t.OutputSchema != nil {
 		for _, line := range outputTree(t.OutputSchema) {
-			p.output.wrapped(line, "      ")
+			p.showTreeLine(line)
 		}
 	}
+}
+
+func (p *program) showSignature(name string, parameters []parameter) {
+	name = cleanLine(name)
+	p.output.named("", name, strings.TrimPrefix(signature(name, parameters), name), "      ")
+}
+
+// showTreeLine prints a line of a tree, whose name ends with a colon.
+func (p *program) showTreeLine(line string) {
+	body := strings.TrimLeft(line, " ")
+	name, _, _ := strings.Cut(body, ":")
+	p.output.named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name), "      ")
 }
 
 func hintsOf(a *mcp.ToolAnnotations) string {
@@ -197,23 +208,23 @@ func (p *program) showResource(r *mcp.Resource, whole bool) {
 	if r.Size != nil {
 		size = ", " + formatBytes(int(*r.Size))
 	}
-	p.output.wrapped(fmt.Sprintf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size), "      ")
+	p.output.named("", cleanLine(r.URI), "  "+cleanLine(r.MIMEType)+size, "      ")
 	p.showDescription(r.Title, r.Description, whole)
 }
 
 func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
-	p.output.wrapped(cleanLine(t.URITemplate)+"  "+cleanLine(t.MIMEType), "      ")
+	p.output.named("", cleanLine(t.URITemplate), "  "+cleanLine(t.MIMEType), "      ")
 	p.showDescription(t.Title, t.Description, whole)
 }
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
 func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
-	p.output.wrapped(signature(prompt.Name, promptParameters(prompt)), "      ")
+	p.showSignature(prompt.Name, promptParameters(prompt))
 	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {
-			p.output.wrapped("  "+cleanLine(a.Name)+": "+cleanLine(a.Description), "      ")
+			p.output.named("  ", cleanLine(a.Name), ": "+cleanLine(a.Description), "      ")
 		}
 	}
 }

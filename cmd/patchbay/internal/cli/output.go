@@ -16,6 +16,7 @@ type output struct {
 	w        io.Writer
 	terminal bool
 	width    func() int // of the terminal, in columns; 0 if it is unknown
+	colored  func() bool
 	err      error
 }
 
@@ -32,6 +33,18 @@ func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format
 func (o *output) wrapped(text, hang string) {
 	if o.terminal {
 		text = wrap(text, o.width(), hang)
+	}
+	o.write(text + "\n")
+}
+
+// named is wrapped for text that begins, after white space, with a name to emphasize.
+func (o *output) named(indentation, name, rest, hang string) {
+	text := indentation + name + rest
+	if o.terminal {
+		text = wrap(text, o.width(), hang)
+	}
+	if after, whole := strings.CutPrefix(text, indentation+name); whole && o.colored() {
+		text = indentation + paint(styleName, name) + after
 	}
 	o.write(text + "\n")
 }
