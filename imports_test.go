@@ -131,5 +131,6 @@ var allowedOutside = map[string][]string{
 	"ext/skills":                    {"go.yaml.in/yaml/v4"},
 	"cmd/patchbay/internal/vault":   {"github.com/zalando/go-keyring", "golang.org/x/sys"},
 	"cmd/patchbay/internal/configs": {"github.com/BurntSushi/toml", "go.yaml.in/yaml/v4"},
-	"cmd/patchbay/internal/cli":     {"github.com/spf13/cobra", "golang.org/x/term", "github.com/ergochat/readline"},
+	"cmd/patchbay/internal/cli": {"github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term",
+		"github.com/ergochat/readline"},
 }

@@ -6,6 +6,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -23,9 +24,13 @@ type arguments struct {
 	warnings   []string // about undeclared arguments
 	keys       []string
 	values     map[string]stdjson.RawMessage
-	lists      map[string][][]byte // of arrays whose elements were given one by one
-	wrong      map[string]bool     // keys with an invalid value
+	lists      map[string]bool // paths of arrays whose elements are given one by one
+	wrong      map[string]bool // keys with an invalid value
 	input      *input
+
+	nested bool               // keys may be paths; see help arguments
+	root   stdjson.RawMessage // the schema
+	reader *schemaReader      // of the schema, for one path
 }
 
 // newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
@@ -36,7 +41,7 @@ func (p *program) newArguments(
 ) (*arguments, error) {
 	parameters, closed := parametersOf(inputSchema)
 	return p.readArguments(ctx, words, &arguments{thing: "argument", owner: "tool", parameters: parameters,
-		closed: closed})
+		closed: closed, nested: jsonscan.Valid(inputSchema, jsonscan.Limits{}) == nil, root: inputSchema})
 }
 
 // newFields parses the fields of a form in the same way. Fields that its schema does not name are
@@ -47,7 +52,7 @@ func (p *program) newFields(ctx context.Context, words []string, requested stdjs
 }
 
 func (p *program) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
-	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string][][]byte{}, map[string]bool{}
+	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string]bool{}, map[string]bool{}
 	a.input = p.input
 	var errs []error
 	for _, word := range words {
@@ -55,8 +60,19 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(append(errs, a.check(errs != nil)...)...); err != nil {
-		return nil, err
+	undeclared, unknown := a.check()
+	missing := a.missing()
+	if missing != nil && errs == nil && unknown == nil && a.owner != "" && p.mayPrompt() {
+		given, err := p.askMissing(ctx, a, missing)
+		if given || err != nil {
+			return a, err
+		}
+	}
+	for i := range missing {
+		unknown = append(unknown, missing[i].missing(a.thing))
+	}
+	if errs != nil || unknown != nil {
+		return nil, errors.Join(slices.Concat(errs, undeclared, unknown)...)
 	}
 	return a, nil
 }
@@ -64,7 +80,7 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 // warnUndeclared shows the warnings about arguments that are sent although they are undeclared.
 func (p *program) warnUndeclared(a *arguments) {
 	for _, warning := range a.warnings {
-		p.screen.printf("patchbay: warning: %s", clean(warning))
+		p.screen.printf("%s %s", p.warning(), clean(warning))
 	}
 }
 
@@ -102,6 +118,9 @@ func (a *arguments) add(ctx context.Context, word string) error {
 func (a *arguments) mark(key string, err error) error {
 	if err != nil {
 		a.wrong[key] = true
+		if name, _, bad := cutMember(key, a.names()); a.nested && bad == nil {
+			a.wrong[name] = true
+		}
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
@@ -115,7 +134,8 @@ func (a *arguments) merge(from string, data []byte) error {
 		return fmt.Errorf("%s: want a JSON object", from)
 	}
 	for key, value := range jsonscan.Members(data) {
-		a.set(string(key), value)
+		a.forget([]step{{key: string(key)}})
+		a.put(string(key), value)
 	}
 	return nil
 }
@@ -131,8 +151,11 @@ func (a *arguments) setJSON(key, text string) error {
 	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
 		return fmt.Errorf("invalid JSON %.60q: %w", text, err)
 	}
-	a.set(key, data)
-	return nil
+	steps, _, err := a.locate(key)
+	if err != nil {
+		return err
+	}
+	return a.set(a.fixed(steps), data)
 }
 
 func (a *arguments) setText(key, text string) error {
@@ -145,22 +168,21 @@ func (a *arguments) setText(key, text string) error {
 			return fmt.Errorf("invalid file %s: must be UTF-8", file)
 		}
 	}
-	param := a.parameter(key)
+	steps, param, err := a.locate(key)
+	if err != nil {
+		return err
+	}
+	steps = a.fixed(steps)
 	value, err := param.coerce(text)
 	if err != nil && param.items != nil { // one element of an array
-		value, err = param.items.coerce(text)
-		if err == nil {
-			a.lists[key] = append(a.lists[key], value)
-			value = listOf(a.lists[key])
-			a.put(key, value)
-			return nil
+		if value, err = param.items.coerce(text); err == nil {
+			return a.addElement(steps, value)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	a.set(key, value)
-	return nil
+	return a.set(steps, value)
 }
 
 func listOf(elements [][]byte) stdjson.RawMessage {
@@ -175,9 +197,30 @@ func (a *arguments) parameter(key string) *parameter {
 	return &parameter{name: key}
 }
 
-func (a *arguments) set(key string, value stdjson.RawMessage) {
-	delete(a.lists, key)
-	a.put(key, value)
+// set sets a value in place of the one before and of its elements.
+func (a *arguments) set(steps []step, value stdjson.RawMessage) error {
+	a.forget(steps)
+	return a.place(steps, value)
+}
+
+// forget notes that a value does not consist of elements that were given one by one.
+func (a *arguments) forget(steps []step) {
+	path := pathOf(steps)
+	maps.DeleteFunc(a.lists, func(list string, _ bool) bool {
+		rest, inside := strings.CutPrefix(list, path)
+		return inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
+// addElement adds an element to the array of those given one by one. The first replaces the array
+// that was given before.
+func (a *arguments) addElement(steps []step, value stdjson.RawMessage) error {
+	if path := pathOf(steps); !a.lists[path] {
+		err := a.set(steps, listOf([][]byte{value}))
+		a.lists[path] = err == nil
+		return err
+	}
+	return a.place(a.fixed(append(slices.Clone(steps), step{element: true, index: newElement})), value)
 }
 
 func (a *arguments) put(key string, value stdjson.RawMessage) {
@@ -187,17 +230,16 @@ func (a *arguments) put(key string, value stdjson.RawMessage) {
 	a.values[key] = value
 }
 
-// check returns errors for missing and unknown arguments. Those that may be sent though they are
-// undeclared are warnings, or errors if there are others.
-func (a *arguments) check(failed bool) (errs []error) {
-	var undeclared []error
+// check returns errors for unknown arguments. Those that may be sent though they are undeclared are
+// warnings, and errors only if there are others.
+func (a *arguments) check() (undeclared, unknown []error) {
 	known := a.names()
 	for _, key := range a.keys {
 		like := schema.Nearest(key, known)
 		switch {
 		case slices.Contains(known, key) || !a.closed && !a.lacks(like):
 		case a.misses(like) || a.closed && (a.owner == "" || a.owner == "tool" && a.lacks(like)):
-			errs = append(errs, unknownName(a.thing, key, known))
+			unknown = append(unknown, unknownName(a.thing, key, known))
 		default:
 			undeclared = append(undeclared, unknownName(a.thing, key, known))
 			warning := fmt.Sprintf("the %s does not declare the %s %q", a.owner, a.thing, shorten(key, maxNameShown))
@@ -207,15 +249,7 @@ func (a *arguments) check(failed bool) (errs []error) {
 			a.warnings = append(a.warnings, warning)
 		}
 	}
-	for i := range a.parameters {
-		if p := &a.parameters[i]; a.misses(p.name) {
-			errs = append(errs, p.missing(a.thing))
-		}
-	}
-	if failed || errs != nil {
-		errs = append(undeclared, errs...)
-	}
-	return errs
+	return undeclared, unknown
 }
 
 func (a *arguments) names() (all []string) {
@@ -223,15 +257,6 @@ func (a *arguments) names() (all []string) {
 		all = append(all, a.parameters[i].name)
 	}
 	return all
-}
-
-// missing returns the error for a required parameter without a value.
-func (p *parameter) missing(thing string) error {
-	text := fmt.Sprintf("missing %s %s: %s", thing, cleanLine(p.name), cleanLine(p.want()))
-	if d := p.description; d != "" {
-		text += ", " + shorten(cleanLine(d), 120)
-	}
-	return errors.New(text)
 }
 
 // lacks reports whether no value of a parameter was given.

@@ -128,10 +128,14 @@ func (p *program) showResult(r *mcp.CallToolResult) error {
 		return nil
 	}
 	if r.IsError {
-		p.screen.printf("patchbay: the tool failed")
+		p.screen.printf("%s the tool failed", p.prefix())
 		for _, c := range r.Content {
 			p.screen.printf("%s", clean(describe(c)))
 		}
+		return nil
+	}
+	if value := structured(r); value != nil && p.output.terminal {
+		p.output.write(laidOut(value, p.output.width()) + "\n")
 		return nil
 	}
 	for _, c := range r.Content {

@@ -48,6 +48,7 @@ type program struct {
 	serverName atomic.Pointer[string]   // of the server, for questions
 	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
 
+	search       []string          // of --search
 	answers      *answers          // of --answers
 	given        *givenAnswer      // of the command line; nil without one
 	bridging     bool              // clients answer the questions of the server
@@ -57,9 +58,10 @@ type program struct {
 	sampler      *sampler          // of --sample-with; nil without it
 	noQuestions  bool              // the client declares neither elicitation nor sampling
 
-	tls   *tls.Config                  // with the certificates of --cacert; nil for the default
-	timed bool                         // the command line has --timeout
-	limit atomic.Pointer[peer.Timeout] // of the whole command; nil without one
+	tls     *tls.Config                        // with the certificates of --cacert; nil for the default
+	timed   bool                               // the command line has --timeout
+	limit   atomic.Pointer[peer.Timeout]       // of the whole command; nil without one
+	keyMode func() (restore func(), err error) // sets the terminal to single keys; nil without one
 
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
@@ -80,6 +82,7 @@ type flags struct {
 	sampleWith                 string
 	caCert                     string
 	header, environment, roots []string
+	color, images              choiceFlag
 }
 
 // Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay
@@ -88,19 +91,22 @@ type flags struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := newProgram(stdin, stdout, stderr)
 	p.interactive = isTerminal(stdin) && p.screen.terminal
+	p.useKeys(stdin)
 	return p.run(ctx, args)
 }
 
 func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
-	return &program{
+	p := &program{
 		input:  newInput(stdin),
-		output: &output{w: stdout, terminal: isTerminal(stdout)},
+		output: &output{w: stdout, terminal: isTerminal(stdout), width: func() int { return widthOf(stdout) }},
 		screen: &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
 		open:   openBrowser, commandStderr: &tail{},
 		headless:     isHeadless(runtime.GOOS, os.Getenv),
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},
 	}
+	p.output.colored = func() bool { return p.colored(p.output.terminal) }
+	return p
 }
 
 func isTerminal(stream any) bool {
@@ -159,7 +165,7 @@ func (p *program) fail(code int, err error, a advice) {
 	if p.flags.json {
 		p.output.value(map[string]failure{"error": f})
 	}
-	p.screen.printf("patchbay: %s", clean(text))
+	p.screen.printf("%s %s", p.prefix(), clean(text))
 	if f.Data != nil {
 		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
@@ -221,6 +227,10 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
 	all.StringVar(&f.trace, "trace", "", "append all messages to this `file`, as JSON lines (see help recordings)")
 	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")
+	f.color = choiceFlag{"auto", []string{"auto", "always", "never"}}
+	all.Var(&f.color, "color", "colour names and errors; auto: on a terminal without NO_COLOR and TERM=dumb")
+	f.images = choiceFlag{"auto", []string{"auto", "never"}}
+	all.Var(&f.images, "images", "show images on a terminal that can: kitty, Ghostty, iTerm2, WezTerm, mintty")
 	all.StringArrayVar(&f.roots, "root", nil, "offer this `directory` to the server as a root")
 	completeFlags(root)
 }

@@ -93,7 +93,7 @@ func TestMain(m *testing.M) {
 	}
 	for name, value := range map[string]string{"DBUS_SESSION_BUS_ADDRESS": "none",
 		envVaultDir: filepath.Join(dir, "vault"), envPassphrase: "", envClientID: "",
-		envStateDir: filepath.Join(dir, "state")} {
+		envStateDir: filepath.Join(dir, "state"), "NO_COLOR": "1"} {
 		os.Setenv(name, value)
 	}
 	status := mcptest.Main(m)

@@ -16,11 +16,12 @@ import (
 
 // commands returns all commands and help topics. The help sorts them.
 func (p *program) commands() []*cobra.Command {
-	tools := listing[*mcp.Tool]{"tools", (*mcp.Client).Tools, p.showTool, toolName}
-	resources := listing[*mcp.Resource]{"resources", (*mcp.Client).Resources, p.showResource, resourceURI}
+	tools := listing[*mcp.Tool]{"tools", (*mcp.Client).Tools, p.showTool, toolName, toolText}
+	resources := listing[*mcp.Resource]{"resources", (*mcp.Client).Resources, p.showResource, resourceURI,
+		resourceText}
 	templates := listing[*mcp.ResourceTemplate]{"resourceTemplates", (*mcp.Client).ResourceTemplates,
-		p.showTemplate, nil}
-	prompts := listing[*mcp.Prompt]{"prompts", (*mcp.Client).Prompts, p.showPrompt, promptName}
+		p.showTemplate, nil, templateText}
+	prompts := listing[*mcp.Prompt]{"prompts", (*mcp.Client).Prompts, p.showPrompt, promptName, promptTexts}
 	task := p.withSubcommands("task", "Show, watch, answer and cancel tasks",
 		p.taskListCommand(),
 		p.taskCommand("get ID", "Show a task", p.getTask),
@@ -31,12 +32,12 @@ func (p *program) commands() []*cobra.Command {
 	return slices.Concat(
 		inGroup(groupServer,
 			p.probeCommand(),
-			p.boundedCommand("tools [NAME]", "List tools, or show one with its input and output schema",
-				tools.names, listOrShow(p, tools)),
-			p.boundedCommand("resources", "List resources", nil, listOrShow(p, resources)),
-			p.boundedCommand("templates", "List resource templates", nil, listOrShow(p, templates)),
-			p.boundedCommand("prompts [NAME]", "List prompts, or show one with its arguments",
-				prompts.names, listOrShow(p, prompts)),
+			p.searchable(p.boundedCommand("tools [NAME]", "List tools, or show one with its input and output schema",
+				tools.names, listOrShow(p, tools))),
+			p.searchable(p.boundedCommand("resources", "List resources", nil, listOrShow(p, resources))),
+			p.searchable(p.boundedCommand("templates", "List resource templates", nil, listOrShow(p, templates))),
+			p.searchable(p.boundedCommand("prompts [NAME]", "List prompts, or show one with its arguments",
+				prompts.names, listOrShow(p, prompts))),
 			p.callCommand(tools),
 			p.serverCommand("read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, p.read),
 			p.completeArguments(p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),

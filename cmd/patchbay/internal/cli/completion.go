@@ -92,7 +92,8 @@ func isSafeWord(word string) bool {
 
 // completeFlags completes the values of flags with a fixed set of values, and of directories.
 func completeFlags(root *cobra.Command) {
-	for name, values := range map[string][]string{"revision": revisions(), "log-level": logLevels} {
+	for name, values := range map[string][]string{"revision": revisions(), "log-level": logLevels,
+		"color": {"auto", "always", "never"}, "images": {"auto", "never"}} {
 		complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
 		}

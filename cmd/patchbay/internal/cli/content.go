@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -26,6 +28,7 @@ func (p *program) show(c mcp.ContentBlock) error {
 		return nil
 	}
 	p.output.println(cleanLine(describe(c)))
+	p.showPictureOf(c)
 	return p.saveContent(c)
 }
 
@@ -92,6 +95,7 @@ func (p *program) saveFile(name, mimeType string, data []byte) error {
 		return err
 	}
 	stem, extension := fileName(name, mimeType)
+	extension, problem := checkExtension(extension, data)
 	for n := 1; n <= maxSameName; n++ {
 		path := filepath.Join(p.flags.save, fmt.Sprintf("%s-%d%s", stem, n, extension))
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -105,7 +109,7 @@ func (p *program) saveFile(name, mimeType string, data []byte) error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
-		p.screen.printf("saved %s", path)
+		p.screen.printf("saved %s%s", path, problem)
 		return nil
 	}
 	return fmt.Errorf("save: %s already has %d files named %s-N", p.flags.save, maxSameName, stem)
@@ -143,4 +147,52 @@ func extensionOf(mimeType string) string {
 		"application/pdf": "pdf", "application/zip": "zip", "application/gzip": "gz",
 		"video/mp4": "mp4", "application/json": "json",
 	}[plain]
+}
+
+// signatures are how the content of files begins, by their extension.
+var signatures = map[string][]string{
+	"png": {"\x89PNG\r\n\x1a\n"}, "jpg": {"\xff\xd8\xff"}, "gif": {"GIF87a", "GIF89a"}, "webp": {"RIFF"},
+	"wav": {"RIFF"}, "mp3": {"ID3", "\xff\xfb", "\xff\xf3", "\xff\xf2", "\xff\xfa"}, "ogg": {"OggS"}, "flac": {"fLaC"},
+	"pdf": {"%PDF-"}, "zip": {"PK\x03\x04", "PK\x05\x06"}, "gz": {"\x1f\x8b"},
+	"svg": {"<svg", "<?xml", "<!--", "<!DOCTYPE svg"},
+	"m4a": {"\x00\x00\x00"}, "mp4": {"\x00\x00\x00"},
+}
+
+// offsetSignatures are the parts of signatures that do not come first.
+var offsetSignatures = map[string]struct {
+	at   int
+	text string
+}{"webp": {8, "WEBP"}, "wav": {8, "WAVE"}, "m4a": {4, "ftyp"}, "mp4": {4, "ftyp"}}
+
+// hasSignature reports whether content may be of the kind that an extension names.
+func hasSignature(extension string, data []byte) bool {
+	starts := func(text string) bool { return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte(text)) }
+	if extension != "svg" {
+		starts = func(text string) bool { return bytes.HasPrefix(data, []byte(text)) }
+	}
+	more, has := offsetSignatures[extension]
+	return slices.ContainsFunc(signatures[extension], starts) &&
+		(!has || len(data) >= more.at && bytes.HasPrefix(data[more.at:], []byte(more.text)))
+}
+
+// checkExtension returns the extension that the content has, and a note if it is another. A server
+// must not pass a program off as an image.
+func checkExtension(extension string, data []byte) (checked, problem string) {
+	name := strings.ToLower(strings.TrimPrefix(extension, "."))
+	if name == "jpeg" {
+		name = "jpg"
+	}
+	_, known := signatures[name]
+	if name == "json" {
+		known = jsonscan.Valid(data, jsonscan.Limits{}) != nil
+	}
+	if !known || hasSignature(name, data) {
+		return extension, ""
+	}
+	for _, other := range []string{"png", "jpg", "gif", "webp", "wav", "ogg", "flac", "pdf"} {
+		if hasSignature(other, data) {
+			return "." + other, fmt.Sprintf(" (the content is %s, not %s)", other, name)
+		}
+	}
+	return ".bin", fmt.Sprintf(" (the content is not %s)", name)
 }

@@ -21,6 +21,7 @@ import (
 type field struct {
 	parameter
 	check *schema.Schema
+	named bool // its heading has the name, also if there is a title
 }
 
 // newForm returns the fields of a form. Spec: client/elicitation, Requested Schema; schema
@@ -33,18 +34,23 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 		if err != nil {
 			return nil, fmt.Errorf("field %q: %w", p.name, err)
 		}
-		fields[i] = field{p, check}
+		fields[i] = field{parameter: p, check: check}
 	}
 	return fields, nil
 }
 
-// fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
+// fillIn prompts for every field until the user confirms. A single yes or no is
+// one key, and needs no confirmation.
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
+	ask, single := p.promptText, len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"})
+	if single {
+		ask = p.promptYesNo
+	}
 	for {
 		a := arguments{values: map[string]stdjson.RawMessage{}}
 		for i := range fields {
-			p.screen.printf("\n%s", fields[i].heading())
-			value, err := prompt(ctx, p, fields[i].promptText(), fields[i].parse)
+			p.screen.printf("\n%s", wrap(fields[i].heading(), p.screen.width(), "  "))
+			value, err := prompt(ctx, p, fields[i].promptText(), ask, fields[i].parse)
 			if err != nil {
 				return nil, err
 			}
@@ -53,7 +59,7 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 			}
 		}
 		content := a.object()
-		if len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"}) {
+		if single {
 			return content, nil
 		}
 		if len(fields) > 1 {
@@ -69,7 +75,11 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 // heading returns what is shown above the prompt: title, constraints, description and choices.
 func (f *field) heading() string {
 	var b strings.Builder
-	b.WriteString("  " + cleanLine(cmp.Or(stringMember(f.schema, "title"), f.name)))
+	title := cleanLine(cmp.Or(stringMember(f.schema, "title"), f.name))
+	if name := cleanLine(f.name); f.named && title != name {
+		title = name + ": " + title
+	}
+	b.WriteString("  " + title)
 	var notes []string
 	if format := stringMember(f.schema, "format"); format != "" {
 		notes = append(notes, format)
@@ -101,6 +111,8 @@ func (f *field) heading() string {
 func (f *field) promptText() string {
 	what := "text"
 	switch {
+	case f.items != nil && f.items.choices == nil:
+		what = "values, separated by commas"
 	case f.items != nil:
 		what = "values or numbers, separated by commas"
 	case f.choices != nil:
@@ -111,6 +123,11 @@ func (f *field) promptText() string {
 		what = "an integer"
 	case f.takes("number"):
 		what = "a number"
+	case f.takes("string"):
+	case f.takes("object"):
+		what = "a JSON object"
+	case f.takes("array"):
+		what = "a JSON array"
 	}
 	if d := f.defaultValue(); d != nil {
 		what += " [" + cleanLine(f.display(d)) + "]"
@@ -146,6 +163,8 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 		return nil, nil
 	case trimmed == "" && f.items == nil:
 		return nil, errors.New(`a value is required ("" is the empty string)`)
+	case f.items != nil && strings.HasPrefix(trimmed, "[") && jsonscan.Valid([]byte(trimmed), jsonscan.Limits{}) == nil:
+		value = stdjson.RawMessage(trimmed)
 	case f.items != nil:
 		value, err = f.parseList(trimmed)
 	case f.choices != nil:

@@ -1,12 +1,14 @@
 package cli
 
 import (
-	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 const (
@@ -14,51 +16,101 @@ const (
 	maxLine = 64 << 10
 	// maxInput bounds what is read from standard input or a file, in bytes. Messages are no larger.
 	maxInput = 16 << 20
+	// chunkSize is the size of one read, in bytes. A terminal sends at most one line.
+	chunkSize = 4 << 10
+	// enterDelay is the time in which the Enter key after an answer of one key is ignored.
+	enterDelay = 500 * time.Millisecond
 )
 
 // An input is standard input. A read cannot be cancelled: one whose caller has given up goes on,
-// and the next caller gets its line.
+// and the next caller gets its bytes.
 type input struct {
-	r     io.Reader
-	lines *bufio.Scanner
-	next  chan inputLine // of a pending read; nil without one
+	r       io.Reader
+	next    chan typedChunk // of a pending read; nil without one
+	buffer  []byte          // read and not used yet
+	arrived time.Time       // of the end of buffer
+	err     error           // that ended the input
+	key     time.Time       // when a key was read that the Enter key may follow; see skipEnter
 }
 
-type inputLine struct {
-	text string
-	err  error
+type typedChunk struct {
+	data    []byte
+	arrived time.Time
+	err     error
 }
 
-func newInput(r io.Reader) *input {
-	in := &input{r: r, lines: bufio.NewScanner(r)}
-	in.lines.Buffer(nil, maxLine)
-	return in
+func newInput(r io.Reader) *input { return &input{r: r} }
+
+// fill adds to the buffer. It must not be called concurrently.
+func (in *input) fill(ctx context.Context) error {
+	if in.err != nil {
+		return in.err
+	}
+	if in.next == nil {
+		in.next = make(chan typedChunk, 1)
+		go func(next chan<- typedChunk) { // ends with a chunk, the input or the program
+			data := make([]byte, chunkSize)
+			n, err := in.r.Read(data)
+			next <- typedChunk{data[:n], time.Now(), err}
+		}(in.next)
+	}
+	select {
+	case c := <-in.next:
+		in.next, in.arrived = nil, c.arrived
+		in.buffer = append(in.buffer, c.data...)
+		if in.err = c.err; c.err != nil && !errors.Is(c.err, io.EOF) {
+			in.err = fmt.Errorf("standard input: %w", c.err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // readLine returns the next line without its line break, and io.EOF after the last. It must not be
 // called concurrently.
 func (in *input) readLine(ctx context.Context) (string, error) {
-	if in.next == nil {
-		in.next = make(chan inputLine, 1)
-		go func(next chan<- inputLine) { next <- in.scan() }(in.next) // ends with the line, the input or the program
-	}
-	select {
-	case line := <-in.next:
-		in.next = nil
-		return line.text, line.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	for {
+		line, rest, found := bytes.Cut(in.buffer, []byte("\n"))
+		switch {
+		case found || in.err != nil && len(line) > 0:
+			in.buffer = rest
+			if found && len(line) == 0 && in.skipEnter() {
+				continue
+			}
+			in.key = time.Time{}
+			return strings.TrimSuffix(string(line), "\r"), nil
+		case len(line) >= maxLine:
+			in.err = fmt.Errorf("standard input: a line of more than %s", formatBytes(maxLine))
+			in.buffer = nil
+		}
+		if err := in.fill(ctx); err != nil {
+			return "", err
+		}
 	}
 }
 
-func (in *input) scan() inputLine {
-	if in.lines.Scan() {
-		return inputLine{text: strings.TrimSuffix(in.lines.Text(), "\r")}
+// readKey returns the next byte, for a terminal that sends each key at once.
+func (in *input) readKey(ctx context.Context) (byte, error) {
+	for len(in.buffer) == 0 {
+		if err := in.fill(ctx); err != nil {
+			return 0, err
+		}
 	}
-	if err := in.lines.Err(); err != nil {
-		return inputLine{err: fmt.Errorf("standard input: %w", err)}
-	}
-	return inputLine{err: io.EOF}
+	key := in.buffer[0]
+	in.buffer = in.buffer[1:]
+	return key, nil
+}
+
+// discard drops what was typed and not used yet.
+func (in *input) discard() { in.buffer = nil }
+
+// skipEnter reports whether an Enter key followed an answer of one key by habit. It must not answer
+// the next question.
+func (in *input) skipEnter() bool {
+	skip := !in.key.IsZero() && in.arrived.Sub(in.key) < enterDelay
+	in.key = time.Time{}
+	return skip
 }
 
 // readSource reads a file, or standard input if the name is "-".

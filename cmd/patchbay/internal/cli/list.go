@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -28,6 +29,7 @@ type listing[T any] struct {
 	all  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
 	show func(item T, whole bool)
 	name func(item T) string
+	text func(item T) []string // that --search searches
 }
 
 // names returns the names of the items, even after an error.
@@ -50,6 +52,11 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if err != nil {
 			return err
 		}
+		if len(words) > 0 && p.search != nil {
+			return usage(errors.New("--search selects from the whole list: leave out NAME"))
+		}
+		all := len(list)
+		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.text(item), p.search) })
 		if len(words) > 0 {
 			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
@@ -61,8 +68,11 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 			p.output.value(map[string]any{l.key: list})
 			return nil
 		}
-		if len(list) == 0 {
-			what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
+		what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
+		switch {
+		case len(list) == 0 && all > 0:
+			p.screen.printf("None of %d %s contains %q (--search).", all, what, strings.Join(p.search, " "))
+		case len(list) == 0:
 			p.screen.printf("This server has no %s.", what)
 		}
 		for _, item := range list {
@@ -123,35 +133,49 @@ func (p *program) showDescription(title, description string, whole bool) {
 	if !whole {
 		first, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
 		if first = cmp.Or(first, title); first != "" {
-			p.output.printf("    %s", shorten(cleanLine(first), 200))
+			p.output.wrapped("    "+shorten(cleanLine(first), 200), "")
 		}
 		return
 	}
 	if title != "" {
-		p.output.printf("    %s", cleanLine(title))
+		p.output.wrapped("    "+cleanLine(title), "")
 	}
 	if description != "" {
-		p.output.printf("%s", indent(clean(description), "    "))
+		p.output.wrapped(indent(clean(description), "    "), "")
 	}
 }
 
 // showTool prints a tool. The whole tool has its parameters, annotations and output schema.
 func (p *program) showTool(t *mcp.Tool, whole bool) {
 	parameters, _ := parametersOf(t.InputSchema)
-	p.output.printf("%s", signature(t.Name, parameters))
+	p.showSignature(t.Name, parameters)
 	p.showDescription(t.Title, t.Description, whole)
 	if !whole {
 		return
 	}
 	for _, line := range inputTree(t.InputSchema) {
-		p.output.printf("%s", line)
+		p.showTreeLine(line)
 	}
 	if hints := hintsOf(t.Annotations); hints != "" {
-		p.output.printf("  hints: %s", hints)
+		p.output.wrapped("  hints: "+hints, "      ")
 	}
 	if t.OutputSchema != nil {
-		p.output.printf("  output: %s", cleanJSON(string(t.OutputSchema)))
+		for _, line := range outputTree(t.OutputSchema) {
+			p.showTreeLine(line)
+		}
 	}
+}
+
+func (p *program) showSignature(name string, parameters []parameter) {
+	name = cleanLine(name)
+	p.output.named("", name, strings.TrimPrefix(signature(name, parameters), name), "      ")
+}
+
+// showTreeLine prints a line of a tree, whose name ends with a colon.
+func (p *program) showTreeLine(line string) {
+	body := strings.TrimLeft(line, " ")
+	name, _, _ := strings.Cut(body, ":")
+	p.output.named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name), "      ")
 }
 
 func hintsOf(a *mcp.ToolAnnotations) string {
@@ -184,23 +208,23 @@ func (p *program) showResource(r *mcp.Resource, whole bool) {
 	if r.Size != nil {
 		size = ", " + formatBytes(int(*r.Size))
 	}
-	p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
+	p.output.named("", cleanLine(r.URI), "  "+cleanLine(r.MIMEType)+size, "      ")
 	p.showDescription(r.Title, r.Description, whole)
 }
 
 func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
-	p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
+	p.output.named("", cleanLine(t.URITemplate), "  "+cleanLine(t.MIMEType), "      ")
 	p.showDescription(t.Title, t.Description, whole)
 }
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
 func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
-	p.output.printf("%s", signature(prompt.Name, promptParameters(prompt)))
+	p.showSignature(prompt.Name, promptParameters(prompt))
 	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {
-			p.output.printf("  %s: %s", cleanLine(a.Name), cleanLine(a.Description))
+			p.output.named("  ", cleanLine(a.Name), ": "+cleanLine(a.Description), "      ")
 		}
 	}
 }

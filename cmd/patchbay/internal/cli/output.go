@@ -15,6 +15,8 @@ import (
 type output struct {
 	w        io.Writer
 	terminal bool
+	width    func() int // of the terminal, in columns; 0 if it is unknown
+	colored  func() bool
 	err      error
 }
 
@@ -26,6 +28,26 @@ func (o *output) write(text string) {
 
 // printf writes a line. Text of a server in it must be clean.
 func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format, args...) + "\n") }
+
+// wrapped writes clean lines, on a terminal wrapped at its width. New lines begin with hang.
+func (o *output) wrapped(text, hang string) {
+	if o.terminal {
+		text = wrap(text, o.width(), hang)
+	}
+	o.write(text + "\n")
+}
+
+// named is wrapped for text that begins, after white space, with a name to emphasize.
+func (o *output) named(indentation, name, rest, hang string) {
+	text := indentation + name + rest
+	if o.terminal {
+		text = wrap(text, o.width(), hang)
+	}
+	if after, whole := strings.CutPrefix(text, indentation+name); whole && o.colored() {
+		text = indentation + paint(styleName, name) + after
+	}
+	o.write(text + "\n")
+}
 
 // text writes text of a server; on a terminal it is cleaned.
 func (o *output) text(text string) {

@@ -82,7 +82,7 @@ func (r *schemaReader) parameter(name string, schema []byte) parameter {
 	p := parameter{name: name, schema: r.resolve(schema)}
 	p.description = stringMember(p.schema, "description")
 	p.types, p.choices = r.kinds(p.schema)
-	if items, ok := jsonscan.Get(p.schema, "items"); ok && p.takes("array") {
+	if items := r.element(p.schema, newElement); items != nil && p.takes("array") {
 		item := parameter{schema: r.resolve(items)} // arrays of arrays are not supported
 		item.types, item.choices = r.kinds(item.schema)
 		p.items = &item

@@ -22,11 +22,12 @@ var (
 	errCancelled = errors.New("cancelled by the user")
 )
 
-// prompt shows text and reads a line until parse accepts it. Errors of parse are shown.
-func prompt[T any](ctx context.Context, p *program, text string, parse func(line string) (T, error)) (T, error) {
+// prompt calls ask, which shows text and returns a line, until parse accepts it. Errors of parse are
+// shown.
+func prompt[T any](ctx context.Context, p *program, text string,
+	ask func(ctx context.Context, text string) (string, error), parse func(line string) (T, error)) (T, error) {
 	for {
-		p.screen.prompt(text)
-		line, err := p.promptLine(ctx)
+		line, err := ask(ctx, text)
 		if err != nil {
 			var zero T
 			return zero, err
@@ -39,8 +40,18 @@ func prompt[T any](ctx context.Context, p *program, text string, parse func(line
 	}
 }
 
+// promptText shows text and returns a line.
+func (p *program) promptText(ctx context.Context, text string) (string, error) {
+	p.screen.prompt(text)
+	return p.promptLine(ctx)
+}
+
 func (p *program) promptLine(ctx context.Context) (string, error) {
-	line, err := p.input.readLine(ctx)
+	return p.commandOf(p.input.readLine(ctx))
+}
+
+// commandOf returns a line that was read, or the error of a command in it.
+func (p *program) commandOf(line string, err error) (string, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		p.screen.printf("")
@@ -74,9 +85,15 @@ func (p *program) promptParagraph(ctx context.Context) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// confirm asks a yes-or-no question. byDefault, y or n, is what an empty line means.
+// confirm asks a yes-or-no question. byDefault, y or n, is what the Enter key means. A question with
+// the default n guards something, such as a command to run, and needs a line: a key that was typed
+// before the user saw the question must not answer it.
 func (p *program) confirm(ctx context.Context, question, byDefault string) (bool, error) {
-	return prompt(ctx, p, fmt.Sprintf("%s [%s] ", question, byDefault), func(line string) (bool, error) {
+	ask := p.promptYesNo
+	if byDefault == "n" {
+		ask = p.promptText
+	}
+	return prompt(ctx, p, fmt.Sprintf("%s [%s] ", question, byDefault), ask, func(line string) (bool, error) {
 		if line = strings.TrimSpace(line); line == "" {
 			line = byDefault
 		}

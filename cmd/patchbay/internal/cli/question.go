@@ -54,12 +54,11 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 		<-ctx.Done() // another program may answer it
 		return nil, context.Cause(ctx)
 	}
-	select { // a server can ask several questions at once, and there is one user
-	case p.terminalLock <- struct{}{}:
-		defer func() { <-p.terminalLock }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	unlock, err := p.lockTerminal(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer unlock()
 	if p.given != nil {
 		a, err := p.given.answer(ctx, p, q)
 		return a, p.given.done(ctx, err)
@@ -93,6 +92,17 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 		return &answer{Action: mcp.ElicitCancel}, nil
 	}
 	return a, err
+}
+
+// lockTerminal waits until no other question is asked: a server can ask several at once, and there
+// is one user.
+func (p *program) lockTerminal(ctx context.Context) (unlock func(), err error) {
+	select {
+	case p.terminalLock <- struct{}{}:
+		return func() { <-p.terminalLock }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {

@@ -152,5 +152,10 @@ func realWidth(width int) int {
 
 // fit cuts a line so that the last column stays free.
 func fit(text string, width int) string {
-	return shorten(text, realWidth(width)-1)
+	columns := realWidth(width) - 1
+	if textWidth(text) <= columns {
+		return text
+	}
+	head, _ := cutWidth(text, columns-1)
+	return head + "…"
 }

@@ -105,9 +105,10 @@ func (s *shell) newProgram(in *input) *program {
 	b := s.base
 	q := &program{
 		flags: b.flags, input: in, screen: b.screen, interactive: b.interactive, vault: b.vault,
-		output:    &output{w: b.output.w, terminal: b.output.terminal},
+		output: &output{w: b.output.w, terminal: b.output.terminal, width: b.output.width,
+			colored: b.output.colored},
 		loginTime: b.loginTime, verifyMost: b.verifyMost, commandStderr: b.commandStderr, answers: b.answers,
-		terminalLock: b.terminalLock, taskStarted: b.taskStarted, open: b.open, shell: s,
+		terminalLock: b.terminalLock, keyMode: b.keyMode, taskStarted: b.taskStarted, open: b.open, shell: s,
 	}
 	q.current.Store(s.target)
 	q.serverName.Store(b.serverName.Load())

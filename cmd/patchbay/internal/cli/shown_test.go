@@ -18,14 +18,31 @@ const deepSchema = `{"type": "object", "required": ["address"], "properties": {
 	"when": {"type": "string", "format": "date"},
 	"tags": {"type": "array", "items": {"type": "string", "maxLength": 9}, "minItems": 1, "uniqueItems": true},
 	"stops": {"type": "array", "items": {"type": "object", "required": ["at"], "properties": {"at": {"type": "string"}}}},
+	"labels": {"type": "object", "additionalProperties": {"type": "integer"}},
+	"grid": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+	"kind": {"enum": ["a", "b", 3]}, "links": {"type": "array", "items": {"type": "string", "format": "uri"}},
+	"shape": {"oneOf": [
+		{"type": "object", "title": "Circle\u001b", "required": ["r"], "properties": {"r": {"type": "number"}}},
+		{"type": "object", "properties": {"side": {"type": "number"}}}]},
+	"maybe": {"anyOf": [{"type": "object", "properties": {"x": {"type": "integer"}}}, {"type": "null"}]},
+	"both": {"type": "object", "allOf": [{"properties": {"p": {"type": "string"}}}]},
+	"people": {"type": "object", "additionalProperties": {"type": "array", "items":
+		{"type": "object", "properties": {"year": {"type": "integer"}}}}},
 	"odd": {"type": "string", "pattern": "\u001b\\[2J \u202e"},
 	"self": {"$ref": "#"}}}`
+
+const outputSchema = `{"type": "object", "description": "what was booked", "required": ["stops"], "properties": {
+	"stops": {"type": "array", "items": {"type": "object", "properties": {"at": {"type": "string", "format": "time"}}}},
+	"price": {"type": "number", "minimum": 0}}}`
 
 func newDeepServer(t *testing.T) string {
 	t.Helper()
 	s := mcp.NewServer("deep", "1", nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "book", InputSchema: json.RawMessage(deepSchema)},
-		func(context.Context, json.RawMessage) (string, error) { return "booked", nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "book", InputSchema: json.RawMessage(deepSchema),
+		OutputSchema: json.RawMessage(outputSchema)},
+		func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"stops": []}`), nil
+		})
 	return listen(t, s)
 }
 
@@ -42,8 +59,20 @@ func TestToolIsShownWithItsInputTree(t *testing.T) {
 		"\n  tags: an array of strings, at least 1 value, all different, each at most 9 characters\n",
 		"\n  stops: an array of JSON objects\n",
 		"\n    at: a string, required\n",
+		"\n  labels: a JSON object of integers\n",
+		"\n  grid: an array of arrays of numbers\n",
+		"\n  kind: one of a, b, 3\n",
+		"\n  links: an array of strings, each format uri\n",
+		"\n  shape: a JSON object\n", "\n    form 1 of 2, Circle\\x1b:\n", "\n      r: a number, required\n",
+		"\n    form 2 of 2:\n", "\n      side: a number\n",
+		"\n  maybe: null or a JSON object\n", "\n    x: an integer\n",
+		"\n  both: a JSON object\n", "\n    p: a string\n",
+		"\n  people: a JSON object of arrays of JSON objects\n", "\n    year: an integer\n",
 		`  odd: a string, matching \x1b\[2J \u{202e}` + "\n",
 		"\n  self: a JSON object\n",
+		"\n  output: a JSON object; what was booked\n",
+		"\n    stops: an array of JSON objects, required\n", "\n      at: a string, format time\n",
+		"\n    price: a number, at least 0\n",
 	} {
 		_, after, found := strings.Cut(rest, want)
 		if !found {

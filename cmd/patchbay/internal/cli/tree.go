@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"fmt"
 	"slices"
@@ -16,6 +17,8 @@ const (
 	maxTreeLines = 300
 	// maxPattern bounds a shown pattern, in characters.
 	maxPattern = 100
+	// maxWanted bounds the shown types and values of a parameter, in characters.
+	maxWanted = 400
 )
 
 // A tree collects the lines that show the properties of a schema.
@@ -26,49 +29,125 @@ type tree struct {
 
 // inputTree returns the parameters of a tool, one per line, with those of nested objects below.
 func inputTree(schema stdjson.RawMessage) []string {
+	return schemaTree(schema, func(t *tree, root []byte) { t.add(nil, root) })
+}
+
+// outputTree returns the lines that show an output schema, the first with its type.
+func outputTree(schema stdjson.RawMessage) []string {
+	return schemaTree(schema, func(t *tree, root []byte) {
+		p := t.reader.parameter("output", root)
+		t.lines = append(t.lines, "  "+t.treeLine(&p))
+		t.below([][]byte{nil}, &p)
+	})
+}
+
+func schemaTree(schema stdjson.RawMessage, add func(t *tree, root []byte)) []string {
 	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
 		return nil
 	}
 	t := &tree{reader: &schemaReader{schema, maxSubschemas}}
-	t.add(nil, t.reader.resolve(schema))
+	add(t, t.reader.resolve(schema))
 	if len(t.lines) > maxTreeLines {
 		t.lines = append(t.lines[:maxTreeLines], "  … (the whole schema is in --json)")
 	}
 	return t.lines
 }
 
-// add adds the properties of an object, unless it is within itself.
+// add adds the properties of an object and of its alternatives, unless it is within itself.
 func (t *tree) add(within [][]byte, object []byte) {
 	same := func(outer []byte) bool { return len(outer) > 0 && len(object) > 0 && &outer[0] == &object[0] }
 	if len(within) == maxTreeDepth || slices.ContainsFunc(within, same) {
 		return
 	}
 	within = append(slices.Clone(within), object)
+	t.addProperties(within, object)
+	for part := range t.reader.branches(object, "allOf") {
+		t.addProperties(within, part)
+	}
+	var forms [][]byte
+	for form := range t.reader.branches(object, "oneOf", "anyOf") {
+		if _, has := jsonscan.Get(form, "properties"); has {
+			forms = append(forms, form)
+		}
+	}
+	if len(forms) == 1 { // the others are null or another simple value
+		t.addProperties(within, forms[0])
+		return
+	}
+	for i, form := range forms {
+		heading := fmt.Sprintf("form %d of %d", i+1, len(forms))
+		if title := stringMember(form, "title"); title != "" {
+			heading += ", " + shorten(cleanLine(title), maxNameShown)
+		}
+		t.lines = append(t.lines, strings.Repeat("  ", len(within))+heading+":")
+		t.add(within, form)
+	}
+}
+
+func (t *tree) addProperties(within [][]byte, object []byte) {
 	for _, p := range t.reader.properties(object) {
 		if len(t.lines) > maxTreeLines {
 			return
 		}
-		t.lines = append(t.lines, strings.Repeat("  ", len(within))+p.treeLine())
-		if p.items != nil {
-			t.add(within, p.items.schema)
-		}
-		t.add(within, p.schema)
+		t.lines = append(t.lines, strings.Repeat("  ", len(within))+t.treeLine(&p))
+		t.below(within, &p)
 	}
+}
+
+// below adds the members of a parameter, or of the elements or values that it consists of.
+func (t *tree) below(within [][]byte, p *parameter) {
+	of, ok := *p, true
+	for level := 0; ok && level < maxTreeDepth; level++ {
+		t.add(within, of.schema)
+		of, ok = t.inner(&of)
+	}
+}
+
+// inner returns the parameter of the elements of an array, or of the values of an object without
+// fixed members.
+func (t *tree) inner(p *parameter) (parameter, bool) {
+	if p.items != nil {
+		return t.reader.parameter("", p.items.schema), true
+	}
+	additional, _ := jsonscan.Get(p.schema, "additionalProperties")
+	if _, fixed := jsonscan.Get(p.schema, "properties"); fixed || jsonscan.Kind(additional) != '{' {
+		return parameter{}, false
+	}
+	return t.reader.parameter("", additional), true
+}
+
+// contents returns what an array or object consists of, such as " of strings", or "".
+func (t *tree) contents(p *parameter, levels int) string {
+	of, ok := t.inner(p)
+	switch {
+	case !ok || levels == 0 || len(p.types) != 1:
+		return ""
+	case of.choices != nil:
+		return " of " + strings.TrimPrefix(of.want(), "one of ")
+	case len(of.types) != 1:
+		return ""
+	}
+	return " of " + cmp.Or(plurals[of.types[0]], of.types[0]) + t.contents(&of, levels-1)
 }
 
 // treeLine describes a parameter: its type, its limits, whether it is required, its default and its
 // description.
-func (p *parameter) treeLine() string {
-	line := cleanLine(p.name) + ": " + cleanLine(p.want())
-	if p.items != nil && p.items.choices == nil && len(p.types) == 1 && len(p.items.types) == 1 {
-		line += " of " + cleanLine(plurals[p.items.types[0]])
+func (t *tree) treeLine(p *parameter) string {
+	whole := p.want()
+	if p.items == nil || p.items.choices == nil { // else want has them
+		whole += t.contents(p, maxTreeDepth)
 	}
+	line := cleanLine(p.name) + ": " + shorten(cleanLine(whole), maxWanted)
 	notes := p.bounds()
 	if format := stringMember(p.schema, "format"); format != "" {
 		notes = append(notes, "format "+format)
 	}
 	if p.items != nil {
-		if of := p.items.bounds(); len(of) > 0 {
+		of := p.items.bounds()
+		if format := stringMember(p.items.schema, "format"); format != "" {
+			of = append(of, "format "+format)
+		}
+		if len(of) > 0 {
 			notes = append(notes, "each "+strings.Join(of, ", "))
 		}
 	}

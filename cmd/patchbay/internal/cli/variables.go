@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -101,6 +102,10 @@ func (p *program) inputLine(ctx context.Context, secret bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	type inputLine struct {
+		text string
+		err  error
+	}
 	done := make(chan inputLine, 1)
 	go func() { // ends with the line, the input or the program
 		line, err := term.ReadPassword(int(f.Fd()))
@@ -109,6 +114,9 @@ func (p *program) inputLine(ctx context.Context, secret bool) (string, error) {
 	select {
 	case line := <-done:
 		p.screen.printf("")
+		if p.input.arrived = time.Now(); line.text == "" && line.err == nil && p.input.skipEnter() {
+			return p.inputLine(ctx, secret)
+		}
 		return line.text, line.err
 	case <-ctx.Done():
 		return "", errors.Join(context.Cause(ctx), term.Restore(int(f.Fd()), state))

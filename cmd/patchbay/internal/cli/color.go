@@ -1,0 +1,46 @@
+package cli
+
+import "os"
+
+// Colours of the program's own text. Text of a server is cleaned and has none of its own.
+const (
+	styleName    = "1"  // of tools, arguments and keys
+	styleWarning = "33" // of warnings
+	styleFailure = "31" // of errors
+)
+
+// colored reports whether a stream has colours. Without --color always or never, a terminal has them
+// unless the environment says otherwise; see https://no-color.org.
+func (p *program) colored(terminal bool) bool {
+	switch p.flags.color.value {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// paint returns text in a style.
+func paint(style, text string) string {
+	if text == "" {
+		return ""
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// prefix is the beginning of an error on standard error.
+func (p *program) prefix() string {
+	if p.colored(p.screen.terminal) {
+		return paint(styleFailure, "patchbay:")
+	}
+	return "patchbay:"
+}
+
+// warning is the beginning of a warning on standard error.
+func (p *program) warning() string {
+	if p.colored(p.screen.terminal) {
+		return "patchbay: " + paint(styleWarning, "warning:")
+	}
+	return "patchbay: warning:"
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pty is a terminal whose user is a test.
+type pty struct {
+	t               *testing.T
+	master, replica *os.File
+
+	mu      sync.Mutex // guards the fields below
+	changed *sync.Cond
+	shown   string
+	done    bool
+}
+
+func newPTY(t *testing.T) *pty {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pty{t: t, master: master, replica: replica}
+	p.changed = sync.NewCond(&p.mu)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b := make([]byte, 1000)
+		for {
+			n, err := master.Read(b)
+			p.mu.Lock()
+			p.shown += string(b[:n])
+			p.changed.Broadcast()
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { replica.Close(); <-ended; master.Close() })
+	return p
+}
+
+// await waits until text is shown, and then types.
+func (p *pty) await(text, typed string) {
+	p.mu.Lock()
+	for !strings.Contains(p.shown, text) && !p.done {
+		p.changed.Wait()
+	}
+	p.shown = ""
+	p.mu.Unlock()
+	if _, err := io.WriteString(p.master, typed); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// run runs a command at the terminal while user types.
+func (p *pty) run(user func(), args ...string) outcome {
+	var stdout strings.Builder
+	var typing sync.WaitGroup
+	typing.Go(user)
+	status := Run(p.t.Context(), args, p.replica, &stdout, p.replica)
+	p.mu.Lock()
+	p.done = true
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	typing.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return outcome{status, stdout.String(), p.shown}
+}
+
+// A question is answered by one key, without Enter, unless it guards something, such as opening a
+// page. What was typed before it answers nothing.
+func TestYesOrNoTakesOneKey(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	odd := listen(t, newOddServer())
+	const field = "y or n"
+	for name, test := range map[string]struct {
+		args  []string
+		waits string
+		typed string
+		want  int
+	}{
+		"y":         {[]string{url, "deploy", "environment=staging"}, field, "y", exitOK},
+		"N":         {[]string{url, "deploy", "environment=staging"}, field, "N", exitTool},
+		"other key": {[]string{url, "deploy", "environment=staging"}, field, "x\x1b[A\x1bOBy", exitOK},
+		":decline":  {[]string{url, "deploy", "environment=staging"}, field, ":decline\n", exitTool},
+		"Ctrl-D":    {[]string{url, "deploy", "environment=staging"}, field, "\x04", exitTool},
+		"Enter":     {[]string{odd, "page"}, "Open it", "\n", exitTool},
+		"page y":    {[]string{odd, "page"}, "Open it", "y\x15n\n", exitTool}, // Ctrl-U deletes the line
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPTY(t)
+			o := p.run(func() { p.await(test.waits, test.typed) }, append([]string{"call"}, test.args...)...)
+			if o.status != test.want {
+				t.Errorf("exit code %d, want %d: %s%s", o.status, test.want, o.stdout, o.stderr)
+			}
+			mode, err := unix.IoctlGetTermios(int(p.replica.Fd()), ioctlGetTermios)
+			if err != nil || mode.Lflag&unix.ICANON == 0 || mode.Lflag&unix.ECHO == 0 {
+				t.Errorf("the terminal is left without lines and echo: %+v, %v", mode, err)
+			}
+		})
+	}
+	t.Run("typed before", func(t *testing.T) {
+		p := newPTY(t)
+		if _, err := io.WriteString(p.master, "y\n"); err != nil {
+			t.Fatal(err)
+		}
+		if o := p.run(func() { p.await(field, "n") }, "call", url, "deploy", "environment=staging"); o.status != exitTool {
+			t.Errorf("exit code %d, want %d: %s%s", o.status, exitTool, o.stdout, o.stderr)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		p := newPTY(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var typing sync.WaitGroup
+		typing.Go(func() { p.await(field, ""); cancel() })
+		if status := Run(ctx, []string{"call", url, "deploy", "environment=staging"}, p.replica, io.Discard,
+			p.replica); status != exitInterrupted {
+			t.Errorf("exit code %d, want %d", status, exitInterrupted)
+		}
+		typing.Wait()
+		mode, err := unix.IoctlGetTermios(int(p.replica.Fd()), ioctlGetTermios)
+		if err != nil || mode.Lflag&unix.ICANON == 0 {
+			t.Errorf("the terminal is left without lines: %v", err)
+		}
+		_, _ = io.WriteString(p.master, "\n") // ends the pending read
+	})
+}
+
+// The Enter key after an answer of one key does not answer the next question, unless it comes later.
+func TestEnterAfterAKeyIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		in := newInput(r)
+		send := func(text string) { go func() { _, _ = io.WriteString(w, text) }() }
+		in.key = time.Now()
+		send("\nnext\n")
+		if line, err := in.readLine(t.Context()); line != "next" || err != nil {
+			t.Errorf("got %q, %v, want next", line, err)
+		}
+		in.key = time.Now()
+		time.Sleep(enterDelay)
+		send("\n")
+		if line, err := in.readLine(t.Context()); line != "" || err != nil {
+			t.Errorf("got %q, %v, want an empty line", line, err)
+		}
+	})
+}

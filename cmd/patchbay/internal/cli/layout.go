@@ -1,0 +1,207 @@
+package cli
+
+import (
+	stdjson "encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxTableColumns bounds the columns of a table. Others do not fit a terminal.
+	maxTableColumns = 40
+	// maxKeyWidth bounds the columns of keys to which values are aligned.
+	maxKeyWidth = 30
+	// columnGap is the distance of the columns of a table.
+	columnGap = "  "
+)
+
+// laidOut returns the lines that show structured content on a terminal: keys and values for an
+// object, a table for an array of flat objects that fits the width, and indented JSON for others.
+func laidOut(value []byte, width int) string {
+	switch {
+	case jsonscan.Kind(value) == '{':
+		return laidOutObject(value, width)
+	case isTable(value):
+		return table(value, width)
+	}
+	return indentedJSON(value)
+}
+
+func laidOutObject(object []byte, width int) string {
+	columns, empty := 0, true
+	for key, value := range jsonscan.Members(object) {
+		empty = false
+		if isFlat(value) {
+			columns = max(columns, min(textWidth(cellText(key)), maxKeyWidth))
+		}
+	}
+	if empty {
+		return "{}"
+	}
+	var b strings.Builder
+	for key, value := range jsonscan.Members(object) {
+		name := cellText(key) + ":"
+		switch {
+		case isFlat(value):
+			name = padded(name, columns+1, false) + " "
+			text := valueText(value)
+			if strings.Contains(text, "\n") {
+				name, text = strings.TrimRight(name, " ")+"\n", indent(text, "  ")
+			}
+			b.WriteString(wrap(name+text, width, "  ") + "\n")
+		case isTable(value):
+			b.WriteString(name + "\n" + indent(table(value, width-len(columnGap)), "  ") + "\n")
+		default:
+			b.WriteString(name + "\n" + indent(indentedJSON(value), "  ") + "\n")
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// isFlat reports whether a value has no parts.
+func isFlat(value []byte) bool {
+	kind := jsonscan.Kind(value)
+	return kind != '{' && kind != '['
+}
+
+// isTable reports whether a value is an array of objects whose members have no parts.
+func isTable(value []byte) bool {
+	rows := 0
+	for row := range jsonscan.Elements(value) {
+		if jsonscan.Kind(row) != '{' {
+			return false
+		}
+		for _, cell := range jsonscan.Members(row) {
+			if !isFlat(cell) {
+				return false
+			}
+		}
+		rows++
+	}
+	return rows > 0
+}
+
+// table returns an array of flat objects as a table, or one object below another if the table would
+// be too wide.
+func table(array []byte, width int) string {
+	var header []string
+	index := map[string]int{}
+	for row := range jsonscan.Elements(array) {
+		for key := range jsonscan.Members(row) {
+			if _, has := index[string(key)]; !has && len(header) < maxTableColumns+1 {
+				index[string(key)] = len(header)
+				header = append(header, cellText(key))
+			}
+		}
+	}
+	if len(header) == 0 || len(header) > maxTableColumns {
+		return records(array, width)
+	}
+	rows, numeric := [][]string{header}, slices.Repeat([]bool{true}, len(header))
+	for row := range jsonscan.Elements(array) {
+		cells := make([]string, len(header))
+		for key, value := range jsonscan.Members(row) {
+			at := index[string(key)]
+			cells[at] = cellText([]byte(valueText(value)))
+			numeric[at] = numeric[at] && (jsonscan.Kind(value) == '0' || jsonscan.Kind(value) == 'n')
+		}
+		rows = append(rows, cells)
+	}
+	widths, total := make([]int, len(header)), 0
+	for i := range header {
+		for _, row := range rows {
+			widths[i] = max(widths[i], textWidth(row[i]))
+		}
+		total += widths[i] + len(columnGap)
+	}
+	if width >= minWrapped && total-len(columnGap) > width {
+		return records(array, width)
+	}
+	return aligned(rows, widths, numeric)
+}
+
+func aligned(rows [][]string, widths []int, numeric []bool) string {
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			if i > 0 {
+				line.WriteString(columnGap)
+			}
+			line.WriteString(padded(cell, widths[i], numeric[i]))
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// records returns objects one below another.
+func records(array []byte, width int) string {
+	var all []string
+	for row := range jsonscan.Elements(array) {
+		all = append(all, laidOutObject(row, width))
+	}
+	return strings.Join(all, "\n\n")
+}
+
+// padded fills a text with spaces, on the left if it is a number.
+func padded(text string, columns int, number bool) string {
+	space := strings.Repeat(" ", max(columns-textWidth(text), 0))
+	if number {
+		return space + text
+	}
+	return text + space
+}
+
+// valueText returns a simple value: the text of a string, or JSON. Strings that would look like
+// nothing are JSON too.
+func valueText(value []byte) string {
+	text, err := jsonscan.Unquote(value)
+	if err != nil || strings.TrimSpace(text) != text || text == "" {
+		return cleanJSON(string(value))
+	}
+	return clean(text)
+}
+
+// cellText returns a text on one line. One with line breaks or tabs is JSON, so that it stays the
+// same text.
+func cellText(text []byte) string {
+	if strings.ContainsAny(string(text), "\n\t") {
+		return cleanJSON(string(jsonscan.AppendQuote(nil, string(text))))
+	}
+	return clean(string(text))
+}
+
+func indentedJSON(value []byte) string {
+	v := jsontext.Value(slices.Clone(value))
+	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
+		return cleanJSON(string(value))
+	}
+	return cleanJSON(string(v))
+}
+
+// structured returns the structured content of a result if it says all that the content says:
+// servers repeat it as text for older clients.
+func structured(r *mcp.CallToolResult) []byte {
+	raw, _ := r.StructuredContent.(stdjson.RawMessage)
+	switch {
+	case jsonscan.Valid(raw, jsonscan.Limits{}) != nil:
+		return nil
+	case len(r.Content) == 0:
+		return raw
+	}
+	text, isText := r.Content[0].(*mcp.TextContent)
+	if len(r.Content) > 1 || !isText {
+		return nil
+	}
+	a, b := jsontext.Value(text.Text), jsontext.Value(slices.Clone(raw))
+	if a.Canonicalize() != nil || b.Canonicalize() != nil || string(a) != string(b) {
+		return nil
+	}
+	return raw
+}

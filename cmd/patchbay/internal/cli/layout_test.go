@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+func TestStructuredContentIsLaidOut(t *testing.T) {
+	for _, test := range []struct{ value, want string }{
+		{`{"name": "Ann", "age": 42, "ok": true, "none": null, "empty": ""}`,
+			"name:  Ann\nage:   42\nok:    true\nnone:  null\nempty: \"\""},
+		{`{"text": "a\nb", "x": 1}`, "text:\n  a\n  b\nx:    1"},
+		{`{"deep": {"a": [1]}, "list": [1, 2], "x": 1}`,
+			"deep:\n  {\n    \"a\": [\n      1\n    ]\n  }\nlist:\n  [\n    1,\n    2\n  ]\nx: 1"},
+		{`[{"city": "東京", "n": 5}, {"city": "Rome", "n": 1000}, {"n": null, "more": "x\ty"}]`,
+			"city     n  more\n東京     5\nRome  1000\n      null  \"x\\ty\""},
+		{`{"rows": [{"a": 1, "b": "x"}], "next": "c"}`, "rows:\n  a  b\n  1  x\nnext: c"},
+		{`[{"long": "` + strings.Repeat("word ", 8) + `w", "b": 2}, {"b": 3}]`,
+			"long: word word word word word word word\n  word w\nb:    2\n\nb: 3"},
+		{`[{"a": [1]}]`, "[\n  {\n    \"a\": [\n      1\n    ]\n  }\n]"},
+		{`[]`, "[]"}, {`{}`, "{}"}, {`5`, "5"}, {`[{}]`, "{}"}, {`{"\u001b[2J": "\u202ex"}`, `\x1b[2J: \u{202e}x`},
+		{`[{"a\nb": "\u001b"}]`, "\"a\\nb\"\n\\x1b"},
+	} {
+		if got := laidOut([]byte(test.value), 40); got != test.want {
+			t.Errorf("%s:\ngot\n%s\nwant\n%s", test.value, got, test.want)
+		}
+	}
+}
+
+func TestStructuredResultsAreLaidOutOnATerminal(t *testing.T) {
+	const rows = `{"people":[{"name":"Ann","age":42},{"name":"Bob","age":7}]}`
+	s := mcp.NewServer("table", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "people", OutputSchema: json.RawMessage(`{"type": "object"}`)},
+		func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(rows), nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "other"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("two people")},
+			StructuredContent: json.RawMessage(rows)}, nil
+	})
+	url := listen(t, s)
+	for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-06-18"} {
+		o := atTerminal(t, "", nil, "call", "--revision", revision, url, "people")
+		if want := "people:\n  name  age\n  Ann    42\n  Bob     7\n"; o.stdout != want {
+			t.Errorf("%s: got %s, want %s", revision, o.stdout, want)
+		}
+		if o := patchbay(t, "", "call", "--revision", revision, url, "people"); o.stdout != rows+"\n" {
+			t.Errorf("%s: in a pipe: got %s, want %s", revision, o.stdout, rows)
+		}
+		if o := atTerminal(t, "", nil, "call", "--revision", revision, url, "other"); o.stdout != "two people\n" {
+			t.Errorf("%s: got %s, want the text, which says something else", revision, o.stdout)
+		}
+		if o := atTerminal(t, "", nil, "call", "--json", "--revision", revision, url, "people"); !strings.HasPrefix(
+			o.stdout, "{\n  \"") {
+			t.Errorf("%s: --json: got %s, want indented JSON", revision, o.stdout)
+		}
+	}
+	o := atTerminal(t, "", nil, "call", "--revision", "2024-11-05", url, "people")
+	if o.stdout != rows+"\n" {
+		t.Errorf("2024-11-05: got %s, want the text", o.stdout)
+	}
+}
+
+func FuzzLaidOut(f *testing.F) {
+	f.Add(`{"a": [{"b": "\u001b", "c": 1}], "日": "x\ny"}`, 30)
+	f.Fuzz(func(t *testing.T, value string, width int) {
+		if jsonscan.Valid([]byte(value), jsonscan.Limits{}) != nil {
+			t.Skip()
+		}
+		text := laidOut([]byte(value), width)
+		if !utf8.ValidString(text) ||
+			strings.ContainsFunc(text, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }) {
+			t.Errorf("%s became %q, want valid UTF-8 without control characters", value, text)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const bookSchema = `{"type": "object", "required": ["days", "address", "pay", "tags"],
+	"$defs": {"card": {"type": "string", "pattern": "^[0-9]+$"}}, "properties": {
+	"days": {"type": "integer", "minimum": 1, "default": 7, "title": "How long\u001b[2J"},
+	"address": {"type": "object", "required": ["street", "geo"], "properties": {"street": {"type": "string"},
+		"flat": {"type": "integer"}, "geo": {"type": "object", "required": ["lat"], "properties": {"lat": {"type": "number"}}}}},
+	"pay": {"type": "object", "additionalProperties": {"$ref": "#/$defs/card"}},
+	"tags": {"type": "array", "items": {"type": "string"}}, "note": {"type": "string"}}}`
+
+func newBookServer(t *testing.T) string {
+	t.Helper()
+	s := mcp.NewServer("book", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "book", InputSchema: json.RawMessage(bookSchema)},
+		func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "drop"}, func(_ context.Context, in struct {
+		Sure bool `json:"sure"`
+	}) (bool, error) {
+		return in.Sure, nil
+	})
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "review"}, func(_ context.Context, in struct {
+		Language string `json:"language"`
+		Code     string `json:"code"`
+	}) (string, error) {
+		return in.Language + ": " + in.Code, nil
+	})
+	return listen(t, s)
+}
+
+func TestMissingArgumentsAreAskedForOnTheTerminal(t *testing.T) {
+	url := newBookServer(t)
+	all := lines("x", "0", "", "Main", "1.5", `{"card": "x"}`, `{"card":"12"}`, "a, b", "y")
+	for _, revision := range revisions() {
+		o := atTerminal(t, all, nil, "call", "--revision", revision, url, "book")
+		const want = `{"days":7,"address":{"street":"Main","geo":{"lat":1.5}},"pay":{"card":"12"},"tags":["a","b"]}`
+		if o.status != exitOK || !strings.Contains(o.stdout, want) {
+			t.Errorf("%s: exit code %d, %s, want %s; %s", revision, o.status, o.stdout, want, o.stderr)
+		}
+		for _, text := range []string{"The tool requires 5 more arguments", `days: How long\x1b[2J (at least 1, required)`,
+			"an integer [7]: ", "address.street (required)", "address.geo.lat (required)", "a JSON object: ",
+			`got "x", want an integer`, "Send this?"} {
+			if !strings.Contains(o.stderr, text) {
+				t.Errorf("%s: the form does not contain %q: %s", revision, text, o.stderr)
+			}
+		}
+	}
+	given := []string{"call", url, "book", "address.street=x", "days=3", "pay={}", "tags[]=a", "note=n"}
+	o := atTerminal(t, lines("2", ""), nil, given...)
+	const want = `{"address":{"street":"x","geo":{"lat":2}},"days":3,"pay":{},"tags":["a"],"note":"n"}`
+	if o.status != exitOK || !strings.Contains(o.stdout, want) || strings.Contains(o.stderr, "street") {
+		t.Errorf("exit code %d, %s, want %s; %s", o.status, o.stdout, want, o.stderr)
+	}
+	if o := atTerminal(t, lines("n"), nil, "call", url, "drop"); o.status != exitOK || o.stdout != "false\n" {
+		t.Errorf("a single yes or no: exit code %d, %s%s", o.status, o.stdout, o.stderr)
+	}
+	if o := atTerminal(t, lines("go", "x = 1", "y"), nil, "get", url, "review"); !strings.Contains(o.stdout, "go: x = 1") {
+		t.Errorf("get: exit code %d, %s%s", o.status, o.stdout, o.stderr)
+	}
+}
+
+// Arguments are not asked for in a pipe, and not if there are other errors. A user who leaves the
+// form sees what is missing.
+func TestMissingArgumentsAreListed(t *testing.T) {
+	url := newBookServer(t)
+	list := []string{"missing argument days: an integer", "missing argument address: a JSON object",
+		"missing argument pay: a JSON object", "missing argument tags: an array", "usage: patchbay call TARGET book"}
+	for name, o := range map[string]outcome{
+		"pipe":       patchbay(t, "1\n", "call", url, "book"),
+		"--no-input": atTerminal(t, "1\n", nil, "call", "--no-input", url, "book"),
+		"--json":     patchbay(t, "1\n", "call", "--json", url, "book"),
+		":cancel":    atTerminal(t, lines("3", ":cancel"), nil, "call", url, "book"),
+		":decline":   atTerminal(t, lines(":decline"), nil, "call", url, "book"),
+		"EOF":        atTerminal(t, "", nil, "call", url, "book"),
+		"get":        patchbay(t, "", "get", url, "review", "code=x"),
+		"typo":       atTerminal(t, "", nil, "call", url, "book", "dayz=3"),
+	} {
+		want := list
+		switch name {
+		case "get":
+			want = []string{"missing argument language: a string", "usage: patchbay get TARGET review"}
+		case "typo":
+			want = []string{`unknown argument "dayz": did you mean "days"?`}
+		}
+		for _, text := range want {
+			if o.status != exitUsage || !strings.Contains(o.stderr, text) {
+				t.Errorf("%s: exit code %d, %s, want %d, %q", name, o.status, o.stderr, exitUsage, text)
+			}
+		}
+		if name == "typo" && strings.Contains(o.stderr, "requires") {
+			t.Errorf("the form is shown although there is a misspelling: %s", o.stderr)
+		}
+	}
+}
