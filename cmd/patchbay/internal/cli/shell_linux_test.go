@@ -232,7 +232,7 @@ func TestCtrlCCancelsTheCommandOfAShell(t *testing.T) {
 			x.keys("deploy environment=staging\r")
 			x.expect("y or n: ")
 			x.keys("y\r")
-			x.expect(`"staging"`)
+			x.expect("environment: staging")
 			x.expect("> ")
 			x.keys("listen\r")
 			x.expect("listening to: ")

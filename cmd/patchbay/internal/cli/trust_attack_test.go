@@ -236,12 +236,16 @@ func newHostileRepository(t *testing.T) *hostileProject {
 	return p
 }
 
-// targetVerbs returns the words of all commands that take a target.
+// targetVerbs returns the words of all commands that take a target, as far as the target.
 func targetVerbs() (verbs [][]string) {
 	var add func(cmd *cobra.Command)
 	add = func(cmd *cobra.Command) {
 		if strings.Contains(cmd.Use, " TARGET") {
-			verbs = append(verbs, strings.Fields(cmd.CommandPath())[1:])
+			verb := strings.Fields(cmd.CommandPath())[1:]
+			if strings.Contains(cmd.Use, " FILE TARGET") {
+				verb = append(verb, "new.jsonl")
+			}
+			verbs = append(verbs, verb)
 		}
 		for _, sub := range cmd.Commands() {
 			add(sub)
