@@ -68,11 +68,12 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	var res Result
 	var err error
 	req.plain = plainServer(h)
-	if req.Method == wire.MethodSubscriptionsListen && req.plain != nil {
+	switch {
+	case req.Method == wire.MethodSubscriptionsListen && req.plain != nil:
 		res, err = listenThenServe(ctx, req, h)
-	} else if serverOf(h) != nil { // it makes the context of its calls itself
+	case serverOf(h) != nil: // it makes the context of its calls itself
 		res, err = contain(ctx, req.logger(), req, h)
-	} else {
+	default:
 		c := newCall(ctx, nil, req)
 		res, err = contain(c, req.logger(), req, h)
 		c.progress.finish(c)

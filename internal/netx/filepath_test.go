@@ -58,7 +58,7 @@ func TestFilePaths(t *testing.T) {
 		{"file:///C:/src", `\\?\C:\src\a`, false, false},
 		{"file:///C:/src", `\\.\C:\src\a`, false, false},
 		{"file://Host/share", `\\host\share\a`, true, true},
-		{"file://host/share", `\\host\other`, false, false},
+		{"file://host/share", `\\host\data`, false, false},
 		{"file://host/share", `\\`, false, false},
 	} {
 		for _, onWindows := range []bool{false, true} {

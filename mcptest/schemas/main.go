@@ -33,8 +33,9 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "schemas:", err)
 		os.Exit(1)
 	}
@@ -87,7 +88,7 @@ func ensure(ctx context.Context, f specschema.File, source, dir string) (state s
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(temp.Name()) // fails after the rename
+	defer func() { _ = os.Remove(temp.Name()) }() // fails after the rename
 	if _, err := temp.Write(text); err != nil {
 		temp.Close()
 		return "", err

@@ -34,7 +34,7 @@ func (p *program) devCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return usage(errors.New("missing command: put it after --, as in: patchbay dev -- go run ."))
+				return usage(errors.New("missing command: put one such as \"go run .\" after --"))
 			}
 			for _, pattern := range ignore {
 				if _, err := filepath.Match(pattern, ""); err != nil {
@@ -74,8 +74,15 @@ func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr 
 	defer listener.Close()
 	ours, theirs := mcp.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- p.dev(ctx, t, ignore, theirs) }()
-	defer func() { cancel(); <-ended }()
+	go func() {
+		defer close(ended)
+		ended <- p.dev(ctx, t, ignore, theirs)
+	}()
+	defer func() {
+		cancel()
+		for range ended { // until it has ended
+		}
+	}()
 	p.bridging = true
 	opts, err := p.clientOptions()
 	if err != nil {

@@ -168,14 +168,14 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 
 func (p *program) showSignature(name string, parameters []parameter) {
 	name = cleanLine(name)
-	p.output.named("", name, strings.TrimPrefix(signature(name, parameters), name), "      ")
+	p.output.named("", name, strings.TrimPrefix(signature(name, parameters), name))
 }
 
 // showTreeLine prints a line of a tree, whose name ends with a colon.
 func (p *program) showTreeLine(line string) {
 	body := strings.TrimLeft(line, " ")
 	name, _, _ := strings.Cut(body, ":")
-	p.output.named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name), "      ")
+	p.output.named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name))
 }
 
 func hintsOf(a *mcp.ToolAnnotations) string {
@@ -208,12 +208,12 @@ func (p *program) showResource(r *mcp.Resource, whole bool) {
 	if r.Size != nil {
 		size = ", " + formatBytes(int(*r.Size))
 	}
-	p.output.named("", cleanLine(r.URI), "  "+cleanLine(r.MIMEType)+size, "      ")
+	p.output.named("", cleanLine(r.URI), "  "+cleanLine(r.MIMEType)+size)
 	p.showDescription(r.Title, r.Description, whole)
 }
 
 func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
-	p.output.named("", cleanLine(t.URITemplate), "  "+cleanLine(t.MIMEType), "      ")
+	p.output.named("", cleanLine(t.URITemplate), "  "+cleanLine(t.MIMEType))
 	p.showDescription(t.Title, t.Description, whole)
 }
 
@@ -224,7 +224,7 @@ func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
 	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {
-			p.output.named("  ", cleanLine(a.Name), ": "+cleanLine(a.Description), "      ")
+			p.output.named("  ", cleanLine(a.Name), ": "+cleanLine(a.Description))
 		}
 	}
 }

@@ -37,8 +37,10 @@ func (o *output) wrapped(text, hang string) {
 	o.write(text + "\n")
 }
 
-// named is wrapped for text that begins, after white space, with a name to emphasize.
-func (o *output) named(indentation, name, rest, hang string) {
+// named is wrapped for an item of a list: text that begins, after white space, with a name to
+// emphasize.
+func (o *output) named(indentation, name, rest string) {
+	const hang = "      "
 	text := indentation + name + rest
 	if o.terminal {
 		text = wrap(text, o.width(), hang)

@@ -124,7 +124,7 @@ func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
 		r.call.rounds[len(r.call.rounds)-1].answers = canonical(answers)
 		delete(c.asking, key)
 	default:
-		r.call = &call{method: m.Method, key: key, summary: summary(m.Method, m.Params)}
+		r.call = &call{method: m.Method, key: key, summary: summary(m.Params)}
 		b.rec.order = append(b.rec.order, r.call)
 	}
 	c.latest = append(c.latest, r)
@@ -190,7 +190,8 @@ func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 	if jsonscan.Kind(m.Params) == '{' {
 		text = append(append(text, `,"params":`...), m.Params...)
 	}
-	r.open.pause, r.open.result = r.pause(l.Time), append(text, "}}}"...)
+	text = append(text, "}}}"...)
+	r.open.pause, r.open.result = r.pause(l.Time), text
 	r.call.rounds = append(r.call.rounds, r.open)
 	c.questions[m.ID] = r.open
 	r.open = &round{}
@@ -271,7 +272,8 @@ func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 		text = append(append(text, `,"_meta":{"`+wire.MetaServerInfo+`":`...), info...)
 		text = append(text, '}')
 	}
-	b.rec.discovered, b.rec.modern = append(text, '}'), modern
+	text = append(text, '}')
+	b.rec.discovered, b.rec.modern = text, modern
 }
 
 func (b *builder) recording() (*Recording, error) {
@@ -327,7 +329,7 @@ func canonical(text []byte) string {
 }
 
 // summary returns what distinguishes a request, for errors.
-func summary(method string, params []byte) string {
+func summary(params []byte) string {
 	const most = 80 // characters
 	text := ""
 	for _, key := range []string{"name", "uri", "taskId"} {

@@ -216,7 +216,7 @@ func (r *Recording) unknown(req *mcp.Request) error {
 		return mcp.Errorf(mcp.CodeMethodNotFound, "%.100s was not recorded; recorded: %s",
 			req.Method, list(methods, 2*most))
 	}
-	asked := strings.TrimSpace(req.Method + " " + summary(req.Method, req.Params))
+	asked := strings.TrimSpace(req.Method + " " + summary(req.Params))
 	return mcp.Errorf(mcp.CodeInvalidParams, "%s was not recorded with these params; recorded: %s",
 		asked, list(names, most))
 }
