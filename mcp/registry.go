@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -220,7 +219,7 @@ func (s *featureSet[V, E]) insert(e *featureEntry[V, E], taken ifTaken) error {
 	defer s.mu.Unlock()
 	if old := s.all[e.name]; old != nil {
 		if taken == refuseTaken {
-			return errors.New("the name is registered already")
+			return fmt.Errorf("%q is registered already", e.name)
 		}
 		old.owner.markRemoved()
 	}
