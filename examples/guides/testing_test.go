@@ -56,6 +56,39 @@ func TestReserve(t *testing.T) {
 	})
 }
 
+// Each combination has a server of its own, because the test changes its tools.
+func TestRemovedToolIsUnknown(t *testing.T) {
+	for _, on := range mcptest.Combinations() {
+		s := newLibrary()
+		mcptest.RunOn(t, s, []mcptest.Combination{on}, nil, func(t *testing.T, c *mcptest.Client) {
+			defer c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true})()
+			if tool, ok := mcp.Registered[mcp.Tool](s, "find"); ok {
+				tool.Remove()
+			}
+			c.Await(1, "notifications/tools/list_changed")
+			_, err := c.Try("tools/call", map[string]any{"name": "find"})
+			if err == nil || err.Code != mcp.CodeInvalidParams {
+				t.Errorf("got %v, want invalid params", err)
+			}
+		})
+	}
+}
+
+func TestReserveByClient(t *testing.T) {
+	opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: mcp.ElicitCancel}, nil
+	}}
+	for _, on := range mcptest.Since("2025-06-18") {
+		t.Run(on.String(), func(t *testing.T) {
+			c := mcptest.Dial(t, newLibrary(), on, opts)
+			_, err := mcp.CallTool[string](t.Context(), c, "reserve", nil)
+			if _, failed := errors.AsType[*mcp.ToolError](err); !failed {
+				t.Errorf("got %v, want a tool error", err)
+			}
+		})
+	}
+}
+
 func TestScanTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time is fake: the test takes no second
 		s := mcp.NewServer("scanner", "1.0.0", nil)
