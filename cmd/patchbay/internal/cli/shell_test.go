@@ -115,8 +115,8 @@ func TestShellStopsAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// Commands that need standard input and output are neither run nor offered, unless the server has a
-// tool of the name. A new command about a server has to be added to one of the lists.
+// Commands that use standard input and output alone are neither run nor offered; a tool of such a
+// name is called. A new command about a server has to be added to the list, or to outsideShell.
 func TestShellRefusesCommandsForOutside(t *testing.T) {
 	p := &program{shell: &shell{}}
 	var offered, outside []string
