@@ -35,11 +35,19 @@ func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
 	const short = "Call a tool many times and print the rate and latencies"
 	cmd = p.targetCommand("bench TOOL [ARGUMENT…]", short, tools.names,
 		func(ctx context.Context, t *target, words []string) error {
-			if !cmd.Flags().Changed("warm-up") && f.plan.count > 0 {
+			given := cmd.Flags().Changed
+			if err := f.check(given("count")); err != nil {
+				return usage(err)
+			}
+			if p.shell != nil && f.connections > 1 {
+				return usage(fmt.Errorf("invalid --connections %d: a shell has one connection; run \"patchbay bench\" "+
+					"outside of the shell", f.connections))
+			}
+			if !given("warm-up") && f.plan.count > 0 {
 				f.plan.warmUp = 0
 			}
-			if err := f.check(); err != nil {
-				return usage(err)
+			if !given("duration") && f.plan.count > 0 {
+				f.plan.duration = 0
 			}
 			p.noQuestions = true
 			return p.withServer(ctx, t, words, func(ctx context.Context, c *mcp.Client, words []string) error {
@@ -48,8 +56,10 @@ func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
 		})
 	flags := cmd.Flags()
 	flags.IntVarP(&f.plan.workers, "concurrency", "c", 1, "make this many calls at the same time")
-	flags.IntVarP(&f.plan.count, "count", "n", 0, "stop after this many calls, instead of after --duration")
-	flags.DurationVarP(&f.plan.duration, "duration", "d", 10*time.Second, "stop after this time")
+	flags.IntVarP(&f.plan.count, "count", "n", 0,
+		"stop after this many calls, or after --duration if that is given and earlier")
+	flags.DurationVarP(&f.plan.duration, "duration", "d", 10*time.Second,
+		"stop after this time; no default with --count")
 	flags.DurationVar(&f.plan.warmUp, "warm-up", benchWarmUp,
 		"make calls that do not count for this time first; with --count the default is 0")
 	flags.Float64Var(&f.plan.rate, "rate", 0, "start at most this many calls per second, evenly (default no limit)")
@@ -58,7 +68,9 @@ func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
 	return cmd
 }
 
-func (f *benchFlags) check() error {
+// check returns an error for values that are not allowed. withCount reports whether --count was
+// given.
+func (f *benchFlags) check(withCount bool) error {
 	switch plan := &f.plan; {
 	case plan.workers < 1 || plan.workers > maxBenchWorkers:
 		return fmt.Errorf("invalid --concurrency %d: want 1 to %d", plan.workers, maxBenchWorkers)
@@ -66,7 +78,7 @@ func (f *benchFlags) check() error {
 		return fmt.Errorf("invalid --connections %d: want 1 to %d", f.connections, maxBenchConnections)
 	case f.connections > plan.workers:
 		return fmt.Errorf("invalid --connections %d: want at most %d, the --concurrency", f.connections, plan.workers)
-	case plan.count < 0:
+	case withCount && plan.count < 1:
 		return fmt.Errorf("invalid --count %d: want more than 0", plan.count)
 	case plan.duration <= 0:
 		return fmt.Errorf("invalid --duration %v: want more than 0", plan.duration)
@@ -80,7 +92,7 @@ func (f *benchFlags) check() error {
 
 func (p *program) bench(ctx context.Context, t *target, c *mcp.Client, words []string, f *benchFlags) error {
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{}) // without progress
-	tool, arguments, err := p.prepareCall(ctx, c, words)
+	tool, arguments, err := p.prepareCall(ctx, c, "bench", words)
 	if err != nil {
 		return err
 	}

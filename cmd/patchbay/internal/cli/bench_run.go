@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,18 +17,22 @@ const maxFirstFailures = 100
 // A benchPlan says how many calls are made, and when.
 type benchPlan struct {
 	workers  int
-	count    int           // calls; 0 for duration
-	duration time.Duration // if count is 0
+	count    int           // calls; 0 for no limit but duration
+	duration time.Duration // 0 for no limit but count
 	warmUp   time.Duration
 	rate     float64 // calls that start per second; 0 for no limit
 }
 
 // String returns the number of calls in words.
 func (b *benchPlan) String() string {
-	text := fmt.Sprintf("for %v", b.duration)
+	var limits []string
 	if b.count > 0 {
-		text = counted(b.count, "call")
+		limits = append(limits, counted(b.count, "call"))
 	}
+	if b.duration > 0 {
+		limits = append(limits, fmt.Sprintf("for %v", b.duration))
+	}
+	text := strings.Join(limits, ", or ")
 	if b.warmUp > 0 {
 		text += fmt.Sprintf(" after %v of warm-up", b.warmUp)
 	}
@@ -45,7 +50,7 @@ func (b *benchPlan) run(ctx context.Context, call func(ctx context.Context, work
 	return b.phase(ctx, call)
 }
 
-// phase makes calls with all workers until the count or the duration is reached.
+// phase makes calls with all workers until the count or the duration is reached, whichever is first.
 func (b *benchPlan) phase(ctx context.Context, call func(ctx context.Context, worker int) error) *measurement {
 	m := &measurement{began: time.Now(), failures: map[string]*failureCount{}}
 	var workers sync.WaitGroup
@@ -99,7 +104,7 @@ func (m *measurement) next(ctx context.Context, b *benchPlan) (start time.Time, 
 	if b.rate > 0 {
 		start = m.began.Add(time.Duration(float64(n) / b.rate * float64(time.Second)))
 	}
-	if stop || b.count > 0 && n >= b.count || b.count == 0 && start.Sub(m.began) >= b.duration {
+	if stop || b.count > 0 && n >= b.count || b.duration > 0 && start.Sub(m.began) >= b.duration {
 		return start, false
 	}
 	if wait := time.Until(start); wait > 0 {

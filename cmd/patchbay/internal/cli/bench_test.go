@@ -30,7 +30,14 @@ func TestBenchPlan(t *testing.T) {
 		"concurrency": {benchPlan{workers: 4, duration: time.Second}, 400, 400, time.Second, 10 * time.Millisecond},
 		"count":       {benchPlan{workers: 4, count: 10, duration: time.Second}, 10, 10, 30 * time.Millisecond, 10 * time.Millisecond},
 		"warm-up":     {benchPlan{workers: 2, count: 10, warmUp: time.Second}, 210, 10, 50 * time.Millisecond, 10 * time.Millisecond},
-		"rate":        {benchPlan{workers: 4, duration: time.Second, rate: 50}, 50, 50, 990 * time.Millisecond, 10 * time.Millisecond},
+		"count first": {benchPlan{workers: 1, count: 5, duration: time.Second},
+			5, 5, 50 * time.Millisecond, 10 * time.Millisecond},
+		"time first": {benchPlan{workers: 1, count: 500, duration: time.Second},
+			100, 100, time.Second, 10 * time.Millisecond},
+		"only count": {benchPlan{workers: 1, count: 2000},
+			2000, 2000, 20 * time.Second, 10 * time.Millisecond},
+		"rate": {benchPlan{workers: 4, duration: time.Second, rate: 50},
+			50, 50, 990 * time.Millisecond, 10 * time.Millisecond},
 		// One worker makes 100 calls per second, so that the wait for it rises to half of the time.
 		"rate too high": {benchPlan{workers: 1, count: 100, rate: 200}, 100, 100, time.Second, 255 * time.Millisecond},
 	} {
@@ -232,10 +239,42 @@ func TestBenchPrintsWhenInterrupted(t *testing.T) {
 }
 
 func TestBenchChecksItsFlags(t *testing.T) {
-	for _, args := range []string{"-c 0", "-c 10001", "--connections 2", "-n -1", "-d 0s", "--warm-up -1s", "--rate -1"} {
+	for _, args := range []string{"-c 0", "-c 10001", "--connections 2", "-n -1", "-n 0", "-n 0 -d 1s", "-n 1 -d 0s",
+		"-d 0s", "--warm-up -1s", "--rate -1"} {
 		o := patchbay(t, "", append(append([]string{"bench"}, strings.Fields(args)...), "http://127.0.0.1:1/mcp", "x")...)
 		if o.status != exitUsage || !strings.Contains(o.stderr, "invalid --") {
 			t.Errorf("%s: exit code %d, %s, want %d", args, o.status, o.stderr, exitUsage)
 		}
+	}
+}
+
+func TestBenchNamesItsUsage(t *testing.T) {
+	url := newBookServer(t)
+	for _, revision := range revisions() {
+		o := patchbay(t, "", "bench", "--revision", revision, "-n", "1", "-y", url, "drop")
+		if o.status != exitUsage || !strings.Contains(o.stderr, "usage: patchbay bench TARGET drop") {
+			t.Errorf("%s: exit code %d, %s, want %d and the usage of bench", revision, o.status, o.stderr, exitUsage)
+		}
+	}
+	for script, want := range map[string]string{
+		"bench -n 1 -y drop": "usage: bench drop",
+		"bench -n 2 -c 2 --connections 2 -y drop sure=true": "a shell has one connection",
+	} {
+		if o := patchbay(t, script+"\n", "shell", url); o.status != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s in a shell: exit code %d, %s, want %d and %s", script, o.status, o.stderr, exitUsage, want)
+		}
+	}
+}
+
+// With --count and --duration a measurement ends at the first of the two.
+func TestBenchEndsAtTheFirstLimit(t *testing.T) {
+	var calls atomic.Int64
+	url := listen(t, newBenchServer(&calls, func() {}))
+	if r, o := benchOf(t, "-y", "-n", "2000000000", "-d", "50ms", url, "read"); o.status != exitOK || r.Calls == 0 ||
+		r.Seconds < 0.05 {
+		t.Errorf("-d first: exit code %d, %+v, %s", o.status, r, o.stderr)
+	}
+	if r, o := benchOf(t, "-y", "-n", "3", "-d", "1h", url, "read"); o.status != exitOK || r.Calls != 3 {
+		t.Errorf("-n first: exit code %d, %+v, %s", o.status, r, o.stderr)
 	}
 }

@@ -24,7 +24,7 @@ func (p *program) callCommand(tools listing[*mcp.Tool]) *cobra.Command {
 			case len(words) == 0:
 				return listOrShow(p, tools)(ctx, c, nil)
 			}
-			tool, arguments, err := p.prepareCall(ctx, c, words)
+			tool, arguments, err := p.prepareCall(ctx, c, "call", words)
 			switch {
 			case err != nil:
 				return err
@@ -37,8 +37,9 @@ func (p *program) callCommand(tools listing[*mcp.Tool]) *cobra.Command {
 	return p.completeArguments(cmd, toolArguments)
 }
 
+// prepareCall returns a tool and its arguments. verb is the command, for the usage in errors.
 func (p *program) prepareCall(
-	ctx context.Context, c *mcp.Client, words []string,
+	ctx context.Context, c *mcp.Client, verb string, words []string,
 ) (*mcp.Tool, stdjson.RawMessage, error) {
 	tools, err := collect(c.Tools(ctx))
 	if err != nil {
@@ -51,7 +52,7 @@ func (p *program) prepareCall(
 	a, err := p.newArguments(ctx, words[1:], tool.InputSchema)
 	if err != nil {
 		parameters, _ := parametersOf(tool.InputSchema)
-		return nil, nil, p.wrongArguments(ctx, err, "call", signature(tool.Name, parameters))
+		return nil, nil, p.wrongArguments(ctx, err, verb, signature(tool.Name, parameters))
 	}
 	p.warnUndeclared(a)
 	return tool, a.object(), nil

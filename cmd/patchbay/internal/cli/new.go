@@ -72,6 +72,9 @@ func newModuleOf(name, dir string) (*newModule, error) {
 		return nil, fmt.Errorf("invalid name %q: want a module path such as weather or github.com/me/weather, "+
 			"of at most %d characters", name, maxCostName)
 	}
+	if err := checkModuleName(name); err != nil {
+		return nil, err
+	}
 	if m.Dir == "" {
 		m.Dir = m.Name
 	}

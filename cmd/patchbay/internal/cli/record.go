@@ -76,7 +76,7 @@ func (p *program) mock(ctx context.Context, file, addr string, delay bool) error
 			return usage(err)
 		}
 	}
-	f, err := os.Open(file)
+	f, err := openRecording(file)
 	if err != nil {
 		return usage(err)
 	}
@@ -90,6 +90,19 @@ func (p *program) mock(ctx context.Context, file, addr string, delay bool) error
 		return mcp.Serve(ctx, h, p.stdio(), &mcp.ServeOptions{Logger: p.logger()})
 	}
 	return p.serveLocal(ctx, h, addr)
+}
+
+// openRecording opens a file to read it. A pipe is refused before: opening one waits for a program
+// that writes, and no signal ends that.
+func openRecording(file string) (*os.File, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file: write the recording to one first", file)
+	}
+	return os.Open(file)
 }
 
 // serveLocal serves HTTP on an address of this machine until ctx is done, and prints the URL.

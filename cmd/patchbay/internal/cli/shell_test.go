@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,9 +89,9 @@ func TestShellStopsAtTheFirstFailure(t *testing.T) {
 		{"read\n", nil, exitUsage, "", "usage: read URI [VARIABLE=VALUE…]\n"},
 		{"echo number=x\n", nil, exitUsage, "", "usage: call echo ["},
 		{"tolos\n", nil, exitUsage, "", `did you mean "tools"?`},
-		{"shell http://127.0.0.1:1/\n", nil, exitUsage, "", `unknown command or tool "shell"`},
-		{"serve\n", nil, exitUsage, "", "unknown command or tool"},
-		{"auth logout\n", nil, exitUsage, "", "unknown command or tool"},
+		{"shell http://127.0.0.1:1/\n", nil, exitUsage, "", `"shell" is not a command of this shell`},
+		{"auth logout\n", nil, exitUsage, "", `run "patchbay auth" outside of the shell`},
+		{"help serve\n", nil, exitUsage, "", `run "patchbay serve" outside of the shell`},
 		{"ping --header a:b\n", nil, exitUsage, "", "unknown flag: --header (see ping --help)"},
 		{"echo text='x\n", nil, exitUsage, "", "unclosed quote"},
 		{"help nothing\n", nil, exitUsage, "", "unknown command"},
@@ -111,6 +112,44 @@ func TestShellStopsAtTheFirstFailure(t *testing.T) {
 	}
 	if o := patchbay(t, "ping\n", "shell", refusedURL(t)); o.status != exitUnreachable {
 		t.Errorf("without a server: got %d, %s, want %d", o.status, o.stderr, exitUnreachable)
+	}
+}
+
+// Commands that use standard input and output alone are neither run nor offered; a tool of such a
+// name is called. A new command about a server has to be added to the list, or to outsideShell.
+func TestShellRefusesCommandsForOutside(t *testing.T) {
+	p := &program{shell: &shell{}}
+	var offered, outside []string
+	for _, cmd := range p.verbs() {
+		offered = append(offered, cmd.Name())
+	}
+	want := strings.Fields("probe tools resources templates prompts call read get complete listen rpc lint bench ping " +
+		"skills task subscribe unsubscribe")
+	if !slices.Equal(offered, want) {
+		t.Errorf("offered: %q, want %q", offered, want)
+	}
+	for _, cmd := range p.commands() {
+		if cmd.Runnable() && !slices.Contains(offered, cmd.Name()) {
+			outside = append(outside, cmd.Name())
+		}
+	}
+	for _, name := range []string{"bridge", "record", "mock", "dev", "serve", "new", "auth", "completion"} {
+		if !slices.Contains(outside, name) {
+			t.Errorf("%s is not among %q", name, outside)
+		}
+	}
+	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
+		o := run(strings.Join(outside, " --help\n")+"\nbridge\nrecord calls.jsonl\nincrement\n", "--keep-going", "--json")
+		if n := strings.Count(o.stdout, "outside of the shell"); o.status != exitUsage || n != len(outside)+2 ||
+			!strings.HasSuffix(o.stdout, "}\n") || !strings.Contains(o.stdout, `"text":"1"`) {
+			t.Errorf("got %d, %d refusals, %s%s, want %d, %d, and then a call", o.status, n, o.stdout, o.stderr, exitUsage,
+				len(outside)+2)
+		}
+	})
+	s := mcp.NewServer("taker", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "record"}, func(context.Context, struct{}) (string, error) { return "recorded", nil })
+	if o := patchbay(t, "record\n", "shell", listen(t, s)); o.status != exitOK || o.stdout != "recorded\n" {
+		t.Errorf("a tool named record: got %d, %s%s", o.status, o.stdout, o.stderr)
 	}
 }
 

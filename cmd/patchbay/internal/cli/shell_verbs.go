@@ -12,10 +12,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// outsideShell are the commands about a server that a shell does not have: they use standard input
+// and output alone.
+var outsideShell = []string{"shell", "bridge", "record"}
+
 // verbs returns the commands of a shell: those about a server, without a target.
 func (p *program) verbs() []*cobra.Command {
 	all := slices.DeleteFunc(p.commands(), func(cmd *cobra.Command) bool {
-		return cmd.GroupID != groupServer || cmd.Name() == "shell"
+		return cmd.GroupID != groupServer || slices.Contains(outsideShell, cmd.Name())
 	})
 	return append(all,
 		p.serverCommand("subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
@@ -41,6 +45,14 @@ func (p *program) prepareVerb(cmd *cobra.Command) {
 	all.StringVar(&f.save, "save", f.save, "save images, audio and other binary content to this `directory`")
 	addHelp(cmd)
 	cmd.Example = "" // with targets
+}
+
+// notInShell returns the error for a name of patchbay's commands that a shell does not have, or nil.
+func (p *program) notInShell(name string) error {
+	if cmd := findVerb(p.commands(), name); cmd == nil || !cmd.Runnable() {
+		return nil
+	}
+	return usage(fmt.Errorf("%q is not a command of this shell: run \"patchbay %s\" outside of the shell", name, name))
 }
 
 // findVerb returns the command of a name, or nil.
@@ -74,7 +86,8 @@ func (p *program) runVerb(ctx context.Context, words []string) int {
 	return p.execute(ctx, cmd)
 }
 
-// checkTool returns an error if the server has no tool of a name.
+// checkTool returns an error if the server has no tool of a name, which may be that of a command
+// that a shell does not have.
 func (p *program) checkTool(ctx context.Context, verbs []*cobra.Command, name string) error {
 	c, err := p.connect(ctx, p.shell.target)
 	if err != nil {
@@ -90,6 +103,9 @@ func (p *program) checkTool(ctx context.Context, verbs []*cobra.Command, name st
 	}
 	if slices.Contains(known, name) {
 		return nil
+	}
+	if err := p.notInShell(name); err != nil {
+		return err
 	}
 	for _, cmd := range slices.Backward(verbs) {
 		known = slices.Insert(known, 0, cmd.Name())
@@ -122,6 +138,9 @@ func (p *program) shellHelp(verbs []*cobra.Command, words []string) error {
 			p.screen.printf("%s", topic.Long)
 			return nil
 		}
+	}
+	if err := p.notInShell(words[0]); err != nil {
+		return err
 	}
 	var known []string
 	for _, cmd := range verbs {
