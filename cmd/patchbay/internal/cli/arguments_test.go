@@ -186,3 +186,19 @@ func FuzzArguments(f *testing.F) {
 		}
 	})
 }
+
+// A line break in a value that a server allows does not begin a line of an error.
+func TestChoicesInErrorsAreOneLine(t *testing.T) {
+	const schema = `{"properties": {"kind": {"type": "string", "enum": ["x\ny\u001b[2J", "z"]}}}`
+	for word, want := range map[string]string{
+		"kind=a":   `kind: got "a", want one of x y\x1b[2J, z`,
+		"kind.b=a": `kind takes no members: want one of x y\x1b[2J, z`,
+		"kind[]=a": `kind takes no elements: want one of x y\x1b[2J, z`,
+	} {
+		p := newProgram(strings.NewReader(""), nil, nil)
+		if _, err := p.newArguments(t.Context(), []string{word}, []byte(schema)); err == nil ||
+			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want %q on one line", word, err, want)
+		}
+	}
+}

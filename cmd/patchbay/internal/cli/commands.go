@@ -204,10 +204,14 @@ func knownSubcommand(cmd *cobra.Command, args []string) error {
 	return usage(err)
 }
 
-// showHelp runs a command that has subcommands.
+// showHelp runs a command that has subcommands. With --json the error is a value, too.
 func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(p.screen.w)
-	return usage(errors.Join(errShown, cmd.Help()))
+	err := cmd.Help()
+	if p.flags.json {
+		return usage(fmt.Errorf("missing command after %q (see %s --help)", cmd.CommandPath(), cmd.CommandPath()))
+	}
+	return usage(errors.Join(errShown, err))
 }
 
 // helpFiles has a file for each command and help topic: help/task-get.txt is for `task get`.

@@ -98,13 +98,16 @@ func TestExitCodes(t *testing.T) {
 		{"unknown flag", []string{"tools", "--no-such"}, exitUsage},
 		{"unknown verb", []string{"no-such"}, exitUsage},
 		{"no arguments", nil, exitUsage},
+		{"task without a verb", []string{"task"}, exitUsage},
+		{"skills without a verb", []string{"skills"}, exitUsage},
+		{"auth without a verb", []string{"auth"}, exitUsage},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := patchbay(t, "", test.args...)
 			if o.status != test.status || (o.status != exitOK) != (o.stderr != "") {
 				t.Errorf("exit code %d, want %d: %s", o.status, test.status, o.stderr)
 			}
-			if test.status == exitOK || test.status == exitTool || test.args == nil {
+			if test.status == exitOK || test.status == exitTool {
 				return
 			}
 			var got struct{ Error failure }

@@ -111,6 +111,8 @@ func (f *field) heading() string {
 func (f *field) promptText() string {
 	what := "text"
 	switch {
+	case f.items != nil && !f.separated():
+		what = "a JSON array"
 	case f.items != nil && f.items.choices == nil:
 		what = "values, separated by commas"
 	case f.items != nil:
@@ -137,9 +139,15 @@ func (f *field) promptText() string {
 	return "  " + what + ": "
 }
 
+// separated reports whether the values of a list may be typed with commas between them. JSON objects
+// and arrays contain commas.
+func (f *field) separated() bool {
+	return f.items != nil && (f.items.choices != nil || !f.items.takes("object") && !f.items.takes("array"))
+}
+
 // display returns a default value as it would be typed.
 func (f *field) display(value stdjson.RawMessage) string {
-	if jsonscan.Kind(value) == '[' {
+	if jsonscan.Kind(value) == '[' && (f.items == nil || f.separated()) {
 		var all []string
 		for element := range jsonscan.Elements(value) {
 			all = append(all, choice{value: element}.text())
@@ -161,11 +169,11 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 		return f.defaultValue(), nil
 	case trimmed == "" && !f.required:
 		return nil, nil
-	case trimmed == "" && f.items == nil:
+	case trimmed == "" && !f.separated():
 		return nil, errors.New(`a value is required ("" is the empty string)`)
 	case f.items != nil && strings.HasPrefix(trimmed, "[") && jsonscan.Valid([]byte(trimmed), jsonscan.Limits{}) == nil:
 		value = stdjson.RawMessage(trimmed)
-	case f.items != nil:
+	case f.separated():
 		value, err = f.parseList(trimmed)
 	case f.choices != nil:
 		value, err = pick(f.choices, trimmed)

@@ -25,7 +25,8 @@ func (p *program) useKeys(stdin io.Reader) {
 
 // promptYesNo shows a yes-or-no question and returns the answer as a line: y, n, or empty for the
 // Enter key. On a terminal it is one key. What was typed before the question is dropped: it was
-// typed for something else. A colon begins a command, which is a line.
+// typed for something else. Other keys are ignored, but Enter after one asks again: it ends a word
+// such as stop, which is not the default. A colon begins a command, which is a line.
 func (p *program) promptYesNo(ctx context.Context, text string) (string, error) {
 	if p.keyMode == nil {
 		return p.promptText(ctx, text)
@@ -37,7 +38,7 @@ func (p *program) promptYesNo(ctx context.Context, text string) (string, error) 
 	}
 	p.screen.prompt(text) // a program that waits for the text must not answer before
 	defer func() { restore() }()
-	for {
+	for ignored := false; ; {
 		key, err := p.input.readKey(ctx)
 		if errors.Is(err, io.EOF) || err == nil && (key == keyInterrupt || key == keyEnd) {
 			p.screen.printf("")
@@ -57,7 +58,13 @@ func (p *program) promptYesNo(ctx context.Context, text string) (string, error) 
 				continue
 			}
 			p.screen.printf("")
-			return "", nil
+			if !ignored {
+				return "", nil
+			}
+			ignored = false
+			p.screen.printf("  want y, n, or only Enter")
+			p.input.discard()
+			p.screen.prompt(text)
 		case ':':
 			restore()
 			restore = func() {}
@@ -66,6 +73,9 @@ func (p *program) promptYesNo(ctx context.Context, text string) (string, error) 
 			return p.commandOf(":"+line, err)
 		case keyEscape:
 			p.input.skipSequence()
+			ignored = true
+		default:
+			ignored = true
 		}
 	}
 }

@@ -63,17 +63,20 @@ func newPTY(t *testing.T) *pty {
 	return p
 }
 
-// await waits until text is shown, and then types.
-func (p *pty) await(text, typed string) {
+// await waits until text is shown, and then types. It returns false if the command ends before.
+func (p *pty) await(text, typed string) (found bool) {
 	p.mu.Lock()
 	for !strings.Contains(p.shown, text) && !p.done {
 		p.changed.Wait()
 	}
-	p.shown = ""
+	if found = strings.Contains(p.shown, text); found {
+		p.shown = ""
+	}
 	p.mu.Unlock()
 	if _, err := io.WriteString(p.master, typed); err != nil {
 		p.t.Error(err)
 	}
+	return found
 }
 
 // run runs a command at the terminal while user types.
@@ -149,6 +152,30 @@ func TestYesOrNoTakesOneKey(t *testing.T) {
 		}
 		_, _ = io.WriteString(p.master, "\n") // ends the pending read
 	})
+}
+
+// Enter after other keys, such as a word that means no, does not take the default.
+func TestEnterAfterIgnoredKeysAsksAgain(t *testing.T) {
+	url := newBookServer(t)
+	const ask = "Send this?"
+	for _, ignored := range []string{"stop", " ", "\x1b[A", "x\x7f"} {
+		for answer, status := range map[string]int{"y": exitOK, "\n": exitOK, ":cancel\n": exitUsage} {
+			p := newPTY(t)
+			asked := 0
+			o := p.run(func() {
+				p.await("text: ", "go\n")
+				for _, typed := range []string{ignored + "\n", answer} {
+					if p.await(ask, typed) {
+						asked++
+					}
+				}
+			}, "get", url, "review", "code=x")
+			if o.status != status || asked != 2 {
+				t.Errorf("%q, %q: exit code %d, asked %d times, want %d, 2: %s%s", ignored, answer, o.status, asked, status,
+					o.stdout, o.stderr)
+			}
+		}
+	}
 }
 
 // The Enter key after an answer of one key does not answer the next question, unless it comes later.

@@ -100,3 +100,30 @@ func TestMissingArgumentsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// JSON objects and arrays have commas of their own: an array of them is not split.
+func TestMissingArrayOfObjectsIsAJSONArray(t *testing.T) {
+	s := mcp.NewServer("arrays", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "plot", InputSchema: json.RawMessage(`{"type": "object",
+		"required": ["points", "rows", "more"],
+		"$defs": {"point": {"type": "object", "required": ["x", "y"]}}, "properties": {
+		"points": {"type": "array", "items": {"$ref": "#/$defs/point"}},
+		"rows": {"type": "array", "items": {"type": "array"}},
+		"more": {"type": "array", "items": {"type": "object"}, "default": [{"x": 1, "y": 2}]}}}`)},
+		func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
+	typed := lines("", `{"x":1,"y":2}`, `[{"x":1,"y":2},{"x":3,"y":4}]`, "[[1,2],[3]]", "", "y")
+	o := atTerminal(t, typed, nil, "call", listen(t, s), "plot")
+	const want = `{"points":[{"x":1,"y":2},{"x":3,"y":4}],"rows":[[1,2],[3]],"more":[{"x":1,"y":2}]}`
+	if o.status != exitOK || !strings.Contains(o.stdout, want) {
+		t.Errorf("exit code %d, %s, want %s; %s", o.status, o.stdout, want, o.stderr)
+	}
+	for _, text := range []string{"  a JSON array: ", `a JSON array [[{"x":1,"y":2}]]: `, "a value is required",
+		`got "{\"x\":1,\"y\":2}", want an array`} {
+		if !strings.Contains(o.stderr, text) {
+			t.Errorf("the form does not contain %q: %s", text, o.stderr)
+		}
+	}
+	if strings.Contains(o.stderr, "commas") {
+		t.Errorf("the form asks for values separated by commas: %s", o.stderr)
+	}
+}

@@ -226,7 +226,7 @@ func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 				return c.value, nil
 			}
 		}
-		return nil, fmt.Errorf("got %q, want %s", typed, p.want())
+		return nil, fmt.Errorf("got %q, want %s", typed, cleanLine(p.want()))
 	}
 	if len(p.types) == 0 || p.takes("string") {
 		return quoted, nil
@@ -235,7 +235,7 @@ func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 	if jsonscan.Valid(raw, jsonscan.Limits{}) == nil && p.fits(raw) {
 		return raw, nil
 	}
-	return nil, fmt.Errorf("got %q, want %s", typed, p.want())
+	return nil, fmt.Errorf("got %q, want %s", typed, cleanLine(p.want()))
 }
 
 // fits reports whether the parameter allows the type of a JSON value.

@@ -117,7 +117,7 @@ func (a *arguments) intoMember(steps *[]step, at parameter, path string) (parame
 	*steps = append(*steps, step{key: name})
 	member, known, open := a.reader.member(at.schema, name)
 	if !known && len(at.types) > 0 && !at.takes("object") {
-		return at, "", fmt.Errorf("%s takes no members: want %s", here, at.want())
+		return at, "", fmt.Errorf("%s takes no members: want %s", here, cleanLine(at.want()))
 	}
 	if !known && !slices.Contains(declared, name) {
 		unknown := unknownName("member", name, declared)
@@ -145,7 +145,7 @@ func (a *arguments) intoElement(steps *[]step, at parameter, path string) (param
 	case index > maxIndex:
 		return at, "", fmt.Errorf("invalid index %s: want at most %d", digits, maxIndex)
 	case len(at.types) > 0 && !at.takes("array"):
-		return at, "", fmt.Errorf("%s takes no elements: want %s", here, at.want())
+		return at, "", fmt.Errorf("%s takes no elements: want %s", here, cleanLine(at.want()))
 	}
 	*steps = append(*steps, step{element: true, index: index})
 	return a.reader.parameter("", a.reader.element(at.schema, index)), rest, nil

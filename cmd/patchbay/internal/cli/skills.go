@@ -217,7 +217,7 @@ func findSkill(ctx context.Context, c *mcp.Client, wanted string) (*skills.Skill
 	case 1:
 		return found[0], nil
 	}
-	return nil, usage(fmt.Errorf("ambiguous skill name %q: want %s", wanted, oneOf(same)))
+	return nil, usage(fmt.Errorf("ambiguous skill name %q: want %s", wanted, cleanLine(oneOf(same))))
 }
 
 func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
