@@ -19,7 +19,7 @@ import (
 
 // publicPackages have a golden file each under api/.
 var publicPackages = []string{
-	"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "oauth", "oauth/oauthclient", "oauth/authserver",
+	"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "host/config", "oauth", "oauth/oauthclient", "oauth/authserver",
 	"mcp/middleware", "ext/tasks", "ext/tasks/storetest", "stores/bolt", "ext/apps", "ext/skills", "ext/icons",
 }
 

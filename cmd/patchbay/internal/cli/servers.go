@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 func (p *program) serversCommand() *cobra.Command {
@@ -85,7 +85,7 @@ func (p *program) listServers(app string) error {
 	return problems
 }
 
-func reportServer(f *configs.File, name string, store *host.TrustStore) serverReport {
+func reportServer(f *configs.File, name string, store *config.TrustStore) serverReport {
 	r := serverReport{Name: name, Application: f.App, Target: f.Target(name), File: f.Path}
 	s, err := f.Server(name)
 	if err != nil {
@@ -101,7 +101,7 @@ func reportServer(f *configs.File, name string, store *host.TrustStore) serverRe
 	default:
 		r.Trust = "trusted"
 	}
-	if r.Does = publicURL(s.URL); s.Type == host.TypeStdio {
+	if r.Does = publicURL(s.URL); s.Type == config.TypeStdio {
 		r.Does = (&target{command: append([]string{s.Command}, publicArguments(s.Args)...)}).String()
 	}
 	return r

@@ -19,7 +19,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -158,7 +158,7 @@ func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*c
 }
 
 // namesConfig reports whether the user has named a configuration file, the only one that is read.
-func (p *program) namesConfig() bool { return p.flags.config != "" || os.Getenv(host.ConfigEnv) != "" }
+func (p *program) namesConfig() bool { return p.flags.config != "" || os.Getenv(config.PathEnv) != "" }
 
 // unknownServerOf returns the error for a name with the prefix of an application.
 func unknownServerOf(app, name string, known []string) error {
@@ -172,9 +172,9 @@ func (p *program) unknownServer(name string, known []string) error {
 	problem := unknownName("server", name, known)
 	if len(known) == 0 {
 		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
-			"applications)", name, strings.Join(host.ConfigFiles(p.flags.config), ", "))
+			"applications)", name, strings.Join(config.Paths(p.flags.config), ", "))
 		if p.namesConfig() {
-			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, host.ConfigFiles(p.flags.config)[0])
+			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(p.flags.config)[0])
 		}
 	}
 	if strings.ContainsAny(name, "/:") {
@@ -193,7 +193,7 @@ func checkServerURL(text string) error {
 
 func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, trust truster) (*target, error) {
 	s, err := f.Server(name)
-	if err == nil && s.Type != host.TypeStdio && !strings.Contains(s.URL, "${") {
+	if err == nil && s.Type != config.TypeStdio && !strings.Contains(s.URL, "${") {
 		err = checkServerURL(s.URL) // before the user is asked about it
 	}
 	if err != nil {
@@ -206,13 +206,13 @@ func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, 
 	if err != nil {
 		return nil, err
 	}
-	if s, err = s.Expand(variables); err == nil && s.Type != host.TypeStdio {
+	if s, err = s.Expand(variables); err == nil && s.Type != config.TypeStdio {
 		err = checkServerURL(s.URL)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	if s.Type != host.TypeStdio {
+	if s.Type != config.TypeStdio {
 		t := &target{url: s.URL, header: http.Header{}, from: f.Path}
 		for key, value := range s.Header {
 			t.header.Set(key, value)

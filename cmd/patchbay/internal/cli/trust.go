@@ -13,15 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // A truster decides about a server of a project file that the user has not trusted. It returns an
 // error unless the user has trusted the server now.
-type truster func(ctx context.Context, c *configs.File, s *host.Server, store *host.TrustStore) error
+type truster func(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error
 
 // checkTrust calls trust for a server that the user has not trusted.
-func checkTrust(ctx context.Context, c *configs.File, s *host.Server, trust truster) error {
+func checkTrust(ctx context.Context, c *configs.File, s *config.Server, trust truster) error {
 	if !s.Project {
 		return nil
 	}
@@ -35,19 +35,19 @@ func checkTrust(ctx context.Context, c *configs.File, s *host.Server, trust trus
 	return nil
 }
 
-func trustStore() (*host.TrustStore, error) {
+func trustStore() (*config.TrustStore, error) {
 	dir, err := stateDir("trusted")
-	return &host.TrustStore{Dir: dir}, err
+	return &config.TrustStore{Dir: dir}, err
 }
 
 // refuseTrust is a truster that trusts nothing.
-func refuseTrust(_ context.Context, c *configs.File, s *host.Server, _ *host.TrustStore) error {
+func refuseTrust(_ context.Context, c *configs.File, s *config.Server, _ *config.TrustStore) error {
 	return fmt.Errorf("server %s of the project file %s is not trusted: run \"patchbay trust %[1]s\" in a terminal, "+
 		"or name the file with --config", serverWord(c, s), cleanLine(c.Path))
 }
 
 // serverWord returns the target of a server as a word of a command line, cut if it is very long.
-func serverWord(c *configs.File, s *host.Server) string {
+func serverWord(c *configs.File, s *config.Server) string {
 	return shorten(shellWord(c.Target(s.Name)), maxNameShown)
 }
 
@@ -60,7 +60,7 @@ const maxTrustRows = 20
 
 // askTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
 // and if the description does not fit on the screen.
-func (p *program) askTrust(ctx context.Context, c *configs.File, s *host.Server, store *host.TrustStore) error {
+func (p *program) askTrust(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error {
 	if !p.mayPrompt() {
 		return refuseTrust(ctx, c, s, store)
 	}
@@ -83,14 +83,14 @@ func (p *program) askTrust(ctx context.Context, c *configs.File, s *host.Server,
 
 // trustText describes what using a server does, with its variables unexpanded. Each word is quoted
 // as for a shell, so that no two entries look the same.
-func trustText(c *configs.File, s *host.Server) string {
+func trustText(c *configs.File, s *config.Server) string {
 	var b strings.Builder
 	what := "starts a command"
-	if s.Type != host.TypeStdio {
+	if s.Type != config.TypeStdio {
 		what = "connects to a URL"
 	}
 	fmt.Fprintf(&b, "Server %s of the project file %s %s:\n", shellWord(s.Name), cleanLine(c.Path), what)
-	if s.Type != host.TypeStdio {
+	if s.Type != config.TypeStdio {
 		fmt.Fprintf(&b, "  %s\n  %s\n", shellWord(s.URL), hostText(s.URL))
 	} else {
 		fmt.Fprintf(&b, "  %s\n", &target{command: append([]string{s.Command}, s.Args...)})
@@ -183,7 +183,7 @@ func (p *program) trustCommand() *cobra.Command {
 func inProject(f *configs.File) bool { return f.Project }
 
 // projectServer returns a server of the project files.
-func (p *program) projectServer(name string) (*configs.File, *host.Server, error) {
+func (p *program) projectServer(name string) (*configs.File, *config.Server, error) {
 	f, name, err := p.findServer(name, inProject)
 	if f == nil {
 		return nil, nil, err
@@ -205,7 +205,7 @@ type trustReport struct {
 const maxDoesShown = 300
 
 // listTrust prints the servers of the project files.
-func (p *program) listTrust(store *host.TrustStore) error {
+func (p *program) listTrust(store *config.TrustStore) error {
 	var problems error
 	reports := []trustReport{}
 	for f, err := range configs.Files(p.flags.config) {
@@ -235,7 +235,7 @@ func (p *program) listTrust(store *host.TrustStore) error {
 	return problems
 }
 
-func reportTrust(c *configs.File, name string, store *host.TrustStore) trustReport {
+func reportTrust(c *configs.File, name string, store *config.TrustStore) trustReport {
 	r := trustReport{Name: c.Target(name), File: c.Path}
 	s, err := c.Server(name)
 	if err != nil {
@@ -243,7 +243,7 @@ func reportTrust(c *configs.File, name string, store *host.TrustStore) trustRepo
 		return r
 	}
 	r.Trusted = !store.NeedsTrust(s)
-	if r.Does = s.URL; s.Type == host.TypeStdio {
+	if r.Does = s.URL; s.Type == config.TypeStdio {
 		r.Does = (&target{command: append([]string{s.Command}, s.Args...)}).String()
 	}
 	return r

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // variables asks the user for the inputs of a server, once each, and returns the variables for
-// [host.Server.Expand].
-func (p *program) variables(ctx context.Context, f *configs.File, s *host.Server) (
+// [config.Server.Expand].
+func (p *program) variables(ctx context.Context, f *configs.File, s *config.Server) (
 	lookup func(name string) (string, bool), err error) {
 	inputs := map[string]string{}
 	for i := range s.Inputs {
@@ -43,7 +43,7 @@ func (p *program) variables(ctx context.Context, f *configs.File, s *host.Server
 }
 
 // askInput asks until the answer is valid.
-func (p *program) askInput(ctx context.Context, server string, in *host.Input) (string, error) {
+func (p *program) askInput(ctx context.Context, server string, in *config.Input) (string, error) {
 	p.screen.printf("Server %s asks for the input %s", server, cleanLine(in.ID))
 	if in.Description != "" {
 		p.screen.printf("  %s", cleanLine(in.Description))
@@ -76,7 +76,7 @@ func (p *program) askInput(ctx context.Context, server string, in *host.Input) (
 }
 
 // chooseInput returns the value that an answer means.
-func chooseInput(in *host.Input, line string) (string, error) {
+func chooseInput(in *config.Input, line string) (string, error) {
 	if line == "" {
 		line = in.Default
 	}

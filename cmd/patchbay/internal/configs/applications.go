@@ -13,7 +13,7 @@ type application struct {
 	name    string
 	user    func(d dirs) []string // absolute paths of the user's files; none if they are unknown
 	project []string              // paths in the directory of a project
-	// convert returns the file in the format of host.ParseConfig.
+	// convert returns the file in the format of config.Parse.
 	convert func(text []byte) ([]byte, error)
 }
 

@@ -2,7 +2,7 @@
 // and reads them.
 //
 // A file of the user's home is the user's own. A file in the current directory, or above it up to
-// the root of its repository, is a project file: see [host.TrustStore]. Reading one runs nothing,
+// the root of its repository, is a project file: see [config.TrustStore]. Reading one runs nothing,
 // and replaces no variables.
 package configs
 
@@ -18,12 +18,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // A File is a configuration file of an application.
 type File struct {
-	*host.Config
+	*config.File
 	// App is the name of the application, such as "cursor", "patchbay" for the user's own file and
 	// files that the user names, or "project" for .mcp.json and mcp.json.
 	App string
@@ -92,10 +92,10 @@ type place struct {
 }
 
 func places(path string) []place {
-	if named := cmp.Or(path, os.Getenv(host.ConfigEnv)); named != "" {
+	if named := cmp.Or(path, os.Getenv(config.PathEnv)); named != "" {
 		p := place{app: appOf(named), path: named, namedBy: "--config"}
 		if path == "" {
-			p.namedBy = "$" + host.ConfigEnv
+			p.namedBy = "$" + config.PathEnv
 		}
 		if path == "" && !filepath.IsAbs(named) {
 			p.dir = filepath.Dir(named) // it names another file in each directory
@@ -167,15 +167,15 @@ func (p *place) read() (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	c := &host.Config{}
+	c := &config.File{}
 	if text, err = p.app.convert(text); err == nil {
-		c, err = host.ParseConfig(text)
+		c, err = config.Parse(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, err)
 	}
 	c.Path, c.Project, c.Dir = p.path, p.dir != "", p.dir
-	return &File{Config: c, App: p.app.name}, nil
+	return &File{File: c, App: p.app.name}, nil
 }
 
 // content returns the text of the file. A project file must be regular, and not a link: reading a

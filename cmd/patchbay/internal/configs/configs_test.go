@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // newHome sets the user's home to an empty directory, and the current directory to a project in
@@ -25,7 +25,7 @@ func newHome(t *testing.T) (home, project string) {
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
 	t.Setenv("AppData", filepath.Join(home, ".config"))
 	t.Setenv("CODEX_HOME", "")
-	t.Setenv(host.ConfigEnv, "")
+	t.Setenv(config.PathEnv, "")
 	t.Chdir(project)
 	return home, project
 }
@@ -59,7 +59,7 @@ func list(t *testing.T, path string) (targets, problems []string) {
 	return targets, problems
 }
 
-func server(t *testing.T, app, name string) *host.Server {
+func server(t *testing.T, app, name string) *config.Server {
 	t.Helper()
 	for f, err := range configs.Files("") {
 		if err == nil && f.App == app && f.Has(name) {
@@ -113,7 +113,7 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 		}
 		return os.LookupEnv(name)
 	}
-	expanded := func(app, name string) *host.Server {
+	expanded := func(app, name string) *config.Server {
 		t.Helper()
 		s, err := server(t, app, name).Expand(lookup)
 		if err != nil {
@@ -137,8 +137,8 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 		"Codex, forwarded":                {expanded("codex", "context7").Env, map[string]string{"LIT": "$A ${A}", "TOKEN": "t0k", "UNSET_X": ""}},
 		"Codex, disabled":                 {expanded("codex", "context7").Disabled, true},
 		"Gemini, dollar":                  {expanded("gemini", "pythonTools").Env["KEY"], "t0k"},
-		"Gemini, HTTP":                    {expanded("gemini", "cloud").Type, host.TypeHTTP},
-		"Gemini, SSE":                     {expanded("gemini", "events").Type, host.TypeSSE},
+		"Gemini, HTTP":                    {expanded("gemini", "cloud").Type, config.TypeHTTP},
+		"Gemini, SSE":                     {expanded("gemini", "events").Type, config.TypeSSE},
 		"Windsurf":                        {expanded("windsurf", "api").Header["Authorization"], "Bearer t0k"},
 		"Zed":                             {expanded("zed", "local").Args[0], "${A}"},
 		"Zed, older":                      {expanded("zed", "older").Command, "some-command"},
@@ -286,7 +286,7 @@ func TestTrustCoversInputsAndEnvFile(t *testing.T) {
 	const entry = `{"inputs": [{"id": "k", "type": "promptString", "description": "Key"}], "servers":
 		{"a": {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"K": "${input:k}"}}}}`
 	write(t, ".vscode/mcp.json", entry)
-	store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 	if err := store.Trust(server(t, "vscode", "a")); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // An object is a JSON object, or a table of TOML or a mapping of YAML. Members that have the wrong
-// type stay in it: host.Config.Server reports them.
+// type stay in it: config.File.Server reports them.
 type object = map[string]any
 
 // An entry converts the entry of a server; nil for one that is not an MCP server.
@@ -212,7 +212,7 @@ func convertJSON(text []byte, servers func(all object) any, convert entry) ([]by
 	return canonical(servers(all), all["inputs"], convert)
 }
 
-// canonical returns servers in the format of host.ParseConfig, sorted by name.
+// canonical returns servers in the format of config.Parse, sorted by name.
 func canonical(servers, inputs any, convert entry) ([]byte, error) {
 	given, ok := servers.(object)
 	if !ok && servers != nil {
@@ -222,7 +222,7 @@ func canonical(servers, inputs any, convert entry) ([]byte, error) {
 	for name, server := range given {
 		entry, ok := server.(object)
 		if !ok {
-			out[name] = nil // host.Config.Server returns an error
+			out[name] = nil // config.File.Server returns an error
 		} else if entry = convert(entry); entry != nil {
 			out[name] = entry
 		}

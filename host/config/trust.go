@@ -1,4 +1,4 @@
-package host
+package config
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
-// A TrustStore records which servers of project files the user has trusted; see [Config.Project].
+// A TrustStore records which servers of project files the user has trusted; see [File.Project].
 // Each record is a file that only the user may access, with the entry as it was trusted. The store
 // is safe for concurrent use, also by several processes.
 //

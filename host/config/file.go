@@ -1,7 +1,7 @@
-// Package host is for programs that connect to several servers. It reads their configuration files.
+// Package config reads the configuration files of programs that connect to several servers.
 //
-//	config, err := host.LoadConfig(".mcp.json")
-//	server, err := config.Server("files")
+//	file, err := config.Load(".mcp.json")
+//	server, err := file.Server("files")
 //	server, err = server.Expand(os.LookupEnv)
 //
 // The format is the one that most clients share: a member mcpServers, or servers, maps names to
@@ -12,7 +12,7 @@
 // file's author. The current directory may be a repository of another author, so a file in it is a
 // project file. Before a program uses a server of a project file, or calls [Server.Expand] to read
 // variables for it, it asks the user and records the answer in a [TrustStore].
-package host
+package config
 
 import (
 	"encoding/json"
@@ -31,11 +31,11 @@ import (
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 4 << 20
 
-// A Config is a configuration file with servers. It is immutable, and safe for concurrent use.
-type Config struct {
-	// Path is the path of the file, or empty for [ParseConfig].
+// A File is a configuration file with servers. It is immutable, and safe for concurrent use.
+type File struct {
+	// Path is the path of the file, or empty for [Parse].
 	Path string
-	// Project is set by [LoadConfigs] for a file that was found in the current directory, and not
+	// Project is set by [LoadAll] for a file that was found in the current directory, and not
 	// chosen by the user.
 	Project bool
 	// Dir is the directory of the project for a file in one of its folders, such as .vscode/mcp.json.
@@ -48,9 +48,9 @@ type Config struct {
 	servers map[string]json.RawMessage
 }
 
-// LoadConfig reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist,
+// Load reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist,
 // and has the line and column of a JSON syntax error.
-func LoadConfig(path string) (*Config, error) {
+func Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func LoadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := ParseConfig(text)
+	c, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -68,9 +68,9 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// ParseConfig parses a configuration. It reads only the names of the servers: [Config.Server]
+// Parse parses a configuration. It reads only the names of the servers: [File.Server]
 // parses one of them, so that an invalid server does not affect others.
-func ParseConfig(text []byte) (*Config, error) {
+func Parse(text []byte) (*File, error) {
 	if len(text) > maxConfig {
 		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxConfig)
 	}
@@ -81,7 +81,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	if jsonscan.Kind(plain) != '{' {
 		return nil, errors.New("invalid configuration: must be a JSON object")
 	}
-	c := &Config{Extra: map[string]json.RawMessage{}, servers: map[string]json.RawMessage{}}
+	c := &File{Extra: map[string]json.RawMessage{}, servers: map[string]json.RawMessage{}}
 	found := false
 	for key, value := range jsonscan.Members(plain) {
 		if string(key) != "mcpServers" && string(key) != "servers" {
@@ -99,7 +99,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	return c, nil
 }
 
-func (c *Config) addServers(key string, servers []byte) error {
+func (c *File) addServers(key string, servers []byte) error {
 	if jsonscan.Kind(servers) != '{' {
 		return fmt.Errorf("invalid %s: must be an object", key)
 	}
@@ -114,17 +114,17 @@ func (c *Config) addServers(key string, servers []byte) error {
 }
 
 // Names returns the names of the servers, in the order of the file.
-func (c *Config) Names() []string { return slices.Clone(c.names) }
+func (c *File) Names() []string { return slices.Clone(c.names) }
 
 // Has reports whether the file has a server of that name, valid or not.
-func (c *Config) Has(name string) bool {
+func (c *File) Has(name string) bool {
 	_, ok := c.servers[name]
 	return ok
 }
 
 // Server parses the entry of a server. Its variables are not expanded: see [Server.Expand]. The
 // error names the invalid member.
-func (c *Config) Server(name string) (*Server, error) {
+func (c *File) Server(name string) (*Server, error) {
 	raw, ok := c.servers[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown server %q", name)
@@ -144,16 +144,16 @@ func (c *Config) Server(name string) (*Server, error) {
 	return s, nil
 }
 
-// ConfigEnv is the environment variable that names a configuration file.
-const ConfigEnv = "PATCHBAY_CONFIG"
+// PathEnv is the environment variable that names a configuration file.
+const PathEnv = "PATCHBAY_CONFIG"
 
-// ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is
-// not empty; else the value of the environment variable [ConfigEnv]; else patchbay/mcp.json in the
+// Paths returns the paths of the configuration files, in order of precedence: path, if it is
+// not empty; else the value of the environment variable [PathEnv]; else patchbay/mcp.json in the
 // user's configuration directory, and the project files .mcp.json and mcp.json in the current
 // directory. The user's own file comes first, so no project can replace one of its servers.
-func ConfigFiles(path string) []string {
+func Paths(path string) []string {
 	if path == "" {
-		path = os.Getenv(ConfigEnv)
+		path = os.Getenv(PathEnv)
 	}
 	if path != "" {
 		return []string{path}
@@ -167,17 +167,17 @@ func ConfigFiles(path string) []string {
 // projectFiles are the configuration files of the current directory.
 var projectFiles = []string{".mcp.json", "mcp.json"}
 
-// LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the
+// LoadAll reads those files of [Paths] that exist. A file given by path or by the
 // environment must exist. A file in the current directory is a project file unless path names it: a
-// relative path in the environment names another file in each directory. LoadConfigs returns the
+// relative path in the environment names another file in each directory. LoadAll returns the
 // files that it could read, even with an error, which joins the errors of the others.
-func LoadConfigs(path string) ([]*Config, error) {
-	required := path != "" || os.Getenv(ConfigEnv) != ""
-	var configs []*Config
+func LoadAll(path string) ([]*File, error) {
+	required := path != "" || os.Getenv(PathEnv) != ""
+	var configs []*File
 	var errs []error
-	for _, file := range ConfigFiles(path) {
+	for _, file := range Paths(path) {
 		project := path == "" && !filepath.IsAbs(file)
-		c, err := loadConfig(file, project)
+		c, err := load(file, project)
 		switch {
 		case err == nil:
 			configs = append(configs, c)
@@ -188,9 +188,9 @@ func LoadConfigs(path string) ([]*Config, error) {
 	return configs, errors.Join(errs...)
 }
 
-// loadConfig reads a file. A project file must be regular: reading a pipe or a device may block, and
+// load reads a file. A project file must be regular: reading a pipe or a device may block, and
 // a symbolic link may lead to a file of the user.
-func loadConfig(path string, project bool) (*Config, error) {
+func load(path string, project bool) (*File, error) {
 	if project {
 		info, err := os.Lstat(path)
 		if err != nil {
@@ -200,7 +200,7 @@ func loadConfig(path string, project bool) (*Config, error) {
 			return nil, fmt.Errorf("%s: invalid project file: must be a regular file", path)
 		}
 	}
-	c, err := LoadConfig(path)
+	c, err := Load(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package host_test
+package config_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // fullConfig has every feature of configuration files.
@@ -37,9 +37,9 @@ const fullConfig = "\uFEFF" + `{
 }
 `
 
-func parse(t *testing.T, text string) *host.Config {
+func parse(t *testing.T, text string) *config.File {
 	t.Helper()
-	c, err := host.ParseConfig([]byte(text))
+	c, err := config.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +60,14 @@ func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 		t.Errorf("inputs is %q, want it unchanged", got)
 	}
 	env := variables(map[string]string{"HOME": "/home/ann", "TOKEN": "t0k"})
-	for name, want := range map[string]*host.Server{
-		"files": {Name: "files", Type: host.TypeStdio, Command: "npx",
+	for name, want := range map[string]*config.Server{
+		"files": {Name: "files", Type: config.TypeStdio, Command: "npx",
 			Args: []string{"-y", "@acme/files", "/home/ann/src", "//no comment", "a,]"},
 			Env:  map[string]string{"TOKEN": "t0k", "PORT": "8080", "DEBUG": "true"}, Dir: "work", Disabled: true},
-		"web": {Name: "web", Type: host.TypeHTTP, URL: "https://example.com/mcp",
+		"web": {Name: "web", Type: config.TypeHTTP, URL: "https://example.com/mcp",
 			Header: map[string]string{"Authorization": "Bearer t0k"}},
-		"old": {Name: "old", Type: host.TypeSSE, URL: "http://127.0.0.1/sse"},
-		"new": {Name: "new", Type: host.TypeHTTP, URL: "http://127.0.0.1/mcp"},
+		"old": {Name: "old", Type: config.TypeSSE, URL: "http://127.0.0.1/sse"},
+		"new": {Name: "new", Type: config.TypeHTTP, URL: "http://127.0.0.1/mcp"},
 	} {
 		s, err := c.Server(name)
 		if err != nil {
@@ -79,8 +79,8 @@ func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 		if s, err = s.Expand(env); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(host.Server{}, "Extra"),
-			cmpopts.IgnoreUnexported(host.Server{})); diff != "" {
+		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(config.Server{}, "Extra"),
+			cmpopts.IgnoreUnexported(config.Server{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -116,7 +116,7 @@ func TestConfigErrorsNameThePlaceAndTheRule(t *testing.T) {
 		`{"servers": {}}` + strings.Repeat(" ", 4<<20):                       "bytes",
 		`{"a": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: "nested too deeply",
 	} {
-		if _, err := host.ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: got %v, want %q", text, err, want)
 		}
 	}
@@ -194,7 +194,7 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	t.Setenv("HOME", dir)
 	t.Setenv("AppData", filepath.Join(dir, "config"))
-	t.Setenv(host.ConfigEnv, "")
+	t.Setenv(config.PathEnv, "")
 	user, err := os.UserConfigDir()
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 		}
 	}
 	names := func(path string) (all []string, err error) {
-		configs, err := host.LoadConfigs(path)
+		configs, err := config.LoadAll(path)
 		for _, c := range configs {
 			all = append(all, c.Names()...)
 		}
@@ -237,11 +237,11 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 		!cmp.Equal(got, []string{"user", "hidden"}) {
 		t.Errorf("with a malformed file: got %q, %v, want its error and the servers of the others", got, err)
 	}
-	t.Setenv(host.ConfigEnv, "other/mcp.json")
+	t.Setenv(config.PathEnv, "other/mcp.json")
 	if got, err := names(""); err != nil || !cmp.Equal(got, []string{"other"}) {
-		t.Errorf("file named by %s: got %q, %v, want other", host.ConfigEnv, got, err)
+		t.Errorf("file named by %s: got %q, %v, want other", config.PathEnv, got, err)
 	}
-	configs, _ := host.LoadConfigs("")
+	configs, _ := config.LoadAll("")
 	s, err := configs[0].Server("other")
 	if err != nil {
 		t.Fatal(err)
@@ -253,13 +253,13 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 
 // Standard JSON is accepted as by encoding/json, and servers of an accepted file can be parsed and
 // expanded.
-func FuzzParseConfig(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add([]byte(fullConfig))
 	f.Add([]byte(`{"servers":{"a":{"command":"${A:-b}","args":["//",",]"]}}}`))
 	f.Add([]byte("{/**/\"servers\"//\n:{},}"))
 	f.Add([]byte(`{"a":[1,"/*"],"servers":{"\u0061":{"url":"x"}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := host.ParseConfig(text)
+		c, err := config.Parse(text)
 		var plain struct {
 			A map[string]any `json:"mcpServers"`
 			B map[string]any `json:"servers"`
@@ -282,7 +282,7 @@ func FuzzParseConfig(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if (s.Type == host.TypeStdio && s.Command == "") || (s.Type != host.TypeStdio && s.URL == "") {
+			if (s.Type == config.TypeStdio && s.Command == "") || (s.Type != config.TypeStdio && s.URL == "") {
 				t.Errorf("server %q has neither command nor URL: %+v", name, s)
 			}
 			noVariables := func(string) (string, bool) { return "", false }

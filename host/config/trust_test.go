@@ -1,16 +1,16 @@
-package host_test
+package config_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 func TestOnlyProjectFilesNeedTrust(t *testing.T) {
 	t.Chdir(t.TempDir())
-	t.Setenv(host.ConfigEnv, "")
+	t.Setenv(config.PathEnv, "")
 	entry := []byte(`{"servers": {"a": {"command": "./run", "args": ["1"]}}}`)
 	if err := os.WriteFile(".mcp.json", entry, 0o600); err != nil {
 		t.Fatal(err)
@@ -19,10 +19,10 @@ func TestOnlyProjectFilesNeedTrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	load := func(path, env string) *host.Server {
+	load := func(path, env string) *config.Server {
 		t.Helper()
-		t.Setenv(host.ConfigEnv, env)
-		configs, err := host.LoadConfigs(path)
+		t.Setenv(config.PathEnv, env)
+		configs, err := config.LoadAll(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestOnlyProjectFilesNeedTrust(t *testing.T) {
 		}
 		return s
 	}
-	store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 	for _, c := range []struct {
 		path, env string
 		project   bool
@@ -46,9 +46,9 @@ func TestOnlyProjectFilesNeedTrust(t *testing.T) {
 }
 
 func TestTrustIsForOneEntryAsItIs(t *testing.T) {
-	store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
-	server := func() *host.Server {
-		return &host.Server{Name: "a", Project: true, Type: host.TypeStdio, Command: "./run", Args: []string{"x y", "z"},
+	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+	server := func() *config.Server {
+		return &config.Server{Name: "a", Project: true, Type: config.TypeStdio, Command: "./run", Args: []string{"x y", "z"},
 			Env: map[string]string{"A": "1"}, Dir: "sub", Header: map[string]string{"H": "1"}}
 	}
 	s := server()
@@ -58,17 +58,17 @@ func TestTrustIsForOneEntryAsItIs(t *testing.T) {
 	if store.NeedsTrust(server()) {
 		t.Error("an equal entry needs trust")
 	}
-	for name, change := range map[string]func(s *host.Server){
-		"name":        func(s *host.Server) { s.Name = "b" },
-		"type":        func(s *host.Server) { s.Type = host.TypeHTTP },
-		"command":     func(s *host.Server) { s.Command = "./other" },
-		"arguments":   func(s *host.Server) { s.Args = []string{"x", "y z"} },
-		"variable":    func(s *host.Server) { s.Env["B"] = "" },
-		"its value":   func(s *host.Server) { s.Env["A"] = "2" },
-		"directory":   func(s *host.Server) { s.Dir = "" },
-		"URL":         func(s *host.Server) { s.URL = "https://example.com" },
-		"header":      func(s *host.Server) { s.Header["I"] = "" },
-		"header text": func(s *host.Server) { s.Header["H"] = "${HOME}" },
+	for name, change := range map[string]func(s *config.Server){
+		"name":        func(s *config.Server) { s.Name = "b" },
+		"type":        func(s *config.Server) { s.Type = config.TypeHTTP },
+		"command":     func(s *config.Server) { s.Command = "./other" },
+		"arguments":   func(s *config.Server) { s.Args = []string{"x", "y z"} },
+		"variable":    func(s *config.Server) { s.Env["B"] = "" },
+		"its value":   func(s *config.Server) { s.Env["A"] = "2" },
+		"directory":   func(s *config.Server) { s.Dir = "" },
+		"URL":         func(s *config.Server) { s.URL = "https://example.com" },
+		"header":      func(s *config.Server) { s.Header["I"] = "" },
+		"header text": func(s *config.Server) { s.Header["H"] = "${HOME}" },
 	} {
 		changed := server()
 		if change(changed); !store.NeedsTrust(changed) {

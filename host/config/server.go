@@ -1,4 +1,4 @@
-package host
+package config
 
 import (
 	"encoding/json"
@@ -25,7 +25,7 @@ const (
 type Server struct {
 	// Name is the key of the entry.
 	Name string
-	// Project is set if the entry is in a project file; see [Config.Project].
+	// Project is set if the entry is in a project file; see [File.Project].
 	Project bool
 	// Type is the member type. Default: TypeHTTP with a URL, else TypeStdio.
 	Type ServerType

@@ -1,4 +1,4 @@
-package host_test
+package config_test
 
 import (
 	"io/fs"
@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-func newProjectServer() *host.Server {
-	return &host.Server{Name: "a", Project: true, Type: host.TypeStdio, Command: "./run", Args: []string{"x"}}
+func newProjectServer() *config.Server {
+	return &config.Server{Name: "a", Project: true, Type: config.TypeStdio, Command: "./run", Args: []string{"x"}}
 }
 
 // records returns the files of a store.
-func records(t *testing.T, store *host.TrustStore) (paths []string) {
+func records(t *testing.T, store *config.TrustStore) (paths []string) {
 	t.Helper()
 	files, err := os.ReadDir(store.Dir)
 	if err != nil {
@@ -31,7 +31,7 @@ func records(t *testing.T, store *host.TrustStore) (paths []string) {
 func TestTrustStoreNeedsAnAbsoluteDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, dir := range []string{"", ".", "state"} {
-		store := &host.TrustStore{Dir: dir}
+		store := &config.TrustStore{Dir: dir}
 		if err := store.Trust(newProjectServer()); err == nil {
 			t.Errorf("directory %q: Trust returned no error", dir)
 		}
@@ -83,7 +83,7 @@ func TestForeignTrustRecordsAreIgnored(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+			store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 			if err := store.Trust(newProjectServer()); err != nil || store.NeedsTrust(newProjectServer()) {
 				t.Fatalf("Trust: %v, NeedsTrust %t", err, store.NeedsTrust(newProjectServer()))
 			}
@@ -104,10 +104,10 @@ func rewrite(t *testing.T, path, text string) {
 
 // The last trusted entry of a name replaces the one before: a repository cannot return to it.
 func TestTrustEndsWhenAnotherEntryIsTrusted(t *testing.T) {
-	store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 	first, second := newProjectServer(), newProjectServer()
 	second.Args = []string{"y"}
-	for _, s := range []*host.Server{first, second} {
+	for _, s := range []*config.Server{first, second} {
 		if err := store.Trust(s); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestTrustEndsWhenAnotherEntryIsTrusted(t *testing.T) {
 
 // JSON replaces invalid UTF-8, so that two entries would have the same record.
 func TestTrustRefusesInvalidUTF8(t *testing.T) {
-	store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 	s := newProjectServer()
 	s.Args = []string{"a\xff"}
 	if err := store.Trust(s); err == nil || !store.NeedsTrust(s) {
@@ -136,7 +136,7 @@ func TestTrustRefusesInvalidUTF8(t *testing.T) {
 
 // A symbolic link to the current directory may lead to another repository later.
 func TestTrustIsForTheDirectoryBehindALink(t *testing.T) {
-	t.Setenv(host.ConfigEnv, "")
+	t.Setenv(config.PathEnv, "")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	root := t.TempDir()
 	for _, dir := range []string{"one", "two"} {
@@ -146,7 +146,7 @@ func TestTrustIsForTheDirectoryBehindALink(t *testing.T) {
 		rewrite(t, filepath.Join(root, dir, ".mcp.json"), `{"servers": {"a": {"command": "./run"}}}`)
 	}
 	link := filepath.Join(root, "link")
-	store := &host.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
+	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 	for _, step := range []struct {
 		to      string
 		trusted bool
@@ -156,7 +156,7 @@ func TestTrustIsForTheDirectoryBehindALink(t *testing.T) {
 			t.Skip(err)
 		}
 		t.Chdir(link)
-		configs, err := host.LoadConfigs("")
+		configs, err := config.LoadAll("")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestErrorsOfEntriesAreBounded(t *testing.T) {
 		`{"url": "http://a", "headers": {"` + long + `": []}}`,
 		`{"command": "a", "env": {"` + long + `": "${A-}"}}`,
 	} {
-		c, err := host.ParseConfig([]byte(`{"servers": {"a": ` + entry + `}}`))
+		c, err := config.Parse([]byte(`{"servers": {"a": ` + entry + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,14 +1,14 @@
-package host_test
+package config_test
 
 import (
 	"os"
 	"slices"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// TestDocConfig runs the code of the package comment.
+// TestDocLoad runs the code of the package comment.
 func TestDocConfig(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("FILES_DIR", "/data")
@@ -16,8 +16,8 @@ func TestDocConfig(t *testing.T) {
 	if err := os.WriteFile(".mcp.json", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := host.LoadConfig(".mcp.json")
-	server, err := config.Server("files")
+	file, err := config.Load(".mcp.json")
+	server, err := file.Server("files")
 	server, err = server.Expand(os.LookupEnv)
 	if err != nil || server.Command != "files-server" || !slices.Equal(server.Args, []string{"/data"}) {
 		t.Errorf("got %+v, %v", server, err)

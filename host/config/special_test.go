@@ -1,19 +1,19 @@
 //go:build unix
 
-package host_test
+package config_test
 
 import (
 	"os"
 	"syscall"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // A pipe in the place of a project file would block every command and completion.
 func TestProjectFileMustBeARegularFile(t *testing.T) {
 	t.Chdir(t.TempDir())
-	t.Setenv(host.ConfigEnv, "")
+	t.Setenv(config.PathEnv, "")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
 		t.Skip(err)
@@ -23,7 +23,7 @@ func TestProjectFileMustBeARegularFile(t *testing.T) {
 		if err := os.Symlink(target, ".mcp.json"); err != nil {
 			t.Fatal(err)
 		}
-		if configs, err := host.LoadConfigs(""); err == nil || len(configs) != 0 {
+		if configs, err := config.LoadAll(""); err == nil || len(configs) != 0 {
 			t.Errorf("%s: LoadConfigs returned %d configurations, %v, want an error", name, len(configs), err)
 		}
 	}
