@@ -64,6 +64,8 @@ var importRules = []importRule{
 		"an authorization server does not depend on the MCP server"},
 	{"oauth/authserver/storetest", []string{"oauth/authserver"}, whyStore},
 	{"internal/private", nil, "access to files is checked in one place"},
+	{"internal/catalogue", []string{"internal/jsonscan", "internal/uritemplate", "internal/wire"},
+		"merged lists are values: they do not connect to servers"},
 	{"internal/jsonc", []string{"internal/jsonscan"}, "a syntax is data"},
 	{"host", nil, "a host connects to the servers of a configuration"},
 	{"host/config", []string{"internal/jsonc", "internal/jsonscan", "internal/private"},

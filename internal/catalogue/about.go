@@ -1,0 +1,152 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// An InstructionMode says which instructions a catalogue has.
+type InstructionMode uint8
+
+const (
+	// MergedInstructions are the own text, then one section for each server.
+	MergedInstructions InstructionMode = iota
+	// OnlyOwnInstructions are the own text.
+	OnlyOwnInstructions
+	// OmittedInstructions are empty.
+	OmittedInstructions
+)
+
+// Limits of instructions: they are part of every conversation of the client.
+const (
+	// MaxServerInstructions is the maximum length of one server's section in bytes.
+	MaxServerInstructions = 2 << 10
+	// MaxInstructions is the maximum length of all instructions in bytes.
+	MaxInstructions = 16 << 10
+)
+
+// Instructions returns the instructions of the catalogue.
+func (c *Catalogue) Instructions() string {
+	switch {
+	case c.options.Instructions == OmittedInstructions:
+		return ""
+	case c.options.Instructions == OnlyOwnInstructions:
+		return cut(c.options.OwnInstructions, MaxInstructions)
+	case c.options.Single && c.options.OwnInstructions == "":
+		if len(c.servers) == 0 {
+			return ""
+		}
+		return c.servers[0].Instructions
+	}
+	text := cut(strings.TrimSpace(c.options.OwnInstructions), MaxInstructions)
+	for _, s := range c.servers {
+		section := cut(sectionText(s.Instructions), MaxServerInstructions)
+		if section == "" {
+			continue
+		}
+		section = "## " + s.Name + "\n\n" + section
+		if text != "" {
+			section = "\n\n" + section
+		}
+		if len(text)+len(section) > MaxInstructions {
+			text += cut(section, MaxInstructions-len(text))
+			break
+		}
+		text += section
+	}
+	return strings.TrimSpace(text)
+}
+
+// cut shortens text to at most n bytes, at a character.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// sectionText returns a server's instructions as the text of a section. Its headings become deeper
+// ones, so that they cannot pass for the section of another server. Characters that a user does not
+// see are removed.
+func sectionText(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), 4*MaxServerInstructions)], "")
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	text = strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Bidi_Control, tags) {
+			return -1
+		}
+		return r
+	}, text)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "#") {
+			lines[i] = "##" + strings.TrimLeft(line, " ")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tags are the characters of Unicode's tag block, which are invisible and that models read.
+var tags = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}}}
+
+// maxCapabilities is the maximum length of one server's capabilities in bytes. Real ones have a few
+// hundred.
+const maxCapabilities = 64 << 10
+
+// Capabilities returns the union of the servers' capabilities: a capability is declared if one of
+// the servers declares it, a flag is set if one of them sets it. Of other values, that of the first
+// server is used. An extension that several servers declare needs Options.Extension.
+func (c *Catalogue) Capabilities() json.RawMessage {
+	union := []byte("{}")
+	extensions := map[string][]string{} // servers by extension
+	for _, s := range c.servers {
+		if len(s.Capabilities) > maxCapabilities || jsonscan.Kind(s.Capabilities) != '{' ||
+			jsonscan.Valid(s.Capabilities, jsonscan.Limits{}) != nil {
+			continue
+		}
+		if c.options.Single {
+			return s.Capabilities
+		}
+		union = unite(union, s.Capabilities)
+		declared, _ := jsonscan.Get(s.Capabilities, "extensions")
+		for id := range jsonscan.Members(declared) {
+			extensions[string(id)] = append(extensions[string(id)], s.Name)
+		}
+	}
+	return rewrite(union, func(key string, value []byte) []byte {
+		if key != "extensions" {
+			return value
+		}
+		return rewrite(value, func(id string, value []byte) []byte {
+			if servers := extensions[id]; len(servers) > 1 && (c.options.Extension == nil || !c.options.Extension(id, servers)) {
+				return nil
+			}
+			return value
+		})
+	})
+}
+
+// unite returns the union of two values: of objects all members, of others a, unless b is true or a
+// is null.
+func unite(a, b []byte) []byte {
+	if jsonscan.Kind(a) == '{' && jsonscan.Kind(b) == '{' {
+		for key, value := range jsonscan.Members(b) {
+			if old, ok := jsonscan.Get(a, string(key)); ok {
+				value = unite(old, value)
+			}
+			a = jsonscan.WithMember(a, string(key), value)
+		}
+		return a
+	}
+	if k := jsonscan.Kind(a); k == 'n' || k == 'f' && jsonscan.Kind(b) == 't' {
+		return b
+	}
+	return a
+}

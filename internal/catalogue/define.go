@@ -1,0 +1,189 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// An edit decides about one member of an object: it returns the new value, or the old one, or nil
+// to remove the member.
+type edit func(key string, value []byte) []byte
+
+// rewrite applies an edit to each member of a valid object. It returns the object itself if nothing
+// changes. If no member is removed, all other bytes stay, white space included.
+func rewrite(obj []byte, change edit) []byte {
+	d := jsonscan.Descend(obj)
+	if !d.Into('{') {
+		return obj
+	}
+	var out []byte
+	copied, members, removed := 0, 0, false // copied is the end of what out has of obj
+	for {
+		comma := d.At()
+		key, ok := d.Key()
+		if !ok {
+			break
+		}
+		start := d.At()
+		value := d.Value()
+		if value == nil {
+			return obj // not valid
+		}
+		end := start + len(value)
+		text := change(string(key), value)
+		switch {
+		case text == nil && members == 0: // with the comma behind it, which the next member skips
+			out, removed = append(out, bytes.TrimRight(obj[copied:comma], " \t\r\n")...), true
+			copied = end
+		case text == nil:
+			out, removed = append(out, obj[copied:comma]...), true
+			copied = end
+		default:
+			if members == 0 && removed { // obj[comma] is a comma
+				copied = comma + 1
+			}
+			if members++; !same(text, value) {
+				out = append(append(out, obj[copied:start]...), text...)
+				copied = end
+			}
+		}
+	}
+	if copied == 0 {
+		return obj
+	}
+	return append(out, obj[copied:]...)
+}
+
+// same reports whether two slices are the same bytes or equal.
+func same(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b))
+}
+
+// define returns the public definition of an item.
+func (i *Item) define() json.RawMessage {
+	var description string
+	var hidden []string
+	var described bool
+	if i.Kind == Tools {
+		description, described = i.options.Describe[i.Original]
+		hidden = i.options.HideArgs[i.Original]
+	}
+	s := shapes[i.Kind]
+	found := false
+	out := rewrite(i.Raw, func(key string, value []byte) []byte {
+		switch {
+		case key == kinds[i.Kind].id:
+			if i.Public == i.Original {
+				return value
+			}
+			return jsonscan.AppendQuote(nil, i.Public)
+		case key == "description" && described:
+			found = true
+			return jsonscan.AppendQuote(nil, description)
+		case key == "inputSchema" && i.Kind == Tools:
+			return inputSchema(value, hidden)
+		case key == "_meta" && i.view != "":
+			return withView(value, i.view)
+		case jsonscan.Kind(value) == 'n' && s.members[key] != 0:
+			return nil
+		}
+		return value
+	})
+	if described && !found {
+		out = jsonscan.WithMember(out, "description", jsonscan.AppendQuote(nil, description))
+	}
+	return out
+}
+
+// inputSchema returns an input schema without hidden arguments, and with the type that every
+// revision requires and some servers omit.
+func inputSchema(schema []byte, hidden []string) []byte {
+	if _, ok := jsonscan.Get(schema, "type"); !ok {
+		schema = jsonscan.WithMember(schema, "type", []byte(`"object"`))
+	}
+	if len(hidden) == 0 {
+		return schema
+	}
+	return rewrite(schema, func(key string, value []byte) []byte {
+		switch key {
+		case "properties":
+			return rewrite(value, func(name string, value []byte) []byte {
+				if slices.Contains(hidden, name) {
+					return nil
+				}
+				return value
+			})
+		case "required":
+			return withoutNames(value, hidden)
+		}
+		return value
+	})
+}
+
+// withoutNames returns an array of strings without some of them, or the array itself.
+func withoutNames(array []byte, names []string) []byte {
+	out := []byte{'['}
+	removed := false
+	for e := range jsonscan.Elements(array) {
+		name, err := jsonscan.Unquote(e)
+		if err == nil && slices.Contains(names, name) {
+			removed = true
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, e...)
+	}
+	if !removed {
+		return array
+	}
+	return append(out, ']')
+}
+
+// Members of a tool's _meta that name its view. Spec: extensions/apps.
+const (
+	metaUI      = "ui"
+	metaView    = "resourceUri"    // of metaUI
+	metaFlatUI  = "ui/resourceUri" // older, beside metaUI
+	metaVisible = "visibility"     // of metaUI
+)
+
+// viewOf returns the URI of a tool's view; "" if it has none.
+func viewOf(definition []byte) string {
+	meta, _ := jsonscan.Get(definition, "_meta")
+	ui, _ := jsonscan.Get(meta, metaUI)
+	raw, ok := jsonscan.Get(ui, metaView)
+	if !ok {
+		raw, _ = jsonscan.Get(meta, metaFlatUI)
+	}
+	uri, _ := jsonscan.Unquote(raw)
+	return uri
+}
+
+// withView returns a _meta object whose view has another URI.
+func withView(meta []byte, uri string) []byte {
+	replace := func(value []byte) []byte {
+		if jsonscan.Kind(value) != '"' {
+			return value
+		}
+		return jsonscan.AppendQuote(nil, uri)
+	}
+	return rewrite(meta, func(key string, value []byte) []byte {
+		switch key {
+		case metaFlatUI:
+			return replace(value)
+		case metaUI:
+			return rewrite(value, func(key string, value []byte) []byte {
+				if key == metaView {
+					return replace(value)
+				}
+				return value
+			})
+		}
+		return value
+	})
+}

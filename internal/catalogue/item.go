@@ -1,0 +1,76 @@
+package catalogue
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// An Item is an item of a server with its public form. It is immutable and shared by catalogues.
+type Item struct {
+	Kind     Kind
+	Server   string // the name in the configuration
+	ID       string // of the server, in public names
+	Original string // the name, URI or template as the server knows it
+	Public   string // the name, URI or template as callers know it
+	// Raw is the definition as the server sent it.
+	Raw json.RawMessage
+	// Definition is the definition with its public name or URI, as lists contain it. Other members
+	// are unchanged, except as configured by ServerOptions, and except known members that are null,
+	// which are removed, because clients refuse them.
+	Definition json.RawMessage
+	// Digest is the SHA-256 digest of Raw in canonical form.
+	Digest [sha256.Size]byte
+
+	options *ServerOptions
+	view    string // the public URI of a tool's view, if it differs from the original one
+}
+
+// Title returns the title of the item for users, or its original name.
+func (i *Item) Title() string {
+	for _, key := range []string{"title", "name"} {
+		if title := i.text(key); title != "" {
+			return title
+		}
+	}
+	return i.Original
+}
+
+// Description returns the description of the item as callers see it; "" if it has none.
+func (i *Item) Description() string { return i.text("description") }
+
+// HiddenArguments returns the arguments of a tool that the configuration hides.
+func (i *Item) HiddenArguments() []string {
+	if i.Kind != Tools {
+		return nil
+	}
+	return i.options.HideArgs[i.Original]
+}
+
+func (i *Item) text(key string) string {
+	raw, _ := jsonscan.Get(i.Definition, key)
+	text, _ := jsonscan.Unquote(raw)
+	return text
+}
+
+// build returns the public form of an entry: the last one, if it is the same.
+func (c *Catalogue) build(s *member, e *entry, public string) *Item {
+	view := ""
+	if e.kind == Tools && !c.options.Single {
+		if own := viewOf(e.raw); own != "" {
+			if view = c.publicURI(s, own); view == own {
+				view = ""
+			}
+		}
+	}
+	if i := e.item.Load(); i != nil && i.Public == public && i.Server == s.Name && i.ID == s.ID &&
+		i.options == s.Options && i.view == view {
+		return i
+	}
+	i := &Item{Kind: e.kind, Server: s.Name, ID: s.ID, Original: e.original, Public: public, Raw: e.raw,
+		Digest: e.digest, options: s.Options, view: view}
+	i.Definition = i.define()
+	e.item.Store(i)
+	return i
+}

@@ -1,0 +1,85 @@
+// Package catalogue merges what several servers offer into the lists that one caller sees.
+//
+// [Parse] reads the pages of one list of one server into a [List]. [Merge] joins the lists of all
+// servers into a [Catalogue], which has public names and URIs, pages, routes and a search index.
+// Definitions stay the bytes that the server sent; only names, URIs and configured members change.
+//
+// Lists and catalogues never change after they were made, and are safe for concurrent use. The
+// package opens no connections and starts no goroutines. A definition is parsed once, by Parse. Its
+// public form is built once and shared by all catalogues that give it the same public name.
+//
+// What a server sends is not trusted: it is validated, and limited by the constants of this package.
+package catalogue
+
+import "github.com/patchbay-mcp/patchbay/internal/wire"
+
+// A Kind is one of the four kinds of items that servers list.
+type Kind uint8
+
+// The kinds of items.
+const (
+	Tools Kind = iota
+	Prompts
+	Resources
+	Templates
+)
+
+// Kinds is the number of kinds.
+const Kinds = 4
+
+var kinds = [Kinds]struct{ method, member, id string }{
+	Tools:     {wire.MethodToolsList, "tools", "name"},
+	Prompts:   {wire.MethodPromptsList, "prompts", "name"},
+	Resources: {wire.MethodResourcesList, "resources", "uri"},
+	Templates: {wire.MethodResourcesTemplatesList, "resourceTemplates", "uriTemplate"},
+}
+
+// KindOf returns the kind that a method such as tools/list lists.
+func KindOf(method string) (k Kind, ok bool) {
+	for k := range kinds {
+		if kinds[k].method == method {
+			return Kind(k), true
+		}
+	}
+	return 0, false
+}
+
+// Method returns the method that lists the kind, such as tools/list.
+func (k Kind) Method() string { return kinds[k].method }
+
+// Member returns the member of a list result that holds the items, such as "tools".
+func (k Kind) Member() string { return kinds[k].member }
+
+// String returns the name of the kind's member.
+func (k Kind) String() string { return kinds[k].member }
+
+// isURI reports whether items of the kind are identified by a URI or a template of URIs.
+func (k Kind) isURI() bool { return k >= Resources }
+
+// A Problem describes an item that was left out or should be looked at.
+type Problem struct {
+	Severity Severity
+	Server   string // as in the configuration; empty in problems of a List
+	Kind     Kind
+	Name     string // the original name or URI; empty if the problem concerns a whole list
+	Reason   string // from this package, with quoted parts of what the server sent
+}
+
+// A Severity says what became of the item of a [Problem].
+type Severity uint8
+
+const (
+	// Flagged items are kept, but may mislead a user: duplicate or confusable names, invisible
+	// characters.
+	Flagged Severity = iota
+	// LeftOut items are invalid or exceed a limit.
+	LeftOut
+	// Misconfigured items are left out because of the configuration, such as equal names in mode
+	// [Unprefixed].
+	Misconfigured
+)
+
+// String returns the severity as a word.
+func (s Severity) String() string {
+	return [...]string{"flagged", "left out", "misconfigured"}[s]
+}

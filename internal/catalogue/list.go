@@ -1,0 +1,217 @@
+package catalogue
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// Limits of one list of one server.
+const (
+	// MaxItems is the maximum number of items: more than any host shows, or any model reads.
+	MaxItems = 10_000
+	// MaxBytes is the maximum size of all pages in bytes, the same as that of a client's lists.
+	MaxBytes = 64 << 20
+	// MaxTemplates is the maximum number of resource templates. A URI is compared with each.
+	MaxTemplates = 1000
+	// MaxItemBytes is the maximum size of one definition in bytes. Models cannot read larger ones.
+	MaxItemBytes = 1 << 20
+	// MaxNameBytes is the maximum length of an original name in bytes. Real names have at most 128.
+	MaxNameBytes = 1024
+	// maxListProblems bounds the problems that a list keeps: a hostile list consists of them.
+	maxListProblems = 100
+)
+
+// A List has all items of one kind of one server, as the server sent them. It is immutable and
+// shared by the catalogues of all callers. The nil List is empty.
+type List struct {
+	kind     Kind
+	entries  []*entry // sorted by original name
+	problems []Problem
+	digest   [sha256.Size]byte
+}
+
+// An entry is an item as sent, with the last public form that was built of it.
+type entry struct {
+	kind     Kind
+	original string
+	raw      json.RawMessage
+	digest   [sha256.Size]byte
+
+	names atomic.Pointer[plainNames] // the last result of candidate.plain
+	item  atomic.Pointer[Item]       // the last result of build
+}
+
+// Parse reads the pages of a list: results of the kind's method, in order. It never fails: an
+// invalid, duplicate or excess item alone is left out, and described by a [Problem]. The list
+// aliases the pages, which must not be changed.
+func Parse(kind Kind, pages ...json.RawMessage) *List {
+	p := parser{List: &List{kind: kind}, seen: map[string]bool{}}
+	for i, page := range pages {
+		if p.bytes += len(page); p.bytes > MaxBytes {
+			p.add(LeftOut, "", fmt.Sprintf("the pages from number %d on: the list is longer than %d bytes", i+1, MaxBytes))
+			break
+		}
+		if !p.page(i, page) {
+			break
+		}
+	}
+	return p.finish()
+}
+
+// A parser reads pages into a list.
+type parser struct {
+	*List
+	seen  map[string]bool // original names
+	bytes int             // of the pages so far
+	more  int             // problems beyond maxListProblems
+}
+
+func (p *parser) add(s Severity, name, reason string) {
+	if len(p.problems) == maxListProblems {
+		p.more++
+		return
+	}
+	p.problems = append(p.problems, Problem{Severity: s, Kind: p.kind, Name: name, Reason: reason})
+}
+
+// page reads one page, and reports whether the list has room for more items.
+func (p *parser) page(number int, page []byte) bool {
+	err := jsonscan.Valid(page, jsonscan.Limits{})
+	var syntax *jsonscan.SyntaxError
+	if errors.As(err, &syntax) && !syntax.WellFormed() {
+		p.add(LeftOut, "", fmt.Sprintf("page %d: %v", number+1, err))
+		return true
+	}
+	items, ok := jsonscan.Get(page, p.kind.Member())
+	if !ok || jsonscan.Kind(items) != '[' {
+		p.add(LeftOut, "", fmt.Sprintf("page %d has no array %q", number+1, p.kind.Member()))
+		return true
+	}
+	limit := MaxItems
+	if p.kind == Templates {
+		limit = MaxTemplates
+	}
+	for item := range jsonscan.Elements(items) {
+		if len(p.entries) == limit {
+			p.add(LeftOut, "", fmt.Sprintf("all items after the first %d: a list has at most so many", limit))
+			return false
+		}
+		if err != nil { // one of the items, or a member beside them, breaks a rule of jsonscan
+			if err := jsonscan.Valid(item, jsonscan.Limits{}); err != nil {
+				p.add(LeftOut, nameOf(p.kind, item), err.Error())
+				continue
+			}
+		}
+		p.item(item)
+	}
+	return true
+}
+
+// item adds one valid JSON value, if it is a valid item.
+func (p *parser) item(raw []byte) {
+	name, err := check(p.kind, raw)
+	switch {
+	case err != nil:
+		p.add(LeftOut, name, err.Error())
+		return
+	case p.seen[name]:
+		p.add(Flagged, name, "listed more than once: the first definition is used")
+		return
+	}
+	p.seen[name] = true
+	if hidesText(name) {
+		p.add(Flagged, name, "the name has control, invisible or bidirectional characters")
+	}
+	p.entries = append(p.entries, &entry{kind: p.kind, original: name, raw: raw, digest: digestOf(raw)})
+}
+
+func (p *parser) finish() *List {
+	slices.SortFunc(p.entries, func(a, b *entry) int { return cmp.Compare(a.original, b.original) })
+	h := sha256.New()
+	for _, e := range p.entries {
+		h.Write(e.digest[:])
+	}
+	h.Sum(p.digest[:0])
+	if p.more > 0 {
+		p.problems = append(p.problems, Problem{LeftOut, "", p.kind, "", fmt.Sprintf("%d more problems", p.more)})
+	}
+	return p.List
+}
+
+// nameOf returns the name or URI of an item that may be invalid; "" if it has none.
+func nameOf(kind Kind, item []byte) string {
+	raw, _ := jsonscan.Get(item, kinds[kind].id)
+	name, _ := jsonscan.Unquote(raw)
+	return name[:min(len(name), MaxNameBytes)]
+}
+
+// digestOf returns the SHA-256 digest of a valid value in canonical form: RFC 8785, except that
+// numbers keep their text, since two numbers may have the same nearest float64.
+func digestOf(raw json.RawMessage) [sha256.Size]byte {
+	v := jsontext.Value(slices.Clone(raw))
+	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+		return sha256.Sum256(raw)
+	}
+	return sha256.Sum256(v)
+}
+
+// hidesText reports whether text has characters that a user does not see, or that change the order
+// of what the user sees: control and format characters, which include those for bidirectional text
+// and tags, and line separators.
+func hidesText(text string) bool {
+	for _, r := range text {
+		if r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r < ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+// Kind returns the kind of the items.
+func (l *List) Kind() Kind { return l.kind }
+
+// Len returns the number of items.
+func (l *List) Len() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.entries)
+}
+
+// Problems returns what was left out, and what should be looked at: at most about 100.
+func (l *List) Problems() []Problem {
+	if l == nil {
+		return nil
+	}
+	return l.problems
+}
+
+// Equal reports whether two lists have the same items, whatever their order was.
+func (l *List) Equal(other *List) bool {
+	return l.Len() == other.Len() && (l.Len() == 0 || l.digest == other.digest)
+}
+
+// All returns the original names or URIs with their definitions as sent, sorted by name.
+func (l *List) All() iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		if l == nil {
+			return
+		}
+		for _, e := range l.entries {
+			if !yield(e.original, e.raw) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package catalogue
+
+import (
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// MapsURIs reports whether results of a server may need [Catalogue.MapResult]: it has a resource or
+// template that has another public URI.
+func (c *Catalogue) MapsURIs(server string) bool {
+	s := c.byName[server]
+	return s != nil && len(s.mapped) > 0
+}
+
+// MapResult returns a valid result of a server with public URIs: those of the contents of
+// resources/read, and of the resources and resource links in results of tools/call, tasks/result and
+// prompts/get. All other bytes stay. It returns the result itself if nothing changes.
+func (c *Catalogue) MapResult(server, method string, result json.RawMessage) json.RawMessage {
+	s := c.byName[server]
+	if s == nil || c.options.Single {
+		return result
+	}
+	switch method {
+	case wire.MethodResourcesRead:
+		return at(result, "contents", func(v []byte) []byte {
+			return each(v, func(v []byte) []byte { return c.mapMember(s, v) })
+		})
+	case wire.MethodToolsCall, wire.MethodTasksResult:
+		return at(result, "content", func(v []byte) []byte { return c.mapContent(s, v) })
+	case wire.MethodPromptsGet:
+		return at(result, "messages", func(v []byte) []byte {
+			return each(v, func(v []byte) []byte {
+				return at(v, "content", func(v []byte) []byte { return c.mapContent(s, v) })
+			})
+		})
+	}
+	return result
+}
+
+// at applies f to one member of an object.
+func at(obj []byte, key string, f func([]byte) []byte) []byte {
+	return rewrite(obj, func(k string, value []byte) []byte {
+		if k == key {
+			return f(value)
+		}
+		return value
+	})
+}
+
+// each applies f to the elements of an array, or to a value that is not an array.
+func each(array []byte, f func([]byte) []byte) []byte {
+	d := jsonscan.Descend(array)
+	if !d.Into('[') {
+		return f(array)
+	}
+	var out []byte
+	copied := 0
+	for d.More() {
+		start := d.At()
+		value := d.Value()
+		if value == nil {
+			return array // not valid
+		}
+		if text := f(value); !same(text, value) {
+			out = append(append(out, array[copied:start]...), text...)
+			copied = start + len(value)
+		}
+	}
+	if copied == 0 {
+		return array
+	}
+	return append(out, array[copied:]...)
+}
+
+// mapMember maps the member uri of an object.
+func (c *Catalogue) mapMember(s *member, obj []byte) []byte {
+	return at(obj, "uri", func(raw []byte) []byte {
+		uri, err := jsonscan.Unquote(raw)
+		if err != nil {
+			return raw
+		}
+		public := c.publicURI(s, uri)
+		if public == uri {
+			return raw
+		}
+		return jsonscan.AppendQuote(nil, public)
+	})
+}
+
+// mapContent maps the URIs of a content block, or of an array of them.
+func (c *Catalogue) mapContent(s *member, content []byte) []byte {
+	return each(content, func(block []byte) []byte {
+		kind, _ := jsonscan.Get(block, "type")
+		switch name, _ := jsonscan.Unquote(kind); name {
+		case "resource_link":
+			return c.mapMember(s, block)
+		case "resource":
+			return at(block, "resource", func(v []byte) []byte { return c.mapMember(s, v) })
+		}
+		return block
+	})
+}

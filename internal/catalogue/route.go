@@ -1,0 +1,247 @@
+package catalogue
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+)
+
+// A Route is where a request for a URI goes.
+type Route struct {
+	Server string // the name in the configuration
+	URI    string // the URI as the server knows it
+	Item   *Item  // the resource or template; nil for a mapped URI that belongs to neither
+}
+
+// routes find the server of a URI.
+type routes struct {
+	owners    [2]map[string]*member // of listed resources and templates, visible or not, by public URI
+	templates []*routeTemplate      // those that the caller may see, the most specific first
+	byID      map[string]*member    // servers
+}
+
+// A routeTemplate is a template whose pattern is compiled on first use.
+type routeTemplate struct {
+	item    *Item
+	literal int    // bytes outside expressions
+	prefix  string // with which all its URIs begin
+	matches func() func(uri string) bool
+}
+
+func (c *Catalogue) addRoutes() {
+	r := &c.routes
+	r.byID = make(map[string]*member, len(c.servers))
+	for _, s := range c.servers {
+		r.byID[s.ID] = s
+	}
+	for _, item := range c.kinds[Templates].items {
+		t, err := uritemplate.Parse(item.Original)
+		if err != nil {
+			continue // check has parsed it
+		}
+		r.templates = append(r.templates, &routeTemplate{item, t.LiteralLen(), t.LiteralPrefix(),
+			sync.OnceValue(func() func(string) bool { return matcher(t) })})
+	}
+	slices.SortStableFunc(r.templates, func(a, b *routeTemplate) int { return cmp.Compare(b.literal, a.literal) })
+}
+
+// matcher returns a function that reports whether a URI is an expansion of the template. A template
+// whose pattern is too complex matches nothing.
+func matcher(t *uritemplate.Template) func(uri string) bool {
+	lists := map[string]bool{}
+	for _, expression := range strings.Split(t.String(), "{")[1:] {
+		expression, _, _ = strings.Cut(expression, "}")
+		for spec := range strings.SplitSeq(strings.TrimLeft(expression, "+#./;?&"), ",") {
+			if name, exploded := strings.CutSuffix(spec, "*"); exploded {
+				lists[name] = true
+			}
+		}
+	}
+	m, err := t.Matcher(lists)
+	if err != nil {
+		return func(string) bool { return false }
+	}
+	return func(uri string) bool {
+		_, ok := m.Match(uri)
+		return ok
+	}
+}
+
+func (t *routeTemplate) match(uri string) bool {
+	return strings.HasPrefix(uri, t.prefix) && t.matches()(uri)
+}
+
+// Route returns the server of a public URI: of the resource that has it, of a URI that was mapped,
+// or of the most specific template that matches. It reports false if there is none, or if the caller
+// may not see it; then the caller of Route may know a server that has named the URI in a result.
+func (c *Catalogue) Route(uri string) (Route, bool) {
+	if len(uri) > uritemplate.MaxLength*4 { // percent-encoding has made it longer
+		return Route{}, false
+	}
+	if item := c.Find(Resources, uri); item != nil {
+		return Route{item.Server, item.Original, item}, true
+	}
+	if c.routes.owners[0][uri] != nil {
+		return Route{}, false // hidden, so that a template must not reach it
+	}
+	if id, original, ok := unmapURI(uri); ok && !c.options.Single {
+		return c.routeMapped(id, original)
+	}
+	for _, t := range c.routes.templates {
+		if t.item.Public == t.item.Original && t.match(uri) {
+			return Route{t.item.Server, uri, t.item}, true
+		}
+	}
+	return Route{}, false
+}
+
+// routeMapped returns the route of a mapped URI.
+func (c *Catalogue) routeMapped(id, original string) (Route, bool) {
+	s := c.routes.byID[id]
+	if s == nil || s.hides(Resources, original) {
+		return Route{}, false
+	}
+	if item := c.Original(Resources, s.Name, original); item != nil {
+		return Route{s.Name, original, item}, true
+	}
+	for _, t := range c.routes.templates {
+		if t.item.Server == s.Name && t.match(original) {
+			return Route{s.Name, original, t.item}, true
+		}
+	}
+	for template := range s.hidden[Templates] {
+		t, err := uritemplate.Parse(template)
+		if err == nil && strings.HasPrefix(original, t.LiteralPrefix()) && matcher(t)(original) {
+			return Route{}, false
+		}
+	}
+	return Route{s.Name, original, nil}, true
+}
+
+func (s *member) hides(k Kind, original string) bool {
+	_, hidden := s.hidden[k][original]
+	return hidden
+}
+
+// Original returns the visible item that a server knows by a name, URI or template; nil if there is
+// none.
+func (c *Catalogue) Original(k Kind, server, original string) *Item {
+	s := c.byName[server]
+	if s == nil {
+		return nil
+	}
+	items := c.kinds[k].items
+	i := sort.Search(len(items), func(i int) bool {
+		order := cmp.Compare(c.byName[items[i].Server].position, s.position)
+		return cmp.Or(order, cmp.Compare(items[i].Original, original)) >= 0
+	})
+	if i < len(items) && items[i].Server == server && items[i].Original == original {
+		return items[i]
+	}
+	return nil
+}
+
+// PublicURI returns the URI by which callers know a URI that a server has named: the same, unless it
+// would lead to another server.
+func (c *Catalogue) PublicURI(server, uri string) string {
+	s := c.byName[server]
+	if s == nil {
+		return uri
+	}
+	return c.publicURI(s, uri)
+}
+
+func (c *Catalogue) publicURI(s *member, uri string) string {
+	if public, ok := s.mapped[uri]; ok {
+		return public
+	}
+	if c.options.Single {
+		return uri
+	}
+	owner := c.routes.owners[0][uri]
+	if owner == nil && !isMapped(uri) {
+		for _, t := range c.routes.templates {
+			if t.item.Public == t.item.Original && t.match(uri) {
+				owner = c.byName[t.item.Server]
+				break
+			}
+		}
+	}
+	if owner != nil && owner != s || isMapped(uri) {
+		return mapURI(s.ID, uri, false)
+	}
+	return uri
+}
+
+// Reference resolves the ref of a completion request: it returns the item, and the ref as the item's
+// server knows it. It reports false for a ref that is malformed or names nothing that the caller may
+// see.
+//
+// Spec: server/utilities/completion, Reference Types.
+func (c *Catalogue) Reference(ref []byte) (server string, own []byte, ok bool) {
+	if jsonscan.Valid(ref, jsonscan.Limits{}) != nil {
+		return "", nil, false
+	}
+	text := func(key string) string {
+		raw, _ := jsonscan.Get(ref, key)
+		value, _ := jsonscan.Unquote(raw)
+		return value
+	}
+	member, original := "", ""
+	switch text("type") {
+	case "ref/prompt":
+		if item := c.Find(Prompts, text("name")); item != nil {
+			server, member, original = item.Server, "name", item.Original
+		}
+	case "ref/resource":
+		member = "uri"
+		if item := c.Find(Templates, text("uri")); item != nil {
+			server, original = item.Server, item.Original
+		} else if r, ok := c.Route(text("uri")); ok {
+			server, original = r.Server, r.URI
+		}
+	}
+	if server == "" {
+		return "", nil, false
+	}
+	return server, rewrite(ref, func(key string, value []byte) []byte {
+		if key == member {
+			return jsonscan.AppendQuote(nil, original)
+		}
+		return value
+	}), true
+}
+
+// AppTool returns the tool that a page of an app calls by its original name: the only visible
+// tool of this name that its server shows to apps. It returns nil if there is none or more than one.
+func (c *Catalogue) AppTool(name string) (tool *Item) {
+	for _, s := range c.servers {
+		item := c.Original(Tools, s.Name, name)
+		if item == nil || !item.visibleToApps() {
+			continue
+		}
+		if tool != nil {
+			return nil
+		}
+		tool = item
+	}
+	return tool
+}
+
+// visibleToApps reports whether pages may call a tool. Spec: extensions/apps, Tool Visibility.
+func (i *Item) visibleToApps() bool {
+	meta, _ := jsonscan.Get(i.Raw, "_meta")
+	ui, _ := jsonscan.Get(meta, metaUI)
+	visibility, _ := jsonscan.Get(ui, metaVisible)
+	for v := range jsonscan.Elements(visibility) {
+		if string(v) == `"app"` {
+			return true
+		}
+	}
+	return false
+}

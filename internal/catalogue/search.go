@@ -1,0 +1,187 @@
+package catalogue
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// AutoSearchTokens is the number of estimated tokens above which search mode is used, if the mode is
+// chosen automatically: a tenth of the context of common models.
+const AutoSearchTokens = 15_000
+
+// bytesPerToken is the mean for JSON in the tokenizers of common models.
+const bytesPerToken = 4
+
+// Tokens estimates the number of tokens of all visible tool definitions.
+func (c *Catalogue) Tokens() (n int) {
+	for _, item := range c.kinds[Tools].items {
+		n += len(item.Definition)
+	}
+	return n / bytesPerToken
+}
+
+// Limits of a search.
+const (
+	// maxQueryTerms bounds the work for one query: it is a phrase, not a text.
+	maxQueryTerms = 64
+	// maxIndexedText is the number of bytes of a field that are indexed. Descriptions say at their
+	// beginning what a tool does.
+	maxIndexedText = 4 << 10
+)
+
+// Search returns the visible tools that match the words of a query, the best first, at most limit;
+// 0 means all. The order is that of BM25 over name, title, description and argument names. Equal
+// tools are in the order of the list.
+func (c *Catalogue) Search(query string, limit int) []*Item {
+	return c.search().find(query, limit)
+}
+
+// Parameters of BM25, those of common search engines: how soon repeated words stop counting, and how
+// much the length of a text counts.
+const (
+	bm25Saturation = 1.2
+	bm25Length     = 0.75
+)
+
+// Weights of fields: a word in a name says more than one in a description.
+const (
+	weightName        = 4
+	weightTitle       = 3
+	weightDescription = 1
+	weightArgument    = 1
+)
+
+// An index finds tools by words.
+type index struct {
+	items    []*Item
+	lengths  []float64 // weighted words of each item
+	mean     float64
+	postings map[string][]posting
+}
+
+// A posting says how often a word occurs in an item, weighted.
+type posting struct {
+	item   int
+	weight float64
+}
+
+func newIndex(items []*Item) *index {
+	x := &index{items: items, lengths: make([]float64, len(items)), postings: map[string][]posting{}}
+	total := 0.0
+	for i, item := range items {
+		x.add(i, item.Public, weightName)
+		if item.Public != item.Original && !strings.HasSuffix(item.Public, separator+item.Original) {
+			x.add(i, item.Original, weightName)
+		}
+		x.add(i, item.text("title"), weightTitle)
+		x.add(i, item.Description(), weightDescription)
+		schema, _ := jsonscan.Get(item.Definition, "inputSchema")
+		properties, _ := jsonscan.Get(schema, "properties")
+		for name := range jsonscan.Members(properties) {
+			x.add(i, string(name), weightArgument)
+		}
+		total += x.lengths[i]
+	}
+	x.mean = total / float64(max(len(items), 1))
+	return x
+}
+
+// add indexes one field of an item.
+func (x *index) add(item int, text string, weight float64) {
+	for _, word := range words(text[:min(len(text), maxIndexedText)]) {
+		list := x.postings[word]
+		if n := len(list); n > 0 && list[n-1].item == item {
+			list[n-1].weight += weight
+		} else {
+			x.postings[word] = append(list, posting{item, weight})
+		}
+		x.lengths[item] += weight
+	}
+}
+
+func (x *index) find(query string, limit int) []*Item {
+	scores := make([]float64, len(x.items))
+	terms := words(query[:min(len(query), maxIndexedText)])
+	slices.Sort(terms)
+	terms = slices.Compact(terms)
+	for _, term := range terms[:min(len(terms), maxQueryTerms)] {
+		list := x.postings[term]
+		n, all := float64(len(list)), float64(len(x.items))
+		rarity := math.Log(1 + (all-n+0.5)/(n+0.5))
+		for _, p := range list {
+			length := 1 - bm25Length + bm25Length*x.lengths[p.item]/x.mean
+			scores[p.item] += rarity * p.weight * (bm25Saturation + 1) / (p.weight + bm25Saturation*length)
+		}
+	}
+	var found []int
+	for i, item := range x.items {
+		if item.Public == query || item.Original == query {
+			scores[i] = math.Inf(1)
+		}
+		if scores[i] > 0 {
+			found = append(found, i)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	if limit > 0 {
+		found = found[:min(len(found), limit)]
+	}
+	items := make([]*Item, len(found))
+	for i, f := range found {
+		items[i] = x.items[f]
+	}
+	return items
+}
+
+// words returns the words of a text in lower case, without plural endings. Names such as
+// createIssue and HTTPServer_2 are several words.
+func words(text string) (all []string) {
+	var before rune
+	start := -1
+	flush := func(end int) {
+		if start >= 0 && end > start {
+			all = append(all, stem(strings.ToLower(text[start:end])))
+		}
+		start = -1
+	}
+	runes := []rune(text)
+	at := 0
+	for i, r := range runes {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) {
+			flush(at)
+		} else {
+			next := i+1 < len(runes) && unicode.IsLower(runes[i+1])
+			if unicode.IsUpper(r) && (unicode.IsLower(before) || unicode.IsUpper(before) && next) {
+				flush(at)
+			}
+			if start < 0 {
+				start = at
+			}
+		}
+		before = r
+		at += len(string(r))
+	}
+	flush(len(text))
+	return all
+}
+
+// stem removes the plural endings of English.
+func stem(word string) string {
+	ends := func(endings ...string) bool {
+		return slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(word, e) })
+	}
+	switch {
+	case len(word) > 4 && ends("ies"):
+		return word[:len(word)-3] + "y"
+	case len(word) > 4 && ends("ches", "shes", "xes", "sses"):
+		return word[:len(word)-2]
+	case len(word) > 3 && ends("s") && !ends("ss", "us"):
+		return word[:len(word)-1]
+	}
+	return word
+}
