@@ -36,14 +36,16 @@ type pool struct {
 	up     *Upstream
 	caller *Caller
 
-	mu        sync.Mutex // guards the fields below
-	instances map[string]*instance
-	lists     [catalogue.Kinds]listing
-	views     map[*View]struct{} // that are notified of changes
-	watched   resourceWatch
-	announced [catalogue.Kinds]bool // lists whose changes the server announces
-	slow      bool                  // a request has waited in vain for a connection
-	closed    bool
+	mu           sync.Mutex // guards the fields below
+	instances    map[string]*instance
+	lists        [catalogue.Kinds]listing
+	views        map[*View]struct{} // that are notified of changes
+	watched      resourceWatch
+	capabilities json.RawMessage // of the server; nil before the first connection
+	instructions string
+	announced    [catalogue.Kinds]bool // lists whose changes the server announces
+	slow         bool                  // a request has waited in vain for a connection
+	closed       bool
 }
 
 // A listing is one list of a server, as it was last read.
@@ -85,7 +87,9 @@ func (p *pool) connected(s *start) {
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
+	declared, _ := json.Marshal(caps)
 	p.mu.Lock()
+	p.capabilities, p.instructions = declared, s.client.Instructions()
 	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
 	for k := range p.lists {
@@ -212,7 +216,7 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (*catalogue.Lis
 	caps := s.client.Capabilities()
 	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
 		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
-		return catalogue.NewList(kind), nil
+		return catalogue.Parse(kind), nil
 	}
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true})
 	var pages []json.RawMessage
@@ -229,11 +233,7 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (*catalogue.Lis
 		next, _ := jsonscan.Unquote(cursor)
 		switch {
 		case next == "":
-			list, problems := catalogue.Parse(kind, pages...)
-			for _, problem := range problems {
-				p.up.host.opts.Logger.Warn("host: invalid item left out", "server", p.up.name, "list", kind, "error", problem)
-			}
-			return list, nil
+			return catalogue.Parse(kind, pages...), nil
 		case seen[next] || len(pages) >= maxPages || size > maxListBytes:
 			return nil, p.up.errorf(CodeInvalidResult, "%s has more than %d pages or %d bytes, or repeats a cursor",
 				kind.Method(), maxPages, maxListBytes)

@@ -106,6 +106,6 @@ func (p *pool) resourceEvent(e mcp.Event) {
 	}
 	p.mu.Unlock()
 	for _, c := range changed {
-		c.view.hub.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: c.uri})
+		c.view.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: c.uri})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 )
 
 // An Upstream is a configured server. It is safe for concurrent use.
@@ -13,7 +14,9 @@ type Upstream struct {
 	name     string
 	server   *config.Server // unexpanded; nil if the entry is invalid
 	settings *config.ServerSettings
-	invalid  error // of the entry
+	invalid  error                    // of the entry
+	id       string                   // in public names
+	options  *catalogue.ServerOptions // never changes, so that catalogues share definitions
 
 	mu    sync.Mutex // guards pools
 	pools map[string]*pool
@@ -25,6 +28,9 @@ func newUpstream(h *Host, f *config.File, name string) *Upstream {
 		u.settings = &config.ServerSettings{}
 	}
 	u.server, u.invalid = f.Server(name)
+	u.id = f.ID(name)
+	u.options = &catalogue.ServerOptions{Allow: u.settings.Allow, Deny: u.settings.Deny, Rename: u.settings.Rename,
+		Describe: u.settings.Describe, HideArgs: u.settings.HideArgs}
 	return u
 }
 

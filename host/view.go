@@ -16,15 +16,15 @@ const methodToolsCall = "tools/call"
 // as one [mcp.Handler]. Tools and prompts have the name "server__name". It serves clients of every
 // revision, is an [mcp.Listener], and is safe for concurrent use.
 type View struct {
-	host   *Host
-	caller *Caller
-	pools  []*pool // in the order of the file
-	hub    *mcp.Hub
-	used   time.Time // guarded by the lock of the host
+	host    *Host
+	caller  *Caller
+	pools   []*pool // in the order of the file
+	changes *mcp.Broadcaster
+	used    time.Time // guarded by the lock of the host
 
-	merged atomic.Pointer[merged]
-	mu     sync.Mutex // guards the fields below
-	timer  *time.Timer
+	merged        atomic.Pointer[merged]
+	mu            sync.Mutex // guards the fields below
+	timer         *time.Timer
 	subscriptions int // open
 }
 
@@ -43,7 +43,7 @@ func newView(h *Host, c *Caller) *View {
 		}
 		v.pools = append(v.pools, u.pool(c))
 	}
-	v.hub = mcp.NewHub(v.agree)
+	v.changes = mcp.NewBroadcaster(v.agree)
 	return v
 }
 
@@ -66,7 +66,7 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, 
 	case "server/discover":
 		res, err = v.discover(ctx, req)
 	case "subscriptions/listen":
-		return v.hub.ServeMCP(ctx, req)
+		return v.changes.ServeMCP(ctx, req)
 	case methodToolsCall:
 		res, err = v.use(ctx, req, catalogue.Tools, "name")
 	case "prompts/get":
@@ -90,7 +90,7 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, 
 
 // Listen registers a subscription; see [mcp.Listener].
 func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
-	return v.hub.Listen(context.WithValue(ctx, callerKey{}, v.caller), req)
+	return v.changes.Listen(context.WithValue(ctx, callerKey{}, v.caller), req)
 }
 
 // current returns the merged catalogue, after lists that may have changed were read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -32,7 +33,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 		return nil, err
 	}
 	if item == nil {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", kind.Item(), name)
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(kind.Member(), "s"), name)
 	}
 	action := ActionCall
 	if kind == catalogue.Prompts {
@@ -104,8 +105,8 @@ func (v *View) routeURI(ctx context.Context, uri string) (*route, error) {
 		if m == nil {
 			continue
 		}
-		if server, original, ok := m.catalogue.Route(uri); ok {
-			return &route{ActionRead, m.pools[server], original, nil}, nil
+		if r, ok := m.catalogue.Route(uri); ok {
+			return &route{ActionRead, m.pools[r.Server], r.URI, nil}, nil
 		}
 	}
 	return nil, mcp.NotFound(uri)
@@ -263,8 +264,8 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 		return res, nil
 	}
 	if raw.ResultType() != mcp.ResultInputRequired {
-		if m := v.merged.Load(); m != nil && !v.single() {
-			return mcp.RawResult(m.catalogue.PublicURIs(r.pool.up.name, raw)), nil
+		if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(r.pool.up.name) {
+			return mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw))), nil
 		}
 		return raw, nil
 	}

@@ -2,15 +2,14 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// pageSize is the number of items of a page, so that few requests read most catalogues.
-const pageSize = 500
+var errInvalidCursor = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.cursor: unknown or of another list")
 
 // list serves a list method.
 func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) (mcp.Result, error) {
@@ -27,7 +26,10 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 			return nil, err
 		}
 	}
-	items, next := m.catalogue.Page(kind, after, pageSize)
+	items, next, err := m.catalogue.Page(kind, after, 0)
+	if err != nil {
+		return nil, errInvalidCursor
+	}
 	b := append([]byte(`{"resultType":"complete","`), kind.Member()...)
 	b = append(append(b, `":`...), items...)
 	if next != "" {
@@ -55,7 +57,7 @@ func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, 
 			return string(plain), nil
 		}
 	}
-	return "", mcp.Errorf(mcp.CodeInvalidParams, "invalid params.cursor: unknown or of another list")
+	return "", errInvalidCursor
 }
 
 // listError returns why a list of a pool has never been read, nil if it has.
@@ -74,14 +76,37 @@ func (v *View) merge(lists [][catalogue.Kinds]*catalogue.List) *merged {
 	servers := make([]catalogue.Server, len(v.pools))
 	for n, p := range v.pools {
 		m.pools[p.up.name] = p
-		servers[n] = p.up.catalogueServer(lists[n])
+		servers[n] = p.offers(lists[n])
 	}
-	c, problems := catalogue.Merge(servers, v.catalogueOptions())
-	for _, problem := range problems {
-		v.host.opts.Logger.Warn("host: item left out", "error", problem)
+	m.catalogue = catalogue.Merge(servers, v.catalogueOptions())
+	for _, problem := range m.catalogue.Problems() {
+		v.host.opts.Logger.Debug("host: item of a list", "server", problem.Server, "list", problem.Kind,
+			"name", problem.Name, "severity", problem.Severity, "problem", problem.Reason)
 	}
-	m.catalogue = c
 	return m
+}
+
+// offers returns what a pool offers.
+func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return catalogue.Server{Name: p.up.name, ID: p.up.id, Lists: lists, Options: p.up.options,
+		Capabilities: p.capabilities, Instructions: p.instructions}
+}
+
+func (v *View) catalogueOptions() *catalogue.Options {
+	set := v.host.settings
+	o := &catalogue.Options{Single: v.single(), MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions}
+	switch set.Names.Mode {
+	case config.NamesConflict:
+		o.Names = catalogue.PrefixedConflicts
+	case config.NamesNone:
+		o.Names = catalogue.Unprefixed
+	}
+	if p := set.Profiles[v.caller.Profile]; p != nil {
+		o.ToolGlobs = p.Tools
+	}
+	return o
 }
 
 // notify tells subscriptions which lists differ.
@@ -90,12 +115,10 @@ func (v *View) notify(old, now *merged) {
 		catalogue.Tools: mcp.EventToolsChanged, catalogue.Prompts: mcp.EventPromptsChanged,
 	} {
 		if !now.catalogue.Equal(kind, old.catalogue) {
-			v.hub.Send(mcp.Event{Kind: event})
+			v.changes.Send(mcp.Event{Kind: event})
 		}
 	}
 	if !now.catalogue.Equal(catalogue.Resources, old.catalogue) || !now.catalogue.Equal(catalogue.Templates, old.catalogue) {
-		v.hub.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
+		v.changes.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
 	}
 }
-
-var _ json.RawMessage
