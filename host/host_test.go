@@ -34,12 +34,15 @@ func newHost(t *testing.T, servers map[string]mcp.Handler, on mcptest.Combinatio
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := host.Open(t.Context(), f, &host.Options{
+	var h *host.Host
+	h, err = host.Open(t.Context(), f, &host.Options{
 		Dial: func(_ context.Context, s *config.Server) (mcp.Transport, error) {
 			if servers[s.Command] == nil {
 				return nil, errors.New("no such program")
 			}
-			return mcptest.Transport(t, servers[s.Command], on.Transport), nil
+			transport := mcptest.Transport(t, servers[s.Command], on.Transport)
+			t.Cleanup(func() { _ = h.Close() }) // before the end of the server, which waits for that
+			return transport, nil
 		},
 		Client: mcp.ClientOptions{Revision: on.Revision},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -78,40 +81,47 @@ func TestViewServesAllServers(t *testing.T) {
 	for _, up := range mcptest.Combinations() {
 		t.Run("server "+up.String(), func(t *testing.T) {
 			h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up, "{}")
-			opts := &mcp.ClientOptions{Elicit: yes}
-			mcptest.RunClient(t, h.For(&host.Caller{}), opts, func(t *testing.T, c *mcp.Client) {
-				tools, err := mcp.Collect(c.Tools(t.Context()))
-				var names []string
-				for _, tool := range tools {
-					names = append(names, tool.Name)
-				}
-				if want := []string{"calc__add", "calc__ask", "shop__add", "shop__ask"}; err != nil || !slices.Equal(names, want) {
-					t.Fatalf("tools: got %q, %v, want %q", names, err, want)
-				}
-				got, err := mcp.CallTool[string](t.Context(), c, "shop__add", map[string]any{"A": 1, "B": 2})
-				if err != nil || got != "shop3" {
-					t.Errorf("call: got %q, %v", got, err)
-				}
-				if up.Since("2025-06-18") && c.Revision() >= "2025-06-18" {
-					got, err = mcp.CallTool[string](t.Context(), c, "calc__ask", nil)
-					if err != nil || got != "calctrue" {
-						t.Errorf("question: got %q, %v", got, err)
-					}
-				}
-				p, err := c.GetPrompt(t.Context(), "calc__greet", nil)
-				if err != nil || len(p.Messages) != 1 {
-					t.Errorf("prompt: got %+v, %v", p, err)
-				}
-				r, err := c.ReadResource(t.Context(), "file:///shop")
-				if err != nil || r.Contents[0].Text != "text of shop" {
-					t.Errorf("resource: got %+v, %v", r, err)
-				}
-				_, err = c.CallTool(t.Context(), "none__add", nil)
-				var refused *mcp.Error
-				if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
-					t.Errorf("unknown tool: got %v", err)
-				}
-			})
+			view := h.For(&host.Caller{})
+			for _, down := range mcptest.Combinations() {
+				t.Run("client "+down.String(), func(t *testing.T) {
+					useServers(t, mcptest.Dial(t, view, down, &mcp.ClientOptions{Elicit: yes}), up)
+				})
+			}
 		})
+	}
+}
+
+// useServers uses the tools, prompts and resources of two servers.
+func useServers(t *testing.T, c *mcp.Client, up mcptest.Combination) {
+	tools, err := mcp.Collect(c.Tools(t.Context()))
+	var names []string
+	for _, tool := range tools {
+		names = append(names, tool.Name)
+	}
+	if want := []string{"calc__add", "calc__ask", "shop__add", "shop__ask"}; err != nil || !slices.Equal(names, want) {
+		t.Fatalf("tools: got %q, %v, want %q", names, err, want)
+	}
+	got, err := mcp.CallTool[string](t.Context(), c, "shop__add", map[string]any{"A": 1, "B": 2})
+	if err != nil || got != "shop3" {
+		t.Errorf("call: got %q, %v", got, err)
+	}
+	if up.Since("2025-06-18") && c.Revision() >= "2025-06-18" {
+		got, err = mcp.CallTool[string](t.Context(), c, "calc__ask", nil)
+		if err != nil || got != "calctrue" {
+			t.Errorf("question: got %q, %v", got, err)
+		}
+	}
+	p, err := c.GetPrompt(t.Context(), "calc__greet", nil)
+	if err != nil || len(p.Messages) != 1 {
+		t.Errorf("prompt: got %+v, %v", p, err)
+	}
+	r, err := c.ReadResource(t.Context(), "file:///shop")
+	if err != nil || r.Contents[0].Text != "text of shop" {
+		t.Errorf("resource: got %+v, %v", r, err)
+	}
+	_, err = c.CallTool(t.Context(), "none__add", nil)
+	var refused *mcp.Error
+	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
+		t.Errorf("unknown tool: got %v", err)
 	}
 }

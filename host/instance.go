@@ -8,8 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// modernRevision is the first revision without sessions.
+const modernRevision = "2026-07-28"
 
 // defaultStartTimeout is long because package runners such as npx download a server first.
 const defaultStartTimeout = 120 * time.Second
@@ -28,11 +32,13 @@ type instance struct {
 
 // A start is one attempt to connect. Its fields are set before done is closed.
 type start struct {
-	id     string // random, identifies the connection in states
-	done   chan struct{}
-	client *mcp.Client
-	err    *Error
-	ended  func() bool // reports whether the connection has ended
+	id      string // random, identifies the connection in states
+	done    chan struct{}
+	client  *mcp.Client
+	forward mcpint.Forwarder[*mcp.Request, mcp.Result] // to the server of client
+	session bool                                       // the server is of the session era
+	err     *Error
+	ended   func() bool // reports whether the connection has ended
 }
 
 // acquire returns the current connection, and waits for one if there is none. The caller calls
@@ -92,6 +98,8 @@ func (i *instance) begin() (*start, error) {
 		defer cancel()
 		s.client, s.err = i.connect(context.WithValue(ctx, callerKey{}, i.pool.caller))
 		if s.err == nil {
+			s.forward = mcp.Forward(s.client).(mcpint.Forwarder[*mcp.Request, mcp.Result])
+			s.session = s.client.Revision() < modernRevision
 			i.pool.connected(s)
 		}
 	})
@@ -108,7 +116,7 @@ func (u *Upstream) startTimeout() time.Duration {
 // connect makes one attempt to connect.
 func (i *instance) connect(ctx context.Context) (*mcp.Client, *Error) {
 	u := i.pool.up
-	server, err := u.expanded()
+	server, err := u.expanded(ctx)
 	if err != nil {
 		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: err}
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -38,11 +39,11 @@ func newUpstream(h *Host, f *config.File, name string) *Upstream {
 func (u *Upstream) Name() string { return u.name }
 
 // expanded returns the entry with its variables replaced.
-func (u *Upstream) expanded() (*config.Server, error) {
+func (u *Upstream) expanded(ctx context.Context) (*config.Server, error) {
 	if u.invalid != nil {
 		return nil, u.invalid
 	}
-	return u.server.Expand(u.host.opts.Lookup)
+	return u.server.Expand(ctx, u.host.opts.Lookup)
 }
 
 // share returns the sharing mode. A process serves one caller unless the configuration says
