@@ -13,7 +13,7 @@ import "context"
 //
 // A Handler in front of a Server, which is not a [Middleware] of it, has the method Unwrap() Handler,
 // which returns the next one: otherwise transports do not know [ServerOptions].Revisions and
-// RootsChanged.
+// RootsChanged. A Handler without a Server serves subscriptions/listen with a [Broadcaster].
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }
@@ -30,7 +30,8 @@ func (f HandlerFunc) ServeMCP(ctx context.Context, req *Request) (Result, error)
 type Middleware func(Handler) Handler
 
 // A Listener is a Handler that can send the notifications of a subscription without a waiting
-// goroutine. Transports use it for clients that are connected but idle. [*Server] is a Listener.
+// goroutine. Transports use it for clients that are connected but idle. [*Server] and [*Broadcaster] are
+// Listeners.
 //
 // Listen registers a subscriptions/listen request and returns. Until stop is called, the
 // notifications of the subscription are sent with req.Notify, the acknowledgement first. Notify is

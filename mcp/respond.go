@@ -57,8 +57,8 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // appendResult is [Respond] for transports that make the response message: it appends the result to
 // dst, or returns the error of the response.
 //
-// If h is a [*Server] without middleware, a subscription is served after h has returned, which
-// frees the stack of the call.
+// If h is a [*Server] without middleware or a handler that uses a [Broadcaster], a subscription is served
+// after h has returned, which frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
 		cfg := new(legacy.Config)
@@ -75,7 +75,11 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 		res, err = contain(ctx, req.logger(), req, h)
 	default:
 		c := newCall(ctx, nil, req)
-		res, err = contain(c, req.logger(), req, h)
+		if req.Method == wire.MethodSubscriptionsListen && passesListen(h) {
+			res, err = listenThenServe(c, req, h)
+		} else {
+			res, err = contain(c, req.logger(), req, h)
+		}
 		c.progress.finish(c)
 	}
 	req.plain = nil

@@ -37,7 +37,7 @@ type Server struct {
 	prompts   featureSet[*Prompt, *promptEntry]
 	resources featureSet[*Resource, *resourceEntry]
 	templates featureSet[*ResourceTemplate, *templateEntry]
-	changes   broadcaster
+	changes   subscriptions
 	sealer    *seal.KeyRing
 
 	deprecations deprecations
@@ -272,6 +272,9 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	req.server = s
 	c := newCall(ctx, s, req)
 	h := s.handler.Load()
+	if !h.isPlain && req.listen != nil && !req.listen.detached {
+		req.listen = nil // middleware sees a subscription as one call
+	}
 	res, err := contain(c, s.log, req, h.Handler)
 	if !req.outlivesHandler() {
 		c.progress.finish(c)

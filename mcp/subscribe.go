@@ -38,16 +38,16 @@ var listNotifications = []struct {
 	{resourcesChanged, wire.NotificationResourcesListChanged},
 }
 
-// A broadcaster distributes changes to subscriptions. It never waits for a subscription: it records
+// A subscriptions distributes changes to subscriptions. It never waits for a subscription: it records
 // the change and wakes the sender.
-type broadcaster struct {
+type subscriptions struct {
 	mu      sync.Mutex // guards the fields below
 	subs    map[*subscription]struct{}
 	changed listChange // lists that changed since the last flush
 }
 
 // listChanged reports a change of a list to the subscriptions after coalesceDelay.
-func (b *broadcaster) listChanged(c listChange) {
+func (b *subscriptions) listChanged(c listChange) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.subs) == 0 {
@@ -59,7 +59,7 @@ func (b *broadcaster) listChanged(c listChange) {
 	b.changed |= c
 }
 
-func (b *broadcaster) flush() {
+func (b *subscriptions) flush() {
 	b.mu.Lock()
 	changed := b.changed
 	b.changed = 0
@@ -70,17 +70,14 @@ func (b *broadcaster) flush() {
 	}
 }
 
-func (b *broadcaster) resourceUpdated(uri string) {
-	b.mu.Lock()
-	subs := b.subscribed(func(s *subscription) bool { return s.wants(uri) })
-	b.mu.Unlock()
-	for _, s := range subs {
+func (b *subscriptions) resourceUpdated(uri string) {
+	for _, s := range b.matching(func(s *subscription) bool { return s.wants(uri) }) {
 		s.mark(0, uri)
 	}
 }
 
 // subscribed returns the subscriptions that match. The caller holds b.mu.
-func (b *broadcaster) subscribed(match func(*subscription) bool) []*subscription {
+func (b *subscriptions) subscribed(match func(*subscription) bool) []*subscription {
 	var subs []*subscription
 	for s := range b.subs {
 		if match(s) {
@@ -90,13 +87,13 @@ func (b *broadcaster) subscribed(match func(*subscription) bool) []*subscription
 	return subs
 }
 
-func (b *broadcaster) add(s *subscription) {
+func (b *subscriptions) add(s *subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	put(&b.subs, s, struct{}{})
 }
 
-func (b *broadcaster) remove(s *subscription) {
+func (b *subscriptions) remove(s *subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.subs, s)
@@ -114,7 +111,9 @@ type subscription struct {
 	lists      listChange
 	listParams json.RawMessage // params of list notifications, which have the id alone
 	uris       map[string]struct{}
-	wake       func() // starts sending; called without the lock, must not block
+	topics     *topicSubscriptions // nil for none
+	wake       func()              // starts sending; called without the lock, must not block
+	end        func()              // called once the subscription is closed, perhaps again; nil for none
 
 	mu      sync.Mutex // guards the fields below
 	changed listChange
@@ -201,11 +200,48 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(req.ID, f)
+	return s.changes.open(ctx, req, newSubscription(req.ID, f), f, s.openTopics)
+}
+
+// A topicOpener opens the topics of a filter, and leaves in it what has to be acknowledged.
+type topicOpener func(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
+	sender topicSender) (*topicSubscriptions, error)
+
+// open opens a subscription and serves it, or leaves that to the caller of the handler.
+func (b *subscriptions) open(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
+) (Result, error) {
 	if req.listen != nil && req.listen.detached {
-		return s.listenDetached(ctx, req, sub, f)
+		return b.listenDetached(ctx, req, sub, f, topics)
 	}
-	return s.listenPush(ctx, req, sub, f)
+	return b.listenPush(ctx, req, sub, f, topics)
+}
+
+// register adds a subscription, and only then acknowledges it, so that no later change is missed.
+func (b *subscriptions) register(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener, sender topicSender,
+) (err error) {
+	if sub.topics, err = topics(ctx, req, sub, &f, sender); err != nil {
+		return err
+	}
+	b.add(sub)
+	return sub.acknowledge(ctx, req, f)
+}
+
+// closeUnless is deferred around register. It closes a subscription that was not opened, also after
+// a panic.
+func (b *subscriptions) closeUnless(opened *bool, sub *subscription) {
+	if !*opened {
+		b.close(sub)
+	}
+}
+
+func (b *subscriptions) close(sub *subscription) {
+	b.remove(sub)
+	sub.topics.close()
+	if sub.end != nil {
+		sub.end()
+	}
 }
 
 func (s *subscription) acknowledge(ctx context.Context, req *Request, f SubscriptionFilter) error {
@@ -218,10 +254,12 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Subscrip
 }
 
 // listenDetached registers a subscription that is notified on the goroutines of the changes.
-func (s *Server) listenDetached(
-	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+func (b *subscriptions) listenDetached(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
 ) (Result, error) {
-	var sending sync.Mutex // keeps notifications in order, the acknowledgement first
+	opened := false
+	defer b.closeUnless(&opened, sub) // when sending is unlocked, so that sub.end may wait for the sender
+	var sending sync.Mutex            // keeps notifications in order, the acknowledgement first
 	sub.wake = func() {
 		sending.Lock()
 		defer sending.Unlock()
@@ -237,29 +275,26 @@ func (s *Server) listenDetached(
 		}
 		return req.Notify(ctx, method, params)
 	}
-	topics, err := s.openTopics(ctx, req, sub, &f, topicSender{(*topicSubscriptions).sendInBackground, notify})
-	if err != nil {
+	sender := topicSender{(*topicSubscriptions).sendInBackground, notify}
+	if err := b.register(ctx, req, sub, f, topics, sender); err != nil {
 		return nil, err
 	}
-	s.changes.add(sub)
-	end := func() {
-		s.changes.remove(sub)
-		topics.close()
-	}
-	if err := sub.acknowledge(ctx, req, f); err != nil {
-		end()
-		return nil, err
-	}
-	req.listen.stop = end
+	opened = true
+	req.listen.stop = func() { b.close(sub) }
 	return EmptyResult{}, nil
 }
 
 // Listen registers a subscriptions/listen request, which passes the server's middleware, and
 // returns; see [Listener]. The context must outlive the subscription.
 func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err error) {
+	return listenWith(ctx, s, req)
+}
+
+// listenWith opens a detached subscription with a handler of a subscriptions/listen request.
+func listenWith(ctx context.Context, h Handler, req *Request) (stop func(), err error) {
 	l := listenCall{detached: true}
 	req.listen = &l
-	if _, err := s.ServeMCP(ctx, req); err != nil {
+	if _, err := h.ServeMCP(ctx, req); err != nil {
 		return nil, err
 	}
 	if l.stop == nil {

@@ -69,7 +69,7 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind   EventKind
 	URI    string              // of EventResourceUpdated
-	Filter *SubscriptionFilter // of EventListening and EventChangesMissed
+	Filter *SubscriptionFilter // of EventListening and EventChangesMissed; for EventTopic see [Broadcaster.Send]
 	Method string              // of EventTopic
 	Params json.RawMessage     // of EventTopic: a JSON object, `_meta` included
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"reflect"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -15,22 +16,25 @@ import (
 // subscription has returned, see listenThenServe.
 type pushSubscription struct {
 	*subscription
-	server *Server
-	ctx    context.Context // of the call
-	req    *Request
-	topics *topicSubscriptions
-	wakeup chan struct{} // has room for one element
+	changes *subscriptions
+	ctx     context.Context // of the call
+	req     *Request
+	wakeup  chan struct{} // has room for one element
 }
 
 // listenPush opens a subscription and serves it, unless the caller of the handler does that.
-func (s *Server) listenPush(
-	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+func (b *subscriptions) listenPush(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
 ) (Result, error) {
-	p := &pushSubscription{subscription: sub, server: s, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
+	p := &pushSubscription{subscription: sub, changes: b, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
 	sub.wake = p.wake
-	if err := p.open(f); err != nil {
+	opened := false
+	defer b.closeUnless(&opened, sub)
+	sender := topicSender{func(*topicSubscriptions) { p.wake() }, req.Notify}
+	if err := b.register(ctx, req, sub, f, topics, sender); err != nil {
 		return nil, err
 	}
+	opened = true
 	if req.listen != nil {
 		req.listen.push = p
 		return EmptyResult{}, nil
@@ -45,27 +49,8 @@ func (p *pushSubscription) wake() {
 	}
 }
 
-func (p *pushSubscription) open(f SubscriptionFilter) (err error) {
-	opened := false
-	defer func() {
-		if !opened { // also after a panic
-			p.close()
-		}
-	}()
-	sender := topicSender{func(*topicSubscriptions) { p.wake() }, p.req.Notify}
-	p.topics, err = p.server.openTopics(p.ctx, p.req, p.subscription, &f, sender)
-	if err != nil {
-		return err
-	}
-	p.server.changes.add(p.subscription) // before the acknowledgement, so that no later change is missed
-	err = p.acknowledge(p.ctx, p.req, f)
-	opened = err == nil
-	return err
-}
-
 func (p *pushSubscription) close() {
-	p.server.changes.remove(p.subscription)
-	p.topics.close()
+	p.changes.close(p.subscription)
 	if p.req.outlivesHandler() {
 		c := callFrom(p.ctx)
 		c.progress.finish(c)
@@ -92,7 +77,7 @@ func (p *pushSubscription) serve() (Result, error) {
 // sendAll sends what has changed. It recovers from panics, since the handler that would do so may
 // have returned.
 func (p *pushSubscription) sendAll(ctx context.Context) (err error) {
-	defer recovered(ctx, p.server.log, p.req.Method, &err)
+	defer recovered(ctx, p.req.logger(), p.req.Method, &err)
 	if err := p.send(ctx, p.req); err != nil {
 		return err
 	}
@@ -153,6 +138,16 @@ func serverOf(h Handler) *Server {
 	}
 	s, _ := h.(*Server)
 	return s
+}
+
+// passesListen reports whether h answers subscriptions/listen with a [Broadcaster] and does not look at the
+// result, so that a subscription can be served after h has returned.
+func passesListen(h Handler) bool {
+	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
+		h = w.Unwrap(wire.ForTransports{})
+	}
+	b, ok := h.(interface{ UsesBroadcaster() Handler })
+	return ok && reflect.TypeOf(b.UsesBroadcaster()) == reflect.TypeOf(h)
 }
 
 // plainServer returns the server of h if it has no middleware; otherwise nil.

@@ -14,9 +14,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// maxTopicKeys bounds the recorded changes of all topics of one subscription: slightly more than
-// the largest filter can name.
-const maxTopicKeys = 20_000
+const (
+	// maxTopicKeys bounds the recorded changes of all topics of one subscription: slightly more than
+	// the largest filter can name.
+	maxTopicKeys = 20_000
+	// maxTopicKeyBytes bounds the sum of their keys, which are params in a [Broadcaster]. A single one may be
+	// larger.
+	maxTopicKeyBytes = 4 << 20
+)
 
 // A Topic is a kind of change, defined by an extension, that clients can subscribe to with
 // subscriptions/listen. Its functions must be safe for concurrent use; a panic in one is recovered.
@@ -73,18 +78,19 @@ func (s *Server) AddTopic(member string, t Topic) {
 
 // topicSubscriptions are the topics of one subscription; nil is an empty set.
 type topicSubscriptions struct {
-	server *Server
 	req    *Request
 	sub    *subscription
 	ctx    context.Context // ends with the subscription
 	cancel context.CancelFunc
 	sender topicSender
+	agreed map[topicValue]struct{} // in a Broadcaster
 
 	mu      sync.Mutex // guards the fields below
 	open    []*topicSubscription
 	ended   bool
-	lost    bool       // a change was dropped because keys is full
+	lost    bool       // a change was dropped because there are too many
 	keys    []topicKey // the changes to send, in order
+	bytes   int        // the length of their keys
 	pending map[topicKey]struct{}
 	sending bool // a goroutine is sending
 }
@@ -105,6 +111,14 @@ type topicSender struct {
 	notify func(ctx context.Context, method string, params json.RawMessage) error
 }
 
+func newTopicSubscriptions(
+	ctx context.Context, req *Request, sub *subscription, sender topicSender,
+) *topicSubscriptions {
+	o := &topicSubscriptions{req: req, sub: sub, sender: sender}
+	o.ctx, o.cancel = context.WithCancel(ctx)
+	return o
+}
+
 // openTopics opens the topics of the filter, and leaves in the filter what has to be acknowledged.
 // Until close, changes are sent to the client.
 func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
@@ -122,8 +136,7 @@ func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription
 			continue // the server does not know the topic
 		}
 		if o == nil {
-			o = &topicSubscriptions{server: s, req: req, sub: sub, sender: sender}
-			o.ctx, o.cancel = context.WithCancel(ctx)
+			o = newTopicSubscriptions(ctx, req, sub, sender)
 		}
 		acknowledged, err := o.subscribe(topic, raw)
 		if err != nil {
@@ -151,7 +164,7 @@ func (o *topicSubscriptions) subscribe(topic Topic, member json.RawMessage) (ack
 }
 
 func (o *topicSubscriptions) begin(t *topicSubscription, member json.RawMessage) (encoded json.RawMessage, err error) {
-	defer recovered(o.ctx, o.server.log, t.Method, &err)
+	defer recovered(o.ctx, o.req.logger(), t.Method, &err)
 	acknowledged, stop, err := t.Open(o.ctx, o.req, member, func(key string) { o.changed(topicKey{t, key}) })
 	t.stop = stop
 	if err != nil || acknowledged == nil {
@@ -169,7 +182,12 @@ func (o *topicSubscriptions) closeTopic(t *topicSubscription) {
 	o.mu.Lock()
 	t.closed = true
 	o.open = slices.DeleteFunc(o.open, func(other *topicSubscription) bool { return other == t })
-	o.keys = slices.DeleteFunc(o.keys, func(k topicKey) bool { return k.topic == t })
+	o.keys = slices.DeleteFunc(o.keys, func(k topicKey) bool {
+		if k.topic == t {
+			o.bytes -= len(k.key)
+		}
+		return k.topic == t
+	})
 	maps.DeleteFunc(o.pending, func(k topicKey, _ struct{}) bool { return k.topic == t })
 	o.mu.Unlock()
 	o.stop(t)
@@ -192,16 +210,17 @@ func (o *topicSubscriptions) record(keys ...topicKey) (recorded bool) {
 		if _, ok := o.pending[k]; ok {
 			continue
 		}
-		if len(o.keys) == maxTopicKeys {
+		if len(o.keys) == maxTopicKeys || len(o.keys) > 0 && o.bytes+len(k.key) > maxTopicKeyBytes {
 			if !o.lost {
 				o.lost = true
-				o.server.log.WarnContext(o.ctx, "mcp: changes dropped: the client does not read its notifications",
-					"method", k.topic.Method, "pending", maxTopicKeys)
+				o.req.logger().WarnContext(o.ctx, "mcp: changes dropped: the client does not read its notifications",
+					"method", k.topic.Method, "pending", len(o.keys))
 			}
 			return false
 		}
 		put(&o.pending, k, struct{}{})
 		o.keys = append(o.keys, k)
+		o.bytes += len(k.key)
 	}
 	return true
 }
@@ -210,7 +229,7 @@ func (o *topicSubscriptions) drain() []topicKey {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	keys := o.keys
-	o.keys, o.pending, o.lost = nil, nil, false
+	o.keys, o.pending, o.bytes, o.lost = nil, nil, 0, false
 	return keys
 }
 
@@ -223,7 +242,7 @@ func (o *topicSubscriptions) send(ctx context.Context) error {
 	for i, k := range keys {
 		params, err := k.params(ctx, o.req)
 		if err != nil {
-			o.server.log.ErrorContext(ctx, "mcp: no notification of a change", "method", k.topic.Method, "error", err)
+			o.req.logger().ErrorContext(ctx, "mcp: no notification of a change", "method", k.topic.Method, "error", err)
 		}
 		if params == nil {
 			continue
@@ -308,7 +327,7 @@ func (o *topicSubscriptions) close() {
 	}
 	o.mu.Lock()
 	open := o.open
-	o.ended, o.open, o.keys, o.pending = true, nil, nil, nil
+	o.ended, o.open, o.keys, o.pending, o.bytes = true, nil, nil, nil, 0
 	o.mu.Unlock()
 	o.cancel()
 	for _, t := range open {
@@ -321,6 +340,6 @@ func (o *topicSubscriptions) stop(t *topicSubscription) {
 		return
 	}
 	var err error // of a panic, which recovered logs
-	defer recovered(o.ctx, o.server.log, t.Method, &err)
+	defer recovered(o.ctx, o.req.logger(), t.Method, &err)
 	t.stop()
 }

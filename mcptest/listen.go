@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -43,6 +44,13 @@ func (f filter) has(member string) bool { return string(f[member]) == "true" }
 func (f filter) resources() (uris []string) {
 	_ = json.Unmarshal(f["resourceSubscriptions"], &uris)
 	return uris
+}
+
+// covers reports whether a resource or one above it is in the filter.
+func (f filter) covers(uri string) bool {
+	return slices.ContainsFunc(f.resources(), func(subscribed string) bool {
+		return uri == subscribed || strings.HasPrefix(uri, strings.TrimSuffix(subscribed, "/")+"/")
+	})
 }
 
 // within reports whether everything in f is also in all.
@@ -91,7 +99,7 @@ func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 		if _, honoured := (*s.honoured)[topic]; !honoured {
 			return fmt.Errorf("not subscribed to")
 		}
-	case isList && !s.honoured.has(list), !isList && !slices.Contains(s.honoured.resources(), p.URI):
+	case isList && !s.honoured.has(list), !isList && !s.honoured.covers(p.URI):
 		return fmt.Errorf("not subscribed to")
 	}
 	return nil

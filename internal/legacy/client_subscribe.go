@@ -173,7 +173,7 @@ func (l *listener) listChanged(method string) {
 func (l *listener) resourceUpdated(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	above, ok := l.subscribedAncestor(uri)
+	above, ok := SubscribedAncestor(l.uris, uri)
 	if !ok {
 		return
 	}
@@ -188,13 +188,13 @@ func (l *listener) resourceUpdated(uri string) {
 	l.wake()
 }
 
-// subscribedAncestor returns the resource that is subscribed to: the URI itself or the nearest one
-// above it. The caller must hold l.mu.
-func (l *listener) subscribedAncestor(uri string) (string, bool) {
-	if len(uri) > maxSubscribedURI || len(l.uris) == 0 {
+// SubscribedAncestor returns the URI of a subscription that covers a resource: its own or the
+// nearest one above it.
+func SubscribedAncestor[V any](subscribed map[string]V, uri string) (string, bool) {
+	if len(uri) > maxSubscribedURI || len(subscribed) == 0 {
 		return "", false
 	}
-	if l.uris[uri] {
+	if _, ok := subscribed[uri]; ok {
 		return uri, true
 	}
 	for range maxAncestors {
@@ -202,10 +202,11 @@ func (l *listener) subscribedAncestor(uri string) (string, bool) {
 		if i < 0 {
 			break
 		}
-		if l.uris[uri[:i+1]] {
+		if _, ok := subscribed[uri[:i+1]]; ok {
 			return uri[:i+1], true
 		}
-		if uri = uri[:i]; l.uris[uri] {
+		uri = uri[:i]
+		if _, ok := subscribed[uri]; ok {
 			return uri, true
 		}
 	}
