@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -76,19 +77,26 @@ func yes(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
 }
 
-// Clients of every revision use servers of every revision, under unique names.
-func TestViewServesAllServers(t *testing.T) {
+// forEachPair runs a test, in fake time, for servers and clients of every revision over every
+// transport.
+func forEachPair(t *testing.T, f func(t *testing.T, up, down mcptest.Combination)) {
 	for _, up := range mcptest.Combinations() {
 		t.Run("server "+up.String(), func(t *testing.T) {
-			h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up, "{}")
-			view := h.For(&host.Caller{})
 			for _, down := range mcptest.Combinations() {
 				t.Run("client "+down.String(), func(t *testing.T) {
-					useServers(t, mcptest.Dial(t, view, down, &mcp.ClientOptions{Elicit: yes}), up)
+					synctest.Test(t, func(t *testing.T) { f(t, up, down) })
 				})
 			}
 		})
 	}
+}
+
+// Clients of every revision use servers of every revision, under unique names.
+func TestViewServesAllServers(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up, "{}")
+		useServers(t, mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes}), up)
+	})
 }
 
 // useServers uses the tools, prompts and resources of two servers.

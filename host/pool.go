@@ -111,6 +111,8 @@ func (p *pool) watch(c *mcp.Client, filter mcp.SubscriptionFilter) {
 			return
 		}
 		switch e.Kind {
+		case mcp.EventListening: // lists that were read before may have changed since
+			p.changed(p.alreadyRead()...)
 		case mcp.EventToolsChanged:
 			p.changed(catalogue.Tools)
 		case mcp.EventPromptsChanged:
@@ -123,8 +125,23 @@ func (p *pool) watch(c *mcp.Client, filter mcp.SubscriptionFilter) {
 	}
 }
 
+// alreadyRead returns the kinds of lists that were read or are being read.
+func (p *pool) alreadyRead() (kinds []catalogue.Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.lists {
+		if l := &p.lists[k]; p.announced[k] && (l.reading != nil || !l.changed) {
+			kinds = append(kinds, catalogue.Kind(k))
+		}
+	}
+	return kinds
+}
+
 // changed marks lists as changed, and notifies the views after changeDelay.
 func (p *pool) changed(kinds ...catalogue.Kind) {
+	if len(kinds) == 0 {
+		return
+	}
 	p.mu.Lock()
 	for _, k := range kinds {
 		p.lists[k].changed = true

@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -13,7 +15,7 @@ import (
 type resourceWatch struct {
 	callers map[string]map[*resourceCaller]struct{} // by the URI at the server
 	cancel  context.CancelFunc                      // of the current subscription, nil for none
-	wake    bool                                    // a new subscription is being opened
+	ready   chan struct{}                           // closed when it is open, or has failed
 }
 
 // A resourceCaller is one subscription of a caller to a resource.
@@ -34,7 +36,6 @@ func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop
 	}
 	c := &resourceCaller{v, uri}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	w := &p.watched
 	if w.callers == nil {
 		w.callers = map[string]map[*resourceCaller]struct{}{}
@@ -47,6 +48,9 @@ func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop
 	if first {
 		p.watchResources()
 	}
+	ready := w.ready
+	p.mu.Unlock()
+	await(ctx, ready)
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -56,6 +60,20 @@ func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop
 			p.watchResources()
 		}
 	}, true
+}
+
+// subscribeWait is how long a subscription waits for that at the server before it is acknowledged.
+const subscribeWait = 5 * time.Second
+
+// await waits until ready is closed, for at most subscribeWait.
+func await(ctx context.Context, ready <-chan struct{}) {
+	timer := time.NewTimer(subscribeWait)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // watchResources opens a subscription for the present set of resources, and then ends the one before
@@ -71,16 +89,17 @@ func (p *pool) watchResources() {
 	}
 	filter := mcp.SubscriptionFilter{ResourceSubscriptions: slices.Sorted(maps.Keys(w.callers))}
 	ctx, cancel := context.WithCancel(p.up.host.ctx)
-	w.cancel = cancel
+	ready := make(chan struct{})
+	w.cancel, w.ready = cancel, ready
 	p.up.host.work.Go(func() {
 		defer cancel()
-		end := func() {
+		open := sync.OnceFunc(func() {
 			if old != nil {
 				old()
-				old = nil
 			}
-		}
-		defer end()
+			close(ready)
+		})
+		defer open()
 		s, release, err := p.acquire(ctx, "")
 		if err != nil {
 			return
@@ -90,22 +109,42 @@ func (p *pool) watchResources() {
 			if err != nil {
 				return
 			}
-			end()
+			open()
 			p.resourceEvent(e)
 		}
 	})
 }
 
+// resourceEvent notifies the callers that have subscribed to a resource, or to one above it.
 func (p *pool) resourceEvent(e mcp.Event) {
-	var changed []*resourceCaller
+	if e.Kind != mcp.EventResourceUpdated && e.Kind != mcp.EventChangesMissed {
+		return
+	}
 	p.mu.Lock()
-	for uri, callers := range p.watched.callers {
-		if e.Kind == mcp.EventResourceUpdated && e.URI == uri || e.Kind == mcp.EventChangesMissed {
-			changed = slices.AppendSeq(changed, maps.Keys(callers))
+	views := map[*View]struct{}{}
+	var missed []*resourceCaller
+	for _, callers := range p.watched.callers {
+		for c := range callers {
+			views[c.view] = struct{}{}
+			missed = append(missed, c)
 		}
 	}
 	p.mu.Unlock()
-	for _, c := range changed {
-		c.view.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: c.uri})
+	if e.Kind == mcp.EventChangesMissed { // any of them may have changed
+		for _, c := range missed {
+			c.view.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: c.uri})
+		}
+		return
 	}
+	for v := range views {
+		v.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: v.publicURI(p, e.URI)})
+	}
+}
+
+// publicURI returns the URI by which callers know a URI of a server.
+func (v *View) publicURI(p *pool, uri string) string {
+	if m := v.merged.Load(); m != nil {
+		return m.catalogue.PublicURI(p.up.name, uri)
+	}
+	return uri
 }

@@ -186,3 +186,6 @@ func (k *viewCache) evict() {
 	}
 	delete(k.views, oldest)
 }
+
+// UsesBroadcaster returns the view; see [mcp.Broadcaster].
+func (v *View) UsesBroadcaster() mcp.Handler { return v }
