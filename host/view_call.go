@@ -28,6 +28,11 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	if err != nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.%s: must be a string", param)
 	}
+	if kind == catalogue.Tools && contains(searchNames, name) {
+		if res, ok, err := v.useSearch(ctx, req, name); ok {
+			return res, err
+		}
+	}
 	item, p, err := v.find(ctx, kind, name)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -26,8 +27,11 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 			return nil, err
 		}
 	}
-	items, next, err := m.catalogue.Page(kind, after, 0)
-	if err != nil {
+	var items json.RawMessage
+	next := ""
+	if kind == catalogue.Tools && v.searches(m.catalogue) {
+		items = v.searchPage(m.catalogue)
+	} else if items, next, err = m.catalogue.Page(kind, after, 0); err != nil {
 		return nil, errInvalidCursor
 	}
 	b := append([]byte(`{"resultType":"complete","`), kind.Member()...)
@@ -97,6 +101,9 @@ func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 func (v *View) catalogueOptions() *catalogue.Options {
 	set := v.host.settings
 	o := &catalogue.Options{Single: v.single(), MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions}
+	if !v.single() {
+		o.ReservedNames = searchNames
+	}
 	switch set.Names.Mode {
 	case config.NamesConflict:
 		o.Names = catalogue.PrefixedConflicts
