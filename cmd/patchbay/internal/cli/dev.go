@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/dev"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // maxDevLine bounds a line of traffic, in characters.
@@ -65,11 +63,10 @@ func (p *program) devCommand() *cobra.Command {
 // as with bridge.
 func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
+	listener, err := listenLocal(ctx, addr)
 	if err != nil {
 		cancel()
-		return &coded{exitFailure, err}
+		return err
 	}
 	defer listener.Close()
 	ours, theirs := mcp.Pipe()
@@ -97,10 +94,7 @@ func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr 
 		return err
 	}
 	defer p.close(c)
-	address := "http://" + listener.Addr().String() + endpoint
-	p.output.printf("%s", address)
-	h := mcphttp.NewHandler(mcp.Forward(c), &mcphttp.Options{Logger: p.logger()})
-	return mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
+	return p.serveOn(ctx, listener, mcp.Forward(c))
 }
 
 // dev serves a client until it closes its connection or ctx ends.

@@ -105,14 +105,27 @@ func openRecording(file string) (*os.File, error) {
 	return os.Open(file)
 }
 
-// serveLocal serves HTTP on an address of this machine until ctx is done, and prints the URL.
+// serveLocal listens on an address of this machine and calls serveOn.
 func (p *program) serveLocal(ctx context.Context, h mcp.Handler, addr string) error {
+	listener, err := listenLocal(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return p.serveOn(ctx, listener, h)
+}
+
+func listenLocal(ctx context.Context, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
-		return &coded{exitFailure, err}
+		return nil, &coded{exitFailure, err}
 	}
-	defer listener.Close()
+	return listener, nil
+}
+
+// serveOn prints the URL of a server and serves HTTP there until ctx is done.
+func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Handler) error {
 	address := "http://" + listener.Addr().String() + endpoint
 	if p.flags.json {
 		p.output.value(map[string]string{"url": address})
