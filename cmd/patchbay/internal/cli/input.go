@@ -56,14 +56,19 @@ func (in *input) fill(ctx context.Context) error {
 	}
 	select {
 	case c := <-in.next:
-		in.next, in.arrived = nil, c.arrived
-		in.buffer = append(in.buffer, c.data...)
-		if in.err = c.err; c.err != nil && !errors.Is(c.err, io.EOF) {
-			in.err = fmt.Errorf("standard input: %w", c.err)
-		}
+		in.receive(c)
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// receive adds what the pending read has returned to the buffer.
+func (in *input) receive(c typedChunk) {
+	in.next, in.arrived = nil, c.arrived
+	in.buffer = append(in.buffer, c.data...)
+	if in.err = c.err; c.err != nil && !errors.Is(c.err, io.EOF) {
+		in.err = fmt.Errorf("standard input: %w", c.err)
 	}
 }
 
@@ -102,8 +107,15 @@ func (in *input) readKey(ctx context.Context) (byte, error) {
 	return key, nil
 }
 
-// discard drops what was typed and not used yet.
-func (in *input) discard() { in.buffer = nil }
+// discard drops what was typed and not used yet, also what a pending read has returned.
+func (in *input) discard() {
+	select {
+	case c := <-in.next:
+		in.receive(c)
+	default:
+	}
+	in.buffer = nil
+}
 
 // skipEnter reports whether an Enter key followed an answer of one key by habit. It must not answer
 // the next question.

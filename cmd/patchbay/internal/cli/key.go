@@ -31,11 +31,11 @@ func (p *program) promptYesNo(ctx context.Context, text string) (string, error) 
 	if p.keyMode == nil {
 		return p.promptText(ctx, text)
 	}
-	p.input.discard()
 	restore, err := p.keyMode()
 	if err != nil {
 		return p.promptText(ctx, text)
 	}
+	p.input.discard()
 	p.screen.prompt(text) // a program that waits for the text must not answer before
 	defer func() { restore() }()
 	for ignored := false; ; {

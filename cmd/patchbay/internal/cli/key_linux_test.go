@@ -197,3 +197,30 @@ func TestEnterAfterAKeyIsIgnored(t *testing.T) {
 		}
 	})
 }
+
+// A read that a question has left pending can end before the next question: its bytes were typed
+// before too.
+func TestDiscardDropsAPendingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		in := newInput(r)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := in.readKey(ctx); err == nil {
+			t.Error("readKey after the context has ended: no error, want one")
+		}
+		if _, err := io.WriteString(w, "y\n"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		in.discard()
+		go func() { _, _ = io.WriteString(w, "n") }()
+		if key, err := in.readKey(t.Context()); key != 'n' || err != nil {
+			t.Errorf("got %q, %v, want n", key, err)
+		}
+		w.Close()
+		if key, err := in.readKey(t.Context()); err != io.EOF {
+			t.Errorf("at the end: got %q, %v, want EOF", key, err)
+		}
+	})
+}
