@@ -189,7 +189,7 @@ func declaresCompletion(revision string) bool {
 func (p *program) tryUndeclared(ctx context.Context, t *target, s *lint.Server) error {
 	transport := p.transport(t)
 	defer transport.Close() //nolint:errcheck // the session has been closed
-	conn, err := openRaw(ctx, transport)
+	conn, err := transport.OpenSession(ctx, func(*jsonrpc.Message) {})
 	if err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}

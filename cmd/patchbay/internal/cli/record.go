@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -147,25 +146,20 @@ func (p *program) openTrace() (err error) {
 	return nil
 }
 
-// traced records the messages of a transport, if --trace is set.
-func (p *program) traced(transport mcp.Transport, t *target) mcp.Transport {
-	if p.recorder == nil {
-		return transport
+// trace records the messages of a transport, if --trace is set.
+func (p *program) trace(transport mcp.Transport, t *target) {
+	if p.recorder != nil {
+		mcp.Trace(transport, p.recorder.Trace("patchbay "+version(), t.publicName()))
 	}
-	return mcp.Trace(transport, p.recorder.Trace("patchbay "+version(), t.publicName()))
 }
 
-// publicName returns the origin and path of a URL, or the name of a program: arguments and queries
-// may be secret.
+// publicName returns a URL without what may be secret, or the name of a program without its
+// arguments.
 func (t *target) publicName() string {
 	if t.url == "" {
 		return filepath.Base(t.command[0])
 	}
-	u, err := url.Parse(t.url)
-	if err != nil {
-		return ""
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return publicURL(t.url)
 }
 
 func (p *program) closeTrace() error {

@@ -37,7 +37,7 @@ func TestTraceWritesMessagesWithHTTPAndWithoutSecrets(t *testing.T) {
 	}
 	for _, revision := range revisions() {
 		t.Run(revision, func(t *testing.T) {
-			overHTTP := traceOf(t, "call", strings.Replace(url, "//", "//user:secret@", 1)+"?key=secret", "add", "a=1", "b=2",
+			overHTTP := traceOf(t, "call", strings.Replace(url, "//", "//user:secret@", 1)+"/sk-secret1234567?key=secret", "add", "a=1", "b=2",
 				"--revision", revision, "--header", "X-Api-Key: secret", "--header", "Cookie: a=secret")
 			onStdio := traceOf(t, "call", "add", "a=1", "b=2", "--revision", revision, "--env", serveEnv+"=secret",
 				"--", self, "--ignored=secret")

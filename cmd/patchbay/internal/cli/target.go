@@ -259,26 +259,28 @@ func (p *program) addToTarget(t *target) error {
 	return nil
 }
 
-func (p *program) transport(t *target) mcp.Transport {
+func (p *program) transport(t *target) mcp.SessionTransport {
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
 		if t.auth != nil {
 			opts.Client = &http.Client{Transport: t.auth}
 		}
 		transport := mcphttp.NewTransport(t.url, opts)
+		p.trace(transport, t)
 		if p.flags.verbose {
-			return p.traced(&tracedURL{transport, p.screen}, t)
+			return &tracedURL{transport, p.screen}
 		}
-		return p.traced(transport, t)
+		return transport
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
 	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
 	command.Stderr = p.commandStderr
+	p.trace(command, t)
 	if p.flags.verbose {
 		command.Stderr = p.screen
-		return p.traced(&tracedCommand{command, p.screen}, t)
+		return &tracedCommand{command, p.screen}
 	}
-	return p.traced(command, t)
+	return command
 }
 
 // logger returns the log of the client: warnings, such as that of an invalid tool, and with -v all.
