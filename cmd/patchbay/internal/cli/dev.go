@@ -54,8 +54,7 @@ func (p *program) devCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&ignore, "ignore", nil,
 		"ignore files and directories that match this `pattern`, such as data or *.json; may be repeated")
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	return cmd
 }
 

@@ -44,8 +44,7 @@ func (p *program) recordCommand() *cobra.Command {
 			return p.bridge(cmd.Context(), t, addr)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	return cmd
 }
 
@@ -63,8 +62,7 @@ func (p *program) mockCommand() *cobra.Command {
 			return p.mock(cmd.Context(), args[0], addr, delay)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	cmd.Flags().BoolVar(&delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd
 }

@@ -51,7 +51,7 @@ func serverWord(c *configs.File, s *config.Server) string {
 	return shorten(shellWord(c.Target(s.Name)), maxNameShown)
 }
 
-// maxNameShown bounds a name of a configuration file in messages, in characters.
+// maxNameShown bounds a name of a configuration file or server in messages, in characters.
 const maxNameShown = 100
 
 // maxTrustRows bounds the description of a server above the question, in rows of the terminal, so
