@@ -178,7 +178,7 @@ func tryCompletion(ctx context.Context, s *lint.Server, request requester) error
 		s.Served["completions"] = served
 		return nil
 	}
-	return ctx.Err() // an invalid result is none of an undeclared capability
+	return ctx.Err() // an invalid result does not show whether completion is served
 }
 
 // declaresCompletion reports whether completion needs a capability in a revision.

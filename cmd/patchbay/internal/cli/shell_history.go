@@ -15,7 +15,7 @@ const (
 	maxHistory = 1000
 	// maxHistoryLine bounds one of them, in bytes: a longer one is likely to be pasted data.
 	maxHistoryLine = 4 << 10
-	// historySlack is the number of lines above maxHistory after which the file is written anew.
+	// historySlack is the number of lines above maxHistory after which the file is rewritten.
 	historySlack = 200
 )
 

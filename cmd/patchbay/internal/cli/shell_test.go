@@ -299,7 +299,7 @@ func TestShellHistoryIsPrivateAndBounded(t *testing.T) {
 		t.Errorf("history file: %v, %v, want mode 0600", info.Mode(), err)
 	}
 	writeFile(t, file, readText(t, file)+"evil \x1b[2J\n")
-	for range 2 { // the first has written the file anew
+	for range 2 { // the first one rewrites the file
 		h, err = loadHistory()
 		if err != nil || len(h.lines) != maxHistory || h.lines[maxHistory-1] != "ping 1200" || h.lines[0] != "ping 201" {
 			t.Errorf("got %d lines, %v, want the last %d", len(h.lines), err, maxHistory)
@@ -309,7 +309,7 @@ func TestShellHistoryIsPrivateAndBounded(t *testing.T) {
 		t.Errorf("the file has %d lines, want %d", n, maxHistory)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("history file written anew: %v, %v, want mode 0600", info.Mode(), err)
+		t.Errorf("rewritten history file: %v, %v, want mode 0600", info.Mode(), err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
