@@ -39,12 +39,12 @@ func (p *program) whileConnected(
 	cmd *cobra.Command, target string, f func(ctx context.Context, c *mcp.Client),
 ) cobra.ShellCompDirective {
 	p.flags.noInput = true
-	t, err := p.named(cmd.Context(), target, refuseTrust)
-	if err != nil || t.url == "" || p.addToTarget(t) != nil {
-		return cobra.ShellCompDirectiveDefault
-	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
+	t, err := p.named(ctx, target, refuseTrust)
+	if err != nil || t.url == "" || p.addToTarget(ctx, t) != nil {
+		return cobra.ShellCompDirectiveDefault
+	}
 	c, err := p.connect(ctx, t)
 	if err != nil {
 		return cobra.ShellCompDirectiveNoFileComp

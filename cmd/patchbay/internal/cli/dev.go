@@ -40,7 +40,7 @@ func (p *program) devCommand() *cobra.Command {
 				}
 			}
 			t := &target{command: args}
-			if err := p.addToTarget(t); err != nil {
+			if err := p.addToTarget(cmd.Context(), t); err != nil {
 				return usage(err)
 			}
 			if addr != "" {
@@ -80,7 +80,7 @@ func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr 
 		}
 	}()
 	p.bridging = true
-	opts, err := p.clientOptions()
+	opts, err := p.clientOptions(ctx)
 	if err != nil {
 		return usage(err)
 	}

@@ -128,27 +128,44 @@ func (in *input) skipEnter() bool {
 // readSource reads a file, or standard input if the name is "-".
 func (in *input) readSource(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
-		return readFile(name)
+		return readFile(ctx, name)
 	}
-	var data []byte
-	done := make(chan error, 1)
-	go func() { // ends with the input or the program
-		var err error
-		data, err = readAll(in.r)
-		done <- err
-	}()
-	select {
-	case err := <-done:
+	return await(ctx, func() ([]byte, error) {
+		data, err := readAll(in.r)
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
 		return data, nil
+	})
+}
+
+// readFile reads a file that the user has named. It may be a pipe, such as that of <(command): opening
+// and reading one wait for the program that writes, and end with ctx.
+func readFile(ctx context.Context, name string) ([]byte, error) {
+	return await(ctx, func() ([]byte, error) { return readRegular(name) })
+}
+
+// await returns what read returns, or the cause of ctx if it ends before.
+func await(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the input or the program
+		data, err := read()
+		done <- result{data, err}
+	}()
+	select {
+	case r := <-done:
+		return r.data, r.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-func readFile(name string) ([]byte, error) {
+// readRegular reads a file that is not a pipe.
+func readRegular(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

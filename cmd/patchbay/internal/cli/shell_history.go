@@ -42,7 +42,7 @@ func loadHistory() (*history, error) {
 	case !info.Mode().IsRegular():
 		return &history{}, errors.New(h.file + " is not a regular file")
 	}
-	data, err := readFile(h.file)
+	data, err := readRegular(h.file)
 	if err != nil {
 		return &history{}, err
 	}
