@@ -172,7 +172,10 @@ func (p *program) trustCommand() *cobra.Command {
 				p.screen.printf("Server %s is trusted already.", serverWord(c, s))
 				return nil
 			}
-			return p.askTrust(cmd.Context(), c, s, store)
+			if err := p.askTrust(cmd.Context(), c, s, store); err != nil {
+				return usage(err)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "trust the server without asking")
