@@ -224,14 +224,16 @@ func (p *program) listTrust(store *config.TrustStore) error {
 		p.output.value(map[string][]trustReport{"servers": reports})
 		return problems
 	}
+	var rows [][]string
 	for _, r := range reports {
 		state := "not trusted"
 		if r.Trusted {
 			state = "trusted"
 		}
-		p.output.printf("%s\t%s\t%s", shorten(cleanLine(r.Name), maxNameShown), state,
-			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown))
+		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state,
+			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown)})
 	}
+	p.output.columns(rows)
 	if len(reports) == 0 {
 		p.screen.printf("Found no project files with servers; see \"patchbay trust --help\".")
 	}
