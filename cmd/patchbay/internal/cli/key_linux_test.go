@@ -109,7 +109,7 @@ func TestYesOrNoTakesOneKey(t *testing.T) {
 	}{
 		"y":         {[]string{url, "deploy", "environment=staging"}, field, "y", exitOK},
 		"N":         {[]string{url, "deploy", "environment=staging"}, field, "N", exitTool},
-		"other key": {[]string{url, "deploy", "environment=staging"}, field, "x\x1b[A\x1bOBy", exitOK},
+		"other key": {[]string{url, "deploy", "environment=staging"}, field, " \x7f\x1b[A\x1bOBy", exitOK},
 		":decline":  {[]string{url, "deploy", "environment=staging"}, field, ":decline\n", exitTool},
 		"Ctrl-D":    {[]string{url, "deploy", "environment=staging"}, field, "\x04", exitTool},
 		"Enter":     {[]string{odd, "page"}, "Open it", "\n", exitTool},
@@ -174,6 +174,25 @@ func TestEnterAfterIgnoredKeysAsksAgain(t *testing.T) {
 				t.Errorf("%q, %q: exit code %d, asked %d times, want %d, 2: %s%s", ignored, answer, o.status, asked, status,
 					o.stdout, o.stderr)
 			}
+		}
+	}
+}
+
+// The y and n of other words answer nothing, also if they are typed letter by letter.
+func TestLettersOfWordsAnswerNothing(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	const ask, hint = "y or n", "press Enter, then y or n"
+	for word, answer := range map[string]string{"any": "y", "maybe": "n", "i do not know": "y", "+y": "N"} {
+		want := map[string]int{"y": exitOK, "n": exitTool, "N": exitTool}[answer]
+		p := newPTY(t)
+		o := p.run(func() {
+			before, after := word[:strings.IndexAny(word, "yn")+1], word[strings.IndexAny(word, "yn")+1:]
+			p.await(ask, before)
+			p.await(hint, after+"\n")
+			p.await("want y, n, or only Enter", answer)
+		}, "call", url, "deploy", "environment=staging")
+		if o.status != want || strings.Contains(o.stderr, hint) {
+			t.Errorf("%s, then %s: exit code %d, want %d, and no second hint: %s", word, answer, o.status, want, o.stderr)
 		}
 	}
 }
