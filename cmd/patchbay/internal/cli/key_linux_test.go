@@ -132,7 +132,8 @@ func TestYesOrNoTakesOneKey(t *testing.T) {
 		if _, err := io.WriteString(p.master, "y\n"); err != nil {
 			t.Fatal(err)
 		}
-		if o := p.run(func() { p.await(field, "n") }, "call", url, "deploy", "environment=staging"); o.status != exitTool {
+		if o := p.run(func() { p.await(field, "n") }, "call", url, "deploy",
+			"environment=staging"); o.status != exitTool {
 			t.Errorf("exit code %d, want %d: %s%s", o.status, exitTool, o.stdout, o.stderr)
 		}
 	})
@@ -171,8 +172,8 @@ func TestEnterAfterIgnoredKeysAsksAgain(t *testing.T) {
 				}
 			}, "get", url, "review", "code=x")
 			if o.status != status || asked != 2 {
-				t.Errorf("%q, %q: exit code %d, asked %d times, want %d, 2: %s%s", ignored, answer, o.status, asked, status,
-					o.stdout, o.stderr)
+				t.Errorf("%q, %q: exit code %d, asked %d times, want %d, 2: %s%s", ignored, answer, o.status, asked,
+					status, o.stdout, o.stderr)
 			}
 		}
 	}
@@ -192,7 +193,8 @@ func TestLettersOfWordsAnswerNothing(t *testing.T) {
 			p.await("want y, n, or only Enter", answer)
 		}, "call", url, "deploy", "environment=staging")
 		if o.status != want || strings.Contains(o.stderr, hint) {
-			t.Errorf("%s, then %s: exit code %d, want %d, and no second hint: %s", word, answer, o.status, want, o.stderr)
+			t.Errorf("%s, then %s: exit code %d, want %d, and no second hint: %s", word, answer, o.status, want,
+				o.stderr)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func TestMissingArgumentsAreAskedForOnTheTerminal(t *testing.T) {
 		if o.status != exitOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: exit code %d, %s, want %s; %s", revision, o.status, o.stdout, want, o.stderr)
 		}
-		for _, text := range []string{"The tool requires 5 more arguments", `days: How long\x1b[2J (at least 1, required)`,
+		for _, text := range []string{"The tool requires 5 more arguments",
+			`days: How long\x1b[2J (at least 1, required)`,
 			"an integer [7]: ", "address.street (required)", "address.geo.lat (required)", "a JSON object: ",
 			`got "x", want an integer`, "Send this?"} {
 			if !strings.Contains(o.stderr, text) {
@@ -153,7 +154,8 @@ func TestOnlyAPlainBooleanIsYesOrNo(t *testing.T) {
 		o := atTerminal(t, test.typed, nil, "call", newSchemaServer(t, schema), "go")
 		if o.status != exitOK || !strings.Contains(o.stdout, `{"it":`+test.want+`}`) ||
 			!strings.Contains(o.stderr, test.shown) {
-			t.Errorf("%s: exit code %d, %s, %s, want %s, %q", schema, o.status, o.stdout, o.stderr, test.want, test.shown)
+			t.Errorf("%s: exit code %d, %s, %s, want %s, %q", schema, o.status, o.stdout, o.stderr, test.want,
+				test.shown)
 		}
 	}
 }
