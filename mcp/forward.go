@@ -19,7 +19,8 @@ import (
 // notifications to the client, whatever the revisions of both are. Results, errors and capabilities
 // are those of the server, without the tasks of 2025-11-25. Input requests of the server go to the
 // functions of [ClientOptions], or to the client if [ClientOptions.ForwardInput] is set. A request
-// without a valid response fails with [CodeInternalError], and the reason is logged.
+// without a valid response fails with [CodeInternalError], and the reason is logged. The Handler is
+// safe for concurrent use.
 func Forward(c *Client) Handler { return forwarder{c} }
 
 type forwarder struct{ client *Client }

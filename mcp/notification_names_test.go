@@ -90,12 +90,14 @@ func TestELI28_ELI29_ProgramsSeeCompletedPages(t *testing.T) {
 // messages reach only the client of their call.
 func TestChangesReachAllClients(t *testing.T) {
 	s := newServer(t, nil)
-	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "a"}, func(context.Context, string) (string, error) { return "", nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "a"},
+		func(context.Context, string) (string, error) { return "", nil })
 	addValueTool(s, "tool", "x")
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	addTool(s, "log", func(ctx context.Context) (string, error) { mcp.Logger(ctx).Error("x"); return "", nil })
 	filter := mcp.SubscriptionFilter{
-		ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: []string{"x://a"},
+		ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true,
+		ResourceSubscriptions: []string{"x://a"},
 	}
 	opts := &mcptest.Options{LogLevel: "debug"}
 	mcptest.RunOn(t, s, mcptest.Combinations(), opts, func(t *testing.T, c *mcptest.Client) {
@@ -104,7 +106,8 @@ func TestChangesReachAllClients(t *testing.T) {
 			defer each.Listen(filter)()
 		}
 		addValueTool(s, "later", "x").Remove()
-		mcp.AddPrompt(s, &mcp.Prompt{Name: "later"}, func(context.Context, struct{}) (string, error) { return "", nil }).Remove()
+		mcp.AddPrompt(s, &mcp.Prompt{Name: "later"},
+			func(context.Context, struct{}) (string, error) { return "", nil }).Remove()
 		mcp.AddResource(s, &mcp.Resource{URI: "x://later", Name: "later"},
 			func(context.Context, string) (string, error) { return "", nil }).Remove()
 		s.ResourceUpdated("x://a")
@@ -126,9 +129,10 @@ func TestServerNotificationsOfTheProtocol(t *testing.T) {
 	if mcptest.SchemaDir() == "" {
 		t.Skip("no schemas found")
 	}
-	broadcast := []string{toolsChanged, "notifications/prompts/list_changed", "notifications/resources/list_changed", resourceUpdated}
-	ofOneClient := []string{"notifications/cancelled", "notifications/progress", logged, "notifications/elicitation/complete",
-		"notifications/tasks/status", "notifications/subscriptions/acknowledged"}
+	broadcast := []string{toolsChanged, "notifications/prompts/list_changed", "notifications/resources/list_changed",
+		resourceUpdated}
+	ofOneClient := []string{"notifications/cancelled", "notifications/progress", logged,
+		"notifications/elicitation/complete", "notifications/tasks/status", "notifications/subscriptions/acknowledged"}
 	for _, revision := range mcptest.Revisions() {
 		for _, method := range serverNotifications(t, revision) {
 			if !slices.Contains(broadcast, method) && !slices.Contains(ofOneClient, method) {

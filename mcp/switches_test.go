@@ -22,14 +22,17 @@ func TestServersAcceptOnlyTheirRevisions(t *testing.T) {
 		for _, transport := range []string{"pipe", "in-memory"} {
 			t.Run(fmt.Sprint(accepted, transport), func(t *testing.T) {
 				s := newServer(t, &mcp.ServerOptions{Revisions: accepted})
-				addTool(s, "revision", func(ctx context.Context) (string, error) { return mcp.RequestFrom(ctx).Revision(), nil })
+				addTool(s, "revision", func(ctx context.Context) (string, error) {
+					return mcp.RequestFrom(ctx).Revision(), nil
+				})
 				dial := func(revision string) (*mcp.Client, error) {
 					if transport == "in-memory" {
 						return mcp.Connect(t.Context(), mcp.InMemory(s), &mcp.ClientOptions{Revision: revision})
 					}
 					client, server := mcp.Pipe()
 					go func() { _ = s.Run(context.WithoutCancel(t.Context()), server) }()
-					return mcp.Connect(t.Context(), mcp.NewConnTransport(client), &mcp.ClientOptions{Revision: revision})
+					return mcp.Connect(t.Context(), mcp.NewConnTransport(client),
+						&mcp.ClientOptions{Revision: revision})
 				}
 				for _, revision := range append(mcptest.Revisions(), "") {
 					c, err := dial(revision)
@@ -67,7 +70,8 @@ func TestServersAcceptOnlyTheirRevisions(t *testing.T) {
 func TestCapabilitiesCanBeTurnedOff(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{NoLogging: true, NoListChanged: true, NoSubscribe: true})
 	addTool(s, "log", func(ctx context.Context) (string, error) { mcp.Logger(ctx).Error("not sent"); return "", nil })
-	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "a"}, func(context.Context, string) (string, error) { return "", nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "a"},
+		func(context.Context, string) (string, error) { return "", nil })
 	opts := &mcptest.Options{LogLevel: "debug"}
 	mcptest.RunOn(t, s, mcptest.Combinations(), nil, func(t *testing.T, c *mcptest.Client) {
 		if !c.Modern() {
@@ -93,7 +97,8 @@ func TestCapabilitiesCanBeTurnedOff(t *testing.T) {
 		addValueTool(s, "later", "x").Remove()
 		s.ResourceUpdated("x://a")
 		synctest.Wait()
-		for _, name := range []string{"notifications/message", "list_changed", "notifications/resources/updated", "logging"} {
+		for _, name := range []string{"notifications/message", "list_changed", "notifications/resources/updated",
+			"logging"} {
 			wire := c.Transcript()
 			if c.Modern() {
 				_, wire, _ = strings.Cut(wire, "subscriptions/acknowledged")
@@ -142,7 +147,8 @@ func TestCompleteIsCalledForArgumentsWithoutCompletions(t *testing.T) {
 		if p.Argument.Name == "none" {
 			return nil, nil
 		}
-		text := p.Ref.Prompt + p.Ref.Template + "/" + p.Argument.Name + "/" + p.Argument.Value + "/" + p.Context.Arguments["other"]
+		text := p.Ref.Prompt + p.Ref.Template + "/" + p.Argument.Name + "/" + p.Argument.Value + "/" +
+			p.Context.Arguments["other"]
 		return &mcp.Completion{Values: slices.Repeat([]string{text}, 150), Total: &total}, nil
 	}})
 	type in struct {
@@ -157,7 +163,8 @@ func TestCompleteIsCalledForArgumentsWithoutCompletions(t *testing.T) {
 				"ref": object{"type": "ref/prompt", "name": "p"}, "argument": object{"name": name, "value": ""},
 			})).Completion
 		}
-		if got := complete("free"); len(got.Values) != 100 || got.Values[0] != "p/free//" || *got.Total != total || !got.HasMore {
+		if got := complete("free"); len(got.Values) != 100 || got.Values[0] != "p/free//" || *got.Total != total ||
+			!got.HasMore {
 			t.Errorf("got %+v", got)
 		}
 		if got := complete("none"); got.Values == nil || len(got.Values) != 0 || got.Total != nil || got.HasMore {
@@ -186,11 +193,14 @@ func TestClientsDeclareExperimentalAndSamplingContext(t *testing.T) {
 		web := httptest.NewServer(mcphttp.NewHandler(s, nil))
 		defer web.Close()
 		for name, transport := range map[string]mcp.Transport{
-			"in memory": mcp.InMemory(s), "pipe": mcp.NewConnTransport(client), "HTTP": mcphttp.NewTransport(web.URL, nil),
+			"in memory": mcp.InMemory(s), "pipe": mcp.NewConnTransport(client),
+			"HTTP": mcphttp.NewTransport(web.URL, nil),
 		} {
 			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{
 				Revision: revision, Experimental: map[string]any{"a/b": object{"n": 1}}, SampleContext: true,
-				Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) { return nil, nil },
+				Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+					return nil, nil
+				},
 			})
 			if err != nil {
 				t.Fatal(name, revision, err)

@@ -42,7 +42,8 @@ func TestLHTTP35_SessionsRefuseVersionHeadersOfOtherRevisions(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Revisions: []string{june2025, march2025}})
 	forEach(t, []string{june2025, march2025}, func(t *testing.T, revision string) {
 		f := start(t, s, nil)
-		for version, want := range map[string]int{june2025: 200, march2025: 200, "": 200, november2025: 400, "2024-11-05": 400} {
+		for version, want := range map[string]int{june2025: 200, march2025: 200, "": 200, november2025: 400,
+			"2024-11-05": 400} {
 			session := f.initialize(revision)
 			headers := []string{"Mcp-Session-Id: " + session.id, "MCP-Protocol-Version: " + version}
 			got := f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, headers...)
@@ -94,7 +95,8 @@ func TestMethodsCanBeRefused(t *testing.T) {
 
 func TestStatelessHandlersServeClientsWithoutSessions(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
-		f := start(t, newStatelessServer(), &mcphttp.Options{Logger: discardLogger, Sessions: mcphttp.SessionOptions{Stateless: true}})
+		f := start(t, newStatelessServer(),
+			&mcphttp.Options{Logger: discardLogger, Sessions: mcphttp.SessionOptions{Stateless: true}})
 		got := f.do(http.MethodPost, initializeBody(revision))
 		if got.status != 200 || got.header.Get("Mcp-Session-Id") != "" || strings.Contains(got.body, "listChanged") ||
 			strings.Contains(got.body, "logging") || !strings.Contains(got.body, `"tools":{}`) {
@@ -105,11 +107,13 @@ func TestStatelessHandlersServeClientsWithoutSessions(t *testing.T) {
 			headers = nil
 		}
 		post := func(body string) response { return f.do(http.MethodPost, body, headers...) }
-		if got := post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`); got.status != 200 || !strings.Contains(got.body, `"result":{}`) {
+		if got := post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`); got.status != 200 ||
+			!strings.Contains(got.body, `"result":{}`) {
 			t.Errorf("ping: got %d %s", got.status, got.body)
 		}
 		got = post("[" + callBody(1, "revision") + `,{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
-		if revision == march2025 && strings.Count(got.body, `"result":`) != 2 || revision != march2025 && got.status != 400 {
+		if revision == march2025 && strings.Count(got.body, `"result":`) != 2 ||
+			revision != march2025 && got.status != 400 {
 			t.Errorf("batch: got %d %s", got.status, got.body)
 		}
 		if got := post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 {
@@ -229,7 +233,8 @@ func TestStatelessHandlersCancelCallsOfLostClients(t *testing.T) {
 		f := start(t, newStatelessServer(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Stateless: true}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := f.client.Do(f.request(ctx, http.MethodPost, callBody(1, "hang"), "MCP-Protocol-Version: "+november2025))
+		_, err := f.client.Do(f.request(ctx, http.MethodPost, callBody(1, "hang"),
+			"MCP-Protocol-Version: "+november2025))
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of the context", err)
 		}
@@ -295,7 +300,8 @@ func TestStatsCountRequestsAndRefusals(t *testing.T) {
 		if got.Sessions != 1 || got.Streams != 1 || got.Subscriptions != 1 || got.InFlight != 1 {
 			t.Errorf("got %+v, want one of each", got)
 		}
-		if len(got.Refused) != 3 || got.Refused["Not Found"] != 1 || got.Refused["too many sessions of one caller"] != 1 || got.Refused["Method Not Allowed"] != 1 {
+		if len(got.Refused) != 3 || got.Refused["Not Found"] != 1 ||
+			got.Refused["too many sessions of one caller"] != 1 || got.Refused["Method Not Allowed"] != 1 {
 			t.Errorf("got the refusals %v", got.Refused)
 		}
 	})

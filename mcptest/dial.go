@@ -3,7 +3,6 @@ package mcptest
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"testing"
 
@@ -53,33 +52,25 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		return mcp.InMemory(h)
 	case Stdio:
 		client, server := stdio()
-		return overStream(t, h, client, server)
+		var served sync.WaitGroup
+		served.Go(func() {
+			err := mcp.Serve(context.Background(), h, server, &mcp.ServeOptions{Logger: logger(t)})
+			// A client may close before it has read everything.
+			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
+				t.Errorf("serve: %v", err)
+			}
+		})
+		t.Cleanup(served.Wait)
+		return mcp.NewConnTransport(client)
 	case HTTP:
 		return overNetwork(t, mcphttp.NewHandler(h, &mcphttp.Options{Logger: logger(t)}))
 	}
 	panic("mcptest: no transport " + kind)
 }
 
-// overStream serves h at one end of a stream.
-func overStream(t testing.TB, h mcp.Handler, client, server mcp.Conn) mcp.Transport {
-	var served sync.WaitGroup
-	served.Go(func() {
-		err := mcp.Serve(context.Background(), h, server, &mcp.ServeOptions{Logger: logger(t)})
-		// A client may close before it has read everything.
-		if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	t.Cleanup(served.Wait)
-	return mcp.NewConnTransport(client)
-}
-
-// overNetwork serves an HTTP handler in memory. The functions change the client.
-func overNetwork(t testing.TB, h *mcphttp.Handler, change ...func(*http.Client)) mcp.Transport {
+// overNetwork serves an HTTP handler in memory.
+func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
 	client, stop := serveHTTP(h)
-	for _, f := range change {
-		f(client)
-	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()

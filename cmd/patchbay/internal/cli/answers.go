@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -32,8 +33,8 @@ type answer struct {
 	used bool
 }
 
-func loadAnswers(file string) (*answers, error) {
-	data, err := readFile(file)
+func loadAnswers(ctx context.Context, file string) (*answers, error) {
+	data, err := readFile(ctx, file)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (a *arguments) add(ctx context.Context, word string) error {
 		}
 		return a.merge("standard input", data)
 	case strings.HasPrefix(word, "@"):
-		data, err := readFile(word[1:])
+		data, err := readFile(ctx, word[1:])
 		if err != nil {
 			return err
 		}
@@ -109,9 +109,9 @@ func (a *arguments) add(ctx context.Context, word string) error {
 	case at <= 0 || word[:at] == ":":
 		return fmt.Errorf("invalid argument %q: want key=value, key:=json, @file or -", word)
 	case word[at-1] == ':':
-		return a.mark(word[:at-1], a.setJSON(word[:at-1], word[at+1:]))
+		return a.mark(word[:at-1], a.setJSON(ctx, word[:at-1], word[at+1:]))
 	}
-	return a.mark(word[:at], a.setText(word[:at], word[at+1:]))
+	return a.mark(word[:at], a.setText(ctx, word[:at], word[at+1:]))
 }
 
 // mark notes that the value of a key is invalid, unless err is nil.
@@ -140,11 +140,11 @@ func (a *arguments) merge(from string, data []byte) error {
 	return nil
 }
 
-func (a *arguments) setJSON(key, text string) error {
+func (a *arguments) setJSON(ctx context.Context, key, text string) error {
 	data := []byte(text)
 	if file, ok := strings.CutPrefix(text, "@"); ok {
 		var err error
-		if data, err = readFile(file); err != nil {
+		if data, err = readFile(ctx, file); err != nil {
 			return err
 		}
 	}
@@ -158,9 +158,9 @@ func (a *arguments) setJSON(key, text string) error {
 	return a.set(a.fixed(steps), data)
 }
 
-func (a *arguments) setText(key, text string) error {
+func (a *arguments) setText(ctx context.Context, key, text string) error {
 	if file, ok := strings.CutPrefix(text, "@"); ok {
-		data, err := readFile(file)
+		data, err := readFile(ctx, file)
 		if err != nil {
 			return fmt.Errorf("%w (for a value that begins with @, write key:='\"@…\"')", err)
 		}

@@ -150,7 +150,7 @@ func (p *program) mayBench(ctx context.Context, tool *mcp.Tool, f *benchFlags) e
 	if why == "" || f.yes {
 		return nil
 	}
-	text := fmt.Sprintf("the tool %q is %s, and would be called many times", shorten(tool.Name, maxCostName), why)
+	text := fmt.Sprintf("the tool %q is %s, and would be called many times", shorten(tool.Name, maxNameShown), why)
 	if !p.mayPrompt() {
 		return usage(fmt.Errorf("%s: add --yes if that does no harm", text))
 	}

@@ -28,8 +28,10 @@ func TestBenchPlan(t *testing.T) {
 	}{
 		"duration":    {benchPlan{workers: 1, duration: time.Second}, 100, 100, time.Second, 10 * time.Millisecond},
 		"concurrency": {benchPlan{workers: 4, duration: time.Second}, 400, 400, time.Second, 10 * time.Millisecond},
-		"count":       {benchPlan{workers: 4, count: 10, duration: time.Second}, 10, 10, 30 * time.Millisecond, 10 * time.Millisecond},
-		"warm-up":     {benchPlan{workers: 2, count: 10, warmUp: time.Second}, 210, 10, 50 * time.Millisecond, 10 * time.Millisecond},
+		"count": {benchPlan{workers: 4, count: 10, duration: time.Second}, 10, 10, 30 * time.Millisecond,
+			10 * time.Millisecond},
+		"warm-up": {benchPlan{workers: 2, count: 10, warmUp: time.Second}, 210, 10, 50 * time.Millisecond,
+			10 * time.Millisecond},
 		"count first": {benchPlan{workers: 1, count: 5, duration: time.Second},
 			5, 5, 50 * time.Millisecond, 10 * time.Millisecond},
 		"time first": {benchPlan{workers: 1, count: 500, duration: time.Second},
@@ -51,8 +53,8 @@ func TestBenchPlan(t *testing.T) {
 				p50 := m.latency.quantile(0.5)
 				if int(calls.Load()) != test.calls || m.latency.count != test.measured || m.took != test.took ||
 					p50 < test.p50 || p50 > test.p50*101/100 {
-					t.Errorf("%d calls, %d measured in %v, p50 %v, want %d, %d in %v, %v", calls.Load(), m.latency.count,
-						m.took, p50, test.calls, test.measured, test.took, test.p50)
+					t.Errorf("%d calls, %d measured in %v, p50 %v, want %d, %d in %v, %v", calls.Load(),
+						m.latency.count, m.took, p50, test.calls, test.measured, test.took, test.p50)
 				}
 			})
 		})
@@ -73,7 +75,8 @@ func TestBenchEndsEarly(t *testing.T) {
 			}
 		})
 		if m.latency.count != 14 || len(m.failures) != 0 || m.took != 3*time.Second {
-			t.Errorf("after an interrupt: %d calls, %v in %v, want 14, no failures, 3s", m.latency.count, m.failures, m.took)
+			t.Errorf("after an interrupt: %d calls, %v in %v, want 14, no failures, 3s", m.latency.count, m.failures,
+				m.took)
 		}
 		plan = benchPlan{workers: 1, duration: time.Hour}
 		m = plan.run(t.Context(), func(context.Context, int) error { return errors.New("refused") })
@@ -135,17 +138,18 @@ func TestBenchCallsATool(t *testing.T) {
 			"HTTP":  {url, "add", "a=1", "b=2"},
 			"stdio": {"add", "a=1", "b=2", "--env", serveEnv + "=1", "--", self},
 		} {
-			r, o := benchOf(t, append([]string{"-n", "20", "--yes", "-c", "3", "--connections", "2", "--revision", revision}, args...)...)
+			r, o := benchOf(t, append([]string{"-n", "20", "--yes", "-c", "3", "--connections", "2", "--revision",
+				revision}, args...)...)
 			l := r.LatencyMs
-			if o.status != exitOK || r.Calls != 20 || r.Failed != 0 || r.Rate <= 0 || r.Revision != revision || l == nil ||
-				l.Min > l.P50 || l.P50 > l.P99 || l.P99 > l.Max {
+			if o.status != exitOK || r.Calls != 20 || r.Failed != 0 || r.Rate <= 0 || r.Revision != revision ||
+				l == nil || l.Min > l.P50 || l.P50 > l.P99 || l.P99 > l.Max {
 				t.Errorf("%s over %s: exit code %d, %+v, %s", revision, name, o.status, r, o.stderr)
 			}
 		}
 	}
 	o := patchbay(t, "", "bench", "-n", "3", url, "add", "a=1", "b=2")
-	for _, want := range []string{"tool         add, revision 2026-07-28", "calls        3 in ", "rate         ", "  p99.9 ",
-		"errors       0\n"} {
+	for _, want := range []string{"tool         add, revision 2026-07-28", "calls        3 in ", "rate         ",
+		"  p99.9 ", "errors       0\n"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("%s\ndoes not contain %q", o.stdout, want)
 		}
@@ -196,7 +200,8 @@ func TestBenchAsksBeforeItChangesSomething(t *testing.T) {
 			t.Errorf("%s with --yes: exit code %d, %s", tool, o.status, o.stderr)
 		}
 	}
-	if o := patchbay(t, "", "bench", "-n", "5", url, "plain"); o.status != exitUsage || !strings.Contains(o.stderr, "--yes") {
+	if o := patchbay(t, "", "bench", "-n", "5", url, "plain"); o.status != exitUsage ||
+		!strings.Contains(o.stderr, "--yes") {
 		t.Errorf("exit code %d, %s, want the flag", o.status, o.stderr)
 	}
 }
@@ -206,8 +211,9 @@ func TestBenchCountsErrorsByKind(t *testing.T) {
 	url := listen(t, newBenchServer(&calls, func() {}))
 	for tool, kind := range map[string]string{"fail": "tool_failed", "refuse": "failure"} {
 		r, o := benchOf(t, "-n", "7", url, tool)
-		if e := r.Errors[kind]; o.status != exitFailure || r.Failed != 7 || r.LatencyMs != nil || e == nil || e.Count != 7 ||
-			strings.Contains(e.First, "\x1b") || !strings.Contains(e.First, "broke") && !strings.Contains(e.First, "not today") {
+		if e := r.Errors[kind]; o.status != exitFailure || r.Failed != 7 || r.LatencyMs != nil || e == nil ||
+			e.Count != 7 || strings.Contains(e.First, "\x1b") ||
+			!strings.Contains(e.First, "broke") && !strings.Contains(e.First, "not today") {
 			t.Errorf("%s: exit code %d, %s%s", tool, o.status, o.stdout, o.stderr)
 		}
 	}
@@ -230,7 +236,8 @@ func TestBenchPrintsWhenInterrupted(t *testing.T) {
 		}
 	}))
 	var stdout, stderr bytes.Buffer
-	status := Run(ctx, []string{"bench", "--warm-up", "0", "--json", url, "read"}, strings.NewReader(""), &stdout, &stderr)
+	status := Run(ctx, []string{"bench", "--warm-up", "0", "--json", url, "read"}, strings.NewReader(""), &stdout,
+		&stderr)
 	var r benchReport
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil || status != exitInterrupted || r.Calls != 9 ||
 		!strings.Contains(stderr.String(), "interrupted") {
@@ -241,7 +248,8 @@ func TestBenchPrintsWhenInterrupted(t *testing.T) {
 func TestBenchChecksItsFlags(t *testing.T) {
 	for _, args := range []string{"-c 0", "-c 10001", "--connections 2", "-n -1", "-n 0", "-n 0 -d 1s", "-n 1 -d 0s",
 		"-d 0s", "--warm-up -1s", "--rate -1"} {
-		o := patchbay(t, "", append(append([]string{"bench"}, strings.Fields(args)...), "http://127.0.0.1:1/mcp", "x")...)
+		o := patchbay(t, "", append(append([]string{"bench"}, strings.Fields(args)...), "http://127.0.0.1:1/mcp",
+			"x")...)
 		if o.status != exitUsage || !strings.Contains(o.stderr, "invalid --") {
 			t.Errorf("%s: exit code %d, %s, want %d", args, o.status, o.stderr, exitUsage)
 		}

@@ -21,9 +21,14 @@ func (p *program) bridgeCommand() *cobra.Command {
 	var addr string
 	cmd := p.targetCommand("bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
 		func(ctx context.Context, t *target, _ []string) error { return p.bridge(ctx, t, addr) })
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	return cmd
+}
+
+// addHTTPFlag adds --http, an address for checkBridgeAddr.
+func addHTTPFlag(cmd *cobra.Command, addr *string) {
+	cmd.Flags().StringVar(addr, "http", "",
+		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
 }
 
 // bridge serves a target until the client or ctx ends. All clients share one connection to it.

@@ -120,7 +120,7 @@ func TestBridgeTimeout(t *testing.T) {
 	for flag, want := range map[time.Duration]time.Duration{defaultTimeout: time.Hour, time.Second: time.Second} {
 		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
 		p.bridging, p.flags.timeout = true, flag
-		opts, err := p.clientOptions()
+		opts, err := p.clientOptions(t.Context())
 		if err != nil || opts.Timeout != want || opts.ProbeTimeout >= defaultTimeout {
 			t.Errorf("--timeout %v: got %+v, %v, want the timeout %v", flag, opts, err, want)
 		}

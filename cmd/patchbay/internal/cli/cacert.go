@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,12 +17,12 @@ import (
 
 // loadCACert reads the certificates of --cacert, which HTTPS servers may have in addition to those of
 // the system. It must be called before requests are sent.
-func (p *program) loadCACert() error {
+func (p *program) loadCACert(ctx context.Context) error {
 	file := p.flags.caCert
 	if file == "" || p.tls != nil {
 		return nil
 	}
-	text, err := readFile(file)
+	text, err := readFile(ctx, file)
 	if err != nil {
 		return fmt.Errorf("--cacert: %w", err)
 	}

@@ -39,12 +39,12 @@ func (p *program) whileConnected(
 	cmd *cobra.Command, target string, f func(ctx context.Context, c *mcp.Client),
 ) cobra.ShellCompDirective {
 	p.flags.noInput = true
-	t, err := p.named(cmd.Context(), target, refuseTrust)
-	if err != nil || t.url == "" || p.addToTarget(t) != nil {
-		return cobra.ShellCompDirectiveDefault
-	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
+	t, err := p.named(ctx, target, refuseTrust)
+	if err != nil || t.url == "" || p.addToTarget(ctx, t) != nil {
+		return cobra.ShellCompDirectiveDefault
+	}
 	c, err := p.connect(ctx, t)
 	if err != nil {
 		return cobra.ShellCompDirectiveNoFileComp
@@ -117,11 +117,17 @@ func (p *parameter) values() (all []string) {
 	for _, c := range p.choices {
 		all = append(all, c.text())
 	}
-	others := slices.ContainsFunc(p.types, func(t string) bool { return t != "boolean" && t != "null" })
-	if p.choices == nil && p.takes("boolean") && !others {
+	if p.isYesNo() {
 		all = []string{"true", "false"}
 	}
 	return all
+}
+
+// isYesNo reports whether true and false are the values, apart from null, and are not listed as
+// choices.
+func (p *parameter) isYesNo() bool {
+	others := slices.ContainsFunc(p.types, func(t string) bool { return t != "boolean" && t != "null" })
+	return p.choices == nil && p.takes("boolean") && !others
 }
 
 // assignment returns key=value, or nothing for a value that means a file.

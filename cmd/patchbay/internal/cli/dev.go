@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/dev"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // maxDevLine bounds a line of traffic, in characters.
@@ -42,7 +40,7 @@ func (p *program) devCommand() *cobra.Command {
 				}
 			}
 			t := &target{command: args}
-			if err := p.addToTarget(t); err != nil {
+			if err := p.addToTarget(cmd.Context(), t); err != nil {
 				return usage(err)
 			}
 			if addr != "" {
@@ -56,8 +54,7 @@ func (p *program) devCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&ignore, "ignore", nil,
 		"ignore files and directories that match this `pattern`, such as data or *.json; may be repeated")
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	return cmd
 }
 
@@ -65,11 +62,10 @@ func (p *program) devCommand() *cobra.Command {
 // as with bridge.
 func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
+	listener, err := listenLocal(ctx, addr)
 	if err != nil {
 		cancel()
-		return &coded{exitFailure, err}
+		return err
 	}
 	defer listener.Close()
 	ours, theirs := mcp.Pipe()
@@ -84,7 +80,7 @@ func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr 
 		}
 	}()
 	p.bridging = true
-	opts, err := p.clientOptions()
+	opts, err := p.clientOptions(ctx)
 	if err != nil {
 		return usage(err)
 	}
@@ -97,10 +93,7 @@ func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr 
 		return err
 	}
 	defer p.close(c)
-	address := "http://" + listener.Addr().String() + endpoint
-	p.output.printf("%s", address)
-	h := mcphttp.NewHandler(mcp.Forward(c), &mcphttp.Options{Logger: p.logger()})
-	return mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
+	return p.serveOn(ctx, listener, mcp.Forward(c))
 }
 
 // dev serves a client until it closes its connection or ctx ends.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
+
+// checkRestart tests that a client stays connected while a change in dir replaces the server process.
+func checkRestart(t *testing.T, c *mcp.Client, dir string, restarted <-chan struct{}) {
+	t.Helper()
+	count := func() string {
+		r, err := c.CallTool(t.Context(), "increment", nil)
+		if err != nil {
+			return err.Error()
+		}
+		return r.Text()
+	}
+	before := count() + count()
+	writeFile(t, filepath.Join(dir, "main.go"), "package main")
+	<-restarted
+	if after := count(); before != "12" || after != "1" { // a new process counts from zero
+		t.Errorf("%s: counted %s, and %s after a restart, want 12, 1", c.Revision(), before, after)
+	}
+}
 
 // A client on standard input and output stays connected while the server process is replaced.
 func TestDevRestartsAProcess(t *testing.T) {
@@ -37,19 +56,7 @@ func TestDevRestartsAProcess(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr.text())
 		}
-		count := func() string {
-			r, err := c.CallTool(t.Context(), "increment", nil)
-			if err != nil {
-				return err.Error()
-			}
-			return r.Text()
-		}
-		before := count() + count()
-		writeFile(t, filepath.Join(dir, "main.go"), "package main")
-		<-restarted
-		if after := count(); before != "12" || after != "1" { // a new process counts from zero
-			t.Errorf("%s: counted %s, and %s after a restart, want 12, 1", revision, before, after)
-		}
+		checkRestart(t, c, dir, restarted)
 		_ = c.Close()
 		_ = toProgram.Close()
 		if got := <-status; got != exitOK || !strings.Contains(stderr.text(), "dev: → tools/call increment") {
@@ -66,36 +73,32 @@ func TestDevServesHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+	for revision, asJSON := range map[string]string{"2026-07-28": "--json=false", "2025-11-25": "--json"} {
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(t.Context())
 		serving, restarted := make(chan struct{}), make(chan struct{})
-		stdout := &trigger{when: "/mcp\n", then: sync.OnceFunc(func() { close(serving) })}
+		stdout := &trigger{when: "/mcp", then: sync.OnceFunc(func() { close(serving) })}
 		stderr := &trigger{when: "restart: main.go changed", then: sync.OnceFunc(func() { close(restarted) })}
 		status := make(chan int)
 		go func() {
-			args := []string{"dev", "--http", "127.0.0.1:0", "--cwd", dir, "--env", serveEnv + "=1", "--", self}
+			args := []string{"dev", asJSON, "--http", "127.0.0.1:0", "--cwd", dir, "--env", serveEnv + "=1", "--", self}
 			status <- Run(ctx, args, strings.NewReader(""), stdout, stderr)
 		}()
 		<-serving
-		transport := mcphttp.NewTransport(strings.TrimSpace(stdout.text()), nil)
+		address := strings.TrimSpace(stdout.text())
+		if asJSON == "--json" {
+			var printed struct{ URL string }
+			if err := json.Unmarshal([]byte(address), &printed); err != nil {
+				t.Errorf("%s: got %s, %v, want JSON", revision, address, err)
+			}
+			address = printed.URL
+		}
+		transport := mcphttp.NewTransport(address, nil)
 		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: revision})
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr.text())
 		}
-		count := func() string {
-			r, err := c.CallTool(t.Context(), "increment", nil)
-			if err != nil {
-				return err.Error()
-			}
-			return r.Text()
-		}
-		before := count() + count()
-		writeFile(t, filepath.Join(dir, "main.go"), "package main")
-		<-restarted
-		if after := count(); before != "12" || after != "1" {
-			t.Errorf("%s: counted %s, and %s after a restart, want 12, 1: %s", revision, before, after, stderr.text())
-		}
+		checkRestart(t, c, dir, restarted)
 		_ = c.Close()
 		stop()
 		if got := <-status; got != exitOK && got != exitInterrupted {

@@ -66,7 +66,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &own):
+	case errors.As(err, &own) && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))):
 		return own.code
 	case ctx.Err() != nil:
 		return exitInterrupted
@@ -146,7 +146,7 @@ func errorText(code int, err error) string {
 	var transport *mcp.TransportError
 	var refused *oauthclient.AuthorizeError
 	switch {
-	case code == exitInterrupted && errors.As(err, &own):
+	case code == exitInterrupted && errors.As(err, &own) && own.code == code:
 		return own.Error()
 	case code != exitInterrupted && errors.As(err, &refused):
 		return strings.TrimPrefix(refused.Err.Error(), "oauth: ")

@@ -39,10 +39,10 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	return fields, nil
 }
 
-// fillIn prompts for every field until the user confirms. A single yes or no is
-// one key, and needs no confirmation.
+// fillIn prompts for every field until the user confirms. A single yes or no is one key, and needs no
+// confirmation.
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
-	ask, single := p.promptText, len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"})
+	ask, single := p.promptText, len(fields) == 1 && fields[0].isYesNo()
 	if single {
 		ask = p.promptYesNo
 	}
@@ -119,7 +119,7 @@ func (f *field) promptText() string {
 		what = "values or numbers, separated by commas"
 	case f.choices != nil:
 		what = "value or number"
-	case f.takes("boolean"):
+	case f.isYesNo():
 		what = "y or n"
 	case f.takes("integer"):
 		what = "an integer"
@@ -154,7 +154,7 @@ func (f *field) display(value stdjson.RawMessage) string {
 		}
 		return strings.Join(all, ", ")
 	}
-	if f.takes("boolean") {
+	if f.isYesNo() {
 		return map[string]string{"true": "y", "false": "n"}[string(value)]
 	}
 	return choice{value: value}.text()
@@ -177,7 +177,7 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 		value, err = f.parseList(trimmed)
 	case f.choices != nil:
 		value, err = pick(f.choices, trimmed)
-	case f.takes("boolean"):
+	case f.isYesNo():
 		var yes bool
 		yes, err = parseYesNo(trimmed)
 		value = strconv.AppendBool(nil, yes)
@@ -211,7 +211,8 @@ func (f *field) parseList(text string) (stdjson.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(chosen, func(c []byte) bool { return string(c) == string(value) }) {
+		repeated := slices.ContainsFunc(chosen, func(c []byte) bool { return string(c) == string(value) })
+		if f.items.choices == nil || !repeated {
 			chosen = append(chosen, value)
 		}
 	}

@@ -56,14 +56,19 @@ func (in *input) fill(ctx context.Context) error {
 	}
 	select {
 	case c := <-in.next:
-		in.next, in.arrived = nil, c.arrived
-		in.buffer = append(in.buffer, c.data...)
-		if in.err = c.err; c.err != nil && !errors.Is(c.err, io.EOF) {
-			in.err = fmt.Errorf("standard input: %w", c.err)
-		}
+		in.receive(c)
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// receive adds what the pending read has returned to the buffer.
+func (in *input) receive(c typedChunk) {
+	in.next, in.arrived = nil, c.arrived
+	in.buffer = append(in.buffer, c.data...)
+	if in.err = c.err; c.err != nil && !errors.Is(c.err, io.EOF) {
+		in.err = fmt.Errorf("standard input: %w", c.err)
 	}
 }
 
@@ -102,8 +107,15 @@ func (in *input) readKey(ctx context.Context) (byte, error) {
 	return key, nil
 }
 
-// discard drops what was typed and not used yet.
-func (in *input) discard() { in.buffer = nil }
+// discard drops what was typed and not used yet, also what a pending read has returned.
+func (in *input) discard() {
+	select {
+	case c := <-in.next:
+		in.receive(c)
+	default:
+	}
+	in.buffer = nil
+}
 
 // skipEnter reports whether an Enter key followed an answer of one key by habit. It must not answer
 // the next question.
@@ -116,27 +128,44 @@ func (in *input) skipEnter() bool {
 // readSource reads a file, or standard input if the name is "-".
 func (in *input) readSource(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
-		return readFile(name)
+		return readFile(ctx, name)
 	}
-	var data []byte
-	done := make(chan error, 1)
-	go func() { // ends with the input or the program
-		var err error
-		data, err = readAll(in.r)
-		done <- err
-	}()
-	select {
-	case err := <-done:
+	return await(ctx, func() ([]byte, error) {
+		data, err := readAll(in.r)
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
 		return data, nil
+	})
+}
+
+// readFile reads a file that the user has named. It may be a pipe, such as that of <(command): opening
+// and reading one wait for the program that writes, and end with ctx.
+func readFile(ctx context.Context, name string) ([]byte, error) {
+	return await(ctx, func() ([]byte, error) { return readRegular(name) })
+}
+
+// await returns what read returns, or the cause of ctx if it ends before.
+func await(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the input or the program
+		data, err := read()
+		done <- result{data, err}
+	}()
+	select {
+	case r := <-done:
+		return r.data, r.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-func readFile(name string) ([]byte, error) {
+// readRegular reads a file that is not a pipe.
+func readRegular(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

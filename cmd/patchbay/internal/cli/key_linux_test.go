@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -27,21 +26,7 @@ type pty struct {
 
 func newPTY(t *testing.T) *pty {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	master, replica := openTerminal(t)
 	p := &pty{t: t, master: master, replica: replica}
 	p.changed = sync.NewCond(&p.mu)
 	ended := make(chan struct{})
@@ -109,7 +94,7 @@ func TestYesOrNoTakesOneKey(t *testing.T) {
 	}{
 		"y":         {[]string{url, "deploy", "environment=staging"}, field, "y", exitOK},
 		"N":         {[]string{url, "deploy", "environment=staging"}, field, "N", exitTool},
-		"other key": {[]string{url, "deploy", "environment=staging"}, field, "x\x1b[A\x1bOBy", exitOK},
+		"other key": {[]string{url, "deploy", "environment=staging"}, field, " \x7f\x1b[A\x1bOBy", exitOK},
 		":decline":  {[]string{url, "deploy", "environment=staging"}, field, ":decline\n", exitTool},
 		"Ctrl-D":    {[]string{url, "deploy", "environment=staging"}, field, "\x04", exitTool},
 		"Enter":     {[]string{odd, "page"}, "Open it", "\n", exitTool},
@@ -132,7 +117,8 @@ func TestYesOrNoTakesOneKey(t *testing.T) {
 		if _, err := io.WriteString(p.master, "y\n"); err != nil {
 			t.Fatal(err)
 		}
-		if o := p.run(func() { p.await(field, "n") }, "call", url, "deploy", "environment=staging"); o.status != exitTool {
+		if o := p.run(func() { p.await(field, "n") }, "call", url, "deploy",
+			"environment=staging"); o.status != exitTool {
 			t.Errorf("exit code %d, want %d: %s%s", o.status, exitTool, o.stdout, o.stderr)
 		}
 	})
@@ -171,9 +157,29 @@ func TestEnterAfterIgnoredKeysAsksAgain(t *testing.T) {
 				}
 			}, "get", url, "review", "code=x")
 			if o.status != status || asked != 2 {
-				t.Errorf("%q, %q: exit code %d, asked %d times, want %d, 2: %s%s", ignored, answer, o.status, asked, status,
-					o.stdout, o.stderr)
+				t.Errorf("%q, %q: exit code %d, asked %d times, want %d, 2: %s%s", ignored, answer, o.status, asked,
+					status, o.stdout, o.stderr)
 			}
+		}
+	}
+}
+
+// The y and n of other words answer nothing, also if they are typed letter by letter.
+func TestLettersOfWordsAnswerNothing(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	const ask, hint = "y or n", "press Enter, then y or n"
+	for word, answer := range map[string]string{"any": "y", "maybe": "n", "i do not know": "y", "+y": "N"} {
+		want := map[string]int{"y": exitOK, "n": exitTool, "N": exitTool}[answer]
+		p := newPTY(t)
+		o := p.run(func() {
+			before, after := word[:strings.IndexAny(word, "yn")+1], word[strings.IndexAny(word, "yn")+1:]
+			p.await(ask, before)
+			p.await(hint, after+"\n")
+			p.await("want y, n, or only Enter", answer)
+		}, "call", url, "deploy", "environment=staging")
+		if o.status != want || strings.Contains(o.stderr, hint) {
+			t.Errorf("%s, then %s: exit code %d, want %d, and no second hint: %s", word, answer, o.status, want,
+				o.stderr)
 		}
 	}
 }
@@ -194,6 +200,33 @@ func TestEnterAfterAKeyIsIgnored(t *testing.T) {
 		send("\n")
 		if line, err := in.readLine(t.Context()); line != "" || err != nil {
 			t.Errorf("got %q, %v, want an empty line", line, err)
+		}
+	})
+}
+
+// A read that a question has left pending can end before the next question: its bytes were typed
+// before too.
+func TestDiscardDropsAPendingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		in := newInput(r)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := in.readKey(ctx); err == nil {
+			t.Error("readKey after the context has ended: no error, want one")
+		}
+		if _, err := io.WriteString(w, "y\n"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		in.discard()
+		go func() { _, _ = io.WriteString(w, "n") }()
+		if key, err := in.readKey(t.Context()); key != 'n' || err != nil {
+			t.Errorf("got %q, %v, want n", key, err)
+		}
+		w.Close()
+		if key, err := in.readKey(t.Context()); err != io.EOF {
+			t.Errorf("at the end: got %q, %v, want EOF", key, err)
 		}
 	})
 }

@@ -112,17 +112,24 @@ func table(array []byte, width int) string {
 		}
 		rows = append(rows, cells)
 	}
-	widths, total := make([]int, len(header)), 0
-	for i := range header {
-		for _, row := range rows {
-			widths[i] = max(widths[i], textWidth(row[i]))
-		}
-		total += widths[i] + len(columnGap)
+	widths, total := columnWidths(rows), 0
+	for _, w := range widths {
+		total += w + len(columnGap)
 	}
 	if width >= minWrapped && total-len(columnGap) > width {
 		return records(array, width)
 	}
 	return aligned(rows, widths, numeric)
+}
+
+func columnWidths(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], textWidth(cell))
+		}
+	}
+	return widths
 }
 
 func aligned(rows [][]string, widths []int, numeric []bool) string {

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -178,7 +177,7 @@ func (p *program) showLint(r *lintReport) {
 			break
 		}
 		p.output.printf("  %6d tokens  %8s  %s", cost.Tokens, formatBytes(cost.Bytes),
-			shorten(cleanLine(cost.Name), maxCostName))
+			shorten(cleanLine(cost.Name), maxNameShown))
 	}
 	if len(r.Tokens.Tools) > 0 {
 		p.output.printf("  (%s)", tokenEstimate)
@@ -186,9 +185,3 @@ func (p *program) showLint(r *lintReport) {
 	p.output.printf("%s, %s, %s; revision %s", counted(r.Counts.Errors, "error"), counted(r.Counts.Warnings, "warning"),
 		counted(r.Counts.Infos, "info"), r.Revision)
 }
-
-// maxCostName bounds a name in the table of costs, in characters.
-const maxCostName = 80
-
-// errNotList is returned for a result that has no list.
-var errNotList = errors.New("the result has no array of objects")

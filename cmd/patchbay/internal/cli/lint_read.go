@@ -127,6 +127,9 @@ func isRemote(err error) bool {
 	return errors.As(err, &rpc) && rpc.Remote()
 }
 
+// errNotList is returned for a result that has no list.
+var errNotList = errors.New("the result has no array of objects")
+
 // readList reads all pages of a list, with the items as the server sent them.
 func readList(ctx context.Context, request requester, method, key string) (all []stdjson.RawMessage, err error) {
 	var params any
@@ -143,7 +146,7 @@ func readList(ctx context.Context, request requester, method, key string) (all [
 		}
 		for element := range jsonscan.Elements(list) {
 			if jsonscan.Kind(element) != '{' {
-				return all, fmt.Errorf("%w %q: got %s", errNotList, key, shorten(string(element), maxCostName))
+				return all, fmt.Errorf("%w %q: got %s", errNotList, key, shorten(string(element), maxNameShown))
 			}
 			all = append(all, element)
 		}
@@ -155,7 +158,7 @@ func readList(ctx context.Context, request requester, method, key string) (all [
 		case next == "":
 			return all, nil
 		case seen[next]:
-			return all, fmt.Errorf("%w that ends: nextCursor %q occurs twice", errNotList, shorten(next, maxCostName))
+			return all, fmt.Errorf("%w that ends: nextCursor %q occurs twice", errNotList, shorten(next, maxNameShown))
 		}
 		seen[next] = true
 		params = map[string]string{"cursor": next}
@@ -175,7 +178,7 @@ func tryCompletion(ctx context.Context, s *lint.Server, request requester) error
 		s.Served["completions"] = served
 		return nil
 	}
-	return ctx.Err() // an invalid result is none of an undeclared capability
+	return ctx.Err() // an invalid result does not show whether completion is served
 }
 
 // declaresCompletion reports whether completion needs a capability in a revision.
@@ -189,7 +192,7 @@ func declaresCompletion(revision string) bool {
 func (p *program) tryUndeclared(ctx context.Context, t *target, s *lint.Server) error {
 	transport := p.transport(t)
 	defer transport.Close() //nolint:errcheck // the session has been closed
-	conn, err := openRaw(ctx, transport)
+	conn, err := transport.OpenSession(ctx, func(*jsonrpc.Message) {})
 	if err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}

@@ -89,7 +89,7 @@ func TestLintReportsWhatOtherCommandsLeaveOut(t *testing.T) {
 	}
 }
 
-// A server cannot act on the terminal, nor list for ever.
+// The names of a server cannot act on the terminal, and lists are limited to maxLintPages.
 func TestLintOfAHostileServer(t *testing.T) {
 	url := listen(t, newOddServer())
 	o := atTerminal(t, "", nil, "lint", url)

@@ -132,7 +132,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 		return nil
 	}
 	if isMachineClient() {
-		opts, err := p.machineOptions()
+		opts, err := p.machineOptions(ctx)
 		if err != nil {
 			return usage(err)
 		}
@@ -181,7 +181,7 @@ func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
 // machineOptions returns the options for client credentials. Each run requests a token, stored
 // nowhere.
-func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
+func (p *program) machineOptions(ctx context.Context) (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
 	case os.Getenv(envIssuer) == "":
@@ -195,7 +195,7 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
 	opts.Client = oauthclient.Identity{ID: os.Getenv(envClientID), Secret: secret, Issuer: os.Getenv(envIssuer)}
 	if keyFile != "" {
-		text, err := readFile(keyFile)
+		text, err := readFile(ctx, keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", envKeyFile, err)
 		}

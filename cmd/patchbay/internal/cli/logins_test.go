@@ -57,7 +57,8 @@ func TestLoginsAreListed(t *testing.T) {
 			t.Errorf("got %s, want no token", o.stdout)
 		}
 	}
-	if o.status != exitOK || o.stderr != "" || !strings.Contains(o.stdout, "\n  scopes "+scopeUse+"\n  token  expires in ") ||
+	if o.status != exitOK || o.stderr != "" ||
+		!strings.Contains(o.stdout, "\n  scopes "+scopeUse+"\n  token  expires in ") ||
 		!strings.Contains(o.stdout, ", refreshed when needed\n") || strings.Contains(o.stdout, "s3cret") {
 		t.Errorf("got %+v", o)
 	}
@@ -68,19 +69,21 @@ func TestLoginsAreListed(t *testing.T) {
 		t.Errorf("--json: got %+v", all)
 	}
 	t.Setenv(envClientID, "robot")
-	if o := patchbay(t, "", "auth", "status"); o.status != exitOK || !strings.Contains(o.stderr, envClientID+" is set") {
+	if o := patchbay(t, "", "auth", "status"); o.status != exitOK ||
+		!strings.Contains(o.stderr, envClientID+" is set") {
 		t.Errorf("with client credentials: got %+v", o)
 	}
 	t.Setenv(envClientID, "")
 	if o := patchbay(t, "", "auth", "logout", first); o.status != exitOK {
 		t.Fatalf("logout: %+v", o)
 	}
-	if all := loginsOf(t); slices.ContainsFunc(all, func(r loginReport) bool { return r.Server == first }) || len(all) == 0 {
+	if all := loginsOf(t); slices.ContainsFunc(all, func(r loginReport) bool { return r.Server == first }) ||
+		len(all) == 0 {
 		t.Errorf("after the logout: %+v", all)
 	}
 	writeFile(t, filepath.Join(dir, "broken.sealed"), "x")
-	if o := patchbay(t, "", "auth", "status"); o.status != exitFailure || !strings.Contains(o.stderr, "broken.sealed") ||
-		!strings.Contains(o.stdout, second+"\n") {
+	if o := patchbay(t, "", "auth", "status"); o.status != exitFailure ||
+		!strings.Contains(o.stderr, "broken.sealed") || !strings.Contains(o.stdout, second+"\n") {
 		t.Errorf("with a damaged file: got %+v, want the others and an error", o)
 	}
 }
@@ -102,8 +105,8 @@ func TestStoredServersAreNamed(t *testing.T) {
 	const record = `{"issuer":"https://as.example","resource":"https://x.example/mcp"}`
 	put("tokens https://as.example https://x.example/mcp", `{"issuer":"https://as.example","access_token":"s3cret",
 		"refresh_token":"s3cret","token_type":"Bearer","expires":"2020-01-01T00:00:00Z"}`)
-	want := []string{"a server with a long URL", "http://[::1]/", "http://localhost:8000/mcp", "https://x.example/mcp?…",
-		"https://x.example:8443/mcp"}
+	want := []string{"a server with a long URL", "http://[::1]/", "http://localhost:8000/mcp",
+		"https://x.example/mcp?…", "https://x.example:8443/mcp"}
 	for _, key := range []string{"server https://x.example:443/mcp?sha256=00", "server https://x.example:8443/mcp",
 		"server http://localhost:8000/mcp", "server http://[::1]:80/", "server sha256:00"} {
 		put(key, record)
@@ -122,8 +125,8 @@ func TestStoredServersAreNamed(t *testing.T) {
 	}
 	put("tokens https://as.example https://x.example/mcp", `{"issuer":"https://as.example","access_token":"s3cret",
 		"token_type":"Bearer","expires":"2020-01-01T00:00:00Z"}`)
-	if o := patchbay(t, "", "auth", "status"); o.status != exitOK || !strings.Contains(o.stdout, "/mcp?… (expired)\n") ||
-		strings.Contains(o.stdout, "s3cret") {
+	if o := patchbay(t, "", "auth", "status"); o.status != exitOK ||
+		!strings.Contains(o.stdout, "/mcp?… (expired)\n") || strings.Contains(o.stdout, "s3cret") {
 		t.Errorf("an expired token: %+v", o)
 	}
 }

@@ -45,7 +45,8 @@ func TestMissingArgumentsAreAskedForOnTheTerminal(t *testing.T) {
 		if o.status != exitOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: exit code %d, %s, want %s; %s", revision, o.status, o.stdout, want, o.stderr)
 		}
-		for _, text := range []string{"The tool requires 5 more arguments", `days: How long\x1b[2J (at least 1, required)`,
+		for _, text := range []string{"The tool requires 5 more arguments",
+			`days: How long\x1b[2J (at least 1, required)`,
 			"an integer [7]: ", "address.street (required)", "address.geo.lat (required)", "a JSON object: ",
 			`got "x", want an integer`, "Send this?"} {
 			if !strings.Contains(o.stderr, text) {
@@ -125,5 +126,44 @@ func TestMissingArrayOfObjectsIsAJSONArray(t *testing.T) {
 	}
 	if strings.Contains(o.stderr, "commas") {
 		t.Errorf("the form asks for values separated by commas: %s", o.stderr)
+	}
+}
+
+// newSchemaServer returns the URL of a server whose tool go requires an argument it of a schema, and
+// returns its arguments.
+func newSchemaServer(t *testing.T, schema string) string {
+	t.Helper()
+	s := mcp.NewServer("schema", "1", nil)
+	input := `{"type": "object", "required": ["it"], "properties": {"it": ` + schema + `}}`
+	mcp.AddTool(s, &mcp.Tool{Name: "go", InputSchema: json.RawMessage(input)},
+		func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
+	return listen(t, s)
+}
+
+// A boolean whose values are listed is a choice, and one that may be text is text.
+func TestOnlyAPlainBooleanIsYesOrNo(t *testing.T) {
+	for schema, test := range map[string]struct{ typed, want, shown string }{
+		`{"type": "boolean"}`:                                           {lines("y"), "true", "y or n: "},
+		`{"type": ["boolean", "null"]}`:                                 {lines("n"), "false", "y or n: "},
+		`{"type": "boolean", "default": true}`:                          {lines(""), "true", "y or n [y]: "},
+		`{"type": "boolean", "const": true}`:                            {lines("true", "y"), "true", "Send this?"},
+		`{"type": "boolean", "enum": [true, false], "default": false}`:  {lines("", "y"), "false", "number [false]: "},
+		`{"type": ["boolean", "string"]}`:                               {lines("some", "y"), `"some"`, "text: "},
+		`{"type": ["boolean", "string"], "default": true, "title": ""}`: {lines("", "y"), "true", "text [true]: "},
+	} {
+		o := atTerminal(t, test.typed, nil, "call", newSchemaServer(t, schema), "go")
+		if o.status != exitOK || !strings.Contains(o.stdout, `{"it":`+test.want+`}`) ||
+			!strings.Contains(o.stderr, test.shown) {
+			t.Errorf("%s: exit code %d, %s, %s, want %s, %q", schema, o.status, o.stdout, o.stderr, test.want,
+				test.shown)
+		}
+	}
+}
+
+func TestListsKeepEqualValues(t *testing.T) {
+	url := newSchemaServer(t, `{"type": "array", "items": {"type": "integer"}}`)
+	o := atTerminal(t, lines("1, 2, 1", "y"), nil, "call", url, "go")
+	if o.status != exitOK || !strings.Contains(o.stdout, `{"it":[1,2,1]}`) {
+		t.Errorf("exit code %d, %s, %s, want [1,2,1]", o.status, o.stdout, o.stderr)
 	}
 }

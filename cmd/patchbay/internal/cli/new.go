@@ -66,11 +66,14 @@ var (
 	released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 )
 
+// maxModulePath bounds a module path, in characters.
+const maxModulePath = 80
+
 func newModuleOf(name, dir string) (*newModule, error) {
 	m := &newModule{Module: name, Name: path.Base(name), Dir: dir}
-	if !modulePath.MatchString(name) || !programName.MatchString(m.Name) || len(name) > maxCostName {
+	if !modulePath.MatchString(name) || !programName.MatchString(m.Name) || len(name) > maxModulePath {
 		return nil, fmt.Errorf("invalid name %q: want a module path such as weather or github.com/me/weather, "+
-			"of at most %d characters", name, maxCostName)
+			"of at most %d characters", name, maxModulePath)
 	}
 	if err := checkModuleName(name); err != nil {
 		return nil, err

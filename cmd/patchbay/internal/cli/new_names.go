@@ -19,6 +19,9 @@ func checkModuleName(name string) error {
 		return refusedName(name, "it has a meaning of its own for the go command")
 	}
 	for element := range strings.SplitSeq(lower, "/") {
+		if strings.HasSuffix(element, ".") {
+			return refusedName(name, fmt.Sprintf("%q ends with a dot, which Go refuses in module paths", element))
+		}
 		device, _, _ := strings.Cut(element, ".") // con.example is con too
 		if slices.Contains(windowsDevices, device) {
 			return refusedName(name, fmt.Sprintf("%q is the name of a device on Windows, "+

@@ -17,6 +17,7 @@ func TestNewRefusesNamesThatGoCannotBuild(t *testing.T) {
 		{"work", "go command"}, {"C", "go command"}, {"con", `"con" is the name of a device on Windows`},
 		{"NUL", `"nul" is`}, {"example.com/me/Com1", `"com1" is`}, {"aux/server", `"aux" is`},
 		{"prn.example/server", `"prn" is`}, {"lpt9", `"lpt9" is`},
+		{"example.com./server", `"example.com." ends with a dot`}, {"example.com/me./x", `"me." ends with a dot`},
 	} {
 		for _, kind := range []string{"server", "client"} {
 			o := patchbay(t, "", "new", kind, test.name)

@@ -157,7 +157,7 @@ func notesOf(t *target) ([]*note, error) {
 var errNotNote = errors.New("not a note of a task")
 
 func readNote(file string) (*note, error) {
-	text, err := readFile(file)
+	text, err := readRegular(file)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,17 @@ func (o *output) write(text string) {
 // printf writes a line. Text of a server in it must be clean.
 func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format, args...) + "\n") }
 
+// columns writes rows of clean cells: aligned on a terminal, otherwise separated by tabs.
+func (o *output) columns(rows [][]string) {
+	if o.terminal && len(rows) > 0 {
+		o.write(aligned(rows, columnWidths(rows), make([]bool, len(rows[0]))) + "\n")
+		return
+	}
+	for _, row := range rows {
+		o.write(strings.Join(row, "\t") + "\n")
+	}
+}
+
 // wrapped writes clean lines, on a terminal wrapped at its width. New lines begin with hang.
 func (o *output) wrapped(text, hang string) {
 	if o.terminal {

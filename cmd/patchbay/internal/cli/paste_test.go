@@ -62,8 +62,8 @@ func (u *remoteUser) paste(last string) {
 }
 
 // logInRemotely runs a command for a user whose browser is on another machine.
-func logInRemotely(t *testing.T, before func(last string) []string, after bool, prepare func(*program), args ...string) (
-	status int, stdout string, stderr string) {
+func logInRemotely(t *testing.T, before func(last string) []string, after bool, prepare func(*program),
+	args ...string) (status int, stdout string, stderr string) {
 	t.Helper()
 	r, w := io.Pipe()
 	var out bytes.Buffer
@@ -128,7 +128,8 @@ func TestWrongPastesAreExplained(t *testing.T) {
 	if status != exitOK || !strings.Contains(stdout, "logged in   yes") {
 		t.Fatalf("exit code %d, %s", status, stderr)
 	}
-	for _, want := range []string{"must begin with http://127.0.0.1:", "its state is not that of this login", `/callback/": must begin`} {
+	for _, want := range []string{"must begin with http://127.0.0.1:", "its state is not that of this login",
+		`/callback/": must begin`} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("standard error lacks %q: %s", want, stderr)
 		}
@@ -147,7 +148,8 @@ func TestWrongPastesAreExplained(t *testing.T) {
 		t.Errorf("after one line: exit code %d, %s", status, stderr)
 	}
 	long := func(string) []string { return []string{strings.Repeat("x", 2*maxLine)} }
-	if status, _, stderr = logInRemotely(t, long, false, func(*program) {}, "auth", "login", "--no-browser", server); status != exitUsage {
+	if status, _, stderr = logInRemotely(t, long, false, func(*program) {}, "auth", "login", "--no-browser",
+		server); status != exitUsage {
 		t.Errorf("after a long line: exit code %d, %s", status, stderr)
 	}
 }
@@ -181,7 +183,8 @@ func TestPastedURLIsChecked(t *testing.T) {
 		pastedURI + "?state=s3&code=" + strings.Repeat("c", maxPaste): "at most",
 	} {
 		values, err := parsePaste(line, pastedURI, pastedLogin)
-		if (err == nil) != (want == "") || (values != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (want == "") || (values != nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100q: got %v, %v, want %q", line, values, err, want)
 		}
 	}

@@ -81,7 +81,7 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 
 // tryAll connects once in each other revision, concurrently: commands may start and exit slowly.
 func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
-	opts, err := p.clientOptions()
+	opts, err := p.clientOptions(ctx)
 	if err != nil {
 		return usage(err)
 	}

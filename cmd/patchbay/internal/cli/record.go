@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -45,8 +44,7 @@ func (p *program) recordCommand() *cobra.Command {
 			return p.bridge(cmd.Context(), t, addr)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	return cmd
 }
 
@@ -64,8 +62,7 @@ func (p *program) mockCommand() *cobra.Command {
 			return p.mock(cmd.Context(), args[0], addr, delay)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	addHTTPFlag(cmd, &addr)
 	cmd.Flags().BoolVar(&delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd
 }
@@ -105,14 +102,27 @@ func openRecording(file string) (*os.File, error) {
 	return os.Open(file)
 }
 
-// serveLocal serves HTTP on an address of this machine until ctx is done, and prints the URL.
+// serveLocal listens on an address of this machine and calls serveOn.
 func (p *program) serveLocal(ctx context.Context, h mcp.Handler, addr string) error {
+	listener, err := listenLocal(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return p.serveOn(ctx, listener, h)
+}
+
+func listenLocal(ctx context.Context, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
-		return &coded{exitFailure, err}
+		return nil, &coded{exitFailure, err}
 	}
-	defer listener.Close()
+	return listener, nil
+}
+
+// serveOn prints the URL of a server and serves HTTP there until ctx is done.
+func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Handler) error {
 	address := "http://" + listener.Addr().String() + endpoint
 	if p.flags.json {
 		p.output.value(map[string]string{"url": address})
@@ -134,25 +144,20 @@ func (p *program) openTrace() (err error) {
 	return nil
 }
 
-// traced records the messages of a transport, if --trace is set.
-func (p *program) traced(transport mcp.Transport, t *target) mcp.Transport {
-	if p.recorder == nil {
-		return transport
+// trace records the messages of a transport, if --trace is set.
+func (p *program) trace(transport mcp.Transport, t *target) {
+	if p.recorder != nil {
+		mcp.Trace(transport, p.recorder.Trace("patchbay "+version(), t.publicName()))
 	}
-	return mcp.Trace(transport, p.recorder.Trace("patchbay "+version(), t.publicName()))
 }
 
-// publicName returns the origin and path of a URL, or the name of a program: arguments and queries
-// may be secret.
+// publicName returns a URL without what may be secret, or the name of a program without its
+// arguments.
 func (t *target) publicName() string {
 	if t.url == "" {
 		return filepath.Base(t.command[0])
 	}
-	u, err := url.Parse(t.url)
-	if err != nil {
-		return ""
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return publicURL(t.url)
 }
 
 func (p *program) closeTrace() error {

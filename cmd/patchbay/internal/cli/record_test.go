@@ -37,7 +37,8 @@ func TestTraceWritesMessagesWithHTTPAndWithoutSecrets(t *testing.T) {
 	}
 	for _, revision := range revisions() {
 		t.Run(revision, func(t *testing.T) {
-			overHTTP := traceOf(t, "call", strings.Replace(url, "//", "//user:secret@", 1)+"?key=secret", "add", "a=1", "b=2",
+			overHTTP := traceOf(t, "call",
+				strings.Replace(url, "//", "//user:secret@", 1)+"/sk-secret1234567?key=secret", "add", "a=1", "b=2",
 				"--revision", revision, "--header", "X-Api-Key: secret", "--header", "Cookie: a=secret")
 			onStdio := traceOf(t, "call", "add", "a=1", "b=2", "--revision", revision, "--env", serveEnv+"=secret",
 				"--", self, "--ignored=secret")
@@ -45,7 +46,8 @@ func TestTraceWritesMessagesWithHTTPAndWithoutSecrets(t *testing.T) {
 				if strings.Contains(text, "secret") {
 					t.Errorf("%s: got a secret in\n%s", where, text)
 				}
-				for _, want := range []string{`"from":"client","message":{"jsonrpc":"2.0","id":`, `"method":"tools/call"`,
+				for _, want := range []string{`"from":"client","message":{"jsonrpc":"2.0","id":`,
+					`"method":"tools/call"`,
 					`"arguments":{"a":1,"b":2}`, `"text":"3"`} {
 					if where == "HTTP" {
 						want = strings.Replace(want, `"client","message"`, `"client","http":{"method":"POST"`, 1)
@@ -77,7 +79,8 @@ func TestTraceDoesNotWriteTokens(t *testing.T) {
 		t.Fatalf("got %s, %v, want a token", o.stdout, err)
 	}
 	text := traceOf(t, "tools", server)
-	if !strings.Contains(text, "tools/list") || strings.Contains(text, token.AccessToken) || strings.Contains(text, "Bearer") {
+	if !strings.Contains(text, "tools/list") || strings.Contains(text, token.AccessToken) ||
+		strings.Contains(text, "Bearer") {
 		t.Errorf("got %s, want messages without the token", text)
 	}
 }
@@ -87,7 +90,8 @@ func TestTraceKeepsOtherFiles(t *testing.T) {
 	writeFile(t, file, "precious\n")
 	url := listen(t, newServer("demo"))
 	o := patchbay(t, "", "tools", url, "--json", "--trace", file)
-	if want := `"exit":2,"message":"open the recording: ` + file + ` exists and is not a recording: choose another file"`; o.status !=
+	if want := `"exit":2,"message":"open the recording: ` + file +
+		` exists and is not a recording: choose another file"`; o.status !=
 		exitUsage || !strings.Contains(o.stdout, want) {
 		t.Errorf("got %d, %s, want %s", o.status, o.stdout, want)
 	}

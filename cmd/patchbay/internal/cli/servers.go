@@ -68,6 +68,7 @@ func (p *program) listServers(app string) error {
 		p.output.value(map[string][]serverReport{"servers": reports})
 		return problems
 	}
+	var rows [][]string
 	for _, r := range reports {
 		transport, what := r.Transport, r.Does
 		if r.Invalid != "" {
@@ -76,9 +77,10 @@ func (p *program) listServers(app string) error {
 		if r.Disabled {
 			what += " (disabled)"
 		}
-		p.output.printf("%s\t%s\t%s\t%s\t%s\t%s", shorten(cleanLine(r.Name), maxNameShown), r.Application, transport,
-			r.Trust, cleanLine(r.File), shorten(cleanLine(what), maxDoesShown))
+		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), r.Application, transport, r.Trust,
+			cleanLine(r.File), shorten(cleanLine(what), maxDoesShown)})
 	}
+	p.output.columns(rows)
 	if len(reports) == 0 && problems == nil {
 		p.screen.printf("Found no configured servers; see \"patchbay help config\".")
 	}

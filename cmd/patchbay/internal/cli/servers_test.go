@@ -42,3 +42,27 @@ func TestListsShowNoPartOfAnInvalidURL(t *testing.T) {
 		}
 	}
 }
+
+func TestColumnsOfServersAreAlignedOnATerminal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "servers.json")
+	writeFile(t, file, `{"servers": {"a": {"command": "one"}, "longer": {"url": "https://a.example/mcp"}}}`)
+	for _, verb := range []string{"servers", "trust"} {
+		t.Run(verb, func(t *testing.T) {
+			args := []string{"servers", "--config", file}
+			want, tabs := []string{"one", "https://a.example/mcp"}, 5
+			if verb == "trust" {
+				t.Chdir(t.TempDir())
+				writeFile(t, ".mcp.json", strings.Replace(readText(t, file), "servers", "mcpServers", 1))
+				args, tabs = []string{"trust"}, 2
+			}
+			shown := strings.Split(strings.TrimSpace(atTerminal(t, "", nil, args...).stdout), "\n")
+			if len(shown) != 2 || strings.Contains(shown[0], "\t") ||
+				strings.Index(shown[0], want[0]) != strings.Index(shown[1], want[1]) {
+				t.Errorf("on a terminal: got %q, want aligned columns", shown)
+			}
+			if o := patchbay(t, "", args...); strings.Count(o.stdout, "\t") != 2*tabs {
+				t.Errorf("in a pipe: got %q, want %d tabs in a line", o.stdout, tabs)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ const (
 	maxHistory = 1000
 	// maxHistoryLine bounds one of them, in bytes: a longer one is likely to be pasted data.
 	maxHistoryLine = 4 << 10
-	// historySlack is the number of lines above maxHistory after which the file is written anew.
+	// historySlack is the number of lines above maxHistory after which the file is rewritten.
 	historySlack = 200
 )
 
@@ -42,7 +42,7 @@ func loadHistory() (*history, error) {
 	case !info.Mode().IsRegular():
 		return &history{}, errors.New(h.file + " is not a regular file")
 	}
-	data, err := readFile(h.file)
+	data, err := readRegular(h.file)
 	if err != nil {
 		return &history{}, err
 	}

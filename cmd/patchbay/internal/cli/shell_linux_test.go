@@ -40,6 +40,33 @@ func startShell(t *testing.T, args ...string) *terminalTest {
 	if err != nil {
 		t.Fatal(err)
 	}
+	master, replica := openTerminal(t)
+	control(t, master, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100})
+	})
+	cmd := exec.Command(self, append([]string{"shell"}, args...)...)
+	cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = replica, replica, replica
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	replica.Close()
+	x := &terminalTest{t: t, master: master, cmd: cmd, exited: make(chan error, 1), changed: make(chan struct{}, 1)}
+	var work sync.WaitGroup
+	work.Go(x.receive)
+	work.Go(func() { x.exited <- cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has exited, unless the test has failed
+		master.Close()
+		work.Wait()
+	})
+	return x
+}
+
+// openTerminal opens the two ends of a pseudo terminal. The test types on the master.
+func openTerminal(t *testing.T) (master, replica *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("no pseudo terminals: %v", err)
@@ -52,31 +79,11 @@ func startShell(t *testing.T, args ...string) *terminalTest {
 		number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
 		return err
 	})
-	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	replica, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	control(t, master, func(fd int) error {
-		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100})
-	})
-	cmd := exec.Command(self, append([]string{"shell"}, args...)...)
-	cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	slave.Close()
-	x := &terminalTest{t: t, master: master, cmd: cmd, exited: make(chan error, 1), changed: make(chan struct{}, 1)}
-	var work sync.WaitGroup
-	work.Go(x.receive)
-	work.Go(func() { x.exited <- cmd.Wait() })
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has exited, unless the test has failed
-		master.Close()
-		work.Wait()
-	})
-	return x
+	return master, replica
 }
 
 func control(t *testing.T, f *os.File, call func(fd int) error) {

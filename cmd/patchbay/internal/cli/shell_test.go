@@ -60,13 +60,15 @@ func TestShellRunsAScriptOverOneConnection(t *testing.T) {
 
 func TestShellPrintsOneJSONValuePerCommand(t *testing.T) {
 	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
-		o := run("add a=1 b=2\nadd a=1\nno_such\nping --bogus\nread demo://counter\nadd 'a=1\n", "--json", "--keep-going")
+		o := run("add a=1 b=2\nadd a=1\nno_such\nping --bogus\nread demo://counter\nadd 'a=1\n", "--json",
+			"--keep-going")
 		var got []string
 		for line := range strings.Lines(o.stdout) {
 			got = append(got, line[:min(len(line), 40)])
 		}
 		if o.status != exitUsage || len(got) != 6 || !strings.Contains(got[0], `"resultType"`) ||
-			!strings.HasPrefix(got[1], `{"error":{"kind":"usage"`) || !strings.HasPrefix(got[2], `{"error":{"kind":"usage"`) ||
+			!strings.HasPrefix(got[1], `{"error":{"kind":"usage"`) ||
+			!strings.HasPrefix(got[2], `{"error":{"kind":"usage"`) ||
 			!strings.HasPrefix(got[3], `{"error":{"kind":"usage"`) || !strings.Contains(got[4], `contents`) ||
 			!strings.HasPrefix(got[5], `{"error":{"kind":"usage"`) {
 			t.Errorf("got %d, %q, want %d, and six values of which four are usage errors", o.status, got, exitUsage)
@@ -104,8 +106,8 @@ func TestShellStopsAtTheFirstFailure(t *testing.T) {
 		{"", nil, exitOK, "", ""},
 	} {
 		o := patchbay(t, test.script, append(append([]string{"shell"}, test.flags...), url)...)
-		if o.status != test.status || !strings.Contains(o.stdout, test.stdout) || !strings.Contains(o.stderr, test.stderr) ||
-			test.stdout == "" && o.stdout != "" {
+		if o.status != test.status || !strings.Contains(o.stdout, test.stdout) ||
+			!strings.Contains(o.stderr, test.stderr) || test.stdout == "" && o.stdout != "" {
 			t.Errorf("%.40q: got %d, %q, %s, want %d, %q, %q", test.script, o.status, o.stdout, o.stderr, test.status,
 				test.stdout, test.stderr)
 		}
@@ -139,15 +141,17 @@ func TestShellRefusesCommandsForOutside(t *testing.T) {
 		}
 	}
 	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
-		o := run(strings.Join(outside, " --help\n")+"\nbridge\nrecord calls.jsonl\nincrement\n", "--keep-going", "--json")
+		o := run(strings.Join(outside, " --help\n")+"\nbridge\nrecord calls.jsonl\nincrement\n", "--keep-going",
+			"--json")
 		if n := strings.Count(o.stdout, "outside of the shell"); o.status != exitUsage || n != len(outside)+2 ||
 			!strings.HasSuffix(o.stdout, "}\n") || !strings.Contains(o.stdout, `"text":"1"`) {
-			t.Errorf("got %d, %d refusals, %s%s, want %d, %d, and then a call", o.status, n, o.stdout, o.stderr, exitUsage,
-				len(outside)+2)
+			t.Errorf("got %d, %d refusals, %s%s, want %d, %d, and then a call", o.status, n, o.stdout, o.stderr,
+				exitUsage, len(outside)+2)
 		}
 	})
 	s := mcp.NewServer("taker", "1", nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "record"}, func(context.Context, struct{}) (string, error) { return "recorded", nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "record"},
+		func(context.Context, struct{}) (string, error) { return "recorded", nil })
 	if o := patchbay(t, "record\n", "shell", listen(t, s)); o.status != exitOK || o.stdout != "recorded\n" {
 		t.Errorf("a tool named record: got %d, %s%s", o.status, o.stdout, o.stderr)
 	}
@@ -201,8 +205,8 @@ func TestShellStartsAServerAgain(t *testing.T) {
 			}
 			go func() { _, _ = io.WriteString(next, "increment\nincrement\nrpc exit\n") }()
 			var stdout strings.Builder
-			status := Run(t.Context(), []string{"shell", "--keep-going", "--revision", revision, "--env", exitEnv + "=1",
-				"--env", "GORACE=atexit_sleep_ms=0", "--", self}, script, &stdout, stderr)
+			status := Run(t.Context(), []string{"shell", "--keep-going", "--revision", revision, "--env",
+				exitEnv + "=1", "--env", "GORACE=atexit_sleep_ms=0", "--", self}, script, &stdout, stderr)
 			if stdout.String() != "1\n2\n1\n" || status == exitOK ||
 				!strings.Contains(stderr.text(), "Connecting again: ") {
 				t.Errorf("got %d, %q, %s, want 1, 2 and 1 from another process", status, &stdout, stderr.text())
@@ -234,7 +238,9 @@ func TestShellReportsALostSession(t *testing.T) {
 		current.Store(second)
 		return "lost", nil
 	})
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current.Load().ServeHTTP(w, r) }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		current.Load().ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() {
 		for _, h := range []*mcphttp.Handler{first, second} {
 			if err := h.Shutdown(context.Background()); err != nil {
@@ -299,9 +305,10 @@ func TestShellHistoryIsPrivateAndBounded(t *testing.T) {
 		t.Errorf("history file: %v, %v, want mode 0600", info.Mode(), err)
 	}
 	writeFile(t, file, readText(t, file)+"evil \x1b[2J\n")
-	for range 2 { // the first has written the file anew
+	for range 2 { // the first one rewrites the file
 		h, err = loadHistory()
-		if err != nil || len(h.lines) != maxHistory || h.lines[maxHistory-1] != "ping 1200" || h.lines[0] != "ping 201" {
+		if err != nil || len(h.lines) != maxHistory || h.lines[maxHistory-1] != "ping 1200" ||
+			h.lines[0] != "ping 201" {
 			t.Errorf("got %d lines, %v, want the last %d", len(h.lines), err, maxHistory)
 		}
 	}
@@ -309,7 +316,7 @@ func TestShellHistoryIsPrivateAndBounded(t *testing.T) {
 		t.Errorf("the file has %d lines, want %d", n, maxHistory)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("history file written anew: %v, %v, want mode 0600", info.Mode(), err)
+		t.Errorf("rewritten history file: %v, %v, want mode 0600", info.Mode(), err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 		t.name = args[0]
 		words = args[1:]
 	}
-	return t, words, p.addToTarget(t)
+	return t, words, p.addToTarget(cmd.Context(), t)
 }
 
 // misplaced adds advice to err, the error of a target, if a later argument is a URL or if the
@@ -226,7 +226,7 @@ func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, 
 	return t, nil
 }
 
-func (p *program) addToTarget(t *target) error {
+func (p *program) addToTarget(ctx context.Context, t *target) error {
 	f := &p.flags
 	if t.url == "" && len(f.header) > 0 {
 		return errors.New("--header is for URLs: the target is a command")
@@ -234,7 +234,7 @@ func (p *program) addToTarget(t *target) error {
 	if t.url == "" && f.caCert != "" {
 		return errors.New("--cacert is for URLs: the target is a command")
 	}
-	if err := p.loadCACert(); err != nil {
+	if err := p.loadCACert(ctx); err != nil {
 		return err
 	}
 	if t.url != "" && (len(f.environment) > 0 || f.directory != "") {
@@ -259,26 +259,28 @@ func (p *program) addToTarget(t *target) error {
 	return nil
 }
 
-func (p *program) transport(t *target) mcp.Transport {
+func (p *program) transport(t *target) mcp.SessionTransport {
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
 		if t.auth != nil {
 			opts.Client = &http.Client{Transport: t.auth}
 		}
 		transport := mcphttp.NewTransport(t.url, opts)
+		p.trace(transport, t)
 		if p.flags.verbose {
-			return p.traced(&tracedURL{transport, p.screen}, t)
+			return &tracedURL{transport, p.screen}
 		}
-		return p.traced(transport, t)
+		return transport
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
 	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
 	command.Stderr = p.commandStderr
+	p.trace(command, t)
 	if p.flags.verbose {
 		command.Stderr = p.screen
-		return p.traced(&tracedCommand{command, p.screen}, t)
+		return &tracedCommand{command, p.screen}
 	}
-	return p.traced(command, t)
+	return command
 }
 
 // logger returns the log of the client: warnings, such as that of an invalid tool, and with -v all.
@@ -305,7 +307,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 }
 
 func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
-	opts, err := p.clientOptions()
+	opts, err := p.clientOptions(ctx)
 	if err == nil {
 		err = p.openTrace()
 	}
@@ -355,7 +357,7 @@ func (p *program) server() string { return *p.serverName.Load() }
 // logLevels are the levels of log messages, the lowest first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-func (p *program) clientOptions() (*mcp.ClientOptions, error) {
+func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error) {
 	f := &p.flags
 	if f.timeout <= 0 {
 		return nil, fmt.Errorf("invalid --timeout %v: want more than 0", f.timeout)
@@ -368,7 +370,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	}
 	if f.answers != "" {
 		var err error
-		if p.answers, err = loadAnswers(f.answers); err != nil {
+		if p.answers, err = loadAnswers(ctx, f.answers); err != nil {
 			return nil, err
 		}
 	}

@@ -132,14 +132,3 @@ func (s *screen) traced(arrow, what string, text []byte, after string) {
 	}
 	s.printf("%s %s%s%s", arrow, cleanJSON(string(text)), more, after)
 }
-
-// openRaw opens a session whose messages the caller sends itself, the first of them too.
-func openRaw(ctx context.Context, transport mcp.Transport) (mcp.SessionConn, error) {
-	t, ok := transport.(interface {
-		OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error)
-	})
-	if !ok {
-		return nil, errors.New("the transport has no sessions")
-	}
-	return t.OpenSession(ctx, func(*jsonrpc.Message) {})
-}

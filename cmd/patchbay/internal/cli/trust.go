@@ -51,7 +51,7 @@ func serverWord(c *configs.File, s *config.Server) string {
 	return shorten(shellWord(c.Target(s.Name)), maxNameShown)
 }
 
-// maxNameShown bounds a name of a configuration file in messages, in characters.
+// maxNameShown bounds a name of a configuration file or server in messages, in characters.
 const maxNameShown = 100
 
 // maxTrustRows bounds the description of a server above the question, in rows of the terminal, so
@@ -172,7 +172,10 @@ func (p *program) trustCommand() *cobra.Command {
 				p.screen.printf("Server %s is trusted already.", serverWord(c, s))
 				return nil
 			}
-			return p.askTrust(cmd.Context(), c, s, store)
+			if err := p.askTrust(cmd.Context(), c, s, store); err != nil {
+				return usage(err)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "trust the server without asking")
@@ -221,14 +224,16 @@ func (p *program) listTrust(store *config.TrustStore) error {
 		p.output.value(map[string][]trustReport{"servers": reports})
 		return problems
 	}
+	var rows [][]string
 	for _, r := range reports {
 		state := "not trusted"
 		if r.Trusted {
 			state = "trusted"
 		}
-		p.output.printf("%s\t%s\t%s", shorten(cleanLine(r.Name), maxNameShown), state,
-			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown))
+		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state,
+			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown)})
 	}
+	p.output.columns(rows)
 	if len(reports) == 0 {
 		p.screen.printf("Found no project files with servers; see \"patchbay trust --help\".")
 	}

@@ -123,11 +123,15 @@ func TestTrustedServerIsUsedUntilItChanges(t *testing.T) {
 
 func TestTrustCommand(t *testing.T) {
 	p := newHostileProject(t)
-	if o := patchbay(t, "", "trust"); !strings.Contains(o.stdout, "send\tnot trusted\thttp://") || strings.Contains(o.stdout, "\x1b") {
+	if o := patchbay(t, "", "trust"); !strings.Contains(o.stdout, "send\tnot trusted\thttp://") ||
+		strings.Contains(o.stdout, "\x1b") {
 		t.Errorf("the list is %q", o.stdout)
 	}
-	if o := patchbay(t, "", "trust", "send"); o.status == exitOK || p.used() {
-		t.Errorf("trust in a pipe: exit code %d", o.status)
+	if o := patchbay(t, "", "trust", "send"); o.status != exitUsage || p.used() {
+		t.Errorf("trust in a pipe: exit code %d, want %d", o.status, exitUsage)
+	}
+	if o := atTerminal(t, lines("n"), nil, "trust", "send"); o.status != exitUsage || p.used() {
+		t.Errorf("trust answered with n: exit code %d, want %d: %s", o.status, exitUsage, o.stderr)
 	}
 	if o := patchbay(t, "", "trust", "nothing"); o.status != exitUsage {
 		t.Errorf("trust of an unknown server: exit code %d, %s", o.status, o.stderr)

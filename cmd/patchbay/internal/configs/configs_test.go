@@ -100,7 +100,8 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 	got, problems := list(t, "")
 	want := []string{"own", "claude-code:airtable", "claude-code:local", "claude-desktop:filesystem",
 		"vscode:github", "vscode:perplexity", "cursor:linear", "cursor:tools", "codex:context7", "codex:figma",
-		"gemini:cloud", "gemini:events", "gemini:pythonTools", "windsurf:api", "windsurf:jetbrains", "zed:local", "zed:older",
+		"gemini:cloud", "gemini:events", "gemini:pythonTools", "windsurf:api", "windsurf:jetbrains", "zed:local",
+		"zed:older",
 		"zed:remote", "goose:brave", "goose:remote"}
 	if diff := cmp.Diff(want, got); diff != "" || problems != nil {
 		t.Errorf("targets (-want +got):\n%s%q", diff, problems)
@@ -134,17 +135,19 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 		"Codex, bearer token":             {expanded("codex", "figma").Header["Authorization"], "Bearer t0k"},
 		"Codex, header of environment":    {expanded("codex", "figma").Header["X-Token"], "t0k"},
 		"Codex, header":                   {expanded("codex", "figma").Header["X-Region"], "${A}"},
-		"Codex, forwarded":                {expanded("codex", "context7").Env, map[string]string{"LIT": "$A ${A}", "TOKEN": "t0k", "UNSET_X": ""}},
-		"Codex, disabled":                 {expanded("codex", "context7").Disabled, true},
-		"Gemini, dollar":                  {expanded("gemini", "pythonTools").Env["KEY"], "t0k"},
-		"Gemini, HTTP":                    {expanded("gemini", "cloud").Type, config.TypeHTTP},
-		"Gemini, SSE":                     {expanded("gemini", "events").Type, config.TypeSSE},
-		"Windsurf":                        {expanded("windsurf", "api").Header["Authorization"], "Bearer t0k"},
-		"Zed":                             {expanded("zed", "local").Args[0], "${A}"},
-		"Zed, older":                      {expanded("zed", "older").Command, "some-command"},
-		"Goose, command":                  {expanded("goose", "brave").Command, "npx"},
-		"Goose, keys":                     {expanded("goose", "brave").Env, map[string]string{"TOKEN": "t0k", "MODE": "${A}"}},
-		"Goose, headers":                  {expanded("goose", "remote").Header["Authorization"], "Bearer t0k of ${A}"},
+		"Codex, forwarded": {expanded("codex", "context7").Env,
+			map[string]string{"LIT": "$A ${A}", "TOKEN": "t0k", "UNSET_X": ""}},
+		"Codex, disabled": {expanded("codex", "context7").Disabled, true},
+		"Gemini, dollar":  {expanded("gemini", "pythonTools").Env["KEY"], "t0k"},
+		"Gemini, HTTP":    {expanded("gemini", "cloud").Type, config.TypeHTTP},
+		"Gemini, SSE":     {expanded("gemini", "events").Type, config.TypeSSE},
+		"Windsurf":        {expanded("windsurf", "api").Header["Authorization"], "Bearer t0k"},
+		"Zed":             {expanded("zed", "local").Args[0], "${A}"},
+		"Zed, older":      {expanded("zed", "older").Command, "some-command"},
+		"Goose, command":  {expanded("goose", "brave").Command, "npx"},
+		"Goose, keys": {expanded("goose", "brave").Env,
+			map[string]string{"TOKEN": "t0k", "MODE": "${A}"}},
+		"Goose, headers": {expanded("goose", "remote").Header["Authorization"], "Bearer t0k of ${A}"},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -297,7 +300,8 @@ func TestTrustCoversInputsAndEnvFile(t *testing.T) {
 	if store.NeedsTrust(server(t, "vscode", "a")) {
 		t.Error("trust in the server of another file has ended the trust")
 	}
-	for _, change := range [][2]string{{`"Key"`, `"Your bank password"`}, {"/.env", "/.env2"}, {"promptString\"", `promptString", "default": "x"`},
+	for _, change := range [][2]string{{`"Key"`, `"Your bank password"`}, {"/.env", "/.env2"},
+		{"promptString\"", `promptString", "default": "x"`},
 		{`"promptString"`, `"promptString", "password": true`}, {`"promptString"`, `"pickString", "options": ["x"]`}} {
 		write(t, ".vscode/mcp.json", strings.Replace(entry, change[0], change[1], 1))
 		if !store.NeedsTrust(server(t, "vscode", "a")) {
@@ -328,7 +332,8 @@ func FuzzProjectFile(f *testing.F) {
 	f.Add(".codex/config.toml", "[mcp_servers.a]\nurl='x'\nenv_http_headers={A='B'}\nenv_vars=['A',{name='B'}]\nhttp_headers=1")
 	f.Add(".zed/settings.json", `{"context_servers":{"a":{"command":{"path":1}},"b":[]}}`)
 	f.Fuzz(func(t *testing.T, path, text string) {
-		if !strings.Contains(fmt.Sprint(paths), path) || path == "" || filepath.Clean(path) != path || strings.Contains(path, " ") {
+		if !strings.Contains(fmt.Sprint(paths), path) || path == "" || filepath.Clean(path) != path ||
+			strings.Contains(path, " ") {
 			t.Skip()
 		}
 		newHome(t)

@@ -107,29 +107,35 @@ func deep(levels int) string {
 
 // broken maps each rule to servers that break it and no other rule.
 var broken = map[string][]*lint.Server{
-	"name-missing":             {server(tool(`{"name":"REMOVED"}`)), prompts(prompt(`{"name":""}`))},
-	"name-duplicate":           {server(tool(`{}`), tool(`{"title":"B","description":"Another one."}`)), prompts(prompt(`{}`), prompt(`{}`))},
-	"name-case":                {server(tool(`{}`), tool(`{"name":"GET_weather","title":"B","description":"Another one."}`))},
-	"name-characters":          {server(tool(`{"name":"get weather"}`)), server(tool(`{"name":"é"}`))},
-	"name-length":              {server(tool(`{"name":"` + strings.Repeat("a", 129) + `"}`))},
-	"name-portable":            {server(tool(`{"name":"a.b"}`)), server(tool(`{"name":"` + strings.Repeat("a", 65) + `"}`))},
+	"name-missing": {server(tool(`{"name":"REMOVED"}`)), prompts(prompt(`{"name":""}`))},
+	"name-duplicate": {server(tool(`{}`), tool(`{"title":"B","description":"Another one."}`)),
+		prompts(prompt(`{}`), prompt(`{}`))},
+	"name-case": {server(tool(`{}`),
+		tool(`{"name":"GET_weather","title":"B","description":"Another one."}`))},
+	"name-characters": {server(tool(`{"name":"get weather"}`)), server(tool(`{"name":"é"}`))},
+	"name-length":     {server(tool(`{"name":"` + strings.Repeat("a", 129) + `"}`))},
+	"name-portable": {server(tool(`{"name":"a.b"}`)),
+		server(tool(`{"name":"` + strings.Repeat("a", 65) + `"}`))},
 	"title-missing":            {server(tool(`{"title":"REMOVED"}`))},
 	"title-duplicate":          {server(tool(`{}`), tool(`{"name":"b","description":"Another one."}`))},
 	"title-long":               {server(tool(`{"title":"` + strings.Repeat("é", 101) + `"}`))},
 	"tool-description-missing": {server(tool(`{"description":"REMOVED"}`))},
-	"description-missing":      {prompts(prompt(`{"description":"REMOVED"}`)), templates(template(`{"description":"REMOVED"}`))},
-	"description-short":        {server(tool(`{"description":"Weather."}`))},
-	"description-name":         {server(tool(`{"description":"Get Weather."}`))},
-	"description-long":         {server(tool(`{"description":"` + strings.Repeat("x", 1025) + `"}`))},
-	"description-duplicate":    {server(tool(`{}`), tool(`{"name":"b","title":"B"}`))},
+	"description-missing": {prompts(prompt(`{"description":"REMOVED"}`)),
+		templates(template(`{"description":"REMOVED"}`))},
+	"description-short":     {server(tool(`{"description":"Weather."}`))},
+	"description-name":      {server(tool(`{"description":"Get Weather."}`))},
+	"description-long":      {server(tool(`{"description":"` + strings.Repeat("x", 1025) + `"}`))},
+	"description-duplicate": {server(tool(`{}`), tool(`{"name":"b","title":"B"}`))},
 	"hidden-characters": {server(tool(`{"description":"Return the weather.` + "\u202e" + `"}`)),
 		server(input(`{"type":"object","properties":{"city":{"type":"string","description":"a\u200bb c"}}}`)),
 		changed(func(s *lint.Server) { s.Instructions = "a\u200bb" }), prompts(prompt(`{"title":"\u001b[2J"}`))},
-	"input-schema-missing":     {server(tool(`{"inputSchema":"REMOVED"}`)), server(tool(`{"inputSchema":null}`))},
-	"input-schema-type":        {server(input(`{"properties":{"a":{"type":"string","description":"d"}}}`)), server(input(`{"type":"array"}`))},
+	"input-schema-missing": {server(tool(`{"inputSchema":"REMOVED"}`)), server(tool(`{"inputSchema":null}`))},
+	"input-schema-type": {server(input(`{"properties":{"a":{"type":"string","description":"d"}}}`)),
+		server(input(`{"type":"array"}`))},
 	"input-schema-composition": {server(input(`{"type":"object","anyOf":[{"required":[]}]}`))},
-	"input-schema-open":        {server(input(`{"type":"object"}`)), server(input(`{"type":"object","properties":{}}`))},
-	"output-schema-type":       {server(tool(`{"outputSchema":{"type":"string"}}`))},
+	"input-schema-open": {server(input(`{"type":"object"}`)),
+		server(input(`{"type":"object","properties":{}}`))},
+	"output-schema-type": {server(tool(`{"outputSchema":{"type":"string"}}`))},
 	"schema-invalid": {server(input(`{"type":"object","properties":{"a":{"type":"int","description":"d"}}}`)),
 		server(tool(`{"outputSchema":{"type":"object","required":"a"}}`))},
 	"schema-dialect": {server(input(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","properties":` +
@@ -161,26 +167,35 @@ var broken = map[string][]*lint.Server{
 	})...)},
 	"tools-many": {server(slices.Collect(func(yield func(string) bool) {
 		for i := range 41 {
-			yield(tool(fmt.Sprintf(`{"name":"t%d","title":"T%[1]d","description":"The tool %[1]d of this server."}`, i)))
+			yield(tool(fmt.Sprintf(`{"name":"t%d","title":"T%[1]d","description":"The tool %[1]d of this server."}`,
+				i)))
 		}
 	})...)},
-	"instructions-long":           {changed(func(s *lint.Server) { s.Instructions = strings.Repeat("x", 2001) })},
-	"icon-invalid":                {server(tool(`{"icons":[{"src":"http://example.com/a.png"}]}`)), resources(resource(`{"icons":[{}]}`))},
-	"prompt-argument-name":        {prompts(prompt(`{"arguments":[{"description":"d"}]}`)), prompts(prompt(`{"arguments":[{"name":"a","description":"d"},{"name":"a","description":"d"}]}`))},
+	"instructions-long": {changed(func(s *lint.Server) { s.Instructions = strings.Repeat("x", 2001) })},
+	"icon-invalid": {server(tool(`{"icons":[{"src":"http://example.com/a.png"}]}`)),
+		resources(resource(`{"icons":[{}]}`))},
+	"prompt-argument-name": {prompts(prompt(`{"arguments":[{"description":"d"}]}`)),
+		prompts(prompt(`{"arguments":[{"name":"a","description":"d"},{"name":"a","description":"d"}]}`))},
 	"prompt-argument-description": {prompts(prompt(`{"arguments":[{"name":"a"}]}`))},
-	"uri-invalid":                 {resources(resource(`{"uri":"no scheme"}`)), resources(resource(`{"uri":"REMOVED"}`))},
-	"uri-duplicate":               {resources(resource(`{}`), resource(`{}`)), templates(template(`{}`), template(`{}`))},
-	"template-invalid":            {templates(template(`{"uriTemplate":"file:///{"}`)), templates(template(`{"uriTemplate":"logs/{day}"}`)), templates(template(`{"uriTemplate":""}`))},
-	"template-constant":           {templates(template(`{"uriTemplate":"file:///logs"}`))},
-	"mime-type-missing":           {resources(resource(`{"mimeType":"REMOVED"}`))},
-	"mime-type-invalid":           {resources(resource(`{"mimeType":"markdown"}`)), templates(template(`{"mimeType":"a b/c"}`))},
-	"size-invalid":                {resources(resource(`{"size":-1}`)), resources(resource(`{"size":"7"}`))},
+	"uri-invalid": {resources(resource(`{"uri":"no scheme"}`)),
+		resources(resource(`{"uri":"REMOVED"}`))},
+	"uri-duplicate": {resources(resource(`{}`), resource(`{}`)),
+		templates(template(`{}`), template(`{}`))},
+	"template-invalid": {templates(template(`{"uriTemplate":"file:///{"}`)),
+		templates(template(`{"uriTemplate":"logs/{day}"}`)), templates(template(`{"uriTemplate":""}`))},
+	"template-constant": {templates(template(`{"uriTemplate":"file:///logs"}`))},
+	"mime-type-missing": {resources(resource(`{"mimeType":"REMOVED"}`))},
+	"mime-type-invalid": {resources(resource(`{"mimeType":"markdown"}`)),
+		templates(template(`{"mimeType":"a b/c"}`))},
+	"size-invalid": {resources(resource(`{"size":-1}`)), resources(resource(`{"size":"7"}`))},
 	"resource-annotations": {resources(resource(`{"annotations":{"audience":["model"]}}`)),
-		resources(resource(`{"annotations":{"priority":2}}`)), resources(resource(`{"annotations":{"lastModified":"yesterday"}}`))},
+		resources(resource(`{"annotations":{"priority":2}}`)),
+		resources(resource(`{"annotations":{"lastModified":"yesterday"}}`))},
 	"list-broken": {changed(func(s *lint.Server) { s.Broken = map[string]string{"prompts": "no array"} })},
 	"list-order":  {changed(func(s *lint.Server) { s.ToolsAgain = []string{"other"} })},
 	"capability-not-served": {changed(func(s *lint.Server) {
-		s.Served, s.Capabilities = map[string]bool{"resources.subscribe": false}, []byte(`{"resources":{"subscribe":true}}`)
+		s.Served, s.Capabilities = map[string]bool{"resources.subscribe": false},
+			[]byte(`{"resources":{"subscribe":true}}`)
 	})},
 	"capability-not-declared": {changed(func(s *lint.Server) { s.Served["logging"] = true })},
 	"capability-empty": {changed(func(s *lint.Server) {
@@ -268,7 +283,8 @@ func TestFindingsAreBounded(t *testing.T) {
 	}
 	r := lint.Check(s, nil)
 	if len(r.Findings) != 1000 || r.Dropped < 2000 || len(r.Costs) != 3000 {
-		t.Errorf("%d findings, %d dropped, %d costs, want 1000, more than 2000, 3000", len(r.Findings), r.Dropped, len(r.Costs))
+		t.Errorf("%d findings, %d dropped, %d costs, want 1000, more than 2000, 3000", len(r.Findings), r.Dropped,
+			len(r.Costs))
 	}
 }
 

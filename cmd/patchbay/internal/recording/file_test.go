@@ -45,9 +45,11 @@ func TestReadRefusesInvalidFiles(t *testing.T) {
 	}
 	var many strings.Builder
 	for i := range 10_001 {
-		many.WriteString(strings.Replace(opening, `"a"`, `"`+strings.Repeat("i", i%7)+string(rune('a'+i%26))+jsonrpc.IntID(int64(i)).String()+`"`, 1))
+		many.WriteString(strings.Replace(opening, `"a"`,
+			`"`+strings.Repeat("i", i%7)+string(rune('a'+i%26))+jsonrpc.IntID(int64(i)).String()+`"`, 1))
 	}
-	if _, err := recording.Read(strings.NewReader(many.String())); err == nil || !strings.Contains(err.Error(), "at most 10000 connections") {
+	if _, err := recording.Read(strings.NewReader(many.String())); err == nil ||
+		!strings.Contains(err.Error(), "at most 10000 connections") {
 		t.Errorf("10001 connections: got %v", err)
 	}
 }
@@ -144,9 +146,11 @@ func FuzzRead(f *testing.F) {
 	progress := `{"time":"2026-01-01T00:00:00Z","connection":"a","from":"server","message":` +
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}}` + "\n"
 	f.Add(opening + asked + progress + question + answered)
-	f.Add(opening + asked + strings.Replace(answered, `"content"`, `"resultType":"input_required","requestState":"s","inputRequests"`, 1) +
+	f.Add(opening + asked + strings.Replace(answered, `"content"`,
+		`"resultType":"input_required","requestState":"s","inputRequests"`, 1) +
 		strings.Replace(asked, `"name"`, `"requestState":"s","inputResponses":{"a":1},"name"`, 1) + answered)
-	f.Add(opening + strings.Replace(asked, "tools/call", "initialize", 1) + answered + asked + strings.Replace(answered, `"time"`, `"cut":1,"time"`, 1))
+	f.Add(opening + strings.Replace(asked, "tools/call", "initialize", 1) + answered + asked +
+		strings.Replace(answered, `"time"`, `"cut":1,"time"`, 1))
 	f.Fuzz(func(t *testing.T, file string) {
 		rec, err := recording.Read(strings.NewReader(file))
 		if err != nil {
@@ -162,7 +166,8 @@ func FuzzRead(f *testing.F) {
 					t.Errorf("%s: got %q, want an object", method, raw)
 				}
 				if object["requestState"] != nil {
-					state = `,"inputResponses":{"input":{"action":"accept"}},"requestState":` + string(object["requestState"])
+					state = `,"inputResponses":{"input":{"action":"accept"}},"requestState":` +
+						string(object["requestState"])
 				}
 			}
 		}
