@@ -133,3 +133,39 @@ func useServers(t *testing.T, c *mcp.Client, up mcptest.Combination) {
 		t.Errorf("unknown tool: got %v", err)
 	}
 }
+
+// A server may return links to resources that it does not list: they are read from this server.
+func TestReadOfLinkedResource(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		if !down.Since("2025-06-18") || !up.Since("2025-06-18") {
+			return // has no links
+		}
+		servers := map[string]mcp.Handler{}
+		for _, name := range []string{"calc", "shop"} {
+			s := newServer(name)
+			mcp.AddTool(s, &mcp.Tool{Name: "link"}, func(context.Context, struct{}) (*mcp.ResourceLink, error) {
+				return &mcp.ResourceLink{URI: "db://" + name, Name: name}, nil
+			})
+			servers[name] = mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				if raw, _ := req.Param("uri"); req.Method == "resources/read" && string(raw) == `"db://`+name+`"` {
+					return mcp.RawResult(`{"resultType":"complete","contents":[{"uri":"db://` + name + `","text":"row"}],` +
+						`"ttlMs":0,"cacheScope":"private"}`), nil
+				}
+				return s.ServeMCP(ctx, req)
+			})
+		}
+		h := newHost(t, servers, up, "{}")
+		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		var missing *mcp.Error
+		if _, err := c.ReadResource(t.Context(), "db://shop"); !errors.As(err, &missing) {
+			t.Errorf("before a result has named it: got %v, want an error of the protocol", err)
+		}
+		if _, err := c.CallTool(t.Context(), "shop__link", nil); err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.ReadResource(t.Context(), "db://shop")
+		if err != nil || r.Contents[0].Text != "row" {
+			t.Errorf("got %+v, %v, want the resource", r, err)
+		}
+	})
+}

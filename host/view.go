@@ -23,6 +23,7 @@ type View struct {
 	used    time.Time // guarded by the lock of the host
 
 	merged        atomic.Pointer[merged]
+	named         namedURIs
 	mu            sync.Mutex // guards the fields below
 	timer         *time.Timer
 	subscriptions int // open

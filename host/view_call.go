@@ -97,28 +97,6 @@ func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return v.send(ctx, req, r)
 }
 
-// routeURI returns the route of a resource.
-func (v *View) routeURI(ctx context.Context, uri string) (*route, error) {
-	if len(v.pools) == 1 {
-		return &route{ActionRead, v.pools[0], uri, nil}, nil
-	}
-	for _, load := range []func(context.Context) (*merged, error){v.known, v.current} {
-		m, err := load(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if m == nil {
-			continue
-		}
-		if r, ok := m.catalogue.Route(uri); ok {
-			return &route{ActionRead, m.pools[r.Server], r.URI, nil}, nil
-		}
-	}
-	return nil, mcp.NotFound(uri)
-}
-
-func (v *View) known(context.Context) (*merged, error) { return v.merged.Load(), nil }
-
 // complete serves completion/complete, whose reference names a prompt or a template.
 func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	ref, _ := req.Param("ref")
@@ -270,8 +248,9 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 	}
 	if raw.ResultType() != mcp.ResultInputRequired {
 		if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(r.pool.up.name) {
-			return mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw))), nil
+			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
 		}
+		v.note(r.pool, raw)
 		return raw, nil
 	}
 	st := requestState{Server: r.pool.up.name, Class: class}
