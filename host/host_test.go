@@ -41,7 +41,7 @@ func newHost(t *testing.T, servers map[string]mcp.Handler, on mcptest.Combinatio
 			if servers[s.Command] == nil {
 				return nil, errors.New("no such program")
 			}
-			transport := mcptest.Transport(t, servers[s.Command], on.Transport)
+			transport := validated(t, mcptest.Transport(t, servers[s.Command], on.Transport), on.Revision)
 			t.Cleanup(func() { _ = h.Close() }) // before the end of the server, which waits for that
 			return transport, nil
 		},

@@ -275,8 +275,8 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 	return mcp.RawResult(out), nil
 }
 
-// nameServer names the server in the questions of a result: "[server] " before the message of an
-// elicitation, and a member of `_meta` for sampling.
+// nameServer names the server in the elicitations of a result: "[server] " before the message. The
+// schema has no member for that in sampling and roots.
 func nameServer(raw []byte, server string) []byte {
 	requests, ok := jsonscan.Get(raw, "inputRequests")
 	if !ok || jsonscan.Kind(requests) != '{' {
@@ -292,26 +292,13 @@ func nameServer(raw []byte, server string) []byte {
 	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
 }
 
-const metaServer = "dev.patchbay/server"
-
 func nameInRequest(request []byte, server string) []byte {
-	params, ok := jsonscan.Get(request, "params")
-	if !ok || jsonscan.Kind(params) != '{' {
+	params, _ := jsonscan.Get(request, "params")
+	message, ok := jsonscan.Get(params, "message")
+	text, err := jsonscan.Unquote(message)
+	if !ok || err != nil {
 		return request
 	}
-	if message, ok := jsonscan.Get(params, "message"); ok {
-		text, err := jsonscan.Unquote(message)
-		if err != nil {
-			return request
-		}
-		params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+text))
-	} else {
-		meta, ok := jsonscan.Get(params, "_meta")
-		if !ok || jsonscan.Kind(meta) != '{' {
-			meta = []byte("{}")
-		}
-		meta = jsonscan.WithMember(meta, metaServer, jsonscan.AppendQuote(nil, server))
-		params = jsonscan.WithMember(params, "_meta", meta)
-	}
+	params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+text))
 	return jsonscan.WithMember(request, "params", params)
 }
