@@ -84,10 +84,10 @@ func (i *Item) define() json.RawMessage {
 			found = true
 			return jsonscan.AppendQuote(nil, description)
 		case key == "inputSchema" && i.Kind == Tools:
-			return inputSchema(value, hidden)
+			return i.inputSchema(value, hidden)
 		case key == "_meta" && i.view != "":
 			return withView(value, i.view)
-		case jsonscan.Kind(value) == 'n' && s.members[key] != 0:
+		case !i.single && jsonscan.Kind(value) == 'n' && s.members[key] != 0:
 			return nil
 		}
 		return value
@@ -100,8 +100,8 @@ func (i *Item) define() json.RawMessage {
 
 // inputSchema returns an input schema without hidden arguments, and with the type that every
 // revision requires and some servers omit.
-func inputSchema(schema []byte, hidden []string) []byte {
-	if _, ok := jsonscan.Get(schema, "type"); !ok {
+func (i *Item) inputSchema(schema []byte, hidden []string) []byte {
+	if _, ok := jsonscan.Get(schema, "type"); !ok && !i.single {
 		schema = jsonscan.WithMember(schema, "type", []byte(`"object"`))
 	}
 	if len(hidden) == 0 {

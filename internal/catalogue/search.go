@@ -93,7 +93,7 @@ func newIndex(items []*Item) *index {
 
 // add indexes one field of an item.
 func (x *index) add(item int, text string, weight float64) {
-	for _, word := range words(text[:min(len(text), maxIndexedText)]) {
+	for _, word := range wordsOf(text[:min(len(text), maxIndexedText)]) {
 		list := x.postings[word]
 		if n := len(list); n > 0 && list[n-1].item == item {
 			list[n-1].weight += weight
@@ -106,7 +106,7 @@ func (x *index) add(item int, text string, weight float64) {
 
 func (x *index) find(query string, limit int) []*Item {
 	scores := make([]float64, len(x.items))
-	terms := words(query[:min(len(query), maxIndexedText)])
+	terms := wordsOf(query[:min(len(query), maxIndexedText)])
 	slices.Sort(terms)
 	terms = slices.Compact(terms)
 	for _, term := range terms[:min(len(terms), maxQueryTerms)] {
@@ -138,36 +138,34 @@ func (x *index) find(query string, limit int) []*Item {
 	return items
 }
 
-// words returns the words of a text in lower case, without plural endings. Names such as
+// wordsOf returns the words of a text in lower case, without plural endings. Names such as
 // createIssue and HTTPServer_2 are several words.
-func words(text string) (all []string) {
-	var before rune
+func wordsOf(text string) (words []string) {
+	runes := []rune(text)
 	start := -1
-	flush := func(end int) {
-		if start >= 0 && end > start {
-			all = append(all, stem(strings.ToLower(text[start:end])))
+	end := func(i int) {
+		if start >= 0 {
+			words = append(words, stem(strings.ToLower(string(runes[start:i]))))
 		}
 		start = -1
 	}
-	runes := []rune(text)
-	at := 0
 	for i, r := range runes {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) {
-			flush(at)
-		} else {
-			next := i+1 < len(runes) && unicode.IsLower(runes[i+1])
-			if unicode.IsUpper(r) && (unicode.IsLower(before) || unicode.IsUpper(before) && next) {
-				flush(at)
-			}
-			if start < 0 {
-				start = at
+			end(i)
+			continue
+		}
+		if start >= 0 && unicode.IsUpper(r) {
+			before, next := runes[i-1], i+1 < len(runes) && unicode.IsLower(runes[i+1])
+			if unicode.IsLower(before) || unicode.IsUpper(before) && next {
+				end(i)
 			}
 		}
-		before = r
-		at += len(string(r))
+		if start < 0 {
+			start = i
+		}
 	}
-	flush(len(text))
-	return all
+	end(len(runes))
+	return words
 }
 
 // stem removes the plural endings of English.
