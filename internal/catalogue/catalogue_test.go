@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -175,6 +176,26 @@ func TestCataloguesShareDefinitions(t *testing.T) {
 	if item := merge(&catalogue.Options{Single: true}, raw).Find(catalogue.Tools, "read"); &item.Raw[0] != &item.Definition[0] {
 		t.Error("a definition that does not change was copied")
 	}
+}
+
+func TestListsAreMergedConcurrently(t *testing.T) {
+	servers := []catalogue.Server{withTools("a", numbered("x.", 100)...), withTools("b", numbered("x.", 100)...), withURIs("c", "x:1")}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			o := &catalogue.Options{Names: catalogue.NameMode(i % 2)}
+			for range 5 {
+				c := catalogue.Merge(servers, o)
+				if i < 4 {
+					checkNames(t, c, catalogue.DefaultMaxName, 200)
+				}
+				c.Search("x", 1)
+				c.Alike()
+				_, _, _ = c.Page(catalogue.Tools, "", 0)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestEqualComparesWhatClientsSee(t *testing.T) {

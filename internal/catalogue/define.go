@@ -87,8 +87,8 @@ func (i *Item) define() json.RawMessage {
 			return i.inputSchema(value, hidden)
 		case key == "_meta" && i.view != "":
 			return withView(value, i.view)
-		case !i.single && jsonscan.Kind(value) == 'n' && s.members[key] != 0:
-			return nil
+		case !i.single:
+			return s.withoutNull(key, value)
 		}
 		return value
 	})
@@ -96,6 +96,21 @@ func (i *Item) define() json.RawMessage {
 		out = jsonscan.WithMember(out, "description", jsonscan.AppendQuote(nil, description))
 	}
 	return out
+}
+
+// withoutNull returns the value of a member without the known members in it that are null; nil if it
+// is one itself.
+func (s *shape) withoutNull(key string, value []byte) []byte {
+	if _, known := s.members[key]; known && jsonscan.Kind(value) == 'n' {
+		return nil
+	}
+	if o := s.objects[key]; o != nil {
+		return rewrite(value, o.withoutNull)
+	}
+	if e := s.elements[key]; e != nil {
+		return each(value, func(v []byte) []byte { return rewrite(v, e.withoutNull) })
+	}
+	return value
 }
 
 // inputSchema returns an input schema without hidden arguments, and with the type that every

@@ -18,8 +18,8 @@ type Item struct {
 	Raw json.RawMessage
 	// Definition is the definition with its public name or URI, as lists contain it. Other members
 	// are unchanged, except as configured by ServerOptions. Except in single mode, two mistakes that
-	// cost some clients their whole list are corrected: known members that are null are removed, and
-	// an input schema without a type gets the type object.
+	// cost some clients their whole list are corrected: known members that are null are removed, also
+	// in icons, arguments and annotations, and an input schema without a type gets the type object.
 	Definition json.RawMessage
 	// Digest is the SHA-256 digest of Raw in canonical form.
 	Digest [sha256.Size]byte

@@ -134,7 +134,7 @@ type naming struct {
 	items  []candidate // by server
 	claims map[string]claim
 
-	reserved bool // the caller has claimed names
+	reserved bool // the caller has claimed names that may be prefixed ones
 }
 
 // A claim is the latest step in which a name was claimed, and the item that has the name.
@@ -147,7 +147,7 @@ type claim struct {
 func (n *naming) reserve(names []string) {
 	for _, name := range names {
 		n.claims[name] = claim{stepEnd, -1}
-		n.reserved = true
+		n.reserved = n.reserved || strings.Contains(name, separator)
 	}
 }
 

@@ -207,7 +207,7 @@ func TestCompletionReferencesLeadToTheirServer(t *testing.T) {
 	}
 }
 
-// TestHostileTemplatesTakeBoundedTime checks that the templates of one server cannot make routing
+// TestHostileTemplatesCostBoundedWork checks that the templates of one server cannot make routing
 // slow. Without a bound, it takes seconds.
 func TestHostileTemplatesCostBoundedWork(t *testing.T) {
 	var templates []string
@@ -218,7 +218,7 @@ func TestHostileTemplatesCostBoundedWork(t *testing.T) {
 	long := "file:///" + strings.Repeat("x", 8000)
 	// More URIs than the budget suffices for: the rest is mapped, so that all lead back to b.
 	var blocks []string
-	for range 1000 {
+	for range 2 {
 		blocks = append(blocks, `{"type":"resource_link","name":"x","uri":"`+long+`"}`)
 	}
 	result := string(c.MapResult("b", "tools/call", []byte(`{"content":[`+strings.Join(blocks, ",")+`]}`)))

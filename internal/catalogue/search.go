@@ -29,9 +29,9 @@ func (c *Catalogue) Tokens() (n int) {
 const (
 	// maxQueryTerms bounds the work for one query: it is a phrase, not a text.
 	maxQueryTerms = 64
-	// maxIndexedText is the number of bytes of a field that are indexed. Descriptions say at their
-	// beginning what a tool does.
-	maxIndexedText = 4 << 10
+	// maxIndexedText is the number of bytes that are indexed of each field, and of all argument
+	// names. Descriptions say at their beginning what a tool does.
+	maxIndexedText = 2 << 10
 )
 
 // Search returns the visible tools that match the words of a query, the best first, at most limit;
@@ -66,8 +66,8 @@ type index struct {
 
 // A posting says how often a word occurs in an item, weighted.
 type posting struct {
-	item   int
-	weight float64
+	item   int32
+	weight float32
 }
 
 func newIndex(items []*Item) *index {
@@ -82,7 +82,11 @@ func newIndex(items []*Item) *index {
 		x.add(i, item.Description(), weightDescription)
 		schema, _ := jsonscan.Get(item.Definition, "inputSchema")
 		properties, _ := jsonscan.Get(schema, "properties")
+		size := 0
 		for name := range jsonscan.Members(properties) {
+			if size += len(name); size > maxIndexedText {
+				break
+			}
 			x.add(i, string(name), weightArgument)
 		}
 		total += x.lengths[i]
@@ -92,21 +96,21 @@ func newIndex(items []*Item) *index {
 }
 
 // add indexes one field of an item.
-func (x *index) add(item int, text string, weight float64) {
-	for _, word := range wordsOf(text[:min(len(text), maxIndexedText)]) {
+func (x *index) add(item int, text string, weight float32) {
+	for _, word := range wordsOf(cut(text, maxIndexedText)) {
 		list := x.postings[word]
-		if n := len(list); n > 0 && list[n-1].item == item {
+		if n := len(list); n > 0 && list[n-1].item == int32(item) {
 			list[n-1].weight += weight
 		} else {
-			x.postings[word] = append(list, posting{item, weight})
+			x.postings[word] = append(list, posting{int32(item), weight})
 		}
-		x.lengths[item] += weight
+		x.lengths[item] += float64(weight)
 	}
 }
 
 func (x *index) find(query string, limit int) []*Item {
 	scores := make([]float64, len(x.items))
-	terms := wordsOf(query[:min(len(query), maxIndexedText)])
+	terms := wordsOf(cut(query, maxIndexedText))
 	slices.Sort(terms)
 	terms = slices.Compact(terms)
 	for _, term := range terms[:min(len(terms), maxQueryTerms)] {
@@ -115,7 +119,8 @@ func (x *index) find(query string, limit int) []*Item {
 		rarity := math.Log(1 + (all-n+0.5)/(n+0.5))
 		for _, p := range list {
 			length := 1 - bm25Length + bm25Length*x.lengths[p.item]/x.mean
-			scores[p.item] += rarity * p.weight * (bm25Saturation + 1) / (p.weight + bm25Saturation*length)
+			weight := float64(p.weight)
+			scores[p.item] += rarity * weight * (bm25Saturation + 1) / (weight + bm25Saturation*length)
 		}
 	}
 	var found []int
