@@ -141,10 +141,11 @@ func (c *Catalogue) newCapabilities() json.RawMessage {
 			return value
 		}
 		return rewrite(value, func(id string, value []byte) []byte {
-			if servers := extensions[id]; len(servers) > 1 && (c.options.Extension == nil || !c.options.Extension(id, servers)) {
-				return nil
+			servers, several := extensions[id], c.options.Extension
+			if len(servers) == 1 || several != nil && several(id, servers) {
+				return value
 			}
-			return value
+			return nil
 		})
 	})
 }

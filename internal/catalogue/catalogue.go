@@ -93,7 +93,8 @@ func (c *Catalogue) addServers(servers []Server) {
 			c.problem(Misconfigured, s.Name, Tools, "", "two servers have this name: the first is used")
 			continue
 		case !isServerID(s.ID) || used[s.ID]:
-			c.problem(Misconfigured, s.Name, Tools, "", fmt.Sprintf("the id %q is invalid or that of another server", s.ID))
+			c.problem(Misconfigured, s.Name, Tools, "",
+				fmt.Sprintf("the id %q is invalid or that of another server", s.ID))
 			continue
 		}
 		used[s.ID] = true

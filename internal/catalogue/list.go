@@ -61,7 +61,7 @@ func Parse(kind Kind, pages ...json.RawMessage) *List {
 	p := parser{List: &List{kind: kind}, seen: map[string]bool{}}
 	for i, page := range pages {
 		if p.bytes += len(page); p.bytes > MaxBytes {
-			p.add(LeftOut, "", fmt.Sprintf("the pages from number %d on: the list is longer than %d bytes", i+1, MaxBytes))
+			p.add(LeftOut, "", fmt.Sprintf("all from page %d on: the list is longer than %d bytes", i+1, MaxBytes))
 			break
 		}
 		if !p.page(i, page) {
