@@ -115,7 +115,7 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 	}
 	expanded := func(app, name string) *config.Server {
 		t.Helper()
-		s, err := server(t, app, name).Expand(lookup)
+		s, err := server(t, app, name).Expand(t.Context(), lookup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestProjectFilesAreThoseOfTheRepository(t *testing.T) {
 	if got, problems := list(t, ""); !cmp.Equal(got, projectTargets) || problems != nil {
 		t.Errorf("below, in the repository: %q, %q", got, problems)
 	}
-	s, err := server(t, "cursor", "a").Expand(os.LookupEnv)
+	s, err := server(t, "cursor", "a").Expand(t.Context(), os.LookupEnv)
 	if err != nil || s.Dir != filepath.Join("..", "..") {
 		t.Errorf("Dir = %q, %v, want that of the project", s.Dir, err)
 	}
