@@ -32,7 +32,7 @@ var importRules = []importRule{
 		"a child process has pipes and an exit status, and does not depend on MCP"},
 	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
 		"the translator works on JSON-RPC messages: it must not import mcp"},
-	{"internal/forward", []string{"jsonrpc", "internal/wire", "internal/jsonscan"},
+	{"internal/forward", []string{"jsonrpc", "internal/wire", "internal/jsonscan", "internal/peer", "internal/schema"},
 		"suspended calls do not depend on clients and servers"},
 	{"internal/mcpint", []string{"jsonrpc", "internal/wire"}, "mcp imports it"},
 	{"mcp", []string{"jsonrpc", "internal/mcpint", "internal/childproc", "internal/linestream", "internal/readerpool",
