@@ -30,6 +30,7 @@ var importRules = []importRule{
 	{"internal/linestream", []string{"jsonrpc", "internal/peer", "internal/readbuf"}, "a line is one JSON-RPC message"},
 	{"internal/childproc", []string{"jsonrpc", "internal/linestream", "internal/peer"},
 		"a child process has pipes and an exit status, and does not depend on MCP"},
+	{"internal/proclimit", nil, "limits of processes do not depend on what they run"},
 	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
 		"the translator works on JSON-RPC messages: it must not import mcp"},
 	{"internal/forward", []string{"jsonrpc", "internal/wire", "internal/jsonscan", "internal/peer", "internal/schema"},
