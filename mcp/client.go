@@ -73,10 +73,15 @@ type ClientOptions struct {
 	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
 	// is sent. Setting it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
-	// ForwardInput passes the input requests of the server to the clients of [Forward], in place of the
-	// functions above. Servers since 2026-07-28 receive the capabilities of each client, older ones
-	// all capabilities; they are refused what the client did not declare.
+	// ForwardInput passes the input requests of the server to the clients of [Forward]. The functions
+	// above answer those that belong to no forwarded request. Servers since 2026-07-28 receive the
+	// capabilities of each client, older ones ForwardCapabilities. For a client that did not declare
+	// what they ask for, these receive the action cancel, no roots, or the error that the user rejected
+	// the sampling.
 	ForwardInput bool
+	// ForwardCapabilities has the elicitation, roots and sampling that ForwardInput declares to servers
+	// of revisions before 2026-07-28; its other members are not used. Default: all of them.
+	ForwardCapabilities *ClientCapabilities
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
 	// Experimental is sent as the capability of this name. Its values encode to JSON objects.
@@ -152,6 +157,10 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 func (o *ClientOptions) capabilities() ClientCapabilities {
 	c := ClientCapabilities{Extensions: o.Extensions, Experimental: o.Experimental}
 	yes := &struct{}{}
+	if f := o.ForwardCapabilities; o.ForwardInput && f != nil {
+		c.Elicitation, c.Roots, c.Sampling = f.Elicitation, f.Roots, f.Sampling
+		return c
+	}
 	if o.ForwardInput {
 		c.Elicitation, c.Roots = &ElicitationCapability{Form: yes, URL: yes}, yes
 		c.Sampling = &SamplingCapability{Tools: yes}
@@ -232,6 +241,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions: %w", err)
 	}
+	c.forwards.Default = c.answerDefault
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
 	c.logs = peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(c.logged)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

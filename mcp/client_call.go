@@ -15,6 +15,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -144,9 +145,13 @@ type clientRequest struct {
 	input   []byte // members that respond to the input requests of the previous round
 	mirror  []HeaderParam
 	// forward receives the notifications of a request of [Forward], whose client has declared the
-	// capabilities; nil for other requests.
+	// capabilities; nil for other requests. Its members are those of params, except `_meta`, with
+	// another name or URI if subject is not empty. call is the call that it is sent for.
 	forward      *peer.Inbox
 	capabilities json.RawMessage
+	params       json.RawMessage
+	subject      string
+	call         *forward.Call
 	// notify receives the notifications of the request; nil for progress and log messages. It may
 	// pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
@@ -173,6 +178,9 @@ func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
 	generation := c.cache.currentGeneration()
 	w := c.requests.start(ctx, c, o.limits(&c.opts))
 	defer w.stop()
+	if k.call != nil {
+		c.forwards.Started(k.call, w)
+	}
 	raw, err := c.rounds(w, o, k)
 	if err != nil {
 		return nil, endError(w, k.method, err)
@@ -389,7 +397,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
 	}
 	const metaSize = 128 // of typical optional members of _meta
-	b := make([]byte, 0, len(prefix)+len(k.members)+len(k.input)+metaSize)
+	b := make([]byte, 0, len(prefix)+len(k.members)+len(k.params)+len(k.subject)+len(k.input)+metaSize)
 	b = append(b, prefix...)
 	if level != "" {
 		b = jsonscan.AppendQuote(append(b, `,"`+wire.MetaLogLevel+`":`...), level)
@@ -408,6 +416,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 	}
 	b = append(b, '}')
 	req.env.Meta = json.RawMessage(b[len(`{"_meta":`):])
-	req.Params = append(append(append(b, k.members...), k.input...), '}')
+	b = forward.AppendParams(append(b, k.members...), k.params, k.method, k.subject)
+	req.Params = append(append(b, k.input...), '}')
 	return req, nil
 }

@@ -24,6 +24,9 @@ const (
 	maxAwaited = 100_000
 	// cancelWriteTimeout is how long a cancellation or a reply may take to be written.
 	cancelWriteTimeout = 5 * time.Second
+	// endTimeout is how long a connection to which a write has failed may take to end: slightly more
+	// than a process has for its exit status.
+	endTimeout = 2 * time.Second
 	// maxReplies is the number of replies to the server that wait to be written. Servers of modern
 	// revisions may not send requests at all.
 	maxReplies = 256
@@ -56,6 +59,7 @@ type clientConn struct {
 	work     sync.WaitGroup
 	refused  int         // number of refused messages; used by the reader only
 	failed   atomic.Bool // a write has failed; reads continue
+	answered atomic.Bool // a request has had a response
 
 	mu      sync.Mutex         // guards the fields below
 	queued  []*jsonrpc.Message // cancellations, at most one for each request, and replies to the server
@@ -241,6 +245,13 @@ func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 // has failed for that reason; done is closed a moment later.
 func (c *clientConn) isOver() bool { return c.failed.Load() || c.table.HungUp() != nil }
 
+// end closes a connection that is over, and returns the reason, which reading shows soon.
+func (c *clientConn) end() error {
+	peer.ClosedWithin(c.done, endTimeout)
+	_ = c.Close() // the processes of an ended server
+	return c.err
+}
+
 func (c *clientConn) Done() <-chan struct{} { return c.done }
 
 func (c *clientConn) Close() error {
@@ -307,7 +318,9 @@ func (c *clientConn) dispatch(m *jsonrpc.Message) {
 	c.trace.message(false, m)
 	switch m.Kind() {
 	case jsonrpc.Response:
-		if !c.table.Answer(m) {
+		if c.table.Answer(m) {
+			c.answered.Store(true)
+		} else {
 			c.log.Debug("mcp: response to an unknown request", "id", m.ID)
 		}
 	case jsonrpc.Batch:

@@ -74,7 +74,18 @@ type CommandTransport struct {
 	Logger *slog.Logger
 	// MaxMessage is the largest message that is read from the server, in bytes. Default: 16 MiB.
 	MaxMessage int
+	// Once is for supervisors that start a server again themselves. A server that has responded to a
+	// request and has ended is not started again: requests fail with the [ExitError], in a
+	// [TransportError] whose MayHaveRun is false if they were sent after the end. A server that exits
+	// before its first response, as some of older revisions do when they are asked for theirs, is
+	// started again for the next request.
+	Once bool
+	// Started is called with the id of each process that has been started, before the first message
+	// to it. It must not block, or use the transport. If it panics, the process is ended, and the
+	// request fails.
+	Started func(pid int)
 
+	prepare func(cmd *exec.Cmd) error // changes how the process is started; may be nil
 	connTransport
 }
 
@@ -83,8 +94,14 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s.logger = cmp.Or(s.Logger, s.logger)
-	p, err := childproc.Start(s.command(), childproc.Options{
+	s.logger, s.once = cmp.Or(s.Logger, s.logger), s.Once
+	cmd := s.command()
+	if s.prepare != nil {
+		if err := s.prepare(cmd); err != nil {
+			return nil, fmt.Errorf("start server %q: %w", s.Path, err)
+		}
+	}
+	p, err := childproc.Start(cmd, childproc.Options{
 		Name: s.Path, Stderr: s.Stderr, Logger: s.log(),
 		MaxMessage: cmp.Or(max(s.MaxMessage, 0), defaultCommandMessage),
 		ExitError:  func(e childproc.Exit) error { return &ExitError{s.Path, e.Code, e.Signal, e.Stderr} },
@@ -92,7 +109,24 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start server %q: %w", s.Path, err)
 	}
+	if err := s.started(ctx, p.ID()); err != nil {
+		_ = p.Close() // err is the reason
+		return nil, err
+	}
 	return p, nil
+}
+
+// setPrepare makes dial call prepare before each start. Its type is any, so that a program without
+// commands does not link package exec.
+func (s *CommandTransport) setPrepare(prepare any) { s.prepare = prepare.(func(cmd *exec.Cmd) error) }
+
+// started calls Started.
+func (s *CommandTransport) started(ctx context.Context, pid int) (err error) {
+	defer recovered(ctx, s.log(), "Started", &err)
+	if s.Started != nil {
+		s.Started(pid)
+	}
+	return nil
 }
 
 func (s *CommandTransport) command() *exec.Cmd {

@@ -49,6 +49,7 @@ func init() {
 		"write-at-end":   func([]string) { echoLines(); fmt.Println(strings.Repeat("end ", 1<<18)) },
 		"spawn":          spawnRoles,
 		"host":           hostRole,
+		"session-only":   func([]string) { serveSessionOnly() },
 	}
 	if role := roles[os.Getenv(roleVariable)]; role != nil {
 		role(os.Args[1:])
@@ -121,6 +122,19 @@ func serveStdio() {
 	})
 	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serveSessionOnly exits when it receives a request of a revision that has no sessions.
+func serveSessionOnly() {
+	first, err := bufio.NewReader(os.Stdin).ReadBytes('\n')
+	if err != nil || !bytes.Contains(first, []byte(`"initialize"`)) {
+		os.Exit(1)
+	}
+	s := mcp.NewServer("child", "1", &mcp.ServerOptions{Revisions: []string{"2025-11-25"}})
+	in := io.MultiReader(bytes.NewReader(first), os.Stdin)
+	if err := s.Run(context.Background(), mcp.NewStreamConn(in, os.Stdout, nil)); err != nil {
 		os.Exit(1)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -483,7 +484,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	opening.Start(ctx, peer.TimeLimits{Total: c.startTimeout()}, ErrTimeout)
 	defer opening.Stop()
 	ctx = &opening
-	opened, err := t.OpenSession(ctx, session.Receive)
+	opened, err := t.OpenSession(mcpint.WithReceiver(ctx, session.ReceiveOn), session.Receive)
 	if err != nil {
 		_ = session.Close()
 		return nil, err

@@ -5,12 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -32,7 +33,7 @@ func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err 
 	case wire.MethodSubscriptionsListen:
 		res, err = f.listen(ctx, req)
 	default:
-		res, err = f.forward(ctx, req)
+		res, err = f.ForwardAs(ctx, req, &mcpint.ForwardOptions{})
 	}
 	failed, ok := errors.AsType[*TransportError](err)
 	if !ok || asError(err) != nil || ctx.Err() != nil {
@@ -58,49 +59,71 @@ func (f forwarder) discover(ctx context.Context) (Result, error) {
 	return &d, nil
 }
 
-// forward sends a request of any other method. Questions of a server in a session, and log messages
-// on a stream, belong to no request: they go to the client that has requests in progress, if it is
-// the only one.
-func (f forwarder) forward(ctx context.Context, req *Request) (Result, error) {
+// ForwardAs implements [mcpint.Forwarder].
+func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.ForwardOptions) (Result, error) {
 	conn, err := f.client.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, req.Method, err)
 	}
+	subject := req.env.Subject(req.Params)
 	r := &forward.Request{
-		Method: req.Method, Params: req.Params, Token: req.env.ProgressToken, Notify: req.Notify,
-		Caller: fmt.Sprintf("%s %q %s", req.Principal.Key(), req.Header["Mcp-Session-Id"], req.env.ClientInfo),
-		Lasts:  !req.env.Revision.Modern(), Timeout: f.client.opts.InputTimeout,
+		Method: req.Method, Token: req.env.ProgressToken, Notify: req.Notify,
+		Principal: o.Principal, Caller: o.Caller,
+		Lasts: !req.env.Revision.Modern(), Timeout: f.client.opts.InputTimeout,
 		Capabilities: req.env.Capabilities, Level: req.env.LogLevel,
+		State: subject.RequestState, Answers: subject.InputResponses,
+	}
+	if r.Principal == "" {
+		r.Principal = req.Principal.Key()
+	}
+	if r.Caller == "" {
+		id := strings.Join(req.Header["Mcp-Session-Id"], "")
+		r.Caller = r.Principal + "\n" + string(req.env.ClientInfo) + "\n" + id
+	}
+	if r.Principal == "" { // nobody has authenticated the callers: they may be several people
+		r.Principal = r.Caller
+	}
+	if o.Capabilities != nil {
+		r.Capabilities = o.Capabilities
 	}
 	if m, ok := wire.Latest().Method(req.Method); ok {
 		r.MayAsk = m.MayAskInput
 	}
 	var raw json.RawMessage
 	if conn.session != nil {
-		raw, err = f.client.forwards.Serve(ctx, r, func() *forward.Call { return f.newCall(req) })
+		r.Subject = forward.Subject(req.Params, req.Method)
+		raw, err = f.client.forwards.Serve(ctx, r, func() *forward.Call {
+			return f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities))
+		})
 	} else {
-		raw, err = f.client.forwards.Run(ctx, r, f.newCall(req))
+		raw, err = f.client.forwards.Run(ctx, r, f.newCall(req, o, req.Params, r.Capabilities))
 	}
 	return RawResult(raw), err
 }
 
-// newCall returns the call of a request, which keeps nothing of it.
-func (f forwarder) newCall(req *Request) *forward.Call {
+// newCall returns the call of a request, which keeps nothing of it except params and capabilities.
+func (f forwarder) newCall(
+	req *Request, o *mcpint.ForwardOptions, params, capabilities json.RawMessage,
+) *forward.Call {
 	c, call, method := f.client, new(forward.Call), req.Method
-	k := &clientRequest{method: method, members: forward.Members(req.Params, "_meta"),
-		capabilities: bytes.Clone(req.env.Capabilities),
-		forward:      &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(call.Receive)}}
-	raw, _ := req.Param("name")
-	name, _ := jsonscan.Unquote(raw)
-	o := CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: forward.Meta(req.env.Meta)}
+	k := &clientRequest{method: method, params: params, subject: o.Subject, capabilities: capabilities,
+		forward: &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(call.Receive)}, call: call}
+	name := o.Subject
+	if name == "" {
+		raw, _ := req.Param("name")
+		name, _ = jsonscan.Unquote(raw)
+	}
+	meta := forward.Meta(req.env.Meta)
+	maps.Copy(meta, o.Meta)
+	options := CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: meta}
 	if req.takesProgress() {
-		o.Progress = func(ProgressUpdate) {} // requests a token
+		options.Progress = func(ProgressUpdate) {} // requests a token
 	}
 	call.Queue, call.Drain = k.forward.Put, k.forward.Drain
 	call.Run = func(ctx context.Context) (_ json.RawMessage, err error) {
 		defer recovered(ctx, c.opts.Logger, method, &err)
 		defer k.forward.Close()
-		ctx = WithCallOptions(ctx, o)
+		ctx = WithCallOptions(ctx, options)
 		if method == wire.MethodToolsCall {
 			raw, err := c.callTool(ctx, name, k)
 			return json.RawMessage(raw), err
@@ -109,6 +132,23 @@ func (f forwarder) newCall(req *Request) *forward.Call {
 		return json.RawMessage(raw), err
 	}
 	return call
+}
+
+// Usage implements [mcpint.Forwarder].
+func (f forwarder) Usage() (u mcpint.ForwardUsage) {
+	u.InProgress, u.Suspended, u.Serial = f.client.forwards.Usage()
+	return u
+}
+
+// Abandon implements [mcpint.Forwarder].
+func (f forwarder) Abandon(caller string) { f.client.forwards.Abandon(caller) }
+
+// Done implements [mcpint.Forwarder].
+func (f forwarder) Done() <-chan struct{} {
+	if conn := f.client.connection.Load(); conn != nil && conn.session != nil {
+		return conn.done
+	}
+	return connDone(f.client.transport)
 }
 
 // listen forwards the changes of a subscription that [Client.Listen] renews. After a gap, everything

@@ -133,13 +133,18 @@ func invalidInputRequest(code int, format string, args ...any) error {
 // answerDirect responds to a request of a server of the session era. Errors that the server must
 // not see are logged.
 func (c *Client) answerDirect(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
+	if c.opts.ForwardInput {
+		return c.forwards.Ask(ctx, method, params)
+	}
+	return c.answerHere(ctx, method, params)
+}
+
+// answerHere responds with the functions of the options.
+func (c *Client) answerHere(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
 	c.requests.beginQuestion()
 	defer c.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
 	defer cancel()
-	if c.opts.ForwardInput {
-		return c.forwards.Ask(ctx, method, params)
-	}
 	raw, err := c.answer(ctx, method, params)
 	if err == nil {
 		return raw, nil
@@ -152,19 +157,41 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 	return nil, errInternal
 }
 
+// answerDefault responds to a question that belongs to no forwarded request.
+func (c *Client) answerDefault(ctx context.Context, method string, params json.RawMessage) (
+	_ json.RawMessage, _ *Error, ok bool,
+) {
+	if !c.answersHere(method) {
+		return nil, nil, false
+	}
+	raw, err := c.answerHere(ctx, method, params)
+	return raw, err, true
+}
+
+// answersHere reports whether the options have a function for an input request.
+func (c *Client) answersHere(method string) bool {
+	switch method {
+	case wire.MethodElicitationCreate:
+		return c.opts.Elicit != nil || c.opts.ElicitURL != nil
+	case wire.MethodSamplingCreateMessage:
+		return c.opts.Sample != nil
+	}
+	return method == wire.MethodRootsList && c.opts.Roots != nil
+}
+
 // answer calls the function of the options that handles an input request. The error wraps
 // errInvalidInputRequest if the server violates the protocol.
 func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (_ json.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {
-	case method == wire.MethodElicitationCreate && c.caps.Elicitation != nil:
+	case !c.answersHere(method):
+		return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)
+	case method == wire.MethodElicitationCreate:
 		return c.answerElicitation(ctx, params)
-	case method == wire.MethodSamplingCreateMessage && c.opts.Sample != nil:
+	case method == wire.MethodSamplingCreateMessage:
 		return c.answerSampling(ctx, params)
-	case method == wire.MethodRootsList && c.opts.Roots != nil:
-		return c.answerRoots(ctx)
 	}
-	return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)
+	return c.answerRoots(ctx)
 }
 
 // Spec: client/elicitation (2026-07-28).

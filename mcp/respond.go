@@ -29,6 +29,8 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
 	ConnDone:  connDone,
+	ConnErr:   connErr,
+	Prepare:   func(command, prepare any) { command.(interface{ setPrepare(any) }).setPrepare(prepare) },
 	Configure: func(cfg any, h Handler) { configure(cfg.(*legacy.Config), h) },
 })
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -158,6 +159,7 @@ func NewConnTransport(conn Conn) Transport {
 type connTransport struct {
 	dial   func(ctx context.Context) (Conn, error)
 	logger *slog.Logger
+	once   bool // a Conn that has had a response is the last one
 	unused Conn // closed by Close if no request was sent
 	trace  tracer
 
@@ -232,6 +234,9 @@ func (t *connTransport) live(ctx context.Context, method string) (c *clientConn,
 	}
 	if t.current != nil && !t.current.isOver() {
 		return t.current, false, nil
+	}
+	if t.once && t.current != nil && t.current.answered.Load() {
+		return nil, false, &TransportError{Method: method, Err: t.current.end()}
 	}
 	t.closeDead()
 	if err := sleep(ctx, time.Until(t.backoff)); err != nil {
@@ -317,6 +322,21 @@ func (t *connTransport) streams() *connTransport { return t }
 
 // connDone returns the channel that is closed when the current Conn of a transport has ended, or nil.
 func connDone(transport any) <-chan struct{} {
+	if c := currentConn(transport); c != nil {
+		return c.done
+	}
+	return nil
+}
+
+// connErr returns the reason for which the current Conn of a transport has ended, or nil.
+func connErr(transport any) error {
+	if c := currentConn(transport); c != nil && peer.IsClosed(c.done) {
+		return c.err
+	}
+	return nil
+}
+
+func currentConn(transport any) *clientConn {
 	over, ok := transport.(interface{ streams() *connTransport })
 	if !ok {
 		return nil
@@ -324,10 +344,7 @@ func connDone(transport any) <-chan struct{} {
 	t := over.streams()
 	t.lock <- struct{}{}
 	defer func() { <-t.lock }()
-	if t.current == nil {
-		return nil
-	}
-	return t.current.done
+	return t.current
 }
 
 // Close ends the connection.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/sse"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -47,6 +48,10 @@ type clientExchange struct {
 	dropLogged bool // a dropped message was logged
 	draining   bool // the exchange ends in the background
 }
+
+// A streamReceiver receives a message with the context of the request on whose stream it arrived, nil
+// for a stream of the session.
+type streamReceiver = func(of context.Context, m *jsonrpc.Message)
 
 // A requestContext is the context of a request that its transport may end. The contexts of an
 // mcp.Client are, unless they were wrapped.
@@ -219,7 +224,7 @@ func (x *clientExchange) drain() {
 }
 
 // response reads the response to the request with an id, in any form. Other messages go to receive.
-func (x *clientExchange) response(id jsonrpc.ID, receive func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) response(id jsonrpc.ID, receive streamReceiver) (*jsonrpc.Message, error) {
 	switch {
 	case x.res.StatusCode/100 != 2:
 		return x.refusal(id)
@@ -256,7 +261,7 @@ func (x *clientExchange) contentType() string {
 }
 
 // json reads a body that is one message.
-func (x *clientExchange) json(id jsonrpc.ID, receive func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) json(id jsonrpc.ID, receive streamReceiver) (*jsonrpc.Message, error) {
 	body, err := x.readBody()
 	if err != nil {
 		return nil, x.unanswered(err)
@@ -308,7 +313,7 @@ func (r eventReader) close() {
 
 // events reads events until the response.
 func (x *clientExchange) events(
-	events eventReader, id jsonrpc.ID, receive func(m *jsonrpc.Message),
+	events eventReader, id jsonrpc.ID, receive streamReceiver,
 ) (*jsonrpc.Message, error) {
 	for {
 		e, err := events.Next()
@@ -347,7 +352,7 @@ func refusedResponse(err error) *jsonrpc.Message {
 // dispatch returns m if it is the response to id, or an error without an id. It passes requests and
 // notifications to receive, and drops the rest.
 func (x *clientExchange) dispatch(
-	m *jsonrpc.Message, id jsonrpc.ID, receive func(m *jsonrpc.Message),
+	m *jsonrpc.Message, id jsonrpc.ID, receive streamReceiver,
 ) (answer *jsonrpc.Message) {
 	if kind := m.Kind(); kind != jsonrpc.Batch && kind != jsonrpc.Invalid {
 		x.traceReceived(m)
@@ -355,7 +360,11 @@ func (x *clientExchange) dispatch(
 	switch m.Kind() {
 	case jsonrpc.Request, jsonrpc.Notification:
 		x.taken++
-		receive(m)
+		of := x.caller
+		if id.IsZero() || x.method == wire.MethodInitialize {
+			of = nil // the stream is that of the session
+		}
+		receive(of, m)
 	case jsonrpc.Response:
 		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
 			m.ID = id

@@ -38,7 +38,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	if err := x.post(t.target, header, jsonrpc.NewRequest(id, req.Method, req.Params)); err != nil {
 		return nil, err
 	}
-	m, err := x.response(id, func(m *jsonrpc.Message) { x.notify(req, m) })
+	m, err := x.response(id, func(_ context.Context, m *jsonrpc.Message) { x.notify(req, m) })
 	if err != nil {
 		return nil, err
 	}

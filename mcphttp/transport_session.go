@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -42,7 +43,8 @@ const (
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
 func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
-	l := &clientSession{t: t, receive: receive, done: make(chan struct{}), cancelSlots: make(chan struct{}, maxCancels)}
+	l := &clientSession{t: t, receive: mcpint.ReceiverFrom(ctx, receive), done: make(chan struct{}),
+		cancelSlots: make(chan struct{}, maxCancels)}
 	l.life.begin(t.life.ctx)
 	l.cancels.begin(t.life.ctx)
 	switch {
@@ -60,7 +62,7 @@ func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Mes
 // A clientSession carries the messages of one session.
 type clientSession struct {
 	t           *Transport
-	receive     func(m *jsonrpc.Message)
+	receive     streamReceiver
 	ids         atomic.Int64
 	life        lifetime
 	cancels     lifetime      // of cancellations, which outlive the requests

@@ -247,7 +247,7 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 			l.hasListened.Store(true)
 			signal()
 			if isNew {
-				l.receive(nil) // messages in between are lost
+				l.receive(l.life.ctx, nil) // messages in between are lost
 			}
 		})
 		signal()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,48 +20,54 @@ const maxExpanded = 1 << 20
 //
 //   - ${NAME} and ${env:NAME} by the variable of the environment, and ${NAME:-text} by text if the
 //     variable is unset or empty. lookup returns it and is usually os.LookupEnv.
-//   - ${input:ID} by what lookup returns for the name "input:ID".
+//   - ${input:ID} and ${secret:NAME} by what lookup returns for the names "input:ID" and
+//     "secret:NAME".
+//   - ${file:PATH} by the content of a file of at most 64 KiB, without line breaks at its end. ~/ at
+//     the beginning is the user's home directory. A relative path refers to the directory of the
+//     configuration file.
+//   - ${exec:COMMAND} by the output of a command line, which the shell runs for at most 60 seconds,
+//     without line breaks at its end. It must not contain }. Not in a project file.
 //   - ${workspaceFolder} by the directory of the project, or the current directory for a file of the
 //     user; ${workspaceFolderBasename} by the last element of that path.
 //   - ${userHome} by the user's home directory, and ${pathSeparator} and ${/} by / or \.
 //   - ${$} by a dollar sign.
 //
-// A variable that is unset and has no default is an error. Values are not expanded again. The
-// command of a project file runs in the directory of the project unless Dir is set.
-func (s *Server) Expand(lookup func(name string) (string, bool)) (*Server, error) {
+// A variable that is unset and has no default is an error, which names it and the server. Values are
+// not expanded again. The command of a project file runs in the directory of the project unless Dir
+// is set. Of a server with a URL, Expand runs HeaderCommand with the shell for at most 10 seconds,
+// and adds its headers. ctx ends commands.
+//
+// Expand reads and runs what the entry says: see [TrustStore] for servers of project files. The
+// result has the [Server.Secrets].
+func (s *Server) Expand(ctx context.Context, lookup func(name string) (string, bool)) (*Server, error) {
 	out := *s
-	var errs []error
-	expand := func(where, text string) string {
-		expanded, err := s.expandText(text, lookup)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", where, err))
-		}
-		return expanded
-	}
-	out.Command = expand("command", s.Command)
+	e := &expansion{ctx: ctx, server: s, lookup: lookup}
+	out.Command = e.text("command", s.Command)
 	out.Args = slices.Clone(s.Args)
 	for i, arg := range out.Args {
-		out.Args[i] = expand(fmt.Sprintf("args %d", i), arg)
+		out.Args[i] = e.text(fmt.Sprintf("args %d", i), arg)
 	}
-	out.Dir = s.resolve(expand("cwd", s.Dir))
+	out.Dir = s.resolve(e.text("cwd", s.Dir))
 	if out.Dir == "" && s.Project && s.Type == TypeStdio {
 		out.Dir = s.base // a relative command is that of the project
 	}
-	out.EnvFile = s.resolve(expand("envFile", s.EnvFile))
-	out.URL = expand("url", s.URL)
-	out.Env = expandTable("env", s.Env, expand)
-	out.Header = expandTable("headers", s.Header, expand)
-	if len(errs) == 0 && out.EnvFile != "" {
+	out.EnvFile = s.resolve(e.text("envFile", s.EnvFile))
+	out.URL = e.text("url", s.URL)
+	out.Env = e.table("env", s.Env)
+	out.Header = e.table("headers", s.Header)
+	if len(e.errs) == 0 && out.EnvFile != "" {
 		variables, err := readEnvFile(out.EnvFile)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("envFile: %w", err))
-		}
+		e.add("envFile", err)
 		maps.Copy(variables, out.Env)
 		out.Env = variables
 	}
-	if err := errors.Join(errs...); err != nil {
+	if len(e.errs) == 0 && s.HeaderCommand != "" && s.Type != TypeStdio {
+		e.add("headersHelper", e.addHeaders(&out))
+	}
+	if err := errors.Join(e.errs...); err != nil {
 		return nil, fmt.Errorf("server %q: %w", s.Name, err)
 	}
+	out.secrets = e.allSecrets(&out)
 	return &out, nil
 }
 
@@ -72,16 +79,38 @@ func (s *Server) resolve(path string) string {
 	return filepath.Join(s.base, path)
 }
 
-func expandTable(where string, table map[string]string, expand func(where, text string) string) map[string]string {
+// An expansion replaces the variables of a server.
+type expansion struct {
+	ctx     context.Context
+	server  *Server
+	lookup  func(name string) (string, bool)
+	secrets []string
+	errs    []error
+	outputs map[string]string // of commands that have run
+}
+
+func (e *expansion) add(where string, err error) {
+	if err != nil {
+		e.errs = append(e.errs, fmt.Errorf("%s: %w", where, err))
+	}
+}
+
+func (e *expansion) text(where, text string) string {
+	expanded, err := e.replace(text)
+	e.add(where, err)
+	return expanded
+}
+
+func (e *expansion) table(where string, table map[string]string) map[string]string {
 	out := maps.Clone(table)
 	for _, key := range slices.Sorted(maps.Keys(table)) {
-		out[key] = expand(fmt.Sprintf("%s %.64q", where, key), table[key])
+		out[key] = e.text(fmt.Sprintf("%s %.64q", where, key), table[key])
 	}
 	return out
 }
 
-// expandText replaces the variables of a string. A dollar sign without a brace is literal.
-func (s *Server) expandText(text string, lookup func(name string) (string, bool)) (string, error) {
+// replace replaces the variables of a text. A dollar sign without a brace is literal.
+func (e *expansion) replace(text string) (string, error) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -93,7 +122,7 @@ func (s *Server) expandText(text string, lookup func(name string) (string, bool)
 		if !closed {
 			return "", errors.New("unterminated ${")
 		}
-		value, err := s.variable(inner, lookup)
+		value, err := e.variable(inner)
 		if err != nil {
 			return "", err
 		}
@@ -106,7 +135,7 @@ func (s *Server) expandText(text string, lookup func(name string) (string, bool)
 }
 
 // variable returns the value of the content of ${…}.
-func (s *Server) variable(inner string, lookup func(name string) (string, bool)) (string, error) {
+func (e *expansion) variable(inner string) (string, error) {
 	switch inner {
 	case "$":
 		return "$", nil
@@ -115,29 +144,56 @@ func (s *Server) variable(inner string, lookup func(name string) (string, bool))
 	case "userHome":
 		return os.UserHomeDir()
 	case "workspaceFolder":
-		return s.workspace()
+		return e.server.workspace()
 	case "workspaceFolderBasename":
-		dir, err := s.workspace()
+		dir, err := e.server.workspace()
 		return filepath.Base(dir), err
 	}
-	if id, isInput := strings.CutPrefix(inner, "input:"); isInput {
-		value, set := lookup(inner)
-		if !set || !inputID.MatchString(id) {
-			return "", fmt.Errorf("input %.64q is not set", id)
+	prefix, rest, _ := strings.Cut(inner, ":")
+	switch {
+	case rest == "" || strings.HasPrefix(rest, "-"): // ${NAME:-text}
+	case prefix == "input" || prefix == "secret":
+		return e.stored(prefix, rest)
+	case prefix == "file" || prefix == "exec":
+		value, err := e.outside(prefix, rest)
+		if err != nil {
+			return "", fmt.Errorf("${%s:%.64s}: %w", prefix, rest, err)
 		}
+		e.secrets = append(e.secrets, value)
 		return value, nil
 	}
+	return e.environment(inner)
+}
+
+// stored returns the value of ${input:ID} or ${secret:NAME}.
+func (e *expansion) stored(kind, name string) (string, error) {
+	value, set := e.lookup(kind + ":" + name)
+	if !set || !inputID.MatchString(name) {
+		return "", fmt.Errorf("%s %.64q is not set", kind, name)
+	}
+	shown := slices.ContainsFunc(e.server.Inputs, func(in Input) bool { return in.ID == name && !in.Password })
+	if kind == "secret" || !shown {
+		e.secrets = append(e.secrets, value)
+	}
+	return value, nil
+}
+
+// environment returns the value of ${NAME}, ${env:NAME} or ${NAME:-text}.
+func (e *expansion) environment(inner string) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	name = strings.TrimPrefix(name, "env:")
 	if !variableName.MatchString(name) {
 		return "", fmt.Errorf("invalid variable ${%.64s}: want ${NAME} or ${NAME:-default}", inner)
 	}
-	value, set := lookup(name)
+	value, set := e.lookup(name)
 	switch {
 	case hasFallback && value == "":
 		return fallback, nil
 	case !set:
 		return "", fmt.Errorf("environment variable %.64s is not set", name)
+	}
+	if secretName.MatchString(name) {
+		e.secrets = append(e.secrets, value)
 	}
 	return value, nil
 }

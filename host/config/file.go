@@ -2,7 +2,7 @@
 //
 //	file, err := config.Load(".mcp.json")
 //	server, err := file.Server("files")
-//	server, err = server.Expand(os.LookupEnv)
+//	server, err = server.Expand(ctx, os.LookupEnv)
 //
 // The format is the one that most clients share: a member mcpServers, or servers, maps names to
 // commands with arguments, or to URLs. Comments and trailing commas are allowed. Unknown members
@@ -15,6 +15,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxConfig bounds a configuration file, in bytes.
-const maxConfig = 4 << 20
+// maxFile bounds a configuration file, in bytes.
+const maxFile = 4 << 20
 
 // A File is a configuration file with servers. It is immutable, and safe for concurrent use.
 type File struct {
@@ -41,38 +42,43 @@ type File struct {
 	// Dir is the directory of the project for a file in one of its folders, such as .vscode/mcp.json.
 	// Relative paths of servers refer to it. Default: the directory of Path.
 	Dir string
+	// Source is the text in which [File.Settings] finds the lines of its errors, if it is not the text
+	// that was parsed: that of a file in the form of another application.
+	Source []byte
 	// Extra has the members other than the servers, unparsed.
 	Extra map[string]json.RawMessage
 
+	text    []byte   // without comments; offsets are those of the file
 	names   []string // in the order of the file
 	servers map[string]json.RawMessage
+	ids     map[string]string // by name
 }
 
 // Load reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist,
 // and has the line and column of a JSON syntax error.
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
+	opened, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	defer opened.Close()
+	text, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
 	if err != nil {
 		return nil, err
 	}
-	c, err := Parse(text)
+	f, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	c.Path = path
-	return c, nil
+	f.Path = path
+	return f, nil
 }
 
 // Parse parses a configuration. It reads only the names of the servers: [File.Server]
 // parses one of them, so that an invalid server does not affect others.
 func Parse(text []byte) (*File, error) {
-	if len(text) > maxConfig {
-		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxConfig)
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxFile)
 	}
 	plain, err := jsonc.Plain(text)
 	if err != nil {
@@ -81,51 +87,52 @@ func Parse(text []byte) (*File, error) {
 	if jsonscan.Kind(plain) != '{' {
 		return nil, errors.New("invalid configuration: must be a JSON object")
 	}
-	c := &File{Extra: map[string]json.RawMessage{}, servers: map[string]json.RawMessage{}}
+	f := &File{text: plain, Extra: map[string]json.RawMessage{}, servers: map[string]json.RawMessage{}}
 	found := false
 	for key, value := range jsonscan.Members(plain) {
 		if string(key) != "mcpServers" && string(key) != "servers" {
-			c.Extra[string(key)] = value
+			f.Extra[string(key)] = value
 			continue
 		}
 		found = true
-		if err := c.addServers(string(key), value); err != nil {
+		if err := f.addServers(string(key), value); err != nil {
 			return nil, err
 		}
 	}
 	if !found {
 		return nil, errors.New(`invalid configuration: must have a member "mcpServers" or "servers"`)
 	}
-	return c, nil
+	f.ids = serverIDs(f.names)
+	return f, nil
 }
 
-func (c *File) addServers(key string, servers []byte) error {
+func (f *File) addServers(key string, servers []byte) error {
 	if jsonscan.Kind(servers) != '{' {
 		return fmt.Errorf("invalid %s: must be an object", key)
 	}
 	for name, server := range jsonscan.Members(servers) {
-		if c.Has(string(name)) {
+		if f.Has(string(name)) {
 			return fmt.Errorf("duplicate server %.64q in mcpServers and servers", name)
 		}
-		c.names = append(c.names, string(name))
-		c.servers[string(name)] = server
+		f.names = append(f.names, string(name))
+		f.servers[string(name)] = server
 	}
 	return nil
 }
 
 // Names returns the names of the servers, in the order of the file.
-func (c *File) Names() []string { return slices.Clone(c.names) }
+func (f *File) Names() []string { return slices.Clone(f.names) }
 
 // Has reports whether the file has a server of that name, valid or not.
-func (c *File) Has(name string) bool {
-	_, ok := c.servers[name]
+func (f *File) Has(name string) bool {
+	_, ok := f.servers[name]
 	return ok
 }
 
 // Server parses the entry of a server. Its variables are not expanded: see [Server.Expand]. The
 // error names the invalid member.
-func (c *File) Server(name string) (*Server, error) {
-	raw, ok := c.servers[name]
+func (f *File) Server(name string) (*Server, error) {
+	raw, ok := f.servers[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown server %q", name)
 	}
@@ -133,12 +140,18 @@ func (c *File) Server(name string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %.64q: %w", name, err)
 	}
-	s.Name, s.Project = name, c.Project
-	s.path, s.base = c.Path, c.Dir
-	if s.base == "" && c.Path != "" {
-		s.base = filepath.Dir(c.Path)
+	s.Name, s.Project = name, f.Project
+	settings, _ := jsonscan.Get(f.Extra["patchbay"], "servers")
+	if raw, has := jsonscan.Get(settings, name); has {
+		var compact bytes.Buffer
+		_ = json.Compact(&compact, raw) // valid since Parse
+		s.Settings = compact.Bytes()
 	}
-	if s.Inputs, err = parseInputs(c.Extra["inputs"], s); err != nil {
+	s.path, s.base = f.Path, f.Dir
+	if s.base == "" && f.Path != "" {
+		s.base = filepath.Dir(f.Path)
+	}
+	if s.Inputs, err = parseInputs(f.Extra["inputs"], s); err != nil {
 		return nil, fmt.Errorf("inputs: %w", err)
 	}
 	return s, nil
@@ -173,19 +186,19 @@ var projectFiles = []string{".mcp.json", "mcp.json"}
 // files that it could read, even with an error, which joins the errors of the others.
 func LoadAll(path string) ([]*File, error) {
 	required := path != "" || os.Getenv(PathEnv) != ""
-	var configs []*File
+	var files []*File
 	var errs []error
-	for _, file := range Paths(path) {
-		project := path == "" && !filepath.IsAbs(file)
-		c, err := load(file, project)
+	for _, name := range Paths(path) {
+		project := path == "" && !filepath.IsAbs(name)
+		f, err := load(name, project)
 		switch {
 		case err == nil:
-			configs = append(configs, c)
+			files = append(files, f)
 		case required || !errors.Is(err, fs.ErrNotExist):
 			errs = append(errs, err)
 		}
 	}
-	return configs, errors.Join(errs...)
+	return files, errors.Join(errs...)
 }
 
 // load reads a file. A project file must be regular: reading a pipe or a device may block, and
@@ -200,12 +213,12 @@ func load(path string, project bool) (*File, error) {
 			return nil, fmt.Errorf("%s: invalid project file: must be a regular file", path)
 		}
 	}
-	c, err := Load(path)
+	f, err := Load(path)
 	if err != nil {
 		return nil, err
 	}
-	c.Project = project
-	return c, nil
+	f.Project = project
+	return f, nil
 }
 
 // readRegular reads a regular file of at most limit bytes.

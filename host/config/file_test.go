@@ -76,7 +76,7 @@ func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 		if name == "files" && string(s.Extra["alwaysAllow"]) != `["read"]` {
 			t.Errorf("alwaysAllow is %q, want it unchanged", s.Extra["alwaysAllow"])
 		}
-		if s, err = s.Expand(env); err != nil {
+		if s, err = s.Expand(t.Context(), env); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(config.Server{}, "Extra"),
@@ -171,7 +171,7 @@ func TestExpandReplacesEnvironmentVariables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Expand(env)
+		got, err := s.Expand(t.Context(), env)
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), problem) ||
 				!strings.Contains(err.Error(), `server "s": args 0`) {
@@ -246,7 +246,7 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = s.Expand(os.LookupEnv); err != nil || s.Dir != filepath.Join("other", "sub") {
+	if s, err = s.Expand(t.Context(), os.LookupEnv); err != nil || s.Dir != filepath.Join("other", "sub") {
 		t.Errorf("Dir = %q, %v, want it relative to the file", s.Dir, err)
 	}
 }
@@ -286,7 +286,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("server %q has neither command nor URL: %+v", name, s)
 			}
 			noVariables := func(string) (string, bool) { return "", false }
-			if e, err := s.Expand(noVariables); err == nil && !strings.Contains(string(text), "$") && e.Command != s.Command {
+			if e, err := s.Expand(t.Context(), noVariables); err == nil && !strings.Contains(string(text), "$") && e.Command != s.Command {
 				t.Errorf("server %q: the command %q became %q", name, s.Command, e.Command)
 			}
 		}

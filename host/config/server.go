@@ -46,13 +46,33 @@ type Server struct {
 	// URL is the URL of the server, and Header the additional HTTP headers of requests.
 	URL    string
 	Header map[string]string
+	// HeaderCommand is a command line that prints more headers as a JSON object of strings.
+	// [Server.Expand] runs it. Source: Claude Code, dynamic headers.
+	HeaderCommand string
 
 	// Disabled is set if the user has disabled the server.
 	Disabled bool
-	// Extra has the unknown members, unparsed.
+	// AllowedTools are patterns of the only tools that are used; nil for all. See [Match].
+	AllowedTools []string
+	// ExcludedTools are patterns of tools that are not used, also if AllowedTools has them.
+	ExcludedTools []string
+	// Settings are the settings of the server in the member patchbay of the file, unparsed; nil if it
+	// has none. See [File.Settings].
+	Settings json.RawMessage
+	// Extra has the unknown members, unparsed. Members that let an application call tools without
+	// asking, such as autoApprove and alwaysAllow, are among them: they grant nothing.
 	Extra map[string]json.RawMessage
 
-	path, base string // the configuration file, and the directory that its paths refer to
+	path, base string   // the configuration file, and the directory that its paths refer to
+	secrets    []string // of an expanded entry, the longest first
+}
+
+// memberNames are the names that applications have for members. docs/configurations.md has the
+// applications.
+var memberNames = map[string]string{
+	"transport": "type", "environment": "env", "serverUrl": "url", "httpUrl": "url",
+	"includeTools": "allowedTools", "enabledTools": "allowedTools",
+	"excludeTools": "excludedTools", "disabledTools": "excludedTools", "disallowedTools": "excludedTools",
 }
 
 func parseServer(raw []byte) (*Server, error) {
@@ -60,13 +80,33 @@ func parseServer(raw []byte) (*Server, error) {
 		return nil, errors.New("must be an object")
 	}
 	s := &Server{Extra: map[string]json.RawMessage{}}
+	seen := map[string]string{}
 	for key, value := range jsonscan.Members(raw) {
-		if err := s.set(string(key), value); err != nil {
+		name := string(key)
+		if name == "transport" && jsonscan.Kind(value) != '"' {
+			s.Extra[name] = value // an object of another meaning
+			continue
+		}
+		if canonical := memberNames[name]; canonical != "" {
+			name = canonical
+		}
+		if other := seen[name]; other != "" {
+			return nil, fmt.Errorf("%s: the same as %s: keep one of them", key, other)
+		}
+		seen[name] = string(key)
+		if slices.Contains(members, name) && jsonscan.Kind(value) == 'n' {
+			continue // the same as an absent member
+		}
+		if err := s.set(name, value); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return s, s.resolveType()
 }
+
+// members are the members that Server has.
+var members = []string{"type", "command", "args", "env", "envFile", "cwd", "url", "headers", "headersHelper",
+	"allowedTools", "excludedTools", "disabled", "enabled"}
 
 func (s *Server) set(key string, value []byte) (err error) {
 	switch key {
@@ -76,9 +116,11 @@ func (s *Server) set(key string, value []byte) (err error) {
 			s.Type, err = serverType(name)
 		}
 	case "command":
-		s.Command, err = text(value)
+		err = s.setCommand(value)
 	case "args":
-		s.Args, err = list(value)
+		var args []string
+		args, err = list(value)
+		s.Args = append(s.Args, args...)
 	case "env":
 		s.Env, err = table(value)
 	case "envFile":
@@ -89,10 +131,34 @@ func (s *Server) set(key string, value []byte) (err error) {
 		s.URL, err = text(value)
 	case "headers":
 		s.Header, err = table(value)
+	case "headersHelper":
+		s.HeaderCommand, err = text(value)
+	case "allowedTools":
+		s.AllowedTools, err = list(value)
+	case "excludedTools":
+		s.ExcludedTools, err = list(value)
 	case "disabled":
-		s.Disabled = jsonscan.Kind(value) == 't'
+		s.Disabled = s.Disabled || jsonscan.Kind(value) == 't'
+	case "enabled":
+		s.Disabled = s.Disabled || jsonscan.Kind(value) == 'f'
 	default:
 		s.Extra[key] = value
+	}
+	return err
+}
+
+// setCommand sets the program, or the program with arguments, as opencode writes it.
+func (s *Server) setCommand(value []byte) (err error) {
+	if jsonscan.Kind(value) != '[' {
+		s.Command, err = text(value)
+		return err
+	}
+	words, err := list(value)
+	if err == nil && len(words) == 0 {
+		err = errors.New("must have at least one element")
+	}
+	if err == nil {
+		s.Command, s.Args = words[0], append(words[1:len(words):len(words)], s.Args...)
 	}
 	return err
 }
@@ -100,9 +166,9 @@ func (s *Server) set(key string, value []byte) (err error) {
 // serverType parses a type in its various spellings.
 func serverType(name string) (ServerType, error) {
 	switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)) {
-	case "stdio":
+	case "stdio", "local":
 		return TypeStdio, nil
-	case "http", "streamablehttp":
+	case "http", "streamablehttp", "remote":
 		return TypeHTTP, nil
 	case "sse":
 		return TypeSSE, nil

@@ -112,6 +112,11 @@ type trustedEntry struct {
 	EnvFile, Dir, URL               string
 	Header                          map[string]string
 	Inputs                          []Input
+	// Empty members are absent, so that records of releases that did not have them remain valid.
+	HeaderCommand string   `json:",omitempty"`
+	AllowedTools  []string `json:",omitempty"`
+	ExcludedTools []string `json:",omitempty"`
+	Settings      string   `json:",omitempty"`
 }
 
 func (s *Server) trusted() (*trustedEntry, error) {
@@ -132,8 +137,9 @@ func (s *Server) trusted() (*trustedEntry, error) {
 		return nil, err
 	}
 	e := &trustedEntry{base, file, s.Name, string(s.Type), s.Command, s.Args, s.Env, s.EnvFile, s.Dir, s.URL,
-		s.Header, s.Inputs}
-	texts := append([]string{e.Base, e.File, e.Name, e.Type}, s.texts()...)
+		s.Header, s.Inputs, s.HeaderCommand, s.AllowedTools, s.ExcludedTools, string(s.Settings)}
+	texts := append([]string{e.Base, e.File, e.Name, e.Type, e.HeaderCommand, e.Settings}, s.texts()...)
+	texts = slices.Concat(texts, e.AllowedTools, e.ExcludedTools)
 	texts = slices.AppendSeq(slices.AppendSeq(texts, maps.Keys(e.Env)), maps.Keys(e.Header))
 	for _, in := range e.Inputs {
 		texts = append(append(texts, in.ID, in.Description, in.Default), in.Options...)

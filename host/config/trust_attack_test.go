@@ -190,7 +190,7 @@ func TestErrorsOfEntriesAreBounded(t *testing.T) {
 		}
 		s, err := c.Server("a")
 		if err == nil {
-			_, err = s.Expand(os.LookupEnv)
+			_, err = s.Expand(t.Context(), os.LookupEnv)
 		}
 		if err == nil || len(err.Error()) > 500 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.60s…: error of %d bytes, want one line of at most 500", entry, len(err.Error()))

@@ -29,8 +29,12 @@ const (
 	MaxInstructions = 16 << 10
 )
 
-// Instructions returns the instructions of the catalogue.
-func (c *Catalogue) Instructions() string {
+// Instructions returns the instructions of the catalogue: those of Options, then a section of each
+// server, whose heading is its id. In single mode those of the server are unchanged, unless there
+// are own ones.
+func (c *Catalogue) Instructions() string { return c.instructions() }
+
+func (c *Catalogue) newInstructions() string {
 	switch {
 	case c.options.Instructions == OmittedInstructions:
 		return ""
@@ -48,17 +52,17 @@ func (c *Catalogue) Instructions() string {
 		if section == "" {
 			continue
 		}
-		section = "## " + s.Name + "\n\n" + section
+		heading := "## " + s.ID + "\n\n"
 		if text != "" {
-			section = "\n\n" + section
+			heading = "\n\n" + heading
 		}
-		if len(text)+len(section) > MaxInstructions {
-			text += cut(section, MaxInstructions-len(text))
+		room := MaxInstructions - len(text) - len(heading)
+		if room <= 0 {
 			break
 		}
-		text += section
+		text += heading + cut(section, room)
 	}
-	return strings.TrimSpace(text)
+	return text
 }
 
 // cut shortens text to at most n bytes, at a character.
@@ -73,8 +77,8 @@ func cut(text string, n int) string {
 }
 
 // sectionText returns a server's instructions as the text of a section. Its headings become deeper
-// ones, so that they cannot pass for the section of another server. Characters that a user does not
-// see are removed.
+// ones, and lines that underline a heading are removed, so that a heading cannot pass for the
+// section of another server. Characters that a user does not see are removed, too.
 func sectionText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 4*MaxServerInstructions)], "")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
@@ -86,8 +90,11 @@ func sectionText(text string) string {
 	}, text)
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range lines {
-		if strings.HasPrefix(strings.TrimLeft(line, " "), "#") {
-			lines[i] = "##" + strings.TrimLeft(line, " ")
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "#"):
+			lines[i] = "##" + line
+		case line != "" && (strings.Trim(line, "=") == "" || strings.Trim(line, "-") == ""):
+			lines[i] = ""
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -96,14 +103,20 @@ func sectionText(text string) string {
 // tags are the characters of Unicode's tag block, which are invisible and that models read.
 var tags = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}}}
 
-// maxCapabilities is the maximum length of one server's capabilities in bytes. Real ones have a few
-// hundred.
-const maxCapabilities = 64 << 10
+// Limits of capabilities in bytes. Real ones have a few hundred.
+const (
+	maxCapabilities      = 16 << 10 // of one server; longer ones are ignored
+	maxUnionCapabilities = 64 << 10 // beyond, those of further servers are ignored
+)
 
 // Capabilities returns the union of the servers' capabilities: a capability is declared if one of
 // the servers declares it, a flag is set if one of them sets it. Of other values, that of the first
 // server is used. An extension that several servers declare needs Options.Extension.
-func (c *Catalogue) Capabilities() json.RawMessage {
+//
+// In single mode the result is the server's own declaration. The caller must not change it.
+func (c *Catalogue) Capabilities() json.RawMessage { return c.capabilities() }
+
+func (c *Catalogue) newCapabilities() json.RawMessage {
 	union := []byte("{}")
 	extensions := map[string][]string{} // servers by extension
 	for _, s := range c.servers {
@@ -113,6 +126,9 @@ func (c *Catalogue) Capabilities() json.RawMessage {
 		}
 		if c.options.Single {
 			return s.Capabilities
+		}
+		if len(union) > maxUnionCapabilities {
+			break
 		}
 		union = unite(union, s.Capabilities)
 		declared, _ := jsonscan.Get(s.Capabilities, "extensions")
@@ -125,10 +141,11 @@ func (c *Catalogue) Capabilities() json.RawMessage {
 			return value
 		}
 		return rewrite(value, func(id string, value []byte) []byte {
-			if servers := extensions[id]; len(servers) > 1 && (c.options.Extension == nil || !c.options.Extension(id, servers)) {
-				return nil
+			servers, several := extensions[id], c.options.Extension
+			if len(servers) == 1 || several != nil && several(id, servers) {
+				return value
 			}
-			return value
+			return nil
 		})
 	})
 }

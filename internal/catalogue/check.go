@@ -23,7 +23,8 @@ var (
 	annotations = &shape{"", map[string]byte{"audience": '[', "priority": '0', "lastModified": '"'}, nil, nil}
 	hints       = &shape{"", map[string]byte{"title": '"', "readOnlyHint": 't', "destructiveHint": 't',
 		"idempotentHint": 't', "openWorldHint": 't'}, nil, nil}
-	arguments = &shape{"name", map[string]byte{"name": '"', "title": '"', "description": '"', "required": 't'}, nil, nil}
+	arguments = &shape{"name", map[string]byte{"name": '"', "title": '"', "description": '"', "required": 't'},
+		nil, nil}
 )
 
 // shapes are those of the items of each kind.

@@ -84,11 +84,11 @@ func (i *Item) define() json.RawMessage {
 			found = true
 			return jsonscan.AppendQuote(nil, description)
 		case key == "inputSchema" && i.Kind == Tools:
-			return inputSchema(value, hidden)
+			return i.inputSchema(value, hidden)
 		case key == "_meta" && i.view != "":
 			return withView(value, i.view)
-		case jsonscan.Kind(value) == 'n' && s.members[key] != 0:
-			return nil
+		case !i.single:
+			return s.withoutNull(key, value)
 		}
 		return value
 	})
@@ -98,10 +98,25 @@ func (i *Item) define() json.RawMessage {
 	return out
 }
 
+// withoutNull returns the value of a member without the known members in it that are null; nil if it
+// is one itself.
+func (s *shape) withoutNull(key string, value []byte) []byte {
+	if _, known := s.members[key]; known && jsonscan.Kind(value) == 'n' {
+		return nil
+	}
+	if o := s.objects[key]; o != nil {
+		return rewrite(value, o.withoutNull)
+	}
+	if e := s.elements[key]; e != nil {
+		return each(value, func(v []byte) []byte { return rewrite(v, e.withoutNull) })
+	}
+	return value
+}
+
 // inputSchema returns an input schema without hidden arguments, and with the type that every
 // revision requires and some servers omit.
-func inputSchema(schema []byte, hidden []string) []byte {
-	if _, ok := jsonscan.Get(schema, "type"); !ok {
+func (i *Item) inputSchema(schema []byte, hidden []string) []byte {
+	if _, ok := jsonscan.Get(schema, "type"); !ok && !i.single {
 		schema = jsonscan.WithMember(schema, "type", []byte(`"object"`))
 	}
 	if len(hidden) == 0 {

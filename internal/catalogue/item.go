@@ -17,13 +17,15 @@ type Item struct {
 	// Raw is the definition as the server sent it.
 	Raw json.RawMessage
 	// Definition is the definition with its public name or URI, as lists contain it. Other members
-	// are unchanged, except as configured by ServerOptions, and except known members that are null,
-	// which are removed, because clients refuse them.
+	// are unchanged, except as configured by ServerOptions. Except in single mode, two mistakes that
+	// cost some clients their whole list are corrected: known members that are null are removed, also
+	// in icons, arguments and annotations, and an input schema without a type gets the type object.
 	Definition json.RawMessage
 	// Digest is the SHA-256 digest of Raw in canonical form.
 	Digest [sha256.Size]byte
 
 	options *ServerOptions
+	single  bool   // only configured changes
 	view    string // the public URI of a tool's view, if it differs from the original one
 }
 
@@ -57,19 +59,18 @@ func (i *Item) text(key string) string {
 // build returns the public form of an entry: the last one, if it is the same.
 func (c *Catalogue) build(s *member, e *entry, public string) *Item {
 	view := ""
-	if e.kind == Tools && !c.options.Single {
-		if own := viewOf(e.raw); own != "" {
-			if view = c.publicURI(s, own); view == own {
-				view = ""
-			}
+	if e.view != "" && !c.options.Single {
+		view = c.PublicURI(s.Name, e.view)
+		if view == e.view {
+			view = ""
 		}
 	}
 	if i := e.item.Load(); i != nil && i.Public == public && i.Server == s.Name && i.ID == s.ID &&
-		i.options == s.Options && i.view == view {
+		i.options == s.Options && i.view == view && i.single == c.options.Single {
 		return i
 	}
 	i := &Item{Kind: e.kind, Server: s.Name, ID: s.ID, Original: e.original, Public: public, Raw: e.raw,
-		Digest: e.digest, options: s.Options, view: view}
+		Digest: e.digest, options: s.Options, single: c.options.Single, view: view}
 	i.Definition = i.define()
 	e.item.Store(i)
 	return i

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // Limits of one list of one server.
@@ -47,6 +48,7 @@ type entry struct {
 	original string
 	raw      json.RawMessage
 	digest   [sha256.Size]byte
+	view     string // the URI of a tool's view; "" for none
 
 	names atomic.Pointer[plainNames] // the last result of candidate.plain
 	item  atomic.Pointer[Item]       // the last result of build
@@ -59,7 +61,7 @@ func Parse(kind Kind, pages ...json.RawMessage) *List {
 	p := parser{List: &List{kind: kind}, seen: map[string]bool{}}
 	for i, page := range pages {
 		if p.bytes += len(page); p.bytes > MaxBytes {
-			p.add(LeftOut, "", fmt.Sprintf("the pages from number %d on: the list is longer than %d bytes", i+1, MaxBytes))
+			p.add(LeftOut, "", fmt.Sprintf("all from page %d on: the list is longer than %d bytes", i+1, MaxBytes))
 			break
 		}
 		if !p.page(i, page) {
@@ -82,7 +84,7 @@ func (p *parser) add(s Severity, name, reason string) {
 		p.more++
 		return
 	}
-	p.problems = append(p.problems, Problem{Severity: s, Kind: p.kind, Name: name, Reason: reason})
+	p.problems = append(p.problems, Problem{s, "", p.kind, cut(name, uritemplate.MaxLength), reason})
 }
 
 // page reads one page, and reports whether the list has room for more items.
@@ -133,7 +135,11 @@ func (p *parser) item(raw []byte) {
 	if hidesText(name) {
 		p.add(Flagged, name, "the name has control, invisible or bidirectional characters")
 	}
-	p.entries = append(p.entries, &entry{kind: p.kind, original: name, raw: raw, digest: digestOf(raw)})
+	e := &entry{kind: p.kind, original: name, raw: raw, digest: digestOf(raw)}
+	if p.kind == Tools {
+		e.view = viewOf(raw)
+	}
+	p.entries = append(p.entries, e)
 }
 
 func (p *parser) finish() *List {
@@ -153,7 +159,7 @@ func (p *parser) finish() *List {
 func nameOf(kind Kind, item []byte) string {
 	raw, _ := jsonscan.Get(item, kinds[kind].id)
 	name, _ := jsonscan.Unquote(raw)
-	return name[:min(len(name), MaxNameBytes)]
+	return name
 }
 
 // digestOf returns the SHA-256 digest of a valid value in canonical form: RFC 8785, except that
@@ -177,9 +183,6 @@ func hidesText(text string) bool {
 	}
 	return false
 }
-
-// Kind returns the kind of the items.
-func (l *List) Kind() Kind { return l.kind }
 
 // Len returns the number of items.
 func (l *List) Len() int {

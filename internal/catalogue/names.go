@@ -131,8 +131,10 @@ type candidate struct {
 type naming struct {
 	mode   NameMode
 	max    int
-	items  []candidate
+	items  []candidate // by server
 	claims map[string]claim
+
+	reserved bool // the caller has claimed names that may be prefixed ones
 }
 
 // A claim is the latest step in which a name was claimed, and the item that has the name.
@@ -145,19 +147,50 @@ type claim struct {
 func (n *naming) reserve(names []string) {
 	for _, name := range names {
 		n.claims[name] = claim{stepEnd, -1}
+		n.reserved = n.reserved || strings.Contains(name, separator)
 	}
 }
 
 // assign names all items. An item without a name at the end has stepEnd.
 func (n *naming) assign() {
 	var pending []int
-	for i := range n.items {
-		pending = append(pending[:0], i)
-		for len(pending) > 0 {
-			next := pending[len(pending)-1]
-			pending = n.place(next, pending[:len(pending)-1])
+	for from, to := 0, 0; from < len(n.items); from = to {
+		if to = n.nextServer(from); n.assignPrefixed(n.items[from:to]) {
+			continue
+		}
+		for i := from; i < to; i++ {
+			n.items[i].step = stepPlain
+			for pending = append(pending[:0], i); len(pending) > 0; {
+				last := len(pending) - 1
+				pending = n.place(pending[last], pending[:last])
+			}
 		}
 	}
+}
+
+// nextServer returns the index of the first item of the next server.
+func (n *naming) nextServer(i int) int {
+	s := n.items[i].server
+	for i < len(n.items) && n.items[i].server == s {
+		i++
+	}
+	return i
+}
+
+// assignPrefixed assigns prefixed names to all items of a server and reports true, if all original
+// names allow it. Such names need no claims: the prefix separates them from those of other servers.
+func (n *naming) assignPrefixed(items []candidate) bool {
+	if n.mode != Prefixed || n.reserved {
+		return false
+	}
+	for i := range items {
+		c := &items[i]
+		c.step, c.name = stepPrefixed, n.nameAt(c, stepPrefixed)
+		if c.name == "" || c.wanted != c.entry.original {
+			return false
+		}
+	}
+	return true
 }
 
 // place claims the next name for an item. Items that need another name are appended to pending.
@@ -263,9 +296,9 @@ func isServerID(id string) bool {
 	return id != "" && len(id) <= MaxServerID
 }
 
-// keep gives all items the names that they want, for a single server. Of two equal names the first
-// is used.
-func (n *naming) keep() {
+// assignWanted assigns all items the names that they want, for a single server. Of two equal names
+// the first is used.
+func (n *naming) assignWanted() {
 	for i := range n.items {
 		c := &n.items[i]
 		c.name = c.wanted

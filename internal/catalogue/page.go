@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"sort"
@@ -61,11 +62,23 @@ func (c *Catalogue) Page(k Kind, after string, limit int) (items json.RawMessage
 	return p.array, next, nil
 }
 
-// positionOf returns the position behind an item: the number of its server, the length of the
-// server's name, and both names.
+// positionOf returns the position behind an item: the number and the id of its server, the digest
+// and the name of the item. A long name is cut, so that the sealed position stays within the limit
+// that clients have for cursors.
 func (c *Catalogue) positionOf(item *Item) string {
-	number, length := c.byName[item.Server].position, len(item.Server)
-	return strconv.Itoa(number) + " " + strconv.Itoa(length) + " " + item.Server + item.Original
+	number := c.byName[item.Server].position
+	return strconv.Itoa(number) + " " + item.ID + " " + nameDigest(item.Original) + cut(item.Original, maxCursorName)
+}
+
+// maxCursorName is the number of bytes of a name that a position has.
+const maxCursorName = 512
+
+// nameDigestLen is the length of a digest in a position. It tells names apart that were cut.
+const nameDigestLen = 16
+
+func nameDigest(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return lowerBase32.EncodeToString(sum[:])[:nameDigestLen]
 }
 
 func (c *Catalogue) newPages(k Kind) (pages []page) {
@@ -100,24 +113,26 @@ func newPage(items []*Item, from, limit int) page {
 // indexAfter returns the index of the first item behind a position. If the position's server was
 // removed, that is the first item of the servers that followed it.
 func (c *Catalogue) indexAfter(k Kind, after string) (int, error) {
-	position, rest, _ := strings.Cut(after, " ")
-	length, rest, _ := strings.Cut(rest, " ")
-	at, err1 := strconv.Atoi(position)
-	n, err2 := strconv.Atoi(length)
-	if err1 != nil || err2 != nil || n < 0 || n > len(rest) {
+	number, rest, _ := strings.Cut(after, " ")
+	id, rest, found := strings.Cut(rest, " ")
+	position, err := strconv.Atoi(number)
+	if err != nil || !found || len(rest) < nameDigestLen {
 		return 0, ErrCursor
 	}
-	server, original := rest[:n], rest[n:]
-	m := c.byName[server]
-	if m != nil {
-		at = m.position
-	}
+	digest, name := rest[:nameDigestLen], rest[nameDigestLen:]
 	items := c.kinds[k].items
-	return sort.Search(len(items), func(i int) bool {
-		order := cmp.Compare(c.byName[items[i].Server].position, at)
-		if order == 0 && m != nil {
-			return items[i].Original > original
+	positionAt := func(i int) int { return c.byName[items[i].Server].position }
+	s := c.routes.byID[id]
+	if s == nil {
+		return sort.Search(len(items), func(i int) bool { return positionAt(i) >= position }), nil
+	}
+	first := sort.Search(len(items), func(i int) bool {
+		return cmp.Or(cmp.Compare(positionAt(i), s.position), cmp.Compare(items[i].Original, name)) >= 0
+	})
+	for i := first; i < len(items) && items[i].ID == id && cut(items[i].Original, maxCursorName) == name; i++ {
+		if nameDigest(items[i].Original) == digest {
+			return i + 1, nil
 		}
-		return order > 0 || order == 0 && m == nil
-	}), nil
+	}
+	return first, nil // the item was removed
 }

@@ -22,17 +22,18 @@ func (c *Catalogue) MapResult(server, method string, result json.RawMessage) jso
 	if s == nil || c.options.Single {
 		return result
 	}
+	m := resultMapper{c, s, matchBudget}
 	switch method {
 	case wire.MethodResourcesRead:
 		return at(result, "contents", func(v []byte) []byte {
-			return each(v, func(v []byte) []byte { return c.mapMember(s, v) })
+			return each(v, func(v []byte) []byte { return m.member(v) })
 		})
 	case wire.MethodToolsCall, wire.MethodTasksResult:
-		return at(result, "content", func(v []byte) []byte { return c.mapContent(s, v) })
+		return at(result, "content", func(v []byte) []byte { return m.content(v) })
 	case wire.MethodPromptsGet:
 		return at(result, "messages", func(v []byte) []byte {
 			return each(v, func(v []byte) []byte {
-				return at(v, "content", func(v []byte) []byte { return c.mapContent(s, v) })
+				return at(v, "content", func(v []byte) []byte { return m.content(v) })
 			})
 		})
 	}
@@ -74,14 +75,21 @@ func each(array []byte, f func([]byte) []byte) []byte {
 	return append(out, array[copied:]...)
 }
 
-// mapMember maps the member uri of an object.
-func (c *Catalogue) mapMember(s *member, obj []byte) []byte {
+// A resultMapper maps the URIs of one result.
+type resultMapper struct {
+	catalogue *Catalogue
+	server    *member
+	budget    int // see matchBudget
+}
+
+// member maps the member uri of an object.
+func (m *resultMapper) member(obj []byte) []byte {
 	return at(obj, "uri", func(raw []byte) []byte {
 		uri, err := jsonscan.Unquote(raw)
 		if err != nil {
 			return raw
 		}
-		public := c.publicURI(s, uri)
+		public := m.catalogue.publicURI(m.server, uri, &m.budget)
 		if public == uri {
 			return raw
 		}
@@ -89,15 +97,15 @@ func (c *Catalogue) mapMember(s *member, obj []byte) []byte {
 	})
 }
 
-// mapContent maps the URIs of a content block, or of an array of them.
-func (c *Catalogue) mapContent(s *member, content []byte) []byte {
+// content maps the URIs of a content block, or of an array of them.
+func (m *resultMapper) content(content []byte) []byte {
 	return each(content, func(block []byte) []byte {
 		kind, _ := jsonscan.Get(block, "type")
 		switch name, _ := jsonscan.Unquote(kind); name {
 		case "resource_link":
-			return c.mapMember(s, block)
+			return m.member(block)
 		case "resource":
-			return at(block, "resource", func(v []byte) []byte { return c.mapMember(s, v) })
+			return at(block, "resource", func(v []byte) []byte { return m.member(v) })
 		}
 		return block
 	})

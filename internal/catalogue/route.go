@@ -28,9 +28,9 @@ type routes struct {
 // A routeTemplate is a template whose pattern is compiled on first use.
 type routeTemplate struct {
 	item    *Item
-	literal int    // bytes outside expressions
-	prefix  string // with which all its URIs begin
-	matches func() func(uri string) bool
+	literal int                          // bytes outside expressions
+	prefix  string                       // with which all its URIs begin
+	matches func() func(uri string) bool // compiles the pattern
 }
 
 func (c *Catalogue) addRoutes() {
@@ -72,8 +72,32 @@ func matcher(t *uritemplate.Template) func(uri string) bool {
 	}
 }
 
-func (t *routeTemplate) match(uri string) bool {
-	return strings.HasPrefix(uri, t.prefix) && t.matches()(uri)
+// matchBudget is the number of bytes that are compared with templates for one request or result: one
+// URI of usual length with thousands of templates, or the longest one with 32. A hostile template
+// takes about 300 ns for a byte.
+const matchBudget = 256 << 10
+
+// template returns the most specific template for a URI, among those of one server, or among those
+// with their own text if s is nil. The budget is what is left of matchBudget.
+func (r *routes) template(uri string, s *member, budget *int) *Item {
+	if len(uri) > uritemplate.MaxLength {
+		return nil
+	}
+	for _, t := range r.templates {
+		if s == nil && t.item.Public != t.item.Original || s != nil && t.item.Server != s.Name {
+			continue
+		}
+		if !strings.HasPrefix(uri, t.prefix) {
+			continue
+		}
+		if *budget -= len(uri); *budget < 0 {
+			return nil
+		}
+		if t.matches()(uri) {
+			return t.item
+		}
+	}
+	return nil
 }
 
 // Route returns the server of a public URI: of the resource that has it, of a URI that was mapped,
@@ -92,10 +116,9 @@ func (c *Catalogue) Route(uri string) (Route, bool) {
 	if id, original, ok := unmapURI(uri); ok && !c.options.Single {
 		return c.routeMapped(id, original)
 	}
-	for _, t := range c.routes.templates {
-		if t.item.Public == t.item.Original && t.match(uri) {
-			return Route{t.item.Server, uri, t.item}, true
-		}
+	budget := matchBudget
+	if item := c.routes.template(uri, nil, &budget); item != nil {
+		return Route{item.Server, uri, item}, true
 	}
 	return Route{}, false
 }
@@ -109,18 +132,29 @@ func (c *Catalogue) routeMapped(id, original string) (Route, bool) {
 	if item := c.Original(Resources, s.Name, original); item != nil {
 		return Route{s.Name, original, item}, true
 	}
-	for _, t := range c.routes.templates {
-		if t.item.Server == s.Name && t.match(original) {
-			return Route{s.Name, original, t.item}, true
-		}
+	budget := matchBudget
+	if item := c.routes.template(original, s, &budget); item != nil {
+		return Route{s.Name, original, item}, true
 	}
-	for template := range s.hidden[Templates] {
-		t, err := uritemplate.Parse(template)
-		if err == nil && strings.HasPrefix(original, t.LiteralPrefix()) && matcher(t)(original) {
-			return Route{}, false
-		}
+	if len(original) > uritemplate.MaxLength || budget < 0 || s.hidesTemplateOf(original, &budget) {
+		return Route{}, false
 	}
 	return Route{s.Name, original, nil}, true
+}
+
+// hidesTemplateOf reports whether a template that the caller may not see matches a URI, or may match
+// it, if the budget does not suffice.
+func (s *member) hidesTemplateOf(uri string, budget *int) bool {
+	for template := range s.hidden[Templates] {
+		t, err := uritemplate.Parse(template)
+		if err != nil || !strings.HasPrefix(uri, t.LiteralPrefix()) {
+			continue
+		}
+		if *budget -= len(uri); *budget < 0 || matcher(t)(uri) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *member) hides(k Kind, original string) bool {
@@ -153,10 +187,13 @@ func (c *Catalogue) PublicURI(server, uri string) string {
 	if s == nil {
 		return uri
 	}
-	return c.publicURI(s, uri)
+	budget := matchBudget
+	return c.publicURI(s, uri, &budget)
 }
 
-func (c *Catalogue) publicURI(s *member, uri string) string {
+// publicURI is PublicURI with a budget. When it is used up, every URI is mapped that no list
+// contains, because a mapped URI always leads to its server.
+func (c *Catalogue) publicURI(s *member, uri string, budget *int) string {
 	if public, ok := s.mapped[uri]; ok {
 		return public
 	}
@@ -165,17 +202,18 @@ func (c *Catalogue) publicURI(s *member, uri string) string {
 	}
 	owner := c.routes.owners[0][uri]
 	if owner == nil && !isMapped(uri) {
-		for _, t := range c.routes.templates {
-			if t.item.Public == t.item.Original && t.match(uri) {
-				owner = c.byName[t.item.Server]
-				break
-			}
+		item := c.routes.template(uri, nil, budget)
+		switch {
+		case item != nil:
+			owner = c.byName[item.Server]
+		case *budget >= 0:
+			return uri
 		}
 	}
-	if owner != nil && owner != s || isMapped(uri) {
-		return mapURI(s.ID, uri, false)
+	if owner == s {
+		return uri
 	}
-	return uri
+	return mapURI(s.ID, uri, false)
 }
 
 // Reference resolves the ref of a completion request: it returns the item, and the ref as the item's
@@ -217,31 +255,50 @@ func (c *Catalogue) Reference(ref []byte) (server string, own []byte, ok bool) {
 	}), true
 }
 
-// AppTool returns the tool that a page of an app calls by its original name: the only visible
-// tool of this name that its server shows to apps. It returns nil if there is none or more than one.
-func (c *Catalogue) AppTool(name string) (tool *Item) {
+// AppTool returns the tool that a page of an app calls by its original name, since a page does not
+// know public names. The tool belongs to a server with views, and is not hidden from apps; nil if
+// there is none, or more than one of which not exactly one names apps in its visibility.
+//
+// Spec: extensions/apps, Tool Visibility.
+func (c *Catalogue) AppTool(name string) *Item {
+	var found, named []*Item
 	for _, s := range c.servers {
-		item := c.Original(Tools, s.Name, name)
-		if item == nil || !item.visibleToApps() {
+		if !s.views {
 			continue
 		}
-		if tool != nil {
-			return nil
+		item := c.Original(Tools, s.Name, name)
+		if item == nil {
+			continue
 		}
-		tool = item
+		visible, explicit := item.visibleToApps()
+		if visible {
+			found = append(found, item)
+		}
+		if explicit {
+			named = append(named, item)
+		}
 	}
-	return tool
+	switch {
+	case len(found) == 1:
+		return found[0]
+	case len(named) == 1:
+		return named[0]
+	}
+	return nil
 }
 
-// visibleToApps reports whether pages may call a tool. Spec: extensions/apps, Tool Visibility.
-func (i *Item) visibleToApps() bool {
+// visibleToApps reports whether pages may call a tool, and whether its visibility says so.
+func (i *Item) visibleToApps() (visible, explicit bool) {
 	meta, _ := jsonscan.Get(i.Raw, "_meta")
 	ui, _ := jsonscan.Get(meta, metaUI)
-	visibility, _ := jsonscan.Get(ui, metaVisible)
+	visibility, ok := jsonscan.Get(ui, metaVisible)
+	if !ok {
+		return true, false
+	}
 	for v := range jsonscan.Elements(visibility) {
-		if string(v) == `"app"` {
-			return true
+		if kind, _ := jsonscan.Unquote(v); kind == "app" {
+			return true, true
 		}
 	}
-	return false
+	return false, false
 }

@@ -29,9 +29,9 @@ func (c *Catalogue) Tokens() (n int) {
 const (
 	// maxQueryTerms bounds the work for one query: it is a phrase, not a text.
 	maxQueryTerms = 64
-	// maxIndexedText is the number of bytes of a field that are indexed. Descriptions say at their
-	// beginning what a tool does.
-	maxIndexedText = 4 << 10
+	// maxIndexedText is the number of bytes that are indexed of each field, and of all argument
+	// names. Descriptions say at their beginning what a tool does.
+	maxIndexedText = 2 << 10
 )
 
 // Search returns the visible tools that match the words of a query, the best first, at most limit;
@@ -66,8 +66,8 @@ type index struct {
 
 // A posting says how often a word occurs in an item, weighted.
 type posting struct {
-	item   int
-	weight float64
+	item   int32
+	weight float32
 }
 
 func newIndex(items []*Item) *index {
@@ -82,7 +82,11 @@ func newIndex(items []*Item) *index {
 		x.add(i, item.Description(), weightDescription)
 		schema, _ := jsonscan.Get(item.Definition, "inputSchema")
 		properties, _ := jsonscan.Get(schema, "properties")
+		size := 0
 		for name := range jsonscan.Members(properties) {
+			if size += len(name); size > maxIndexedText {
+				break
+			}
 			x.add(i, string(name), weightArgument)
 		}
 		total += x.lengths[i]
@@ -92,21 +96,21 @@ func newIndex(items []*Item) *index {
 }
 
 // add indexes one field of an item.
-func (x *index) add(item int, text string, weight float64) {
-	for _, word := range words(text[:min(len(text), maxIndexedText)]) {
+func (x *index) add(item int, text string, weight float32) {
+	for _, word := range wordsOf(cut(text, maxIndexedText)) {
 		list := x.postings[word]
-		if n := len(list); n > 0 && list[n-1].item == item {
+		if n := len(list); n > 0 && list[n-1].item == int32(item) {
 			list[n-1].weight += weight
 		} else {
-			x.postings[word] = append(list, posting{item, weight})
+			x.postings[word] = append(list, posting{int32(item), weight})
 		}
-		x.lengths[item] += weight
+		x.lengths[item] += float64(weight)
 	}
 }
 
 func (x *index) find(query string, limit int) []*Item {
 	scores := make([]float64, len(x.items))
-	terms := words(query[:min(len(query), maxIndexedText)])
+	terms := wordsOf(cut(query, maxIndexedText))
 	slices.Sort(terms)
 	terms = slices.Compact(terms)
 	for _, term := range terms[:min(len(terms), maxQueryTerms)] {
@@ -115,7 +119,8 @@ func (x *index) find(query string, limit int) []*Item {
 		rarity := math.Log(1 + (all-n+0.5)/(n+0.5))
 		for _, p := range list {
 			length := 1 - bm25Length + bm25Length*x.lengths[p.item]/x.mean
-			scores[p.item] += rarity * p.weight * (bm25Saturation + 1) / (p.weight + bm25Saturation*length)
+			weight := float64(p.weight)
+			scores[p.item] += rarity * weight * (bm25Saturation + 1) / (weight + bm25Saturation*length)
 		}
 	}
 	var found []int
@@ -138,36 +143,34 @@ func (x *index) find(query string, limit int) []*Item {
 	return items
 }
 
-// words returns the words of a text in lower case, without plural endings. Names such as
+// wordsOf returns the words of a text in lower case, without plural endings. Names such as
 // createIssue and HTTPServer_2 are several words.
-func words(text string) (all []string) {
-	var before rune
+func wordsOf(text string) (words []string) {
+	runes := []rune(text)
 	start := -1
-	flush := func(end int) {
-		if start >= 0 && end > start {
-			all = append(all, stem(strings.ToLower(text[start:end])))
+	end := func(i int) {
+		if start >= 0 {
+			words = append(words, stem(strings.ToLower(string(runes[start:i]))))
 		}
 		start = -1
 	}
-	runes := []rune(text)
-	at := 0
 	for i, r := range runes {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) {
-			flush(at)
-		} else {
-			next := i+1 < len(runes) && unicode.IsLower(runes[i+1])
-			if unicode.IsUpper(r) && (unicode.IsLower(before) || unicode.IsUpper(before) && next) {
-				flush(at)
-			}
-			if start < 0 {
-				start = at
+			end(i)
+			continue
+		}
+		if start >= 0 && unicode.IsUpper(r) {
+			before, next := runes[i-1], i+1 < len(runes) && unicode.IsLower(runes[i+1])
+			if unicode.IsLower(before) || unicode.IsUpper(before) && next {
+				end(i)
 			}
 		}
-		before = r
-		at += len(string(r))
+		if start < 0 {
+			start = i
+		}
 	}
-	flush(len(text))
-	return all
+	end(len(runes))
+	return words
 }
 
 // stem removes the plural endings of English.

@@ -49,5 +49,5 @@ func unmapURI(public string) (id, original string, ok bool) {
 		return id, escaped, true
 	}
 	original, err := url.PathUnescape(escaped)
-	return id, original, err == nil && strings.Contains(original, ":")
+	return id, original, err == nil
 }

@@ -30,7 +30,10 @@ const (
 // the group, because a process that is killed cannot end its children. Without a shell there is no
 // guard.
 func newProcessGroup(cmd *exec.Cmd) *processGroup {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
 	dieWithParent(cmd.SysProcAttr)
 	guard := &exec.Cmd{
 		Path:        shell,

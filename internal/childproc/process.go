@@ -105,6 +105,9 @@ func Start(cmd *exec.Cmd, opts Options) (*Process, error) {
 	return p, nil
 }
 
+// ID returns the id of the process.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
+
 // wait starts the process and waits for it. On Linux, the process is killed when the thread that
 // started it ends, so this goroutine is locked to its thread for the life of the process.
 func (p *Process) wait(started chan<- error) {

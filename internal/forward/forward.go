@@ -6,40 +6,46 @@ package forward
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-const (
-	// maxSuspended bounds the calls that wait for the answers of clients, maxSuspendedPerCaller those
-	// of one caller. Each holds a request at the server.
-	maxSuspended          = 1000
-	maxSuspendedPerCaller = 64
-)
+// maxQueued bounds the calls that wait for their turn in a serial table. Further ones are refused.
+const maxQueued = 64
 
-var errNotAnswered = errors.New("the client did not answer in time")
-
-// A Table has the calls to one server of the session era. The zero value is empty. It is safe for
-// concurrent use.
+// A Table has the calls to one server. The zero value is empty. It is safe for concurrent use; its
+// exported field must not change after the first use.
 type Table struct {
+	// Default answers questions that belong to no call. It reports false for those that it cannot
+	// answer, which are refused. It may be nil.
+	Default func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error, bool)
+
 	mu        sync.Mutex       // guards the fields below
-	calls     []*Call          // in progress, the oldest first
-	suspended map[string]*Call // by the state of their questions
+	calls     []*Call          // at the server, the oldest first
+	suspended map[string]*Call // by state
+	running   int              // calls that may be asked, are at the server, and are not suspended
+	// serial is set once a question was attributed to one of several calls. From then on, calls
+	// that may be asked run one at a time; queue has those that wait for their turn.
+	serial bool
+	queue  []*Call
 }
 
 // A Request is a request of a client, as it is sent each time.
 type Request struct {
 	Method string
-	Params json.RawMessage
-	Caller string // identifies the client
+	// Subject names what the request uses, such as a tool. All rounds have the same.
+	Subject string
+	// Principal and Caller identify for whom the request is made. Calls of several principals are
+	// never taken for one another. A caller is one client of a principal.
+	Principal, Caller string
+	// State and Answers are those of a request that is sent again, else nil.
+	State, Answers json.RawMessage
 	// Lasts reports whether the context of the request is that of all its rounds, and does not end
 	// when the client is asked.
 	Lasts   bool
@@ -63,284 +69,222 @@ type Call struct {
 	// Run sends the request to the server. Its context has the values of that of the first Serve.
 	Run func(ctx context.Context) (json.RawMessage, error)
 
-	method, caller, level string
-	mayAsk                bool
-	capabilities          json.RawMessage
-	cancel                context.CancelCauseFunc
-	asked                 chan *question
-	done                  chan struct{} // closed when result and err are set
-	result                json.RawMessage
-	err                   error
+	method, subject, principal, caller, level string
+	capabilities                              json.RawMessage
+	mayAsk                                    bool // the server may ask during the request
+	askable                                   bool // and the client accepts some questions
+	began                                     time.Time
+	cancel                                    context.CancelCauseFunc
+	asked                                     chan struct{} // has an element if there may be open questions
+	done                                      chan struct{} // closed when result and err are set
+	result                                    json.RawMessage
+	err                                       error
 
-	open   *question   // of a suspended call; guarded by the lock of the table
-	expiry *time.Timer // of open
+	// Guarded by the lock of the table.
+	limits    Pauser        // of the request; nil before it is sent
+	turn      chan struct{} // closed when it is the turn of a queued call
+	running   bool          // counts in Table.running
+	ended     bool          // the server has responded
+	open      []*question   // without an answer, the oldest first
+	questions int           // so far
+	openBytes int           // of the params of open
+	state     string        // of a suspended call, else ""
+	used      []string      // its earlier states
+	abandoned bool          // its client has not come back
+	expiry    *time.Timer   // of state
 
-	mu  sync.Mutex      // guards the fields below
-	req *Request        // receives notifications; nil while the call is suspended
-	ctx context.Context // of req
+	mu   sync.Mutex      // guards the fields below
+	req  *Request        // receives notifications; nil while the call is suspended
+	ctx  context.Context // of req
+	kept kept
 }
 
-type question struct {
-	method string
-	params json.RawMessage
-	state  string               // identifies the suspended call
-	answer chan json.RawMessage // has room for one element
+type callKey struct{}
+
+// callOf returns the call on whose stream a message arrived. If exact is set and there is none, the
+// message belongs to no call.
+func callOf(ctx context.Context) (c *Call, exact bool) {
+	of := peer.Stream(ctx)
+	if of == nil {
+		return nil, false
+	}
+	c, _ = of.Value(callKey{}).(*Call)
+	return c, true
 }
 
 // Serve serves a request that belongs to no suspended call with the call that open returns.
 // Otherwise it continues the call. The result is that of the server, or requires input.
 func (t *Table) Serve(ctx context.Context, r *Request, open func() *Call) (json.RawMessage, error) {
-	raw, hasState := jsonscan.Get(r.Params, "requestState")
-	state, _ := jsonscan.Unquote(raw)
-	c := t.resume(state, r)
-	switch {
-	case c != nil:
-		answers, _ := jsonscan.Get(r.Params, "inputResponses")
-		answer, _ := jsonscan.Get(answers, "input")
-		c.attach(ctx, r)
-		c.open.answer <- bytes.Clone(answer)
-	case hasState:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid requestState: unknown or expired"}
-	default:
+	var c *Call
+	var err error
+	if r.State != nil {
+		c, err = t.resume(ctx, r)
+	} else {
 		c = open()
-		c.attach(ctx, r)
-		t.start(ctx, c, r)
+		err = t.start(ctx, c, r)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return t.wait(ctx, c, r)
 }
 
 // Run serves a request with a call to a server that asks no questions of its own.
 func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, error) {
-	c.caller, c.level = r.Caller, r.Level
+	c.principal, c.caller, c.level = r.Principal, r.Caller, r.Level
 	c.attach(ctx, r)
-	defer c.attach(nil, nil) //nolint:staticcheck // there is no context without a request
-	t.add(c)
-	defer t.remove(c, false)
+	defer c.detach()
+	t.mu.Lock()
+	t.calls = append(t.calls, c)
+	t.mu.Unlock()
+	defer t.remove(c)
 	return c.Run(ctx)
 }
 
-func (t *Table) add(c *Call) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.calls = append(t.calls, c)
-}
-
-func (t *Table) start(ctx context.Context, c *Call, r *Request) {
-	c.method, c.caller, c.level = r.Method, r.Caller, r.Level
+// start sends the request of a call to the server, when it is its turn.
+func (t *Table) start(ctx context.Context, c *Call, r *Request) error {
+	c.method, c.subject, c.principal, c.caller, c.level = r.Method, r.Subject, r.Principal, r.Caller, r.Level
 	c.mayAsk, c.capabilities = r.MayAsk, bytes.Clone(r.Capabilities)
-	c.asked, c.done = make(chan *question), make(chan struct{})
-	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	t.add(c)
+	c.askable = c.mayAsk && isAskable(c.capabilities)
+	c.asked, c.done = make(chan struct{}, 1), make(chan struct{})
+	running := context.WithValue(context.WithoutCancel(ctx), callKey{}, c)
+	running, c.cancel = context.WithCancelCause(running)
+	c.attach(ctx, r)
+	if err := t.enter(ctx, c, false); err != nil {
+		c.cancel(err)
+		c.detach()
+		return err
+	}
+	c.began = time.Now()
 	go func() { // ends with the request, which its client bounds
 		defer c.cancel(nil)
 		defer close(c.done)
-		defer func() { t.remove(c, ctx.Err() != nil) }()
-		c.result, c.err = c.Run(ctx)
+		c.result, c.err = c.Run(running)
+		t.end(c, running.Err() != nil)
 	}()
-}
-
-func (t *Table) remove(c *Call, cancelled bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.calls = slices.DeleteFunc(t.calls, func(other *Call) bool { return other == c })
-	if cancelled && c.open != nil {
-		c.expiry.Stop()
-		delete(t.suspended, c.open.state)
-	}
-}
-
-// wait waits for the result or a question. When ctx ends, it cancels the call.
-func (t *Table) wait(ctx context.Context, c *Call, r *Request) (json.RawMessage, error) {
-	defer c.attach(nil, nil) //nolint:staticcheck // there is no context without a request
-	defer c.Drain(ctx)
-	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
-	select {
-	case <-c.done:
-		stop()
-		return c.result, c.err
-	case q := <-c.asked:
-		if !r.Lasts {
-			stop()
-		}
-		if err := t.suspend(c, q, r.Timeout); err != nil {
-			c.cancel(err)
-			return nil, err
-		}
-		return q.result(), nil
-	}
-}
-
-// result returns the result that asks the client.
-func (q *question) result() json.RawMessage {
-	b := []byte(`{"resultType":"input_required","inputRequests":{"input":{"method":`)
-	b = jsonscan.AppendQuote(b, q.method)
-	if q.params != nil {
-		b = append(append(b, `,"params":{`...), bytes.TrimPrefix(Members(q.params, "elicitationId"), []byte{','})...)
-		b = append(b, '}')
-	}
-	return append(jsonscan.AppendQuote(append(b, `}},"requestState":`...), q.state), '}')
-}
-
-func (t *Table) suspend(c *Call, q *question, timeout time.Duration) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	own := 0
-	for _, other := range t.suspended {
-		if other.caller == c.caller {
-			own++
-		}
-	}
-	if own >= maxSuspendedPerCaller || len(t.suspended) >= maxSuspended {
-		return wire.Busy("too many requests wait for the answers of clients")
-	}
-	if t.suspended == nil {
-		t.suspended = map[string]*Call{}
-	}
-	q.state = rand.Text()
-	c.open, t.suspended[q.state] = q, c
-	c.expiry = time.AfterFunc(timeout, func() {
-		t.mu.Lock()
-		delete(t.suspended, q.state)
-		t.mu.Unlock()
-		c.cancel(errNotAnswered)
-	})
 	return nil
 }
 
-// resume returns the suspended call of a state, if it belongs to the caller and the method of r.
-func (t *Table) resume(state string, r *Request) *Call {
+// A Pauser can pause the time limits of a request.
+type Pauser interface {
+	Pause()
+	Resume()
+}
+
+// Started records that the request of a call is about to be sent. Its time limits are paused while
+// its client is asked.
+func (t *Table) Started(c *Call, limits Pauser) {
+	if c.done == nil {
+		return // it is never asked
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.suspended[state]
-	if c == nil || c.caller != r.Caller || c.method != r.Method || !c.expiry.Stop() {
+	c.limits = limits
+}
+
+// enter adds a call, or continues a suspended one. In a serial table, it waits for its turn.
+func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
+	t.mu.Lock()
+	if !c.askable || !t.serial || t.running == 0 || c.ended {
+		t.admit(c)
+		t.mu.Unlock()
 		return nil
 	}
-	delete(t.suspended, state)
-	return c
-}
-
-// find returns the oldest call that matches. It returns nil if there is none, and if calls of several
-// callers are in progress, since nothing relates a message of the server to one of them.
-func (t *Table) find(matches func(*Call) bool) (found *Call) {
+	if len(t.queue) >= maxQueued && !again {
+		t.mu.Unlock()
+		return wire.Busy("too many requests wait for this server")
+	}
+	c.turn = make(chan struct{})
+	if again { // it has waited before, and its server waits for it
+		t.queue = slices.Insert(t.queue, 0, c)
+	} else {
+		t.queue = append(t.queue, c)
+	}
+	t.mu.Unlock()
+	select {
+	case <-c.turn:
+		return nil
+	case <-ctx.Done():
+	case <-c.done: // without a turn
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.calls {
-		if c.caller != t.calls[0].caller {
-			return nil
-		}
-		if found == nil && matches(c) {
-			found = c
+	if n := len(t.queue); n > 0 {
+		t.queue = slices.DeleteFunc(t.queue, func(other *Call) bool { return other == c })
+		if len(t.queue) < n {
+			return context.Cause(ctx)
 		}
 	}
-	return found
-}
-
-// Log passes a log message of the server to the client, and reports whether it did.
-func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
-	raw, _ := jsonscan.Get(params, "level")
-	text, _ := jsonscan.Unquote(raw)
-	severity, _ := wire.LogSeverity(text)
-	c := t.find(func(c *Call) bool {
-		least, wanted := wire.LogSeverity(c.level)
-		return wanted && severity >= least
-	})
-	return c != nil && c.Queue(ctx, wire.NotificationMessage, params) == nil
-}
-
-// Ask asks the client of a call that accepts the question, and returns the answer.
-func (t *Table) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-	c := t.find(func(c *Call) bool { return c.mayAsk && accepts(c.capabilities, method, params) })
-	if c == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
-			Message: method + ": requires a request in progress, of one client only, which supports it"}
+	if !again && ctx.Err() != nil { // it was admitted just now, and is not sent
+		t.drop(c)
+		return context.Cause(ctx)
 	}
-	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
-	select {
-	case c.asked <- q:
-	case <-c.done:
-	case <-ctx.Done():
-	}
-	select {
-	case answer := <-q.answer:
-		if answer != nil {
-			return answer, nil
-		}
-	case <-c.done:
-	case <-ctx.Done():
-	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + ": the client did not answer"}
+	return nil
 }
 
-// accepts reports whether a client with these capabilities can answer a question.
-func accepts(capabilities []byte, method string, params []byte) bool {
-	switch method {
-	case wire.MethodRootsList:
-		return has(capabilities, "roots")
-	case wire.MethodSamplingCreateMessage:
-		return has(capabilities, "sampling") && (!has(params, "tools") || has(capabilities, "sampling", "tools"))
-	case wire.MethodElicitationCreate:
-		if mode, _ := jsonscan.Get(params, "mode"); string(mode) == `"url"` {
-			return has(capabilities, "elicitation", "url")
-		}
-		return has(capabilities, "elicitation", "form") ||
-			has(capabilities, "elicitation") && !has(capabilities, "elicitation", "url")
-	}
-	return false
-}
-
-func has(object []byte, path ...string) bool {
-	for _, key := range path {
-		value, ok := jsonscan.Get(object, key)
-		if !ok || jsonscan.Kind(value) == 'n' {
-			return false
-		}
-		object = value
-	}
-	return true
-}
-
-// attach sets the request of the client that receives the notifications of the call, or none.
-func (c *Call) attach(ctx context.Context, r *Request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ctx, c.req = ctx, r
-}
-
-// Receive sends the client a notification of the server, under the progress token of the client. It
-// drops notifications while the call is suspended, and those that the client has not asked for.
-func (c *Call) Receive(method string, params json.RawMessage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.req == nil || c.req.Notify == nil {
+// admit makes a call run. The lock is held.
+func (t *Table) admit(c *Call) {
+	if c.ended {
 		return
 	}
-	if method == wire.NotificationProgress {
-		if c.req.Token == nil {
-			return
-		}
-		b := append([]byte(`{"progressToken":`), c.req.Token...)
-		params = append(append(b, Members(params, "progressToken")...), '}')
+	if c.askable && !c.running {
+		c.running = true
+		t.running++
 	}
-	_ = c.req.Notify(c.ctx, method, params) // fails if the client is gone, which ends the context
+	if !slices.Contains(t.calls, c) {
+		t.calls = append(t.calls, c)
+	}
 }
 
-// Members returns the members of an object except one, each after a comma.
-func Members(object []byte, without string) (members []byte) {
-	for key, value := range jsonscan.Members(object) {
-		if string(key) != without {
-			members = append(append(jsonscan.AppendQuote(append(members, ','), string(key)), ':'), value...)
-		}
+// yield ends the turn of a call. The lock is held.
+func (t *Table) yield(c *Call) {
+	if !c.running {
+		return
 	}
-	return members
+	c.running = false
+	t.running--
+	for t.running == 0 && len(t.queue) > 0 {
+		next := t.queue[0]
+		t.queue = slices.Delete(t.queue, 0, 1)
+		t.admit(next)
+		close(next.turn)
+	}
 }
 
-// Meta returns the members of the `_meta` of a request that are not of its envelope.
-func Meta(meta []byte) map[string]any {
-	kept := map[string]any{}
-	for key, value := range jsonscan.Members(meta) {
-		if s := string(key); s != wire.MetaProgressToken && !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
-			kept[s] = json.RawMessage(bytes.Clone(value))
-		}
+func (t *Table) remove(c *Call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop(c)
+}
+
+// drop removes a call that has ended. The lock is held.
+func (t *Table) drop(c *Call) {
+	if i := slices.Index(t.calls, c); i >= 0 {
+		t.calls = slices.Delete(t.calls, i, i+1)
 	}
-	return kept
+	t.yield(c)
+}
+
+// end records that the server has responded. The outcome of a suspended call is kept for its client,
+// unless the call was cancelled.
+func (t *Table) end(c *Call, cancelled bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.ended = true
+	t.drop(c)
+	switch {
+	case c.state == "":
+	case cancelled:
+		t.forget(c)
+	case len(c.result) > maxKeptResult:
+		c.result, c.err = nil, errResultTooLarge
+	}
+}
+
+// Usage returns the number of calls at the server, of suspended calls, and whether the table is
+// serial.
+func (t *Table) Usage() (calls, suspended int, serial bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.calls) + len(t.queue), len(t.suspended), t.serial
 }

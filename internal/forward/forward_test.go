@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -19,7 +20,9 @@ const answerTime = time.Minute
 
 // request returns a tool call of a client that may be asked for input with a form.
 func request(caller, params string) *Request {
-	return &Request{Method: wire.MethodToolsCall, Params: json.RawMessage(params), Caller: caller,
+	state, _ := jsonscan.Get([]byte(params), "requestState")
+	answers, _ := jsonscan.Get([]byte(params), "inputResponses")
+	return &Request{Method: wire.MethodToolsCall, State: state, Answers: answers, Principal: caller, Caller: caller,
 		Timeout: answerTime, MayAsk: true, Capabilities: json.RawMessage(`{"elicitation":{}}`)}
 }
 
@@ -69,9 +72,9 @@ func (s *fakeServer) ask(ctx context.Context, r *Request) (state string, err err
 	return res.RequestState, nil
 }
 
-// answer returns the params of a request with an answer.
-func answer(state string) string {
-	return fmt.Sprintf(`{"requestState":%q,"inputResponses":{"input":{"action":"decline"}}}`, state)
+// answers returns the params of a request with an answer to the first question.
+func answers(state string) string {
+	return fmt.Sprintf(`{"requestState":%q,"inputResponses":{"q1":{"action":"decline"}}}`, state)
 }
 
 // wantRefused checks that err is a JSON-RPC error with a code.
@@ -88,8 +91,9 @@ func (s *fakeServer) wantEmpty(t *testing.T) {
 	synctest.Wait()
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	if len(s.table.calls) != 0 || len(s.table.suspended) != 0 {
-		t.Errorf("%d calls and %d suspended ones, want none", len(s.table.calls), len(s.table.suspended))
+	if len(s.table.calls) != 0 || len(s.table.suspended) != 0 || s.table.running != 0 || len(s.table.queue) != 0 {
+		t.Errorf("%d calls, %d suspended, %d running and %d queued ones, want none",
+			len(s.table.calls), len(s.table.suspended), s.table.running, len(s.table.queue))
 	}
 }
 
@@ -103,11 +107,11 @@ func TestCallContinuesWithTheAnswer(t *testing.T) {
 		}
 		cancel() // the request is over, the call is not
 		time.Sleep(answerTime - 1)
-		got, err := s.table.Serve(t.Context(), request("ann", answer(state)), s.open)
+		got, err := s.table.Serve(t.Context(), request("ann", answers(state)), s.open)
 		if err != nil || string(got) != `{"action":"decline"}` {
 			t.Errorf("got %s, %v, want the answer", got, err)
 		}
-		_, err = s.table.Serve(t.Context(), request("ann", answer(state)), s.open)
+		_, err = s.table.Serve(t.Context(), request("ann", answers(state)), s.open)
 		wantRefused(t, "state used twice", err, jsonrpc.CodeInvalidParams)
 		s.wantEmpty(t)
 	})
@@ -120,35 +124,56 @@ func TestStateIsValidForItsCallerAndMethodOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := request("ann", answer(state))
+		other := request("ann", answers(state))
 		other.Method = wire.MethodPromptsGet
 		for name, r := range map[string]*Request{
-			"another caller": request("bob", answer(state)), "another method": other,
-			"unknown state": request("ann", answer("x")), "state that is no string": request("ann", `{"requestState":1}`),
+			"another caller": request("bob", answers(state)), "another method": other,
+			"unknown state": request("ann", answers("x")), "state that is no string": request("ann", `{"requestState":1}`),
 		} {
 			_, err := s.table.Serve(t.Context(), r, s.open)
 			wantRefused(t, name, err, jsonrpc.CodeInvalidParams)
 		}
-		if _, err := s.table.Serve(t.Context(), request("ann", answer(state)), s.open); err != nil {
+		if _, err := s.table.Serve(t.Context(), request("ann", answers(state)), s.open); err != nil {
 			t.Errorf("the right caller after the wrong ones: %v", err)
 		}
 		s.wantEmpty(t)
 	})
 }
 
-func TestQuestionWithoutAnswerEndsTheCall(t *testing.T) {
+// A client that does not come back counts as one that dismisses the question. A server that does not
+// end the request then is cancelled.
+func TestQuestionWithoutAnswerIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{}
 		state, err := s.ask(t.Context(), request("ann", `{}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(answerTime)
-		s.wantEmpty(t)
-		if len(s.ended) != 1 || s.ended[0] != errNotAnswered {
-			t.Errorf("causes: got %v, want %v", s.ended, errNotAnswered)
+		var told atomic.Pointer[string] // to the server
+		var cause atomic.Pointer[error] // of the end of its request
+		hangs, err := s.table.Serve(t.Context(), request("bob", `{}`), func() *Call {
+			return call(func(ctx context.Context) (json.RawMessage, error) {
+				answer, _ := s.table.Ask(ctx, wire.MethodElicitationCreate, json.RawMessage(`{}`))
+				told.Store(new(string(answer)))
+				<-ctx.Done()
+				cause.Store(new(context.Cause(ctx)))
+				return nil, ctx.Err()
+			})
+		})
+		if err != nil {
+			t.Fatal(hangs, err)
 		}
-		_, err = s.table.Serve(t.Context(), request("ann", answer(state)), s.open)
+		time.Sleep(answerTime + cancelDelay - 1)
+		synctest.Wait()
+		if got := told.Load(); got == nil || *got != `{"action":"cancel"}` || cause.Load() != nil {
+			t.Error("want a dismissal, and no cancellation yet")
+		}
+		time.Sleep(1)
+		s.wantEmpty(t)
+		if got := cause.Load(); got == nil || *got != errNotAnswered || len(s.ended) != 0 {
+			t.Errorf("got %v and %v, want the first request to end by itself, and the second with %v", got, s.ended, errNotAnswered)
+		}
+		_, err = s.table.Serve(t.Context(), request("ann", answers(state)), s.open)
 		wantRefused(t, "late answer", err, jsonrpc.CodeInvalidParams)
 	})
 }
@@ -169,56 +194,6 @@ func TestEndOfLastingRequestEndsTheCall(t *testing.T) {
 		if len(s.ended) != 1 || s.ended[0] != gone {
 			t.Errorf("causes: got %v, want %v", s.ended, gone)
 		}
-	})
-}
-
-func (s *fakeServer) cancelled() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.ended)
-}
-
-func (t *Table) replaceCalls(calls []*Call) (old []*Call) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old, t.calls = t.calls, calls
-	return old
-}
-
-func TestSuspendedCallsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeServer{}
-		suspend := func(caller string) error {
-			// A question goes to the only caller with calls in progress: those of others are set aside.
-			others := s.table.replaceCalls(nil)
-			_, err := s.ask(t.Context(), request(caller, `{}`))
-			synctest.Wait()
-			s.table.replaceCalls(append(others, s.table.replaceCalls(nil)...))
-			return err
-		}
-		suspended := 0
-		for n := 0; suspended < maxSuspended; n++ {
-			caller := fmt.Sprint(n)
-			for range min(maxSuspendedPerCaller, maxSuspended-suspended) {
-				if err := suspend(caller); err != nil {
-					t.Fatalf("after %d: %v", suspended, err)
-				}
-				suspended++
-			}
-			if suspended == maxSuspendedPerCaller {
-				wantRefused(t, "one more of a caller", suspend(caller), wire.CodeBusy)
-			}
-		}
-		wantRefused(t, "one more of another caller", suspend("another"), wire.CodeBusy)
-		if n := s.cancelled(); n != 2 {
-			t.Errorf("%d requests at the server were cancelled, want the 2 refused ones", n)
-		}
-		time.Sleep(answerTime)
-		s.wantEmpty(t)
-		if err := suspend("another"); err != nil {
-			t.Errorf("after the others expired: %v", err)
-		}
-		time.Sleep(answerTime)
 	})
 }
 
@@ -261,8 +236,6 @@ func TestMessagesOfSessionNeedOneCaller(t *testing.T) {
 		if table.Log(t.Context(), info) || received["bob"] != "" {
 			t.Error("log message with two clients: got true, want false")
 		}
-		_, err := table.Ask(t.Context(), wire.MethodElicitationCreate, json.RawMessage(`{}`))
-		wantRefused(t, "question with two clients", err, jsonrpc.CodeMethodNotFound)
 		for _, stop := range []func(){quiet, errors, wanted, other} {
 			stop()
 		}
@@ -329,13 +302,13 @@ func TestQuestionsNeedACapability(t *testing.T) {
 
 // The id of an elicitation belongs to the session with the server, and is not sent on.
 func TestQuestionHasTheParamsOfTheServer(t *testing.T) {
-	q := &question{method: "m", state: "s", params: json.RawMessage(`{"a":[1],"elicitationId":"e","b":2}`)}
-	got := string(q.result())
-	if !strings.Contains(got, `"params":{"a":[1],"b":2}`) || !json.Valid([]byte(got)) {
-		t.Errorf("got %s", got)
+	q := &question{key: "q1", method: "m", params: json.RawMessage(`{"a":[1],"elicitationId":"e","b":2}`)}
+	if got, want := string(q.append(nil)), `"q1":{"method":"m","params":{"a":[1],"b":2}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
-	if q.params = nil; strings.Contains(string(q.result()), "params") || !json.Valid(q.result()) {
-		t.Errorf("without params: got %s", q.result())
+	q.params = nil
+	if got, want := string(q.append(nil)), `"q1":{"method":"m"}`; got != want {
+		t.Errorf("without params: got %s, want %s", got, want)
 	}
 }
 

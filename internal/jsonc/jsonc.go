@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -17,13 +19,13 @@ func Plain(text []byte) ([]byte, error) {
 		blank(plain[:len("\uFEFF")])
 	}
 	if at := blankComments(plain); at >= 0 {
-		return nil, fmt.Errorf("%s: unterminated comment", position(text, at))
+		return nil, fmt.Errorf("%s: unterminated comment", Position(text, at))
 	}
 	blankTrailingCommas(plain)
 	if err := jsonscan.Valid(plain, jsonscan.Limits{}); err != nil {
 		var syntax *jsonscan.SyntaxError
 		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("%s: %v", position(text, syntax.Offset), syntax.Reason)
+			return nil, fmt.Errorf("%s: %v", Position(text, syntax.Offset), syntax.Reason)
 		}
 		return nil, err
 	}
@@ -108,8 +110,61 @@ func pastString(text []byte, at int) int {
 	return len(text)
 }
 
-// position returns the line and the column, in bytes, of an offset. Both count from 1.
-func position(text []byte, at int) string {
+// Find returns the offset in plain JSON of what a JSON pointer names: of the name for a member, of
+// the value for an element. If part of the path is absent, it returns the offset of the rest.
+func Find(plain []byte, pointer string) int {
+	d := jsonscan.Descend(plain)
+	at := d.At()
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		found := enter(plain, &d, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
+		if found < 0 {
+			break
+		}
+		at = found
+	}
+	return at
+}
+
+// enter moves to a member or an element of the next value, and returns its offset; -1 if there is
+// none.
+func enter(plain []byte, d *jsonscan.Descent, step string) int {
+	if d.Into('{') {
+		for {
+			at := pastComma(plain, d.At())
+			key, ok := d.Key()
+			if !ok {
+				return -1
+			}
+			if string(key) == step {
+				return at
+			}
+			d.Value()
+		}
+	}
+	index, err := strconv.Atoi(step)
+	if err != nil || !d.Into('[') {
+		return -1
+	}
+	for d.More() {
+		if index == 0 {
+			return d.At() // More has moved past the comma
+		}
+		index--
+		d.Value()
+	}
+	return -1
+}
+
+// pastComma returns the offset of the token after a comma, or the same offset.
+func pastComma(plain []byte, at int) int {
+	if at < 0 || at >= len(plain) || plain[at] != ',' {
+		return at
+	}
+	return at + 1 + bytes.IndexFunc(plain[at+1:], func(r rune) bool { return !strings.ContainsRune(" \t\r\n", r) })
+}
+
+// Position returns the line and the column, in bytes, of an offset, as text. Both count from 1.
+func Position(text []byte, at int) string {
 	before := text[:min(at, len(text))]
 	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")),
 		len(before)-bytes.LastIndexByte(before, '\n'))

@@ -13,7 +13,7 @@ import (
 
 // acceptRequest responds to a ping and starts to serve any other request. Spec:
 // basic/utilities/ping#behavior-requirements
-func (c *Client) acceptRequest(m *jsonrpc.Message) {
+func (c *Client) acceptRequest(of context.Context, m *jsonrpc.Message) {
 	if m.Method == wire.MethodPing {
 		c.enqueueReply(jsonrpc.NewResponse(m.ID, emptyResult))
 		return
@@ -24,7 +24,7 @@ func (c *Client) acceptRequest(m *jsonrpc.Message) {
 		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, wire.Busy("too many requests in progress")))
 		return
 	}
-	call, err := c.calls.Begin(c.ctx, m.ID)
+	call, err := c.calls.Begin(peer.WithStream(c.ctx, of), m.ID)
 	if err != nil {
 		c.requestBytes.Add(-size)
 		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, err))
@@ -78,7 +78,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessa
 	if refusal := c.checkRequest(m.Method, m.Params); refusal != nil {
 		return nil, nil, refusal
 	}
-	task, err := c.newTask(m)
+	task, err := c.newTask(ctx, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -270,6 +270,13 @@ func errNotExpressible(what string) *jsonrpc.Error {
 // may have been lost: subscriptions are acknowledged again. It may be called before [Client.Open];
 // after the session has ended, it does nothing.
 func (c *Client) Receive(m *jsonrpc.Message) {
+	var none context.Context
+	c.ReceiveOn(none, m)
+}
+
+// ReceiveOn is Receive for a message on the stream of a request with the context of; nil for
+// none. [ClientConfig.Answer] and Notify find it with [peer.Stream].
+func (c *Client) ReceiveOn(of context.Context, m *jsonrpc.Message) {
 	switch {
 	case c.ctx.Err() != nil:
 		return
@@ -279,11 +286,11 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	}
 	switch m.Kind() {
 	case jsonrpc.Request:
-		c.acceptRequest(m)
+		c.acceptRequest(of, m)
 	case jsonrpc.Notification:
-		c.acceptNotification(m)
+		c.acceptNotification(of, m)
 	case jsonrpc.Batch:
-		c.acceptBatch(m.Batch)
+		c.acceptBatch(of, m.Batch)
 	case jsonrpc.Response:
 		c.log.Debug("mcp: response to an unknown request", "id", m.ID)
 	default:
@@ -293,13 +300,13 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 
 // acceptBatch accepts each message of a batch. The responses are sent one by one. Spec:
 // basic#batching (2025-03-26)
-func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
+func (c *Client) acceptBatch(of context.Context, batch []*jsonrpc.Message) {
 	if !c.Revision().Has(wire.Batches) {
 		c.log.Warn("mcp: batch dropped: the protocol revision has no batches", "messages", len(batch))
 		return
 	}
 	for _, m := range batch {
-		c.Receive(m)
+		c.ReceiveOn(of, m)
 	}
 }
 
@@ -314,7 +321,7 @@ func (c *Client) replyToMalformed(m *jsonrpc.Message) {
 	}
 }
 
-func (c *Client) acceptNotification(m *jsonrpc.Message) {
+func (c *Client) acceptNotification(of context.Context, m *jsonrpc.Message) {
 	if jsonscan.Kind(m.Params) != '{' {
 		m = jsonrpc.NewNotification(m.Method, emptyResult)
 	}
@@ -335,7 +342,7 @@ func (c *Client) acceptNotification(m *jsonrpc.Message) {
 		fallthrough
 	default:
 		if c.cfg.Notify != nil {
-			c.cfg.Notify(c.ctx, m.Method, m.Params)
+			c.cfg.Notify(peer.WithStream(c.ctx, of), m.Method, m.Params)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -106,7 +107,7 @@ func (c *Client) supportsTasks(method string) bool {
 
 // newTask creates a task for a request that asks for one. Otherwise it returns nil. The caller must
 // run the task. Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks (2025-11-25)
-func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
+func (c *Client) newTask(ctx context.Context, m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	wanted, _ := jsonscan.Get(m.Params, "task")
 	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.supportsTasks(m.Method) {
 		return nil, nil
@@ -115,7 +116,7 @@ func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	if err != nil {
 		return nil, err
 	}
-	task, err := c.tasks.add(c.ctx, ttl)
+	task, err := c.tasks.add(peer.WithStream(c.ctx, peer.Stream(ctx)), ttl)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,11 @@ type Funcs[R, H any] struct {
 	// ConnDone returns a channel that is closed when the current Conn of an mcp.Transport over
 	// streams has ended. It is nil for other transports, and before the first request.
 	ConnDone func(transport any) <-chan struct{}
+	// ConnErr returns the reason for which that Conn has ended, such as an *mcp.ExitError, or nil.
+	ConnErr func(transport any) error
+	// Prepare makes an *mcp.CommandTransport call prepare, a func(*exec.Cmd) error, before each start
+	// of its process. An error of prepare is that of the start.
+	Prepare func(command, prepare any)
 	// Configure sets in a *legacy.Config what sessions need to know of a handler, such as the
 	// revisions that it accepts.
 	Configure func(cfg any, h H)

@@ -206,7 +206,7 @@ func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, 
 	if err != nil {
 		return nil, err
 	}
-	if s, err = s.Expand(variables); err == nil && s.Type != config.TypeStdio {
+	if s, err = s.Expand(ctx, variables); err == nil && s.Type != config.TypeStdio {
 		err = checkServerURL(s.URL)
 	}
 	if err != nil {

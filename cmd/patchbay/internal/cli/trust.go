@@ -110,12 +110,19 @@ func trustText(c *configs.File, s *config.Server) string {
 	for _, key := range slices.Sorted(maps.Keys(s.Header)) {
 		fmt.Fprintf(&b, "  with the header %s: %s\n", shellWord(key), shellWord(s.Header[key]))
 	}
+	if s.HeaderCommand != "" {
+		fmt.Fprintf(&b, "  runs a command line for headers: %s\n", shellWord(s.HeaderCommand))
+	}
+	if s.Settings != nil {
+		fmt.Fprintf(&b, "  with the settings %s\n", shellWord(string(s.Settings)))
+	}
 	text := b.String()
 	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		b.WriteString("warning: some letters are not ASCII and may look like ASCII letters\n")
 	}
 	if strings.Contains(text, "${") {
-		b.WriteString("${…} is replaced by a variable of your environment, or by the text after :-; ${$} is $\n")
+		b.WriteString("${…} is replaced by a variable of your environment, by a file, or by the text after :-; " +
+			"${$} is $\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -34,13 +34,19 @@ var applications = []application{
 	}, nil, claudeDesktop},
 	{"vscode", func(d dirs) []string { return d.in(d.config, "Code/User/mcp.json") },
 		[]string{".vscode/mcp.json"}, vscode},
-	{"cursor", func(d dirs) []string { return d.in(d.home, ".cursor/mcp.json") }, []string{".cursor/mcp.json"}, cursor},
+	{"cursor", func(d dirs) []string { return d.in(d.home, ".cursor/mcp.json") },
+		[]string{".cursor/mcp.json"}, sameForm},
 	{"codex", func(d dirs) []string { return d.in(d.codex, "config.toml") }, []string{".codex/config.toml"}, codex},
 	{"gemini", func(d dirs) []string { return d.in(d.home, ".gemini/settings.json") },
 		[]string{".gemini/settings.json"}, gemini},
 	{"windsurf", func(d dirs) []string {
 		return d.in(d.home, ".codeium/windsurf/mcp_config.json", ".codeium/mcp_config.json")
-	}, nil, windsurf},
+	}, nil, sameForm},
+	{"cline", func(d dirs) []string {
+		return d.in(d.config, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")
+	}, nil, sameForm},
+	{"opencode", func(d dirs) []string { return d.in(d.opencode, "opencode.json", "opencode.jsonc") },
+		[]string{"opencode.json", "opencode.jsonc"}, opencode},
 	{"zed", func(d dirs) []string { return d.in(d.zed, "settings.json") }, []string{".zed/settings.json"}, zed},
 	{"goose", func(d dirs) []string { return d.in(d.goose, "config.yaml") }, nil, goose},
 }
@@ -69,7 +75,7 @@ func appOf(path string) application {
 }
 
 // dirs are directories of the user's files. An unknown one is empty.
-type dirs struct{ home, config, codex, zed, goose string }
+type dirs struct{ home, config, codex, zed, goose, opencode string }
 
 // userDirs returns only absolute directories: others would depend on the current directory, which
 // may be of another author.
@@ -89,6 +95,10 @@ func userDirs() dirs {
 		}
 	}
 	d.zed, d.goose = under(d.config, "zed"), under(d.config, "goose")
+	d.opencode = under(d.home, ".config/opencode")
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		d.opencode = under(filepath.Clean(dir), "opencode")
+	}
 	switch runtime.GOOS {
 	case "windows":
 		d.zed, d.goose = under(d.config, "Zed"), under(d.config, "Block/goose/config")

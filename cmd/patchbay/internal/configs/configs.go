@@ -168,13 +168,17 @@ func (p *place) read() (*File, error) {
 		return nil, err
 	}
 	c := &config.File{}
-	if text, err = p.app.convert(text); err == nil {
-		c, err = config.Parse(text)
+	converted, err := p.app.convert(text)
+	if err == nil {
+		c, err = config.Parse(converted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, err)
 	}
 	c.Path, c.Project, c.Dir = p.path, p.dir != "", p.dir
+	if c.Extra["patchbay"] != nil {
+		c.Source = text // for the lines of errors
+	}
 	return &File{File: c, App: p.app.name}, nil
 }
 

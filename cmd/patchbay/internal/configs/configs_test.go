@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,8 +101,8 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 	got, problems := list(t, "")
 	want := []string{"own", "claude-code:airtable", "claude-code:local", "claude-desktop:filesystem",
 		"vscode:github", "vscode:perplexity", "cursor:linear", "cursor:tools", "codex:context7", "codex:figma",
-		"gemini:cloud", "gemini:events", "gemini:pythonTools", "windsurf:api", "windsurf:jetbrains", "zed:local",
-		"zed:older",
+		"gemini:cloud", "gemini:events", "gemini:pythonTools", "windsurf:api", "windsurf:jetbrains",
+		"cline:linear", "cline:local-server", "opencode:context7", "opencode:everything", "zed:local", "zed:older",
 		"zed:remote", "goose:brave", "goose:remote"}
 	if diff := cmp.Diff(want, got); diff != "" || problems != nil {
 		t.Errorf("targets (-want +got):\n%s%q", diff, problems)
@@ -116,7 +117,7 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 	}
 	expanded := func(app, name string) *config.Server {
 		t.Helper()
-		s, err := server(t, app, name).Expand(lookup)
+		s, err := server(t, app, name).Expand(t.Context(), lookup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,19 +136,25 @@ func TestUsersFilesOfEveryApplication(t *testing.T) {
 		"Codex, bearer token":             {expanded("codex", "figma").Header["Authorization"], "Bearer t0k"},
 		"Codex, header of environment":    {expanded("codex", "figma").Header["X-Token"], "t0k"},
 		"Codex, header":                   {expanded("codex", "figma").Header["X-Region"], "${A}"},
-		"Codex, forwarded": {expanded("codex", "context7").Env,
-			map[string]string{"LIT": "$A ${A}", "TOKEN": "t0k", "UNSET_X": ""}},
-		"Codex, disabled": {expanded("codex", "context7").Disabled, true},
-		"Gemini, dollar":  {expanded("gemini", "pythonTools").Env["KEY"], "t0k"},
-		"Gemini, HTTP":    {expanded("gemini", "cloud").Type, config.TypeHTTP},
-		"Gemini, SSE":     {expanded("gemini", "events").Type, config.TypeSSE},
-		"Windsurf":        {expanded("windsurf", "api").Header["Authorization"], "Bearer t0k"},
-		"Zed":             {expanded("zed", "local").Args[0], "${A}"},
-		"Zed, older":      {expanded("zed", "older").Command, "some-command"},
-		"Goose, command":  {expanded("goose", "brave").Command, "npx"},
-		"Goose, keys": {expanded("goose", "brave").Env,
-			map[string]string{"TOKEN": "t0k", "MODE": "${A}"}},
-		"Goose, headers": {expanded("goose", "remote").Header["Authorization"], "Bearer t0k of ${A}"},
+		"Codex, forwarded":                {expanded("codex", "context7").Env, map[string]string{"LIT": "$A ${A}", "TOKEN": "t0k", "UNSET_X": ""}},
+		"Codex, disabled":                 {expanded("codex", "context7").Disabled, true},
+		"Gemini, dollar":                  {expanded("gemini", "pythonTools").Env["KEY"], "t0k"},
+		"Gemini, HTTP":                    {expanded("gemini", "cloud").Type, config.TypeHTTP},
+		"Gemini, SSE":                     {expanded("gemini", "events").Type, config.TypeSSE},
+		"Windsurf":                        {expanded("windsurf", "api").Header["Authorization"], "Bearer t0k"},
+		"Cline, transport":                {expanded("cline", "linear").Type, config.TypeHTTP},
+		"Cline, disabled":                 {expanded("cline", "linear").Disabled, true},
+		"Cline, no commands":              {expanded("cline", "local-server").Args[1], "${exec:touch pwned}"},
+		"Cline, no helper":                {expanded("cline", "local-server").HeaderCommand, ""},
+		"opencode, command":               {expanded("opencode", "everything").Args, []string{"-y", "@modelcontextprotocol/server-everything", "${A}"}},
+		"opencode, environment":           {expanded("opencode", "everything").Env, map[string]string{"KEY": "t0k", "UNSET": ""}},
+		"opencode, disabled":              {expanded("opencode", "everything").Disabled, true},
+		"opencode, file":                  {expanded("opencode", "context7").Header["CONTEXT7_API_KEY"], "# variables\nexport FROM_FILE=\"a b\"\nKEY=replaced"},
+		"Zed":                             {expanded("zed", "local").Args[0], "${A}"},
+		"Zed, older":                      {expanded("zed", "older").Command, "some-command"},
+		"Goose, command":                  {expanded("goose", "brave").Command, "npx"},
+		"Goose, keys":                     {expanded("goose", "brave").Env, map[string]string{"TOKEN": "t0k", "MODE": "${A}"}},
+		"Goose, headers":                  {expanded("goose", "remote").Header["Authorization"], "Bearer t0k of ${A}"},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -163,11 +170,12 @@ var projectFiles = map[string]string{
 	".cursor/mcp.json":      `{"mcpServers": {"a": {"command": "x"}}}`,
 	".codex/config.toml":    "[mcp_servers.a]\ncommand = 'x'\n",
 	".gemini/settings.json": `{"mcpServers": {"a": {"command": "x"}}}`,
+	"opencode.json":         `{"mcp": {"a": {"type": "local", "command": ["x"]}}}`,
 	".zed/settings.json":    "{// settings\n\"context_servers\": {\"a\": {\"command\": \"x\"}}}",
 }
 
 var projectTargets = []string{"a (project)", "b (project)", "vscode:a (project)", "cursor:a (project)",
-	"codex:a (project)", "gemini:a (project)", "zed:a (project)"}
+	"codex:a (project)", "gemini:a (project)", "opencode:a (project)", "zed:a (project)"}
 
 func TestProjectFilesAreThoseOfTheRepository(t *testing.T) {
 	home, project := newHome(t)
@@ -186,7 +194,7 @@ func TestProjectFilesAreThoseOfTheRepository(t *testing.T) {
 	if got, problems := list(t, ""); !cmp.Equal(got, projectTargets) || problems != nil {
 		t.Errorf("below, in the repository: %q, %q", got, problems)
 	}
-	s, err := server(t, "cursor", "a").Expand(os.LookupEnv)
+	s, err := server(t, "cursor", "a").Expand(t.Context(), os.LookupEnv)
 	if err != nil || s.Dir != filepath.Join("..", "..") {
 		t.Errorf("Dir = %q, %v, want that of the project", s.Dir, err)
 	}
@@ -306,6 +314,30 @@ func TestTrustCoversInputsAndEnvFile(t *testing.T) {
 		write(t, ".vscode/mcp.json", strings.Replace(entry, change[0], change[1], 1))
 		if !store.NeedsTrust(server(t, "vscode", "a")) {
 			t.Errorf("with %q the entry is still trusted", change[1])
+		}
+	}
+}
+
+// All applications can read a file with settings, and their errors have the lines of the file.
+func TestSettingsInTheFileOfAnApplication(t *testing.T) {
+	home, _ := newHome(t)
+	file := func(settings string) string {
+		return "{\n\t\"mcpServers\": {\"b\": {\"command\": \"x\"}, \"a\": {\"serverUrl\": \"https://example.com\"}},\n" +
+			"\t// settings\n\t\"patchbay\": {\"servers\": {\"b\": " + settings + "}}\n}"
+	}
+	path := filepath.Join(home, ".codeium", "windsurf", "mcp_config.json")
+	write(t, path, file(`{"idle": "1m"}`))
+	for f := range configs.Files("") {
+		s, err := f.Settings()
+		if err != nil || s.Servers["b"].Idle != time.Minute || s.Servers["a"].Share != "" {
+			t.Errorf("got %+v, %v", s, err)
+		}
+	}
+	write(t, path, file(`{"idel": "1m"}`))
+	for f := range configs.Files("") {
+		if _, err := f.Settings(); err == nil ||
+			!strings.HasPrefix(err.Error(), path+": line 4, column 33: patchbay.servers.b.idel: unknown member") {
+			t.Errorf("got %v, want the line and the column", err)
 		}
 	}
 }

@@ -27,14 +27,22 @@ func asIs(text []byte) ([]byte, error) { return text, nil }
 
 func unchanged(server object) object { return server }
 
+// withoutHeaderCommand removes the command that only Claude Code runs.
+func withoutHeaderCommand(server object) object {
+	delete(server, "headersHelper")
+	return server
+}
+
 func vscode(text []byte) ([]byte, error) {
-	return convertJSON(text, func(all object) any { return all["servers"] }, unchanged)
+	return convertJSON(text, func(all object) any { return all["servers"] }, withoutHeaderCommand)
 }
 
 func claudeDesktop(text []byte) ([]byte, error) { return convertJSON(text, mcpServers, literal) }
 
-func cursor(text []byte) ([]byte, error) {
-	return convertJSON(text, mcpServers, unchanged)
+// sameForm converts files whose entries have the members that config.File.Server reads, such as those
+// of Cursor, Windsurf and Cline.
+func sameForm(text []byte) ([]byte, error) {
+	return convertJSON(text, mcpServers, withoutHeaderCommand)
 }
 
 func mcpServers(all object) any { return all["mcpServers"] }
@@ -71,28 +79,34 @@ func claudeCode(text []byte) ([]byte, error) {
 func gemini(text []byte) ([]byte, error) {
 	return convertJSON(text, mcpServers, func(server object) object {
 		out := eachText(server, func(s string) string { return dollarName.ReplaceAllString(s, "${$1}") })
-		if httpURL, ok := out["httpUrl"]; ok {
-			out["url"], out["type"] = httpURL, "http"
-			delete(out, "httpUrl")
+		if _, ok := out["httpUrl"]; ok {
+			delete(out, "url") // httpUrl comes first
 		} else if _, ok := out["type"]; !ok && out["url"] != nil {
 			out["type"] = "sse"
 		}
-		return out
+		return withoutHeaderCommand(out)
 	})
 }
 
 var dollarName = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 
-// windsurf converts mcp_config.json of Windsurf. Source: Cascade, MCP.
-func windsurf(text []byte) ([]byte, error) {
-	return convertJSON(text, mcpServers, func(server object) object {
-		if address, ok := server["serverUrl"]; ok {
-			server["url"] = address
-			delete(server, "serverUrl")
+// opencode converts opencode.json, in which {env:NAME} and {file:PATH} are variables. Source:
+// opencode, MCP servers and Config.
+func opencode(text []byte) ([]byte, error) {
+	return convertJSON(text, func(all object) any { return all["mcp"] }, func(server object) object {
+		if server["command"] == nil && server["url"] == nil {
+			return nil // only enables or disables a server of another file
 		}
-		return server
+		return eachText(literal(server), func(s string) string {
+			return braceFile.ReplaceAllString(braceEnv.ReplaceAllString(s, "${env:$1:-}"), "${file:$1}")
+		})
 	})
 }
+
+var (
+	braceEnv  = regexp.MustCompile(`\{env:([^{}]+)\}`)
+	braceFile = regexp.MustCompile(`\{file:([^{}]+)\}`)
+)
 
 // zed converts settings.json of Zed. Entries of extensions have no command. Source: Zed, Model
 // Context Protocol.
@@ -109,7 +123,6 @@ func zed(text []byte) ([]byte, error) {
 		if server["command"] == nil && server["url"] == nil {
 			return nil
 		}
-		enable(server)
 		return literal(server)
 	})
 }
@@ -134,7 +147,6 @@ func codex(text []byte) ([]byte, error) {
 		return nil, errors.New("invalid TOML")
 	}
 	return canonical(all["mcp_servers"], nil, func(server object) object {
-		enable(server)
 		out := literal(server)
 		rename(out, "http_headers", "headers")
 		if names, ok := server["env_http_headers"].(object); ok {
@@ -172,7 +184,6 @@ func goose(text []byte) ([]byte, error) {
 		default:
 			return nil
 		}
-		enable(server)
 		values, _ := server["envs"].(object)
 		headers, _ := server["headers"].(object)
 		out := literal(server)
@@ -209,11 +220,12 @@ func convertJSON(text []byte, servers func(all object) any, convert entry) ([]by
 	if err := json.Unmarshal(plain, &all); err != nil {
 		return nil, errors.New("invalid configuration: must be a JSON object")
 	}
-	return canonical(servers(all), all["inputs"], convert)
+	return canonical(servers(all), object{"inputs": all["inputs"], "patchbay": all["patchbay"]}, convert)
 }
 
-// canonical returns servers in the format of config.Parse, sorted by name.
-func canonical(servers, inputs any, convert entry) ([]byte, error) {
+// canonical returns servers in the format of config.Parse, sorted by name, with the other members
+// of that format.
+func canonical(servers any, others object, convert entry) ([]byte, error) {
 	given, ok := servers.(object)
 	if !ok && servers != nil {
 		return nil, errors.New("invalid servers: must be an object")
@@ -224,20 +236,26 @@ func canonical(servers, inputs any, convert entry) ([]byte, error) {
 		if !ok {
 			out[name] = nil // config.File.Server returns an error
 		} else if entry = convert(entry); entry != nil {
-			out[name] = entry
+			out[name] = eachText(entry, escapeExec)
 		}
 	}
 	file := object{"mcpServers": out}
-	if inputs != nil {
-		file["inputs"] = inputs
+	for name, value := range others {
+		if value != nil {
+			file[name] = value
+		}
 	}
 	return json.Marshal(file)
 }
 
 // literal escapes the variables of an application that replaces none.
-func literal(server object) object { return eachText(server, escape) }
+func literal(server object) object { return withoutHeaderCommand(eachText(server, escape)) }
 
 func escape(s string) string { return strings.ReplaceAll(s, "${", "${$}{") }
+
+// escapeExec escapes the variable that runs a command. No other application has it, so an entry that
+// another program has written to its file must not run one.
+func escapeExec(s string) string { return strings.ReplaceAll(s, "${exec:", "${$}{exec:") }
 
 // eachText returns an entry with the texts changed in which variables are replaced.
 func eachText(server object, change func(s string) string) object {
@@ -269,13 +287,6 @@ func eachText(server object, change func(s string) string) object {
 		}
 	}
 	return out
-}
-
-// enable converts the member enabled to disabled.
-func enable(server object) {
-	if enabled, ok := server["enabled"].(bool); ok {
-		server["disabled"] = !enabled
-	}
 }
 
 func rename(server object, from, to string) {

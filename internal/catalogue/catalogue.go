@@ -8,62 +8,6 @@ import (
 	"sync"
 )
 
-// A Server is one server of a catalogue, with what it offers to the caller.
-type Server struct {
-	// Name is the server's name in the configuration, unique.
-	Name string
-	// ID is the prefix of its public names. Default: as [IDs] returns it.
-	ID string
-	// Lists are the server's lists by kind; nil ones are empty.
-	Lists [Kinds]*List
-	// Capabilities is the server's declaration, an object; nil for none.
-	Capabilities json.RawMessage
-	// Instructions is the server's own text.
-	Instructions string
-	// Options are the server's settings; nil for none. They must not change any more. Catalogues
-	// share definitions only if they have the same pointer.
-	Options *ServerOptions
-}
-
-// ServerOptions are the settings of one server's tools. All names are original names.
-type ServerOptions struct {
-	// Allow has globs of the tools that are used; nil for all. Deny has globs of those that are not.
-	// In a glob * stands for any text and ? for one character; letters match in their own case only.
-	Allow, Deny []string
-	// Rename maps tools and prompts to the names that they have instead. Prefixes are added as to
-	// original names.
-	Rename map[string]string
-	// Describe maps tools to the descriptions that they have instead.
-	Describe map[string]string
-	// HideArgs maps tools to the arguments that their input schema does not show.
-	HideArgs map[string][]string
-}
-
-// Options are the settings of a catalogue.
-type Options struct {
-	// Names is the mode of public names. Default: Prefixed.
-	Names NameMode
-	// MaxName is the maximum length of public names in bytes. Default: DefaultMaxName. Values beyond
-	// MinMaxName and MaxMaxName are changed to these.
-	MaxName int
-	// Single keeps all names and URIs of the only server, except configured ones.
-	Single bool
-	// ToolGlobs has globs of the public names of the tools that the caller may see; nil for all.
-	ToolGlobs []string
-	// Visible reports whether the caller may see an item. Default: all items. It must not change
-	// its answer while the catalogue is in use.
-	Visible func(*Item) bool
-	// ReservedNames are public names that no item gets.
-	ReservedNames []string
-	// Instructions says which instructions the catalogue has. Default: MergedInstructions.
-	Instructions InstructionMode
-	// OwnInstructions is the text in front of those of the servers.
-	OwnInstructions string
-	// Extension reports whether the catalogue declares an extension that several servers declare.
-	// An extension of a single server is always declared. Default: no.
-	Extension func(id string, servers []string) bool
-}
-
 // A Catalogue is what one caller sees of several servers. It is immutable and safe for concurrent
 // use.
 type Catalogue struct {
@@ -74,13 +18,18 @@ type Catalogue struct {
 	options  Options
 	routes   routes
 
-	search func() *index // built on first use
+	// The fields below are built on first use.
+	search       func() *index
+	alike        func() [][]*Item
+	instructions func() string
+	capabilities func() json.RawMessage
 }
 
 // A member is a server in a catalogue.
 type member struct {
 	Server
 	position int
+	views    bool                       // some of its tools have views
 	mapped   map[string]string          // original URIs and templates with their public ones, if they differ
 	hidden   [Kinds]map[string]struct{} // original names of items that the caller may not see
 }
@@ -112,6 +61,9 @@ func Merge(servers []Server, o *Options) *Catalogue {
 		c.finish(k)
 	}
 	c.search = sync.OnceValue(func() *index { return newIndex(c.kinds[Tools].items) })
+	c.alike = sync.OnceValue(c.newAlike)
+	c.instructions = sync.OnceValue(c.newInstructions)
+	c.capabilities = sync.OnceValue(c.newCapabilities)
 	return c
 }
 
@@ -141,7 +93,8 @@ func (c *Catalogue) addServers(servers []Server) {
 			c.problem(Misconfigured, s.Name, Tools, "", "two servers have this name: the first is used")
 			continue
 		case !isServerID(s.ID) || used[s.ID]:
-			c.problem(Misconfigured, s.Name, Tools, "", fmt.Sprintf("the id %q is invalid or that of another server", s.ID))
+			c.problem(Misconfigured, s.Name, Tools, "",
+				fmt.Sprintf("the id %q is invalid or that of another server", s.ID))
 			continue
 		}
 		used[s.ID] = true
@@ -164,8 +117,10 @@ func (c *Catalogue) problem(severity Severity, server string, kind Kind, name, r
 
 // addNames adds the tools or prompts of all servers under their public names.
 func (c *Catalogue) addNames(k Kind) {
-	n := naming{mode: c.options.Names, max: c.options.MaxName, claims: make(map[string]claim, c.count(k))}
-	n.items = make([]candidate, 0, c.count(k))
+	n := naming{mode: c.options.Names, max: c.options.MaxName, claims: map[string]claim{}}
+	count := c.count(k)
+	n.items = make([]candidate, 0, count)
+	c.kinds[k].items = make([]*Item, 0, count)
 	n.reserve(c.options.ReservedNames)
 	for _, s := range c.servers {
 		for _, e := range s.entries(k) {
@@ -174,18 +129,24 @@ func (c *Catalogue) addNames(k Kind) {
 				wanted = name
 			}
 			n.items = append(n.items, candidate{server: s, entry: e, wanted: wanted})
+			s.views = s.views || e.view != ""
 		}
 	}
 	if c.options.Single {
-		n.keep()
+		n.assignWanted()
 	} else {
 		n.assign()
 	}
 	for i := range n.items {
 		d := &n.items[i]
 		if d.step == stepEnd {
-			c.problem(Misconfigured, d.server.Name, k, d.entry.original, fmt.Sprintf("%q is the name of another item", d.wanted))
+			c.problem(Misconfigured, d.server.Name, k, d.entry.original,
+				fmt.Sprintf("another item has the public name %q", d.wanted))
 			continue
+		}
+		if d.step > stepPrefixed && n.nameAt(d, stepPrefixed) != "" {
+			c.problem(Flagged, d.server.Name, k, d.entry.original,
+				fmt.Sprintf("several items have the name %q: the public one is %q", d.wanted, d.name))
 		}
 		c.add(d.server, d.entry, d.name)
 	}
@@ -248,7 +209,7 @@ func (c *Catalogue) count(k Kind) (n int) {
 
 // entries returns the items that the server's settings allow, by original name.
 func (s *member) entries(k Kind) []*entry {
-	if s.Lists[k].Len() == 0 {
+	if s.Lists[k].Len() == 0 || s.Lists[k].kind != k {
 		return nil
 	}
 	all, o := s.Lists[k].entries, s.Options
@@ -261,7 +222,7 @@ func (s *member) entries(k Kind) []*entry {
 }
 
 // Problems returns what was left out of the catalogue and of its lists, and what should be looked
-// at, by server and kind. It includes names that look alike; see [Catalogue.Alike].
+// at, except the names that [Catalogue.Alike] returns. What the caller may not see is included.
 func (c *Catalogue) Problems() []Problem { return c.problems }
 
 // Items returns the visible items of a kind in the order of the list. The caller must not change
@@ -277,34 +238,4 @@ func (c *Catalogue) Equal(k Kind, other *Catalogue) bool {
 	return slices.EqualFunc(c.kinds[k].items, other.kinds[k].items, func(a, b *Item) bool {
 		return a == b || string(a.Definition) == string(b.Definition)
 	})
-}
-
-// matchAny reports whether one of the globs matches all of s.
-func matchAny(globs []string, s string) bool {
-	return slices.ContainsFunc(globs, func(g string) bool { return matchGlob(g, s) })
-}
-
-// matchGlob reports whether a glob matches all of s, in time at most len(glob) times len(s).
-func matchGlob(glob, s string) bool {
-	g, t := []rune(glob), []rune(s)
-	i, j, star, from := 0, 0, -1, 0
-	for j < len(t) {
-		switch {
-		case i < len(g) && g[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(g) && (g[i] == '?' || g[i] == t[j]):
-			i++
-			j++
-		case star >= 0: // the last * takes one more character
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	for i < len(g) && g[i] == '*' {
-		i++
-	}
-	return i == len(g)
 }

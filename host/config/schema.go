@@ -1,0 +1,78 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+)
+
+// Schema returns the JSON Schema of configuration files, for editors and validators. It describes
+// the common names of members, not the other names that [File.Server] accepts. Schema 2020-12.
+func Schema() json.RawMessage { return slices.Clone(fileSchema()) }
+
+// entryJSON is the JSON of a server, for the schema.
+type entryJSON struct {
+	Type string `json:"type,omitzero" jsonschema:"enum=stdio|http|streamable-http|streamableHttp|sse|local|remote"`
+
+	Command string `json:"command,omitzero" jsonschema:"program to start; an array also has arguments"`
+
+	Args []string `json:"args,omitzero" jsonschema:"arguments, which no shell reads"`
+
+	Env map[string]any `json:"env,omitzero" jsonschema:"variables of the command: strings, numbers, booleans"`
+
+	EnvFile string `json:"envFile,omitzero" jsonschema:"file of lines NAME=value with variables of the command"`
+
+	Dir string `json:"cwd,omitzero" jsonschema:"working directory of the command, relative to the file"`
+
+	URL string `json:"url,omitzero" jsonschema:"URL of the server"`
+
+	Header map[string]any `json:"headers,omitzero" jsonschema:"additional HTTP headers"`
+
+	HeaderCommand string `json:"headersHelper,omitzero" jsonschema:"command line that prints headers as a JSON object"`
+
+	AllowedTools []string `json:"allowedTools,omitzero" jsonschema:"patterns of the only tools that are used"`
+
+	ExcludedTools []string `json:"excludedTools,omitzero" jsonschema:"patterns of tools that are not used"`
+
+	Disabled bool `json:"disabled" jsonschema:"do not use the server,default=false"`
+}
+
+// inputJSON is the JSON of an input, for the schema.
+type inputJSON struct {
+	ID string `json:"id" jsonschema:"name in ${input:ID},pattern=^[A-Za-z0-9._-]{1,200}$"`
+
+	Type string `json:"type" jsonschema:"a text or an option,enum=promptString|pickString,default=promptString"`
+
+	Description string `json:"description,omitzero" jsonschema:"what to ask the user"`
+
+	Default string `json:"default,omitzero" jsonschema:"value of an empty answer"`
+
+	Password bool `json:"password" jsonschema:"do not show the answer,default=false"`
+
+	Options []string `json:"options,omitzero" jsonschema:"the only valid answers"`
+}
+
+var fileSchema = sync.OnceValue(func() json.RawMessage {
+	open := func(t reflect.Type) string { // with unknown members
+		s, err := schema.For(t)
+		if err != nil {
+			panic(err) // of the tags in this file
+		}
+		return strings.ReplaceAll(string(s.JSON()), `"additionalProperties":false`, `"additionalProperties":true`)
+	}
+	entry := strings.Replace(open(reflect.TypeFor[entryJSON]()), `"command":{"type":"string",`,
+		`"command":{"type":["string","array"],"items":{"type":"string"},`, 1)
+	settings := `{"description":"settings of patchbay gateway",` + string(settingsSchema().JSON()[1:])
+	return json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020-12/schema",` +
+		`"$id":"https://raw.githubusercontent.com/patchbay-mcp/patchbay/main/docs/patchbay.schema.json",` +
+		`"title":"MCP servers","type":"object","properties":{` +
+		`"mcpServers":{"type":"object","description":"servers by name","additionalProperties":` + entry + `},` +
+		`"servers":{"$ref":"#/properties/mcpServers"},` +
+		`"inputs":{"type":"array","description":"values that the user is asked for","items":` +
+		open(reflect.TypeFor[inputJSON]()) + `},"patchbay":` + settings +
+		`},"anyOf":[{"required":["mcpServers"]},{"required":["servers"]}]}`)
+})

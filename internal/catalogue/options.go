@@ -1,0 +1,92 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// A Server is one server of a catalogue, with what it offers to the caller.
+type Server struct {
+	// Name is the server's name in the configuration, unique.
+	Name string
+	// ID is the prefix of its public names. Default: as [IDs] returns it.
+	ID string
+	// Lists are the server's lists by kind; nil ones are empty.
+	Lists [Kinds]*List
+	// Capabilities is the server's declaration, an object; nil for none.
+	Capabilities json.RawMessage
+	// Instructions is the server's own text.
+	Instructions string
+	// Options are the server's settings; nil for none. They must not change any more. Catalogues
+	// share definitions only if they have the same pointer.
+	Options *ServerOptions
+}
+
+// ServerOptions are the settings of one server's tools. All names are original names.
+type ServerOptions struct {
+	// Allow has globs of the tools that are used; nil for all. Deny has globs of those that are not.
+	// In a glob * stands for any text and ? for one character; letters match in their own case only.
+	Allow, Deny []string
+	// Rename maps tools and prompts to the names that they have instead. Prefixes are added as to
+	// original names.
+	Rename map[string]string
+	// Describe maps tools to the descriptions that they have instead.
+	Describe map[string]string
+	// HideArgs maps tools to the arguments that their input schema does not show.
+	HideArgs map[string][]string
+}
+
+// Options are the settings of a catalogue.
+type Options struct {
+	// Names is the mode of public names. Default: Prefixed.
+	Names NameMode
+	// MaxName is the maximum length of public names in bytes. Default: DefaultMaxName. Values beyond
+	// MinMaxName and MaxMaxName are changed to these.
+	MaxName int
+	// Single keeps all names and URIs of the only server, except configured ones.
+	Single bool
+	// ToolGlobs has globs of the public names of the tools that the caller may see; nil for all.
+	ToolGlobs []string
+	// Visible reports whether the caller may see an item. Default: all items. It must not change
+	// its answer while the catalogue is in use.
+	Visible func(*Item) bool
+	// ReservedNames are public names that no item gets.
+	ReservedNames []string
+	// Instructions says which instructions the catalogue has. Default: MergedInstructions.
+	Instructions InstructionMode
+	// OwnInstructions is the text in front of those of the servers.
+	OwnInstructions string
+	// Extension reports whether the catalogue declares an extension that several servers declare.
+	// An extension of a single server is always declared. Default: no.
+	Extension func(id string, servers []string) bool
+}
+
+// matchAny reports whether one of the globs matches all of s.
+func matchAny(globs []string, s string) bool {
+	return slices.ContainsFunc(globs, func(g string) bool { return matchGlob(g, s) })
+}
+
+// matchGlob reports whether a glob matches all of s, in time at most len(glob) times len(s).
+func matchGlob(glob, s string) bool {
+	g, t := []rune(glob), []rune(s)
+	i, j, star, from := 0, 0, -1, 0
+	for j < len(t) {
+		switch {
+		case i < len(g) && g[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(g) && (g[i] == '?' || g[i] == t[j]):
+			i++
+			j++
+		case star >= 0: // the last * takes one more character
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	for i < len(g) && g[i] == '*' {
+		i++
+	}
+	return i == len(g)
+}

@@ -1,0 +1,107 @@
+package catalogue_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+)
+
+func describedTool(name, title, description string, args ...string) string {
+	return fmt.Sprintf(`{"name":%q,"title":%q,"description":%q,"inputSchema":{"type":"object","properties":{%s}}}`, name, title,
+		description, strings.Join(each(func(a string) string { return quote(a) + ":{}" }, args), ","))
+}
+
+func TestSearchRanksTools(t *testing.T) {
+	c := merge(nil,
+		server("github", map[catalogue.Kind][]string{catalogue.Tools: {
+			describedTool("createIssue", "Create an issue", "Creates an issue in a repository.", "owner", "repo", "assignees"),
+			describedTool("list_issues", "", "Lists the issues of a repository, the newest first.", "owner", "repo"),
+			describedTool("get_me", "", "Returns the user."),
+		}}),
+		server("calendar", map[catalogue.Kind][]string{catalogue.Tools: {
+			describedTool("HTTPFetchV2", "", "Gets a page."),
+			describedTool("add.event", "Neuer Termin", "Adds an event. An issue of the calendar is not an event. "+strings.Repeat("word ", 100), "startTime"),
+		}}))
+	for query, want := range map[string][]string{
+		"create issue":          {"github__createIssue", "github__list_issues"},
+		"ISSUES":                {"github__createIssue", "github__list_issues"}, // also in the title
+		"fetch http":            {"calendar__HTTPFetchV2"},
+		"start":                 {"add.event"},
+		"termin":                {"add.event"},
+		"add.event":             {"add.event"},
+		"get_me":                {"github__get_me", "calendar__HTTPFetchV2"},
+		"nothing matches xyzzy": nil,
+		"":                      nil,
+		"?!":                    nil,
+	} {
+		var got []string
+		for _, item := range c.Search(query, 2) {
+			if name := item.Public; strings.HasPrefix(name, "calendar__add_event_") {
+				got = append(got, item.Original)
+			} else {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", query, got, want)
+		}
+	}
+	if got := c.Search("the "+strings.Repeat("issue ", 100_000), 1); len(got) != 1 {
+		t.Errorf("got %d tools, want the limit of 1", len(got))
+	}
+	if got := len(c.Search("issue event page user", 0)); got != 5 {
+		t.Errorf("got %d tools without a limit, want all 5 that match", got)
+	}
+}
+
+func TestTokensGrowWithDefinitions(t *testing.T) {
+	var few, many []string
+	for i := range 200 {
+		many = append(many, describedTool(fmt.Sprint("tool", i), "", strings.Repeat("text ", 80), "argument"))
+	}
+	few = many[:5]
+	tokens := func(items []string) int {
+		return merge(nil, server("s", map[catalogue.Kind][]string{catalogue.Tools: items})).Tokens()
+	}
+	if got := tokens(few); got < 400 || got > 1000 {
+		t.Errorf("got %d tokens for 2,500 bytes, want about 650", got)
+	}
+	if got := tokens(many); got <= catalogue.AutoSearchTokens {
+		t.Errorf("got %d tokens, want more than %d", got, catalogue.AutoSearchTokens)
+	}
+}
+
+func TestNamesThatLookAlikeAreFound(t *testing.T) {
+	for _, test := range []struct {
+		first, second string
+		want          bool
+	}{
+		{"create_issue", "createIssue", true},
+		{"read_file", "re\u0430d_file", true},  // Cyrillic
+		{"read_file", "ｒｅａｄ＿ｆｉｌｅ", true},       // full-width
+		{"read_file", "𝐫𝐞𝐚𝐝_𝐟𝐢𝐥𝐞", true},       // mathematical
+		{"caf\u00e9", "cafe\u0301", true},      // composed
+		{"read_file", "read\u200b_file", true}, // invisible
+		{"read_file", "read_fi1e", true},
+		{"modern", "modem", true},
+		{"search", "search", false}, // the same name is no imitation
+		{"read_file", "write_file", false},
+		{"日本", "日木", false},
+	} {
+		c := merge(nil, withTools("a", test.first), withTools("b", test.second))
+		groups := c.Alike()
+		if got := len(groups) == 1 && len(groups[0]) == 2; got != test.want || len(groups) > 1 {
+			t.Errorf("%q and %q: got %t, want %t", test.first, test.second, got, test.want)
+		}
+		if len(merge(nil, withTools("a", test.first, test.second)).Alike()) != 0 && test.first != test.second {
+			t.Errorf("%q and %q of one server are a group", test.first, test.second)
+		}
+	}
+	groups := merge(nil, withTools("git", "hub_search"), withTools("git-hub", "search")).Alike()
+	if len(groups) != 1 {
+		t.Errorf("got %d groups, want the public names git__hub_search and git-hub__search", len(groups))
+	}
+}

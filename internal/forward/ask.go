@@ -1,0 +1,272 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	// maxSuspended bounds the calls that wait for the answers of clients, and
+	// maxSuspendedPerPrincipal those of one principal. Each holds a request at the server, and asks
+	// a user: more of them than a user can answer are an error or an attack.
+	maxSuspended             = 64
+	maxSuspendedPerPrincipal = 16
+	// maxRounds bounds how often the client of one call is asked, so that a server that never stops
+	// asking fails.
+	maxRounds = 32
+	// maxOpen and maxOpenBytes bound the open questions of one call, and the size of their params.
+	maxOpen      = 64
+	maxOpenBytes = 1 << 20
+	// maxAskingTime is how long after its start a call may still ask. The time that clients take to
+	// answer does not count for its other time limits.
+	maxAskingTime = time.Hour
+)
+
+// A question waits for the answer of a client.
+type question struct {
+	key    string // unique within the call
+	method string
+	params json.RawMessage
+	answer chan answer // has room for one element
+	asked  bool        // the client has received it
+}
+
+type answer struct {
+	result json.RawMessage
+	err    *jsonrpc.Error
+}
+
+// Ask asks the client of the call that a question of the server belongs to, and returns the answer.
+//
+// A question on the stream of a call belongs to that call. Any other one belongs to a call in
+// progress that accepts it and does not wait for its client already. If there are several of one
+// principal, it is taken for one of the newest, and the table becomes serial, so that this does not
+// happen again. With calls of several principals it is refused. A client that did not declare the
+// capability is not asked.
+func (t *Table) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+	c, q, fault := t.ask(ctx, method, params)
+	switch {
+	case fault != nil:
+		return nil, fault
+	case c == nil && q != nil:
+		a := <-q.answer
+		return a.result, a.err
+	case c == nil:
+		if t.Default != nil {
+			if result, err, ok := t.Default(ctx, method, params); ok {
+				return result, err
+			}
+		}
+		return nil, refused(method, "requires a request in progress that it belongs to")
+	}
+	if limits := t.limitsOf(c); limits != nil {
+		limits.Pause()
+		defer limits.Resume()
+	}
+	select {
+	case a := <-q.answer:
+		return a.result, a.err
+	case <-c.done:
+	case <-ctx.Done():
+	}
+	t.withdraw(c, q)
+	select {
+	case a := <-q.answer:
+		return a.result, a.err
+	default:
+		a := unanswered(method)
+		return a.result, a.err
+	}
+}
+
+func (t *Table) limitsOf(c *Call) Pauser {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.limits
+}
+
+func refused(method, why string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + ": " + why}
+}
+
+// ask adds a question to the call that it belongs to. Without a call, a question that it returns has
+// its answer.
+func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) (*Call, *question, *jsonrpc.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, exact := callOf(ctx)
+	if !exact {
+		var fault *jsonrpc.Error
+		if c, fault = t.attribute(method, params); fault != nil {
+			return nil, nil, fault
+		}
+	}
+	if c == nil {
+		return nil, nil, nil
+	}
+	q := &question{method: method, params: params, answer: make(chan answer, 1)}
+	if c.abandoned || !c.mayAsk || !accepts(c.capabilities, method, params) {
+		q.answer <- unasked(method)
+		return nil, q, nil
+	}
+	if why := t.limit(c, len(params)); why != "" {
+		return nil, nil, wire.Busy(method + ": " + why)
+	}
+	c.questions++
+	q.key = "q" + strconv.Itoa(c.questions)
+	c.open = append(c.open, q)
+	c.openBytes += len(params)
+	c.signal()
+	return c, q, nil
+}
+
+// attribute returns the call that a question probably belongs to, or nil if it can belong to none.
+// The lock is held.
+func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) {
+	var last, found, waiting *Call // the newest one, one that accepts the question, one that waits for its client
+	candidates, suspended := 0, 0
+	for _, c := range t.calls {
+		switch {
+		case !c.mayAsk:
+			continue
+		case c.askable && !c.running:
+			waiting = c
+			suspended++
+			continue
+		case last != nil && last.principal != c.principal:
+			return nil, refused(method, "requests of several users are in progress, and it may belong to any of them")
+		}
+		last = c
+		if accepts(c.capabilities, method, params) {
+			found = c
+			candidates++
+		}
+	}
+	switch {
+	case candidates > 1:
+		t.serial = true
+		return found, nil
+	case found != nil:
+		return found, nil
+	case last == nil && suspended == 1:
+		return waiting, nil // it asks another question
+	}
+	return last, nil
+}
+
+// limit returns why a call may not be asked any more, or "". The lock is held.
+func (t *Table) limit(c *Call, size int) string {
+	switch {
+	case len(c.used) >= maxRounds:
+		return "the request has asked for input too often"
+	case len(c.open) >= maxOpen || c.openBytes+size > maxOpenBytes:
+		return "the request has too many open questions"
+	case time.Since(c.began) > maxAskingTime:
+		return "the request is in progress for too long"
+	case len(c.open) > 0 || c.state != "":
+		return "" // it counts already
+	}
+	all, own := 0, 0
+	count := func(other *Call) {
+		all++
+		if other.principal == c.principal {
+			own++
+		}
+	}
+	for _, other := range t.suspended {
+		count(other)
+	}
+	for _, other := range t.calls {
+		if other.state == "" && len(other.open) > 0 {
+			count(other)
+		}
+	}
+	if own >= maxSuspendedPerPrincipal || all >= maxSuspended {
+		return "too many requests wait for the answers of clients"
+	}
+	return ""
+}
+
+// signal wakes the request that waits for the call.
+func (c *Call) signal() {
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw removes a question that needs no answer any more.
+func (t *Table) withdraw(c *Call, q *question) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.close(q)
+}
+
+// close removes a question from the open ones. The lock of the table is held.
+func (c *Call) close(q *question) {
+	if i := slices.Index(c.open, q); i >= 0 {
+		c.open = slices.Delete(c.open, i, i+1)
+		c.openBytes -= len(q.params)
+	}
+}
+
+// unasked is the answer for a client that cannot be asked: as if the user had dismissed the
+// question, or had no roots.
+func unasked(method string) answer {
+	switch method {
+	case wire.MethodElicitationCreate:
+		return answer{result: json.RawMessage(`{"action":"cancel"}`)}
+	case wire.MethodRootsList:
+		return answer{result: json.RawMessage(`{"roots":[]}`)}
+	}
+	return answer{err: &jsonrpc.Error{Code: wire.CodeUserRejected,
+		Message: method + ": the client of this request does not support it"}}
+}
+
+// unanswered is the answer for a client that did not answer in time.
+func unanswered(method string) answer {
+	if method == wire.MethodElicitationCreate {
+		return unasked(method)
+	}
+	return answer{err: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + ": the client did not answer"}}
+}
+
+// isAskable reports whether a client with these capabilities can answer some questions.
+func isAskable(capabilities []byte) bool {
+	return has(capabilities, "elicitation") || has(capabilities, "sampling") || has(capabilities, "roots")
+}
+
+// accepts reports whether a client with these capabilities can answer a question.
+func accepts(capabilities []byte, method string, params []byte) bool {
+	switch method {
+	case wire.MethodRootsList:
+		return has(capabilities, "roots")
+	case wire.MethodSamplingCreateMessage:
+		return has(capabilities, "sampling") && (!has(params, "tools") || has(capabilities, "sampling", "tools"))
+	case wire.MethodElicitationCreate:
+		if mode, _ := jsonscan.Get(params, "mode"); string(mode) == `"url"` {
+			return has(capabilities, "elicitation", "url")
+		}
+		return has(capabilities, "elicitation", "form") ||
+			has(capabilities, "elicitation") && !has(capabilities, "elicitation", "url")
+	}
+	return false
+}
+
+func has(object []byte, path ...string) bool {
+	for _, key := range path {
+		value, ok := jsonscan.Get(object, key)
+		if !ok || jsonscan.Kind(value) == 'n' {
+			return false
+		}
+		object = value
+	}
+	return true
+}

@@ -1,0 +1,187 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// maxKeptLogs bounds the log messages that are kept while a client is asked.
+const maxKeptLogs = 64 << 10
+
+// kept are notifications for the next request of the client of a suspended call.
+type kept struct {
+	progress json.RawMessage // the last one
+	logs     []json.RawMessage
+	bytes    int // of logs
+}
+
+// attach sets the request of the client that receives the notifications of the call, and sends it
+// those that were kept.
+func (c *Call) attach(ctx context.Context, r *Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ctx, c.req = ctx, r
+	for _, params := range c.kept.logs {
+		c.notify(wire.NotificationMessage, params)
+	}
+	if c.kept.progress != nil {
+		c.notify(wire.NotificationProgress, c.kept.progress)
+	}
+	c.kept = kept{}
+}
+
+func (c *Call) detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ctx, c.req = nil, nil
+}
+
+// Receive sends the client a notification of the server, under the progress token of the client. It
+// keeps the last progress and some log messages while the call is suspended. It drops what the
+// client has not asked for.
+func (c *Call) Receive(method string, params json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.req != nil:
+		c.notify(method, params)
+	case method == wire.NotificationProgress:
+		c.kept.progress = bytes.Clone(params)
+	case method == wire.NotificationMessage && c.kept.bytes+len(params) <= maxKeptLogs:
+		c.kept.logs = append(c.kept.logs, bytes.Clone(params))
+		c.kept.bytes += len(params)
+	}
+}
+
+// notify sends the client a notification. The lock of the call is held.
+func (c *Call) notify(method string, params json.RawMessage) {
+	if c.req.Notify == nil {
+		return
+	}
+	if method == wire.NotificationProgress {
+		if c.req.Token == nil {
+			return
+		}
+		b := append([]byte(`{"progressToken":`), c.req.Token...)
+		params = append(append(b, Members(params, "progressToken")...), '}')
+	}
+	_ = c.req.Notify(c.ctx, method, params) // fails if the client is gone, which ends the context
+}
+
+// Log passes a log message of the server to the client, and reports whether it did. One on the
+// stream of a call belongs to that call, any other one to the oldest call that wants it; with calls
+// of several principals, to none.
+func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
+	raw, _ := jsonscan.Get(params, "level")
+	text, _ := jsonscan.Unquote(raw)
+	severity, _ := wire.LogSeverity(text)
+	wants := func(c *Call) bool {
+		least, wanted := wire.LogSeverity(c.level)
+		return wanted && severity >= least
+	}
+	c, exact := callOf(ctx)
+	if !exact {
+		c = t.oldest(wants)
+	}
+	return c != nil && wants(c) && c.Queue(ctx, wire.NotificationMessage, params) == nil
+}
+
+// oldest returns the oldest call that matches, if all calls are of one principal.
+func (t *Table) oldest(matches func(*Call) bool) (found *Call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.calls {
+		if c.principal != t.calls[0].principal {
+			return nil
+		}
+		if found == nil && matches(c) {
+			found = c
+		}
+	}
+	return found
+}
+
+// Members returns the members of an object except one, each after a comma.
+func Members(object []byte, without string) []byte {
+	return appendMembers(make([]byte, 0, len(object)), object, without)
+}
+
+func appendMembers(dst, object []byte, without string) []byte {
+	for key, value := range jsonscan.Members(object) {
+		if string(key) != without {
+			dst = append(appendKey(dst, key), value...)
+		}
+	}
+	return dst
+}
+
+func appendKey(dst, key []byte) []byte {
+	return append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
+}
+
+// AppendParams appends the members of the params of a request, each after a comma, without `_meta`.
+// If subject is not empty, it replaces the name or URI.
+func AppendParams(dst, params []byte, method, subject string) []byte {
+	if subject == "" {
+		return appendMembers(dst, params, "_meta")
+	}
+	for key, value := range jsonscan.Members(params) {
+		switch s := string(key); {
+		case s == "_meta":
+		case isSubject(method, s):
+			dst = jsonscan.AppendQuote(appendKey(dst, key), subject)
+		case s == "ref" && method == wire.MethodCompletionComplete && jsonscan.Kind(value) == '{':
+			dst = append(appendKey(dst, key), '{')
+			dst = append(dst, bytes.TrimPrefix(AppendParams(nil, value, "", subject), []byte{','})...)
+			dst = append(dst, '}')
+		default:
+			dst = append(appendKey(dst, key), value...)
+		}
+	}
+	return dst
+}
+
+// Subject returns the name or URI that the params of a request have, as [AppendParams] replaces it.
+func Subject(params []byte, method string) string {
+	if method == wire.MethodCompletionComplete {
+		params, _ = jsonscan.Get(params, "ref")
+		method = ""
+	}
+	for key, value := range jsonscan.Members(params) {
+		if isSubject(method, string(key)) {
+			text, _ := jsonscan.Unquote(value)
+			return text
+		}
+	}
+	return ""
+}
+
+// isSubject reports whether the params of a method name what the request uses under the key. Methods
+// of extensions have either.
+func isSubject(method, key string) bool {
+	switch {
+	case method == wire.MethodToolsCall, method == wire.MethodPromptsGet:
+		return key == "name"
+	case method == wire.MethodCompletionComplete:
+		return false // it is within ref
+	case strings.HasPrefix(method, "resources/"):
+		return key == "uri"
+	}
+	return key == "name" || key == "uri"
+}
+
+// Meta returns the members of the `_meta` of a request that are not of its envelope.
+func Meta(meta []byte) map[string]any {
+	kept := map[string]any{}
+	for key, value := range jsonscan.Members(meta) {
+		if s := string(key); s != wire.MetaProgressToken && !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
+			kept[s] = json.RawMessage(bytes.Clone(value))
+		}
+	}
+	return kept
+}
