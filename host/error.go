@@ -96,7 +96,7 @@ func response(method string, err error) (mcp.Result, error) {
 		wire.Data = e.detail()
 		return nil, wire
 	}
-	b := append([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), jsonscan.AppendQuote(nil, e.Error())...)
+	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), e.Error())
 	b = append(append(b, `}],"isError":true,"_meta":{"`+metaError+`":`...), e.detail()...)
 	return mcp.RawResult(append(b, '}', '}')), nil
 }

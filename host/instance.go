@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// modernRevision is the first revision without sessions.
-const modernRevision = "2026-07-28"
 
 // defaultStartTimeout is long because package runners such as npx download a server first.
 const defaultStartTimeout = 120 * time.Second
@@ -99,7 +97,8 @@ func (i *instance) begin() (*start, error) {
 		s.client, s.err = i.connect(context.WithValue(ctx, callerKey{}, i.pool.caller))
 		if s.err == nil {
 			s.forward = mcp.Forward(s.client).(mcpint.Forwarder[*mcp.Request, mcp.Result])
-			s.session = s.client.Revision() < modernRevision
+			revision, _ := wire.ParseRevision(s.client.Revision())
+			s.session = !revision.Modern()
 			i.pool.connected(s)
 		}
 	})
@@ -169,7 +168,8 @@ func (u *Upstream) failure(ctx context.Context, err error) *Error {
 		e.Code = CodeAuthRequired
 	case errors.Is(err, mcp.ErrInvalidResult):
 		e.Code = CodeInvalidResult
-	case errors.Is(err, mcp.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), mcp.ErrTimeout):
+	case errors.Is(err, mcp.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(context.Cause(ctx), mcp.ErrTimeout):
 		e.Code = CodeTimeout
 	}
 	return e

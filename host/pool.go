@@ -40,7 +40,7 @@ type pool struct {
 	instances    map[string]*instance
 	lists        [catalogue.Kinds]listing
 	views        map[*View]struct{} // that are notified of changes
-	watched      resourceWatch
+	watched      resourceSubscriptions
 	capabilities json.RawMessage // of the server; nil before the first connection
 	instructions string
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
@@ -100,11 +100,11 @@ func (p *pool) connected(s *start) {
 	if !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
 		return
 	}
-	p.up.host.work.Go(func() { p.watch(s.client, filter) })
+	p.up.host.work.Go(func() { p.followChanges(s.client, filter) })
 }
 
-// watch marks lists as changed until the connection or the host ends.
-func (p *pool) watch(c *mcp.Client, filter mcp.SubscriptionFilter) {
+// followChanges marks lists as changed until the connection or the host ends.
+func (p *pool) followChanges(c *mcp.Client, filter mcp.SubscriptionFilter) {
 	for e, err := range c.Listen(p.up.host.ctx, filter) {
 		if err != nil {
 			p.up.host.opts.Logger.Debug("host: subscription ended", "server", p.up.name, "error", err)

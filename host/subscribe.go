@@ -10,9 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A resourceWatch has the resources of a server that callers have subscribed to. One subscription at
+// A resourceSubscriptions has the resources of a server that callers have subscribed to. One subscription at
 // the server is for all of them. The lock of the pool guards it.
-type resourceWatch struct {
+type resourceSubscriptions struct {
 	callers map[string]map[*resourceCaller]struct{} // by the URI at the server
 	cancel  context.CancelFunc                      // of the current subscription, nil for none
 	ready   chan struct{}                           // closed when it is open, or has failed
@@ -46,7 +46,7 @@ func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop
 	}
 	w.callers[target][c] = struct{}{}
 	if first {
-		p.watchResources()
+		p.subscribeResources()
 	}
 	ready := w.ready
 	p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop
 		delete(w.callers[target], c)
 		if len(w.callers[target]) == 0 {
 			delete(w.callers, target)
-			p.watchResources()
+			p.subscribeResources()
 		}
 	}, true
 }
@@ -76,9 +76,9 @@ func await(ctx context.Context, ready <-chan struct{}) {
 	}
 }
 
-// watchResources opens a subscription for the present set of resources, and then ends the one before
+// subscribeResources opens a subscription for the present set of resources, and then ends the one before
 // it, so that no change is missed. The caller holds p.mu.
-func (p *pool) watchResources() {
+func (p *pool) subscribeResources() {
 	w := &p.watched
 	old := w.cancel
 	if len(w.callers) == 0 || p.closed {

@@ -183,7 +183,9 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 		req = &inner
 	}
 	res, err := s.forward.ForwardAs(ctx, req, &mcpint.ForwardOptions{
-		Principal: v.caller.principal(), Subject: v.subject(r), Capabilities: r.pool.up.capabilities(req),
+		// Callers without a principal are one local user.
+		Principal: "principal " + v.caller.principal(), Subject: v.subject(r),
+		Capabilities: r.pool.up.capabilities(req),
 	})
 	if err != nil {
 		return nil, v.failure(ctx, r, err)

@@ -116,7 +116,7 @@ func (v *View) catalogueOptions() *catalogue.Options {
 	return o
 }
 
-// notify tells subscriptions which lists differ.
+// notify announces the lists that differ to subscriptions.
 func (v *View) notify(old, now *merged) {
 	for kind, event := range map[catalogue.Kind]mcp.EventKind{
 		catalogue.Tools: mcp.EventToolsChanged, catalogue.Prompts: mcp.EventPromptsChanged,
@@ -125,7 +125,8 @@ func (v *View) notify(old, now *merged) {
 			v.changes.Send(mcp.Event{Kind: event})
 		}
 	}
-	if !now.catalogue.Equal(catalogue.Resources, old.catalogue) || !now.catalogue.Equal(catalogue.Templates, old.catalogue) {
+	if !now.catalogue.Equal(catalogue.Resources, old.catalogue) ||
+		!now.catalogue.Equal(catalogue.Templates, old.catalogue) {
 		v.changes.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
 	}
 }

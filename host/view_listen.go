@@ -23,17 +23,17 @@ func (v *View) agree(ctx context.Context, _ *mcp.Request, f *mcp.SubscriptionFil
 		}
 		return !ok
 	})
-	v.watch(1)
+	v.countSubscriptions(1)
 	return func() {
-		v.watch(-1)
+		v.countSubscriptions(-1)
 		for _, end := range ends {
 			end()
 		}
 	}, nil
 }
 
-// watch counts the subscriptions of the view. With the first, its servers notify it of changes.
-func (v *View) watch(n int) {
+// countSubscriptions counts the subscriptions of the view. With the first, its servers notify it of changes.
+func (v *View) countSubscriptions(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.subscriptions
