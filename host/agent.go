@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An agent is the client of the local user's view, for [Host.Tools] and similar methods.
+type agent struct {
+	mu     sync.Mutex // guards client
+	client *mcp.Client
+}
+
+func (a *agent) connect(ctx context.Context, h *Host) (*mcp.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.client != nil {
+		return a.client, nil
+	}
+	opts := h.opts.Client
+	c, err := mcp.Connect(ctx, mcp.InMemory(h.For(&Caller{})), &opts)
+	a.client = c
+	return c, err
+}
+
+func (a *agent) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.client != nil {
+		_ = a.client.Close()
+	}
+}
+
+// Tools returns the tools of all servers, in the order of the file and of their names. Their names
+// fit the interfaces of common models: at most 48 of the characters A-Z, a-z, 0-9, _ and -.
+func (h *Host) Tools(ctx context.Context) ([]*mcp.Tool, error) {
+	c, err := h.agent.connect(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return mcp.Collect(c.Tools(ctx))
+}
+
+// Call calls a tool by the name that [Host.Tools] returns, after [Options.Consent] has allowed it.
+// Questions of the server go to the functions of [Options.Client]. The error is an [*Error] if the
+// call was refused or has no valid response, and an [*mcp.Error] if the server responded with one.
+func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolResult, error) {
+	v := h.For(&Caller{})
+	item, p, err := v.find(ctx, catalogue.Tools, tool)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool %q", tool)
+	}
+	arguments, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	a := &Action{Kind: ActionCall, Caller: v.caller, Server: p.up.name, Target: item.Original,
+		Definition: item.Raw, Arguments: arguments}
+	if err := h.consent(ctx, a); err != nil {
+		return nil, err
+	}
+	c, err := h.agent.connect(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return c.CallTool(ctx, tool, args)
+}
+
+var errNoConsent = errors.New("denied: Options.Consent is not set, so that no user can allow the call")
+
+func (h *Host) consent(ctx context.Context, a *Action) error {
+	if h.opts.Consent == nil {
+		return &Error{Code: CodeDenied, Server: a.Server, Err: errNoConsent}
+	}
+	verdict, err := h.opts.Consent(ctx, a)
+	switch {
+	case err != nil:
+		return &Error{Code: CodeDenied, Server: a.Server, Err: err}
+	case !verdict.Allow:
+		return &Error{Code: CodeDenied, Server: a.Server, Err: errors.New("denied: " + verdict.Reason)}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// openWith returns a host of one server with the tool run, which says that a call is harmless.
+func openWith(t *testing.T, o *host.Options, calls *int) *host.Host {
+	t.Helper()
+	s := mcp.NewServer("calc", "1.0.0", nil)
+	harmless := true
+	mcp.AddTool(s, &mcp.Tool{Name: "run", Annotations: &mcp.ToolAnnotations{ReadOnly: &harmless}},
+		func(context.Context, struct{}) (string, error) { *calls++; return "done", nil })
+	f, err := config.Parse([]byte(`{"mcpServers": {"calc": {"command": "calc"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Dial = func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s), nil }
+	h, err := host.Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	return h
+}
+
+// Each call of an agent needs the consent of the user, whatever the server says of its tool.
+func TestHOST16_HOST18_CallsNeedConsent(t *testing.T) {
+	asked := errors.New("no terminal")
+	for name, test := range map[string]struct {
+		consent func(context.Context, *host.Action) (*host.Verdict, error)
+		want    string // in the error; empty for none
+	}{
+		"not configured": {nil, "Options.Consent is not set"},
+		"allowed": {func(context.Context, *host.Action) (*host.Verdict, error) {
+			return &host.Verdict{Allow: true}, nil
+		}, ""},
+		"refused": {func(context.Context, *host.Action) (*host.Verdict, error) {
+			return &host.Verdict{Reason: "too expensive"}, nil
+		}, "too expensive"},
+		"failed": {func(context.Context, *host.Action) (*host.Verdict, error) { return nil, asked }, asked.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			h := openWith(t, &host.Options{Consent: test.consent}, &calls)
+			_, err := h.Call(t.Context(), "calc__run", map[string]any{})
+			if test.want == "" {
+				if err != nil || calls != 1 {
+					t.Errorf("got %v and %d calls, want one call", err, calls)
+				}
+				return
+			}
+			var refused *host.Error
+			if !errors.As(err, &refused) || refused.Code != host.CodeDenied || refused.Server != "calc" || refused.MayHaveRun ||
+				!strings.Contains(err.Error(), test.want) || calls != 0 {
+				t.Errorf("got %v and %d calls, want a refusal with %q", err, calls, test.want)
+			}
+		})
+	}
+}
+
+// The user sees the server, the definition and the arguments before the call.
+func TestHOST17_HOST21_ConsentShowsTheCall(t *testing.T) {
+	calls := 0
+	var seen *host.Action
+	h := openWith(t, &host.Options{Consent: func(_ context.Context, a *host.Action) (*host.Verdict, error) {
+		if calls != 0 {
+			t.Error("asked after the call")
+		}
+		seen = a
+		return &host.Verdict{Allow: true}, nil
+	}}, &calls)
+	if _, err := h.Call(t.Context(), "calc__run", map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	if seen == nil || seen.Server != "calc" || seen.Target != "run" || string(seen.Arguments) != "{}" ||
+		!strings.Contains(string(seen.Definition), "readOnlyHint") {
+		t.Errorf("shown: %+v", seen)
+	}
+}
+
+type policyFunc func(a *host.Action) (*host.Verdict, error)
+
+func (f policyFunc) Decide(_ context.Context, a *host.Action) (*host.Verdict, error) { return f(a) }
+
+type recorderFunc func(*host.Record)
+
+func (f recorderFunc) Record(r *host.Record) { f(r) }
+
+// The policy of the host decides before a request leaves it, and records have the outcome.
+func TestHOST06_HOST23_PolicyAndRecords(t *testing.T) {
+	calls := 0
+	var records []*host.Record
+	allow := false
+	h := openWith(t, &host.Options{
+		Policy: policyFunc(func(a *host.Action) (*host.Verdict, error) {
+			return &host.Verdict{Allow: allow, Reason: "closed on " + a.Server}, nil
+		}),
+		Recorder: recorderFunc(func(r *host.Record) { records = append(records, r) }),
+	}, &calls)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.CallTool(t.Context(), "calc__run", map[string]any{})
+	if err != nil || !r.IsError || !strings.Contains(r.Text(), "closed on calc") || calls != 0 {
+		t.Errorf("got %+v, %v and %d calls, want a refusal", r, err, calls)
+	}
+	allow = true
+	if r, err = c.CallTool(t.Context(), "calc__run", map[string]any{}); err != nil || r.Text() != "done" || calls != 1 {
+		t.Errorf("got %+v, %v and %d calls, want one call", r, err, calls)
+	}
+	if len(records) != 2 || records[0].Err == nil || records[1].Err != nil || records[1].Kind != host.ActionCall ||
+		records[1].Target != "run" || records[1].Start.IsZero() {
+		t.Errorf("records: got %d, want the refusal and the call: %+v", len(records), records)
+	}
+}

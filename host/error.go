@@ -1,0 +1,102 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An ErrorCode says why a request did not reach its server, or has no valid response.
+type ErrorCode string
+
+// Codes of an [Error].
+const (
+	// CodeUnavailable: the server cannot be reached, or its process has exited.
+	CodeUnavailable ErrorCode = "unavailable"
+	// CodeStarting: the server did not become ready in time.
+	CodeStarting ErrorCode = "starting"
+	// CodeCrashLoop: the process exits soon after each start.
+	CodeCrashLoop ErrorCode = "crashloop"
+	// CodeTimeout: the server did not respond in time.
+	CodeTimeout ErrorCode = "timeout"
+	// CodeAuthRequired: the server requires authorization.
+	CodeAuthRequired ErrorCode = "auth_required"
+	// CodeDenied: the policy or the user refused the request.
+	CodeDenied ErrorCode = "denied"
+	// CodeLimited: a limit of the host is reached.
+	CodeLimited ErrorCode = "limited"
+	// CodeTooLarge: the arguments or the result are larger than allowed.
+	CodeTooLarge ErrorCode = "too_large"
+	// CodeCallLost: the call waited for an answer of the caller, and the instance that it ran on has
+	// ended since.
+	CodeCallLost ErrorCode = "call_lost"
+	// CodeInvalidResult: the response of the server violates the protocol.
+	CodeInvalidResult ErrorCode = "invalid_result"
+	// CodeConfigError: the entry of the server in the configuration is invalid.
+	CodeConfigError ErrorCode = "config_error"
+)
+
+// An Error reports that a request has no valid response of its server. Errors that a server responded
+// with are an [*mcp.Error] instead.
+type Error struct {
+	Code ErrorCode
+	// Server is the name of the server in the configuration.
+	Server string
+	// MayHaveRun reports whether the server may have executed the request.
+	MayHaveRun bool
+	// RetryAfter is when the request is worth sending again; zero if that is unknown.
+	RetryAfter time.Duration
+	// Err is the reason.
+	Err error
+}
+
+// Error returns the server, the reason, and whether the request may have run.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("server %q: %v", e.Server, e.Err)
+	if e.MayHaveRun {
+		return text + "; the request may have run"
+	}
+	return text + "; the request did not run"
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// metaError is the member of `_meta` with the members of an Error.
+const metaError = "dev.patchbay/error"
+
+// detail returns the members of the error as JSON.
+func (e *Error) detail() json.RawMessage {
+	b := jsonscan.AppendQuote([]byte(`{"code":`), string(e.Code))
+	b = jsonscan.AppendQuote(append(b, `,"server":`...), e.Server)
+	b = fmt.Appendf(b, `,"mayHaveRun":%t`, e.MayHaveRun)
+	if e.RetryAfter > 0 {
+		b = fmt.Appendf(b, `,"retryAfterMs":%d`, e.RetryAfter.Milliseconds())
+	}
+	return append(b, '}')
+}
+
+// codeServer is the JSON-RPC code of an Error on the wire: a server error that MCP leaves to
+// implementations.
+const codeServer = -32000
+
+// response returns what a client receives for an error. A tool call that failed is a result that the
+// model can see: clients end sessions for some errors.
+func response(method string, err error) (mcp.Result, error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return nil, err
+	}
+	if method != methodToolsCall {
+		wire := mcp.Errorf(codeServer, "%s", e.Error())
+		wire.Data = e.detail()
+		return nil, wire
+	}
+	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), e.Error())
+	b = append(append(b, `}],"isError":true,"_meta":{"`+metaError+`":`...), e.detail()...)
+	return mcp.RawResult(append(b, '}', '}')), nil
+}

@@ -1,0 +1,88 @@
+package host
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+)
+
+// A State is the condition of an instance of a server.
+type State string
+
+// States of an instance.
+const (
+	StateOff       State = "off"       // not started
+	StateStarting  State = "starting"  // connecting
+	StateReady     State = "ready"     // connected
+	StateBackoff   State = "backoff"   // ended; the next start is delayed
+	StateCrashLoop State = "crashloop" // ended soon after each of several starts; see [Upstream.Restart]
+	StateStopped   State = "stopped"   // ended because it was idle, or by Close
+	StateDraining  State = "draining"  // replaced, ends with its last request
+	StateAuth      State = "auth_required"
+	StateConfig    State = "config_error"
+)
+
+// An Event reports a change of an instance of a server.
+type Event struct {
+	Time time.Time
+	// Server is the name of the server in the configuration.
+	Server string
+	State  State
+	// Err is the reason of a failure, nil if there is none.
+	Err error
+}
+
+// maxEvents bounds the events that wait for one reader.
+const maxEvents = 256
+
+// An eventBroadcaster passes events to readers, and never waits for one.
+type eventBroadcaster struct {
+	mu      sync.Mutex // guards readers
+	readers map[chan Event]struct{}
+}
+
+func (b *eventBroadcaster) send(e Event) {
+	e.Time = time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r := range b.readers {
+		select {
+		case r <- e:
+		default:
+		}
+	}
+}
+
+// subscribe returns the events from now on, until one of the contexts ends.
+func (b *eventBroadcaster) subscribe(ctx, end context.Context) iter.Seq[Event] {
+	r := make(chan Event, maxEvents)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.readers == nil {
+		b.readers = map[chan Event]struct{}{}
+	}
+	b.readers[r] = struct{}{}
+	remove := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.readers, r)
+	}
+	stop := context.AfterFunc(ctx, remove) // also if the sequence is never used
+	return func(yield func(Event) bool) {
+		defer remove()
+		defer stop()
+		for {
+			select {
+			case e := <-r:
+				if !yield(e) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			case <-end.Done():
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// listTimeout bounds the reading of one list of a server, all pages.
+	listTimeout = 60 * time.Second
+	// listWait is how long a request waits for a list that is being read. A slow server must not delay
+	// the others.
+	listWait = 5 * time.Second
+	// listAge is how old a list may be if its server does not announce changes.
+	listAge = 60 * time.Second
+	// changeDelay is how long a list is not read again after a change: servers announce several changes
+	// in sequence.
+	changeDelay = 100 * time.Millisecond
+	// maxPages bounds the pages of a list. A server may never send the last one.
+	maxPages = 1000
+	// maxListBytes bounds a list, all pages.
+	maxListBytes = 64 << 20
+)
+
+// A pool has the instances of an upstream that serve one caller, or all callers of a server that is
+// shared, and what they offer.
+type pool struct {
+	up     *Upstream
+	caller *Caller
+
+	mu           sync.Mutex // guards the fields below
+	instances    map[string]*instance
+	lists        [catalogue.Kinds]listing
+	views        map[*View]struct{} // that are notified of changes
+	watched      resourceSubscriptions
+	capabilities json.RawMessage // of the server; nil before the first connection
+	instructions string
+	announced    [catalogue.Kinds]bool // lists whose changes the server announces
+	slow         bool                  // a request has waited in vain for a connection
+	closed       bool
+}
+
+// A listing is one list of a server, as it was last read.
+type listing struct {
+	list    *catalogue.List // nil before the first
+	read    time.Time
+	changed bool          // since then
+	reading chan struct{} // closed when the reading in progress ends; nil if there is none
+	err     error         // of the last reading
+	missed  bool          // a request has waited for this reading in vain
+}
+
+func newPool(u *Upstream, c *Caller) *pool {
+	return &pool{up: u, caller: c, instances: map[string]*instance{}, views: map[*View]struct{}{}}
+}
+
+// instance returns the instance of a class.
+func (p *pool) instance(class string) *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.instances[class]
+	if i == nil {
+		i = &instance{pool: p, class: class}
+		p.instances[class] = i
+	}
+	return i
+}
+
+// acquire returns a connection; see [instance.acquire].
+func (p *pool) acquire(ctx context.Context, class string) (*start, func(), error) {
+	return p.instance(class).acquire(ctx)
+}
+
+// connected is called after a connection was made.
+func (p *pool) connected(s *start) {
+	caps := s.client.Capabilities()
+	filter := mcp.SubscriptionFilter{
+		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
+	}
+	declared, _ := json.Marshal(caps)
+	p.mu.Lock()
+	p.capabilities, p.instructions = declared, s.client.Instructions()
+	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
+		filter.ResourcesListChanged, filter.ResourcesListChanged}
+	for k := range p.lists {
+		p.lists[k].changed, p.lists[k].missed = true, false
+	}
+	p.slow = false
+	p.mu.Unlock()
+	if !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
+		return
+	}
+	p.up.host.work.Go(func() { p.followChanges(s.client, filter) })
+}
+
+// followChanges marks lists as changed until the connection or the host ends.
+func (p *pool) followChanges(c *mcp.Client, filter mcp.SubscriptionFilter) {
+	for e, err := range c.Listen(p.up.host.ctx, filter) {
+		if err != nil {
+			p.up.host.opts.Logger.Debug("host: subscription ended", "server", p.up.name, "error", err)
+			return
+		}
+		switch e.Kind {
+		case mcp.EventListening: // lists that were read before may have changed since
+			p.changed(p.alreadyRead()...)
+		case mcp.EventToolsChanged:
+			p.changed(catalogue.Tools)
+		case mcp.EventPromptsChanged:
+			p.changed(catalogue.Prompts)
+		case mcp.EventResourcesChanged:
+			p.changed(catalogue.Resources, catalogue.Templates)
+		case mcp.EventChangesMissed:
+			p.changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates)
+		}
+	}
+}
+
+// alreadyRead returns the kinds of lists that were read or are being read.
+func (p *pool) alreadyRead() (kinds []catalogue.Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.lists {
+		if l := &p.lists[k]; p.announced[k] && (l.reading != nil || !l.changed) {
+			kinds = append(kinds, catalogue.Kind(k))
+		}
+	}
+	return kinds
+}
+
+// changed marks lists as changed, and notifies the views after changeDelay.
+func (p *pool) changed(kinds ...catalogue.Kind) {
+	if len(kinds) == 0 {
+		return
+	}
+	p.mu.Lock()
+	for _, k := range kinds {
+		p.lists[k].changed = true
+	}
+	p.mu.Unlock()
+	p.notify()
+}
+
+// notify makes the views with subscriptions read the lists again.
+func (p *pool) notify() {
+	p.mu.Lock()
+	views := slices.Collect(maps.Keys(p.views))
+	p.mu.Unlock()
+	for _, v := range views {
+		v.schedule()
+	}
+}
+
+// list returns a list of the server. If reading it takes long or fails, list returns the last one
+// and the error.
+func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+	p.mu.Lock()
+	l := &p.lists[kind]
+	if l.list != nil && !l.changed && (p.announced[kind] || time.Since(l.read) < listAge) {
+		defer p.mu.Unlock()
+		return l.list, nil
+	}
+	if l.reading == nil {
+		if p.closed {
+			defer p.mu.Unlock()
+			return l.list, mcp.ErrClosed
+		}
+		done := make(chan struct{})
+		l.reading, l.missed = done, false
+		p.up.host.work.Go(func() { p.read(kind, done) })
+	}
+	done, missed := l.reading, l.missed
+	p.mu.Unlock()
+	if !missed {
+		timer := time.NewTimer(listWait)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-ctx.Done():
+		case <-timer.C:
+			p.mu.Lock()
+			l.missed = true
+			p.mu.Unlock()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.reading == done {
+		return l.list, p.up.errorf(CodeStarting, "the server has not listed its %s yet", kind)
+	}
+	return l.list, l.err
+}
+
+// read reads a list, and notifies the views if a request did not wait for it.
+func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithTimeoutCause(p.up.host.ctx, listTimeout, mcp.ErrTimeout)
+	defer cancel()
+	p.mu.Lock()
+	p.lists[kind].changed = false
+	p.mu.Unlock()
+	list, err := p.readAll(ctx, kind)
+	p.mu.Lock()
+	l := &p.lists[kind]
+	l.reading, l.err, l.read = nil, err, time.Now()
+	if err == nil {
+		l.list = list
+	} else {
+		l.changed = true // read again with the next request
+	}
+	missed := l.missed
+	p.mu.Unlock()
+	if missed && err == nil {
+		p.notify()
+	}
+}
+
+func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+	s, release, err := p.acquire(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	caps := s.client.Capabilities()
+	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
+		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
+		return catalogue.Parse(kind), nil
+	}
+	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true})
+	var pages []json.RawMessage
+	var params any
+	seen, size := map[string]bool{}, 0
+	for {
+		raw, err := s.client.Do(ctx, kind.Method(), params)
+		if err != nil {
+			return nil, p.up.failure(ctx, err)
+		}
+		pages = append(pages, raw)
+		size += len(raw)
+		cursor, _ := jsonscan.Get(raw, "nextCursor")
+		next, _ := jsonscan.Unquote(cursor)
+		switch {
+		case next == "":
+			return catalogue.Parse(kind, pages...), nil
+		case seen[next] || len(pages) >= maxPages || size > maxListBytes:
+			return nil, p.up.errorf(CodeInvalidResult, "%s has more than %d pages or %d bytes, or repeats a cursor",
+				kind.Method(), maxPages, maxListBytes)
+		}
+		seen[next] = true
+		params = map[string]string{"cursor": next}
+	}
+}
+
+func (p *pool) addView(v *View) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.views[v] = struct{}{}
+}
+
+func (p *pool) removeView(v *View) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.views, v)
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	instances := p.instances
+	p.instances = map[string]*instance{}
+	p.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, i := range instances {
+		wait.Go(i.close)
+	}
+	wait.Wait()
+}

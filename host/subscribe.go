@@ -1,0 +1,150 @@
+package host
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A resourceSubscriptions has the resources of a server that callers have subscribed to. One subscription at
+// the server is for all of them. The lock of the pool guards it.
+type resourceSubscriptions struct {
+	callers map[string]map[*resourceCaller]struct{} // by the URI at the server
+	cancel  context.CancelFunc                      // of the current subscription, nil for none
+	ready   chan struct{}                           // closed when it is open, or has failed
+}
+
+// A resourceCaller is one subscription of a caller to a resource.
+type resourceCaller struct {
+	view *View
+	uri  string // as the caller knows it
+}
+
+// subscribe subscribes a view to a resource. ok is false if the server does not support that.
+func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop func(), ok bool) {
+	s, release, err := p.acquire(ctx, "")
+	if err != nil {
+		return nil, false
+	}
+	defer release()
+	if caps := s.client.Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
+		return nil, false
+	}
+	c := &resourceCaller{v, uri}
+	p.mu.Lock()
+	w := &p.watched
+	if w.callers == nil {
+		w.callers = map[string]map[*resourceCaller]struct{}{}
+	}
+	first := w.callers[target] == nil
+	if first {
+		w.callers[target] = map[*resourceCaller]struct{}{}
+	}
+	w.callers[target][c] = struct{}{}
+	if first {
+		p.subscribeResources()
+	}
+	ready := w.ready
+	p.mu.Unlock()
+	await(ctx, ready)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(w.callers[target], c)
+		if len(w.callers[target]) == 0 {
+			delete(w.callers, target)
+			p.subscribeResources()
+		}
+	}, true
+}
+
+// subscribeWait is how long a subscription waits for that at the server before it is acknowledged.
+const subscribeWait = 5 * time.Second
+
+// await waits until ready is closed, for at most subscribeWait.
+func await(ctx context.Context, ready <-chan struct{}) {
+	timer := time.NewTimer(subscribeWait)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// subscribeResources opens a subscription for the present set of resources, and then ends the one before
+// it, so that no change is missed. The caller holds p.mu.
+func (p *pool) subscribeResources() {
+	w := &p.watched
+	old := w.cancel
+	if len(w.callers) == 0 || p.closed {
+		if w.cancel = nil; old != nil {
+			old()
+		}
+		return
+	}
+	filter := mcp.SubscriptionFilter{ResourceSubscriptions: slices.Sorted(maps.Keys(w.callers))}
+	ctx, cancel := context.WithCancel(p.up.host.ctx)
+	ready := make(chan struct{})
+	w.cancel, w.ready = cancel, ready
+	p.up.host.work.Go(func() {
+		defer cancel()
+		open := sync.OnceFunc(func() {
+			if old != nil {
+				old()
+			}
+			close(ready)
+		})
+		defer open()
+		s, release, err := p.acquire(ctx, "")
+		if err != nil {
+			return
+		}
+		defer release()
+		for e, err := range s.client.Listen(ctx, filter) {
+			if err != nil {
+				return
+			}
+			open()
+			p.resourceEvent(e)
+		}
+	})
+}
+
+// resourceEvent notifies the callers that have subscribed to a resource, or to one above it.
+func (p *pool) resourceEvent(e mcp.Event) {
+	if e.Kind != mcp.EventResourceUpdated && e.Kind != mcp.EventChangesMissed {
+		return
+	}
+	p.mu.Lock()
+	views := map[*View]struct{}{}
+	var missed []*resourceCaller
+	for _, callers := range p.watched.callers {
+		for c := range callers {
+			views[c.view] = struct{}{}
+			missed = append(missed, c)
+		}
+	}
+	p.mu.Unlock()
+	if e.Kind == mcp.EventChangesMissed { // any of them may have changed
+		for _, c := range missed {
+			c.view.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: c.uri})
+		}
+		return
+	}
+	for v := range views {
+		v.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: v.publicURI(p, e.URI)})
+	}
+}
+
+// publicURI returns the URI by which callers know a URI of a server.
+func (v *View) publicURI(p *pool, uri string) string {
+	if m := v.merged.Load(); m != nil {
+		return m.catalogue.PublicURI(p.up.name, uri)
+	}
+	return uri
+}

@@ -1,0 +1,192 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const methodToolsCall = "tools/call"
+
+// A View is what one caller may use: the tools, prompts and resources of the servers of its profile,
+// as one [mcp.Handler]. Tools and prompts have the name "server__name". It serves clients of every
+// revision, is an [mcp.Listener], and is safe for concurrent use.
+type View struct {
+	host    *Host
+	caller  *Caller
+	pools   []*pool // in the order of the file
+	changes *mcp.Broadcaster
+	used    time.Time // guarded by the lock of the host
+
+	merged        atomic.Pointer[merged]
+	named         namedURIs
+	mu            sync.Mutex // guards the fields below
+	timer         *time.Timer
+	subscriptions int // open
+}
+
+// A merged is a catalogue with the lists that it was made of.
+type merged struct {
+	lists     [][catalogue.Kinds]*catalogue.List
+	catalogue *catalogue.Catalogue
+	pools     map[string]*pool // by the name of the server
+}
+
+func newView(h *Host, c *Caller) *View {
+	v := &View{host: h, caller: c}
+	for _, u := range h.upstreams {
+		if c.Server != "" && u.name != c.Server || c.Server == "" && !h.inProfile(c.Profile, u.name) {
+			continue
+		}
+		v.pools = append(v.pools, u.pool(c))
+	}
+	v.changes = mcp.NewBroadcaster(v.agree)
+	return v
+}
+
+// inProfile reports whether a profile has a server. An unknown profile has none.
+func (h *Host) inProfile(profile, server string) bool {
+	if profile == "" {
+		return true
+	}
+	p := h.settings.Profiles[profile]
+	return p != nil && (len(p.Servers) == 0 || contains(p.Servers, server))
+}
+
+// single reports whether names and URIs are unchanged.
+func (v *View) single() bool { return v.caller.Server != "" }
+
+// ServeMCP serves a request.
+func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
+	ctx = context.WithValue(ctx, callerKey{}, v.caller)
+	switch req.Method {
+	case "server/discover":
+		res, err = v.discover(ctx, req)
+	case "subscriptions/listen":
+		return v.changes.ServeMCP(ctx, req)
+	case methodToolsCall:
+		res, err = v.use(ctx, req, catalogue.Tools, "name")
+	case "prompts/get":
+		res, err = v.use(ctx, req, catalogue.Prompts, "name")
+	case "resources/read":
+		res, err = v.read(ctx, req)
+	case "completion/complete":
+		res, err = v.complete(ctx, req)
+	default:
+		if kind, ok := catalogue.KindOf(req.Method); ok {
+			res, err = v.list(ctx, req, kind)
+		} else {
+			res, err = v.other(ctx, req)
+		}
+	}
+	if err != nil {
+		return response(req.Method, err)
+	}
+	return res, nil
+}
+
+// Listen registers a subscription; see [mcp.Listener].
+func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
+	return v.changes.Listen(context.WithValue(ctx, callerKey{}, v.caller), req)
+}
+
+// current returns the merged catalogue, after lists that may have changed were read.
+func (v *View) current(ctx context.Context) (*merged, error) {
+	lists := make([][catalogue.Kinds]*catalogue.List, len(v.pools))
+	var wait sync.WaitGroup
+	for n, p := range v.pools {
+		for k := range catalogue.Kinds {
+			wait.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k)) })
+		}
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	old, m := v.update(lists)
+	if old != nil && old != m {
+		v.notify(old, m)
+	}
+	return m, nil
+}
+
+// update returns the catalogue before and after an update with lists.
+func (v *View) update(lists [][catalogue.Kinds]*catalogue.List) (old, now *merged) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old = v.merged.Load()
+	if old != nil && equal(old.lists, lists) {
+		return old, old
+	}
+	now = v.merge(lists)
+	v.merged.Store(now)
+	return old, now
+}
+
+func equal(a, b [][catalogue.Kinds]*catalogue.List) bool {
+	for n := range a {
+		if a[n] != b[n] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// schedule reads the lists again after changeDelay, and notifies subscriptions if they have changed.
+func (v *View) schedule() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.timer == nil {
+		v.timer = time.AfterFunc(changeDelay, v.refresh)
+	}
+}
+
+func (v *View) refresh() {
+	v.mu.Lock()
+	v.timer = nil
+	v.mu.Unlock()
+	_, _ = v.current(v.host.ctx)
+}
+
+// maxViews bounds the views that are kept.
+const maxViews = 1000
+
+// A viewCache has the views of callers by their keys. The lock of the host guards it.
+type viewCache struct {
+	views map[string]*View
+}
+
+func (k *viewCache) get(h *Host, c *Caller) *View {
+	key := c.viewKey(h.sessions)
+	v := k.views[key]
+	if v == nil {
+		if k.views == nil {
+			k.views = map[string]*View{}
+		}
+		if len(k.views) >= maxViews {
+			k.evict()
+		}
+		v = newView(h, c)
+		k.views[key] = v
+	}
+	v.used = time.Now()
+	return v
+}
+
+// evict removes the view that was not used for the longest time. Its subscriptions continue.
+func (k *viewCache) evict() {
+	oldest := ""
+	for key, v := range k.views {
+		if oldest == "" || v.used.Before(k.views[oldest].used) {
+			oldest = key
+		}
+	}
+	delete(k.views, oldest)
+}
+
+// UsesBroadcaster returns the view; see [mcp.Broadcaster].
+func (v *View) UsesBroadcaster() mcp.Handler { return v }

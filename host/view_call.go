@@ -1,0 +1,306 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A route says where a request goes.
+type route struct {
+	kind   ActionKind
+	pool   *pool
+	target string          // name or URI at the server; empty for a method without one
+	raw    json.RawMessage // the definition, nil if there is none
+}
+
+// use serves a request that names a tool or a prompt.
+func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, param string) (mcp.Result, error) {
+	raw, _ := req.Param(param)
+	name, err := jsonscan.Unquote(raw)
+	if err != nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.%s: must be a string", param)
+	}
+	if kind == catalogue.Tools && contains(searchNames, name) {
+		if res, ok, err := v.useSearch(ctx, req, name); ok {
+			return res, err
+		}
+	}
+	item, p, err := v.find(ctx, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(kind.Member(), "s"), name)
+	}
+	action := ActionCall
+	if kind == catalogue.Prompts {
+		action = ActionGet
+	}
+	return v.send(ctx, req, &route{action, p, item.Original, item.Raw})
+}
+
+// find returns the item with a public name and the pool of its server. Lists are read again only if
+// the name is unknown.
+func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*catalogue.Item, *pool, error) {
+	m := v.merged.Load()
+	if m != nil {
+		if item := m.catalogue.Find(kind, name); item != nil {
+			return item, m.pools[item.Server], nil
+		}
+	}
+	m, err := v.current(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if item := m.catalogue.Find(kind, name); item != nil {
+		return item, m.pools[item.Server], nil
+	}
+	return nil, nil, v.unread(kind)
+}
+
+// unread returns the error of the only server whose list could not be read, since an unknown name may
+// be one of its own.
+func (v *View) unread(kind catalogue.Kind) error {
+	var only error
+	for _, p := range v.pools {
+		if err := p.listError(kind); err != nil {
+			if only != nil {
+				return nil
+			}
+			only = err
+		}
+	}
+	if only == nil || len(v.pools) != 1 {
+		return nil
+	}
+	return only
+}
+
+func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	raw, _ := req.Param("uri")
+	uri, err := jsonscan.Unquote(raw)
+	if err != nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.uri: must be a string")
+	}
+	r, err := v.routeURI(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	return v.send(ctx, req, r)
+}
+
+// complete serves completion/complete, whose reference names a prompt or a template.
+func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	ref, _ := req.Param("ref")
+	for key, kind := range map[string]catalogue.Kind{"name": catalogue.Prompts, "uri": catalogue.Templates} {
+		raw, ok := jsonscan.Get(ref, key)
+		if !ok {
+			continue
+		}
+		name, _ := jsonscan.Unquote(raw)
+		item, p, err := v.find(ctx, kind, name)
+		if err != nil {
+			return nil, err
+		}
+		if item == nil && kind == catalogue.Templates { // a URI of a resource
+			r, err := v.routeURI(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			return v.send(ctx, req, &route{ActionComplete, r.pool, r.target, nil})
+		}
+		if item == nil {
+			break
+		}
+		return v.send(ctx, req, &route{ActionComplete, p, item.Original, item.Raw})
+	}
+	return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: unknown prompt or resource template")
+}
+
+// send sends a request to its server, and returns what the caller receives.
+func (v *View) send(ctx context.Context, req *mcp.Request, r *route) (res mcp.Result, err error) {
+	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.raw}
+	if v.host.opts.Policy != nil || v.host.opts.Recorder != nil {
+		a.Arguments, _ = req.Param("arguments")
+		begin := time.Now()
+		defer func() { v.record(a, begin, err) }()
+	}
+	if err := v.decide(ctx, a); err != nil {
+		return nil, err
+	}
+	return v.forward(ctx, req, r)
+}
+
+func (v *View) record(a *Action, begin time.Time, err error) {
+	if v.host.opts.Recorder != nil {
+		v.host.opts.Recorder.Record(&Record{Action: *a, Start: begin, Duration: time.Since(begin), Err: err})
+	}
+}
+
+func (v *View) decide(ctx context.Context, a *Action) error {
+	if v.host.opts.Policy == nil {
+		return nil
+	}
+	verdict, err := v.host.opts.Policy.Decide(ctx, a)
+	if err == nil && verdict.Allow {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("denied: " + verdict.Reason)
+	}
+	return &Error{Code: CodeDenied, Server: a.Server, Err: err}
+}
+
+// forward sends one round of a request.
+func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Result, error) {
+	state, continues, err := v.openState(req, r)
+	if err != nil {
+		return nil, err
+	}
+	class := r.pool.up.class(req)
+	if continues {
+		class = state.Class
+	}
+	s, release, err := r.pool.acquire(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if continues {
+		if state.Instance != "" && state.Instance != s.id {
+			return nil, &Error{Code: CodeCallLost, Server: r.pool.up.name, MayHaveRun: true, Err: errNoInstance}
+		}
+		inner := *req
+		inner.Params = withState(req.Params, state.State)
+		req = &inner
+	}
+	res, err := s.forward.ForwardAs(ctx, req, &mcpint.ForwardOptions{
+		// Callers without a principal are one local user.
+		Principal: "principal " + v.caller.principal(), Subject: v.subject(r),
+		Capabilities: r.pool.up.capabilities(req),
+	})
+	if err != nil {
+		return nil, v.failure(ctx, r, err)
+	}
+	return v.result(req, r, s, class, res)
+}
+
+// subject returns what replaces the public name or URI, empty if nothing does.
+func (v *View) subject(r *route) string {
+	if v.single() {
+		return ""
+	}
+	return r.target
+}
+
+func (v *View) failure(ctx context.Context, r *route, err error) error {
+	if _, ok := errors.AsType[*mcp.TransportError](err); ok {
+		return r.pool.up.failure(ctx, err)
+	}
+	return err
+}
+
+// openState returns the state of a request that continues another.
+func (v *View) openState(req *mcp.Request, r *route) (st requestState, ok bool, err error) {
+	text, ok, err := requestStateOf(req)
+	if !ok || err != nil {
+		return st, ok, err
+	}
+	if st, err = v.host.states.open(v.caller, req, text); err == nil && st.Server != r.pool.up.name {
+		err = errInvalidState
+	}
+	return st, true, err
+}
+
+// withState returns params with the state of the server in place of the caller's.
+func withState(params json.RawMessage, state *string) json.RawMessage {
+	if state == nil {
+		return without(params, "requestState")
+	}
+	return jsonscan.WithMember(params, "requestState", jsonscan.AppendQuote(nil, *state))
+}
+
+func without(object []byte, key string) json.RawMessage {
+	b := []byte{'{'}
+	for k, value := range jsonscan.Members(object) {
+		if string(k) == key {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(jsonscan.AppendQuote(b, string(k)), ':'), value...)
+	}
+	return append(b, '}')
+}
+
+// result returns what the caller receives for a result of a server.
+func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mcp.Result) (mcp.Result, error) {
+	raw, ok := res.(mcp.RawResult)
+	if !ok {
+		return res, nil
+	}
+	if raw.ResultType() != mcp.ResultInputRequired {
+		if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(r.pool.up.name) {
+			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
+		}
+		v.note(r.pool, raw)
+		return raw, nil
+	}
+	st := requestState{Server: r.pool.up.name, Class: class}
+	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
+		text, err := jsonscan.Unquote(inner)
+		if err != nil {
+			return nil, r.pool.up.errorf(CodeInvalidResult, "invalid requestState: must be a string")
+		}
+		st.State = &text
+	}
+	if s.session {
+		st.Instance = s.id
+	}
+	sealed, err := v.host.states.seal(v.caller, req, st)
+	if err != nil {
+		return nil, &Error{Code: CodeTooLarge, Server: r.pool.up.name, MayHaveRun: true, Err: err}
+	}
+	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
+	if !v.single() {
+		out = nameServer(out, r.pool.up.name)
+	}
+	return mcp.RawResult(out), nil
+}
+
+// nameServer names the server in the elicitations of a result: "[server] " before the message. The
+// schema has no member for that in sampling and roots.
+func nameServer(raw []byte, server string) []byte {
+	requests, ok := jsonscan.Get(raw, "inputRequests")
+	if !ok || jsonscan.Kind(requests) != '{' {
+		return raw
+	}
+	b := []byte{'{'}
+	for key, request := range jsonscan.Members(requests) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), nameInRequest(request, server)...)
+	}
+	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
+}
+
+func nameInRequest(request []byte, server string) []byte {
+	params, _ := jsonscan.Get(request, "params")
+	message, ok := jsonscan.Get(params, "message")
+	text, err := jsonscan.Unquote(message)
+	if !ok || err != nil {
+		return request
+	}
+	params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+text))
+	return jsonscan.WithMember(request, "params", params)
+}

@@ -1,0 +1,132 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+var errInvalidCursor = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.cursor: unknown or of another list")
+
+// list serves a list method.
+func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) (mcp.Result, error) {
+	after, err := v.openCursor(req, kind)
+	if err != nil {
+		return nil, err
+	}
+	m, err := v.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.pools) == 1 {
+		if err := v.pools[0].listError(kind); err != nil {
+			return nil, err
+		}
+	}
+	var items json.RawMessage
+	next := ""
+	if kind == catalogue.Tools && v.searches(m.catalogue) {
+		items = v.searchPage(m.catalogue)
+	} else if items, next, err = m.catalogue.Page(kind, after, 0); err != nil {
+		return nil, errInvalidCursor
+	}
+	b := append([]byte(`{"resultType":"complete","`), kind.Member()...)
+	b = append(append(b, `":`...), items...)
+	if next != "" {
+		sealed := v.host.states.ring.SealText([]byte(next), v.cursorBound(kind)...)
+		b = jsonscan.AppendQuote(append(b, `,"nextCursor":`...), sealed)
+	}
+	// The lists of a caller are for no other, and change when a server says so.
+	return mcp.RawResult(append(b, `,"ttlMs":0,"cacheScope":"private"}`...)), nil
+}
+
+func (v *View) cursorBound(kind catalogue.Kind) []string {
+	return []string{"cursor", v.caller.principal(), v.caller.Profile, v.caller.Server, kind.Method()}
+}
+
+// openCursor returns the position that the cursor of a request has sealed, empty for none.
+func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, err error) {
+	raw, ok := req.Param("cursor")
+	if !ok {
+		return "", nil
+	}
+	text, err := jsonscan.Unquote(raw)
+	if err == nil {
+		var plain []byte
+		if plain, _, err = v.host.states.ring.OpenText(text, v.cursorBound(kind)...); err == nil {
+			return string(plain), nil
+		}
+	}
+	return "", errInvalidCursor
+}
+
+// listError returns why a list of a pool has never been read, nil if it has.
+func (p *pool) listError(kind catalogue.Kind) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := &p.lists[kind]; l.list == nil && l.err != nil {
+		return l.err
+	}
+	return nil
+}
+
+// merge merges lists of the servers, in the order of v.pools.
+func (v *View) merge(lists [][catalogue.Kinds]*catalogue.List) *merged {
+	m := &merged{lists: lists, pools: map[string]*pool{}}
+	servers := make([]catalogue.Server, len(v.pools))
+	for n, p := range v.pools {
+		m.pools[p.up.name] = p
+		servers[n] = p.offers(lists[n])
+	}
+	m.catalogue = catalogue.Merge(servers, v.catalogueOptions())
+	for _, problem := range m.catalogue.Problems() {
+		v.host.opts.Logger.Debug("host: item of a list", "server", problem.Server, "list", problem.Kind,
+			"name", problem.Name, "severity", problem.Severity, "problem", problem.Reason)
+	}
+	return m
+}
+
+// offers returns what a pool offers.
+func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return catalogue.Server{Name: p.up.name, ID: p.up.id, Lists: lists, Options: p.up.options,
+		Capabilities: p.capabilities, Instructions: p.instructions}
+}
+
+func (v *View) catalogueOptions() *catalogue.Options {
+	set := v.host.settings
+	o := &catalogue.Options{Single: v.single(), MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions}
+	if !v.single() {
+		o.ReservedNames = searchNames
+	}
+	switch set.Names.Mode {
+	case config.NamesConflict:
+		o.Names = catalogue.PrefixedConflicts
+	case config.NamesNone:
+		o.Names = catalogue.Unprefixed
+	}
+	if p := set.Profiles[v.caller.Profile]; p != nil {
+		o.ToolGlobs = p.Tools
+	}
+	return o
+}
+
+// notify announces the lists that differ to subscriptions.
+func (v *View) notify(old, now *merged) {
+	for kind, event := range map[catalogue.Kind]mcp.EventKind{
+		catalogue.Tools: mcp.EventToolsChanged, catalogue.Prompts: mcp.EventPromptsChanged,
+	} {
+		if !now.catalogue.Equal(kind, old.catalogue) {
+			v.changes.Send(mcp.Event{Kind: event})
+		}
+	}
+	if !now.catalogue.Equal(catalogue.Resources, old.catalogue) ||
+		!now.catalogue.Equal(catalogue.Templates, old.catalogue) {
+		v.changes.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
+	}
+}

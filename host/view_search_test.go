@@ -1,0 +1,51 @@
+package host_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// With many tools, a model finds tools by a search, and calls them with all that a call may do.
+func TestHOST40_ToolsAreFoundBySearch(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up,
+			`{"tools":{"mode":"search","keep":["calc__a*d"]}}`)
+		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
+		tools, err := mcp.Collect(c.Tools(t.Context()))
+		var names []string
+		for _, tool := range tools {
+			names = append(names, tool.Name)
+		}
+		if want := []string{"call_tool", "describe_tool", "search_tools", "calc__add"}; err != nil || !slices.Equal(names, want) {
+			t.Fatalf("tools: got %q, %v, want %q", names, err, want)
+		}
+		r, err := c.CallTool(t.Context(), "search_tools", map[string]any{"query": "ask", "limit": 1})
+		var found struct{ Tools []mcp.Tool }
+		if err != nil || json.Unmarshal([]byte(r.Text()), &found) != nil || len(found.Tools) != 1 ||
+			!strings.HasSuffix(found.Tools[0].Name, "__ask") {
+			t.Fatalf("search: got %+v, %v", r, err)
+		}
+		if up.Since("2025-06-18") && down.Since("2025-06-18") {
+			r, err = c.CallTool(t.Context(), "call_tool", map[string]any{"name": "shop__ask", "arguments": map[string]any{}})
+			if err != nil || r.Text() != "shoptrue" {
+				t.Errorf("call with a question: got %+v, %v", r, err)
+			}
+		}
+		r, err = c.CallTool(t.Context(), "describe_tool", map[string]any{"name": "shop__add"})
+		if err != nil || r.IsError || !strings.Contains(r.Text(), `"inputSchema"`) {
+			t.Errorf("description: got %+v, %v", r, err)
+		}
+		for _, tool := range []string{"describe_tool", "call_tool"} {
+			r, err = c.CallTool(t.Context(), tool, map[string]any{"name": "shop__none"})
+			if err != nil || !r.IsError || !strings.Contains(r.Text(), "unknown tool") {
+				t.Errorf("%s of an unknown tool: got %+v, %v", tool, r, err)
+			}
+		}
+	})
+}
