@@ -178,6 +178,26 @@ func TestCataloguesShareDefinitions(t *testing.T) {
 	}
 }
 
+func TestSharedDefinitionsFollowSettingsAndViews(t *testing.T) {
+	s := server("b", map[catalogue.Kind][]string{catalogue.Resources: {resource("ui://x")},
+		catalogue.Tools: {`{"name":"show","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://x"}}}`}})
+	definition := func(servers ...catalogue.Server) string {
+		return string(merge(nil, servers...).Find(catalogue.Tools, "b__show").Definition)
+	}
+	before := definition(s)
+	if got := definition(withURIs("a", "ui://x"), s); got == before || !strings.Contains(got, "ui://patchbay/b/") {
+		t.Errorf("got %s, want the view of b", got)
+	}
+	described := s
+	described.Options = &catalogue.ServerOptions{Describe: map[string]string{"show": "new"}}
+	if got := definition(described); !strings.Contains(got, `"description":"new"`) {
+		t.Errorf("got %s, want the configured description", got)
+	}
+	if got := definition(s); got != before {
+		t.Errorf("got %s, want %s as before", got, before)
+	}
+}
+
 func TestListsAreMergedConcurrently(t *testing.T) {
 	servers := []catalogue.Server{withTools("a", numbered("x.", 100)...), withTools("b", numbered("x.", 100)...), withURIs("c", "x:1")}
 	var wg sync.WaitGroup

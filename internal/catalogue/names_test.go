@@ -196,13 +196,19 @@ func TestSingleModeKeepsNamesAndDefinitions(t *testing.T) {
 	if got := string(c.Find(catalogue.Tools, "x.y/z").Definition); got != odd {
 		t.Errorf("got %s, want %s", got, odd)
 	}
+	null := `{"name":"x","title":null,"inputSchema":{}}`
+	s = server("a", map[catalogue.Kind][]string{catalogue.Tools: {null}, catalogue.Resources: {resource("patchbay://b/x")}})
+	merge(&catalogue.Options{Names: catalogue.Unprefixed}, s)
+	if got := string(merge(o, s).Find(catalogue.Tools, "x").Definition); got != null {
+		t.Errorf("got %s after another merge, want %s", got, null)
+	}
 	if r, ok := c.Route("patchbay://b/x"); !ok || r.URI != "patchbay://b/x" {
 		t.Errorf("got %+v, %t, want the unchanged URI", r, ok)
 	}
 }
 
 func TestIDsAreValidAndDistinct(t *testing.T) {
-	names := []string{"github", "GitHub", "git hub", "git-hub", "my_server", "日本", "", "-", "server", "github",
+	names := []string{"github", "GitHub", "git hub", "git-hub", "my_server", "日本", "my server", "", "-", "server", "github",
 		strings.Repeat("long", 10), strings.Repeat("long", 10) + "er", "@scope/server-everything"}
 	ids := catalogue.IDs(names)
 	seen := map[string]bool{}
@@ -212,7 +218,7 @@ func TestIDsAreValidAndDistinct(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	for i, want := range map[int]string{0: "github", 3: "git-hub", 4: "my-server", 8: "server"} {
+	for i, want := range map[int]string{0: "github", 3: "git-hub", 4: "my-server", 9: "server"} {
 		if ids[i] != want {
 			t.Errorf("%q: got the id %q, want %q", names[i], ids[i], want)
 		}

@@ -49,6 +49,13 @@ func TestSearchRanksTools(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", query, got, want)
 		}
 	}
+	lists := merge(nil, withTools("a", "list", "list_lists_list"))
+	if got := lists.Search("list_lists_list", 1); len(got) != 1 || got[0].Original != "list_lists_list" {
+		t.Errorf("got %v, want the tool of this name", got)
+	}
+	if got := lists.Search("list", 1); len(got) != 1 || got[0].Original != "list" {
+		t.Errorf("got %v, want the tool of this name", got)
+	}
 	if got := c.Search("the "+strings.Repeat("issue ", 100_000), 1); len(got) != 1 {
 		t.Errorf("got %d tools, want the limit of 1", len(got))
 	}

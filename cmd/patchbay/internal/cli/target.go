@@ -38,6 +38,7 @@ type target struct {
 
 	name      string                 // the argument on the command line
 	from      string                 // the configuration file; empty without one
+	secrets   []string               // of the entry in it, which messages do not show
 	auth      *oauthclient.Transport // authorizes requests; may be nil
 	contacted bool                   // a connection was tried
 }
@@ -45,13 +46,21 @@ type target struct {
 // String returns the target for messages.
 func (t *target) String() string {
 	if t.url != "" {
-		return t.url
+		return t.masked(t.url)
 	}
 	var all []string
 	for _, word := range t.command {
-		all = append(all, shellWord(word))
+		all = append(all, shellWord(t.masked(word)))
 	}
 	return strings.Join(all, " ")
+}
+
+// masked returns a text of the target without its secrets.
+func (t *target) masked(text string) string {
+	for _, secret := range t.secrets {
+		text = strings.ReplaceAll(text, secret, hidden)
+	}
+	return text
 }
 
 // target returns the target of a command, and the other arguments.
@@ -213,13 +222,13 @@ func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, 
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if s.Type != config.TypeStdio {
-		t := &target{url: s.URL, header: http.Header{}, from: f.Path}
+		t := &target{url: s.URL, header: http.Header{}, from: f.Path, secrets: s.Secrets()}
 		for key, value := range s.Header {
 			t.header.Set(key, value)
 		}
 		return t, nil
 	}
-	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: f.Path}
+	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: f.Path, secrets: s.Secrets()}
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
 		t.environment = append(t.environment, key+"="+s.Env[key])
 	}

@@ -31,3 +31,20 @@ func TestTrustShowsHeaderCommandAndSettings(t *testing.T) {
 		t.Errorf("with other settings: exit code %d, used %t, %s", o.status, p.used(), o.stderr)
 	}
 }
+
+// Messages about a server do not show the secrets that its entry refers to.
+func TestMessagesDoNotShowSecretsOfTheConfiguration(t *testing.T) {
+	newHostileProject(t)
+	t.Setenv("ACME_TOKEN", "t0k-en/1")
+	writeProjectFile(t, "own.json", `{"mcpServers": {
+		"command": {"command": "patchbay-test-absent", "args": ["--auth=${ACME_TOKEN}", "${file:key}"]},
+		"url": {"url": "http://127.0.0.1:1/${ACME_TOKEN}/mcp?key=${file:key}"}}}`)
+	writeProjectFile(t, "key", "s3cret k3y\n")
+	for _, name := range []string{"command", "url"} {
+		o := patchbay(t, "", "tools", name, "--config", "own.json", "-v")
+		if all := o.stdout + o.stderr; o.status == 0 || !strings.Contains(all, "***") ||
+			strings.Contains(all, "t0k-en") || strings.Contains(all, "k3y") {
+			t.Errorf("%s: exit code %d\n%s", name, o.status, all)
+		}
+	}
+}
