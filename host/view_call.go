@@ -137,6 +137,9 @@ func referenceName(ref []byte) string {
 
 // send sends a request to its server, and returns what the caller receives.
 func (v *View) send(ctx context.Context, req *mcp.Request, r *route) (res mcp.Result, err error) {
+	if r.item != nil {
+		req = withoutHidden(req, r.item)
+	}
 	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.definition()}
 	if v.host.opts.Policy != nil || v.host.opts.Recorder != nil {
 		a.Arguments, _ = req.Param("arguments")
@@ -205,10 +208,25 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 
 // subject returns what replaces the public name or URI, empty if nothing does.
 func (v *View) subject(r *route) string {
-	if v.single() {
+	if r.item != nil && r.item.Public == r.target || r.item == nil && v.single() {
 		return ""
 	}
 	return r.target
+}
+
+// withoutHidden returns the request without the arguments that the configuration hides.
+func withoutHidden(req *mcp.Request, item *catalogue.Item) *mcp.Request {
+	hidden := item.HiddenArguments()
+	arguments, ok := req.Param("arguments")
+	if !ok || len(hidden) == 0 {
+		return req
+	}
+	for _, name := range hidden {
+		arguments = without(arguments, name)
+	}
+	inner := *req
+	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
+	return &inner
 }
 
 func (v *View) failure(ctx context.Context, r *route, err error) error {
@@ -263,6 +281,7 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
 		}
 		v.note(r.pool, raw)
+		v.validate(r, raw)
 		return raw, nil
 	}
 	st := requestState{Server: r.pool.up.name, Class: class}
