@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -208,8 +209,7 @@ func validated(t *testing.T, transport mcp.Transport, revision string) mcp.Trans
 		if m.Kind() == jsonrpc.Request {
 			methods[m.ID] = m.Method
 		}
-		if f.Sent && m.Kind() == jsonrpc.Request && revision != mcptest.Modern {
-			// The schemas of sessions define _meta with a progress token for requests in general only.
+		if f.Sent && m.Kind() == jsonrpc.Request {
 			m = jsonrpc.NewRequest(m.ID, m.Method, withoutMeta(m.Params))
 		}
 		if err := schema.Validate(m, method); err != nil {
@@ -229,12 +229,19 @@ func schemaOf(revision string) *mcptest.Schema {
 	return s.(*mcptest.Schema)
 }
 
+// withoutMeta removes the members of _meta that the schemas define for requests in general only.
 func withoutMeta(params json.RawMessage) json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(params, &members) != nil {
+	var members, meta map[string]json.RawMessage
+	if json.Unmarshal(params, &members) != nil || json.Unmarshal(members["_meta"], &meta) != nil {
 		return params
 	}
-	delete(members, "_meta")
+	maps.DeleteFunc(meta, func(key string, _ json.RawMessage) bool {
+		return key == "com.example/own" || key == "progressToken"
+	})
+	members["_meta"], _ = json.Marshal(meta)
+	if len(meta) == 0 {
+		delete(members, "_meta")
+	}
 	raw, _ := json.Marshal(members)
 	return raw
 }

@@ -15,8 +15,9 @@ type Upstream struct {
 	name     string
 	server   *config.Server // unexpanded; nil if the entry is invalid
 	settings *config.ServerSettings
-	invalid  error                    // of the entry
-	id       string                   // in public names
+	invalid  error  // of the entry
+	id       string // in public names
+	outputs  outputSchemas
 	options  *catalogue.ServerOptions // never changes, so that catalogues share definitions
 
 	mu    sync.Mutex // guards pools

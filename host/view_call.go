@@ -18,7 +18,15 @@ type route struct {
 	kind   ActionKind
 	pool   *pool
 	target string          // name or URI at the server; empty for a method without one
-	raw    json.RawMessage // the definition, nil if there is none
+	item   *catalogue.Item // nil if there is none
+}
+
+// definition returns the definition as the server sent it, nil if there is none.
+func (r *route) definition() json.RawMessage {
+	if r.item == nil {
+		return nil
+	}
+	return r.item.Raw
 }
 
 // use serves a request that names a tool or a prompt.
@@ -44,7 +52,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	if kind == catalogue.Prompts {
 		action = ActionGet
 	}
-	return v.send(ctx, req, &route{action, p, item.Original, item.Raw})
+	return v.send(ctx, req, &route{action, p, item.Original, item})
 }
 
 // find returns the item with a public name and the pool of its server. Lists are read again only if
@@ -97,37 +105,42 @@ func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return v.send(ctx, req, r)
 }
 
-// complete serves completion/complete, whose reference names a prompt or a template.
+// complete serves completion/complete, whose reference names a prompt, a template or a resource.
 func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	ref, _ := req.Param("ref")
-	for key, kind := range map[string]catalogue.Kind{"name": catalogue.Prompts, "uri": catalogue.Templates} {
-		raw, ok := jsonscan.Get(ref, key)
-		if !ok {
-			continue
-		}
-		name, _ := jsonscan.Unquote(raw)
-		item, p, err := v.find(ctx, kind, name)
+	for _, load := range []func(context.Context) (*merged, error){v.known, v.current} {
+		m, err := load(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if item == nil && kind == catalogue.Templates { // a URI of a resource
-			r, err := v.routeURI(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-			return v.send(ctx, req, &route{ActionComplete, r.pool, r.target, nil})
+		if m == nil {
+			continue
 		}
-		if item == nil {
-			break
+		if server, own, ok := m.catalogue.Reference(ref); ok {
+			return v.send(ctx, req, &route{kind: ActionComplete, pool: m.pools[server], target: referenceName(own)})
 		}
-		return v.send(ctx, req, &route{ActionComplete, p, item.Original, item.Raw})
 	}
 	return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: unknown prompt or resource template")
 }
 
+func (v *View) known(context.Context) (*merged, error) { return v.merged.Load(), nil }
+
+// referenceName returns the name or the URI of a reference.
+func referenceName(ref []byte) string {
+	raw, ok := jsonscan.Get(ref, "name")
+	if !ok {
+		raw, _ = jsonscan.Get(ref, "uri")
+	}
+	name, _ := jsonscan.Unquote(raw)
+	return name
+}
+
 // send sends a request to its server, and returns what the caller receives.
 func (v *View) send(ctx context.Context, req *mcp.Request, r *route) (res mcp.Result, err error) {
-	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.raw}
+	if r.item != nil {
+		req = withoutHidden(req, r.item)
+	}
+	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.definition()}
 	if v.host.opts.Policy != nil || v.host.opts.Recorder != nil {
 		a.Arguments, _ = req.Param("arguments")
 		begin := time.Now()
@@ -195,10 +208,25 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 
 // subject returns what replaces the public name or URI, empty if nothing does.
 func (v *View) subject(r *route) string {
-	if v.single() {
+	if r.item != nil && r.item.Public == r.target || r.item == nil && v.single() {
 		return ""
 	}
 	return r.target
+}
+
+// withoutHidden returns the request without the arguments that the configuration hides.
+func withoutHidden(req *mcp.Request, item *catalogue.Item) *mcp.Request {
+	hidden := item.HiddenArguments()
+	arguments, ok := req.Param("arguments")
+	if !ok || len(hidden) == 0 {
+		return req
+	}
+	for _, name := range hidden {
+		arguments = without(arguments, name)
+	}
+	inner := *req
+	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
+	return &inner
 }
 
 func (v *View) failure(ctx context.Context, r *route, err error) error {
@@ -253,6 +281,7 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
 		}
 		v.note(r.pool, raw)
+		v.validate(r, raw)
 		return raw, nil
 	}
 	st := requestState{Server: r.pool.up.name, Class: class}

@@ -128,7 +128,7 @@ func (v *View) callFound(ctx context.Context, req *mcp.Request, name string, arg
 	} else {
 		inner.Params = jsonscan.WithMember(inner.Params, "arguments", args)
 	}
-	return v.send(ctx, &inner, &route{ActionCall, p, item.Original, item.Raw})
+	return v.send(ctx, &inner, &route{ActionCall, p, item.Original, item})
 }
 
 // found returns definitions as a result for a model.

@@ -1,0 +1,147 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// With one server, names and URIs are its own.
+func TestSingleServerKeepsNames(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		h := newHost(t, map[string]mcp.Handler{"all": featureServer(), "other": newServer("other")}, up, "{}")
+		c := mcptest.Dial(t, h.For(&host.Caller{Server: "all"}), down, &mcp.ClientOptions{Elicit: yes})
+		tools, err := mcp.Collect(c.Tools(t.Context()))
+		if err != nil || !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == "add" }) ||
+			slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return strings.Contains(t.Name, "__") }) {
+			t.Errorf("got %d tools, %v, want those of the server under their own names", len(tools), err)
+		}
+		if r, err := c.CallTool(t.Context(), "add", map[string]any{"A": 1, "B": 2}); err != nil || r.Text() != "all3" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		if up.Since("2025-03-26") && down.Since("2025-03-26") {
+			got, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "city"},
+				Argument: mcp.CompleteArgument{Name: "name", Value: "Pa"}})
+			if err != nil || len(got.Values) != 1 {
+				t.Errorf("completion: got %+v, %v", got, err)
+			}
+		}
+		if _, err := c.GetPrompt(t.Context(), "greet", nil); err != nil {
+			t.Error(err)
+		}
+		if r, err := c.ReadResource(t.Context(), "file:///all"); err != nil || r.Contents[0].URI != "file:///all" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		if up.Since("2025-06-18") && down.Since("2025-06-18") {
+			if r, err := c.CallTool(t.Context(), "ask", nil); err != nil || r.Text() != "alltrue" {
+				t.Errorf("question: got %+v, %v", r, err)
+			}
+		}
+	})
+}
+
+// A profile has some of the servers and tools, and unknown profiles and servers have none.
+func TestProfilesLimitServersAndTools(t *testing.T) {
+	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
+	h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, on,
+		`{"profiles":{"one":{"servers":["shop"]},"add":{"tools":["*__add"]}}}`)
+	for _, test := range []struct {
+		caller host.Caller
+		want   []string
+	}{
+		{host.Caller{}, []string{"calc__add", "calc__ask", "shop__add", "shop__ask"}},
+		{host.Caller{Profile: "one"}, []string{"shop__add", "shop__ask"}},
+		{host.Caller{Profile: "add"}, []string{"calc__add", "shop__add"}},
+		{host.Caller{Profile: "none"}, nil},
+		{host.Caller{Server: "none"}, nil},
+	} {
+		t.Run(fmt.Sprintf("%+v", test.caller), func(t *testing.T) {
+			c := mcptest.Dial(t, h.For(&test.caller), on, nil)
+			var names []string
+			for tool, err := range c.Tools(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, tool.Name)
+			}
+			if !slices.Equal(names, test.want) {
+				t.Errorf("got %q, want %q", names, test.want)
+			}
+			for _, all := range []string{"calc__add", "shop__ask"} {
+				_, err := c.CallTool(t.Context(), all, map[string]any{"A": 1, "B": 1})
+				if listed := slices.Contains(test.want, all); (err == nil) != listed && all == "calc__add" {
+					t.Errorf("%s: got %v, listed: %t", all, err, listed)
+				}
+			}
+		})
+	}
+}
+
+// Settings of a server change names, descriptions and arguments, and hidden arguments do not reach it.
+func TestSettingsOfTools(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up,
+			`{"servers":{"calc":{"rename":{"add":"sum"},"describe":{"add":"Adds."},"hideArgs":{"add":["B"]},"deny":["as*"]}}}`)
+		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		tools, err := mcp.Collect(c.Tools(t.Context()))
+		if err != nil || len(tools) != 3 || tools[0].Name != "calc__sum" || tools[0].Description != "Adds." ||
+			strings.Contains(string(tools[0].InputSchema), `"B"`) {
+			t.Fatalf("got %+v, %v", tools, err)
+		}
+		r, err := c.CallTool(t.Context(), "calc__sum", map[string]any{"A": 7})
+		if err == nil && r.Text() == "calc12" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		r, err = c.CallTool(t.Context(), "calc__sum", map[string]any{"A": 7, "B": 5})
+		if err == nil && r.Text() == "calc12" {
+			t.Errorf("the hidden argument reached the server: %+v", r)
+		}
+		if _, err := c.CallTool(t.Context(), "calc__ask", nil); err == nil {
+			t.Error("a denied tool was called")
+		}
+	})
+}
+
+// A result that does not match the output schema of its tool reaches the caller, and is logged.
+func TestHOST22_ResultsAreValidated(t *testing.T) {
+	wrong := mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+		switch req.Method {
+		case "server/discover":
+			return &mcp.DiscoverResult{SupportedVersions: []string{mcptest.Modern},
+				Capabilities: mcp.ServerCapabilities{Tools: &mcp.ListCapability{}}}, nil
+		case "tools/list":
+			return mcp.RawResult(`{"resultType":"complete","tools":[{"name":"n","inputSchema":{"type":"object"},` +
+				`"outputSchema":{"type":"object","required":["n"]}}],"ttlMs":0,"cacheScope":"private"}`), nil
+		}
+		return mcp.RawResult(`{"resultType":"complete","content":[],"structuredContent":{"m":1}}`), nil
+	})
+	f, err := config.Parse([]byte(`{"mcpServers":{"w":{"command":"w"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	h, err := host.Open(t.Context(), f, &host.Options{
+		Dial:   func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(wrong), nil },
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
+	if _, err := c.CallTool(t.Context(), "w__n", nil); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "output schema") || !strings.Contains(log.String(), "server=w") {
+		t.Errorf("log: %s", log.String())
+	}
+}
