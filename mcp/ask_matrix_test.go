@@ -342,7 +342,7 @@ func TestROOT04_DEP02_RootsInEveryRevision(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		a := answerWith(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
 		if got := callText(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" ||
-			!slices.Equal(a.asked, []string{"roots/list "}) {
+			!slices.Equal(a.asked, []string{"roots/list {}"}) {
 			t.Errorf("got %s and requests %q, want two roots and one roots/list", got, a.asked)
 		}
 		for _, wrong := range []any{object{}, object{"roots": []any{object{"uri": "https://example.com"}}}} {

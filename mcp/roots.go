@@ -59,7 +59,8 @@ func WithinRoots(roots []Root, target string) bool {
 func RootsQuestion(key string, roots *[]Root) Question {
 	return Question{
 		key:     key,
-		request: InputRequest{Method: wire.MethodRootsList},
+		// Some clients require params.
+		request: InputRequest{Method: wire.MethodRootsList, Params: json.RawMessage(`{}`)},
 		lacks:   lacksRoots,
 		accept: func(raw json.RawMessage) error {
 			decoded, err := decodeRoots(raw)

@@ -17,8 +17,8 @@ func TestRootsReturnsTheRootsOfTheClient(t *testing.T) {
 		return "done", err
 	})
 	r := p.call("t", "", "", "")
-	if q := r.InputRequests["roots"]; q.Method != "roots/list" || q.Params != nil {
-		t.Fatalf("got %+v, want a roots/list request without params", r)
+	if q := r.InputRequests["roots"]; q.Method != "roots/list" || string(q.Params) != "{}" {
+		t.Fatalf("got %+v, want a roots/list request with empty params", r)
 	}
 	for answer, want := range map[string][]mcp.Root{
 		`{"roots":[]}`: {},
