@@ -307,7 +307,7 @@ func TestQuestionHasTheParamsOfTheServer(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	q.params = nil
-	if got, want := string(q.append(nil)), `"q1":{"method":"m"}`; got != want {
+	if got, want := string(q.append(nil)), `"q1":{"method":"m","params":{}}`; got != want {
 		t.Errorf("without params: got %s, want %s", got, want)
 	}
 }

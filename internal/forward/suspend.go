@@ -104,11 +104,9 @@ func (t *Table) suspend(c *Call, timeout time.Duration) json.RawMessage {
 func (q *question) append(b []byte) []byte {
 	b = append(jsonscan.AppendQuote(b, q.key), `:{"method":`...)
 	b = jsonscan.AppendQuote(b, q.method)
-	if q.params != nil {
-		b = append(append(b, `,"params":{`...), bytes.TrimPrefix(Members(q.params, "elicitationId"), []byte{','})...)
-		b = append(b, '}')
-	}
-	return append(b, '}')
+	// Clients of the official Go SDK need the params.
+	b = append(append(b, `,"params":{`...), bytes.TrimPrefix(Members(q.params, "elicitationId"), []byte{','})...)
+	return append(b, '}', '}')
 }
 
 // expire ends a suspended call whose client has not come back: the server is told so, and cancelled
