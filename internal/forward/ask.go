@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -31,11 +31,11 @@ const (
 
 // A question waits for the answer of a client.
 type question struct {
-	key    string // unique within the call
-	method string
-	params json.RawMessage
-	answer chan answer // has room for one element
-	asked  bool        // the client has received it
+	key     string // unique within the call; "" before the client is asked
+	arrived int64  // increases from question to question
+	method  string
+	params  json.RawMessage
+	answer  chan answer // has room for one element
 }
 
 type answer struct {
@@ -111,7 +111,7 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	if c == nil {
 		return nil, nil, nil
 	}
-	q := &question{method: method, params: params, answer: make(chan answer, 1)}
+	q := &question{method: method, params: params, answer: make(chan answer, 1), arrived: peer.ArrivalFrom(ctx).Number}
 	if c.abandoned || !c.mayAsk || !accepts(c.capabilities, method, params) {
 		q.answer <- unasked(method)
 		return nil, q, nil
@@ -119,8 +119,6 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	if why := t.limit(c, len(params)); why != "" {
 		return nil, nil, wire.Busy(method + ": " + why)
 	}
-	c.questions++
-	q.key = "q" + strconv.Itoa(c.questions)
 	c.open = append(c.open, q)
 	c.openBytes += len(params)
 	c.signal()

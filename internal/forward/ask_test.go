@@ -129,7 +129,9 @@ func TestQuestionOnStreamBelongsToItsRequest(t *testing.T) {
 				return hang(ctx)
 			})
 		}
-		of := func(name string) context.Context { return peer.WithStream(t.Context(), streams[name]) }
+		of := func(name string) context.Context {
+			return peer.WithArrival(t.Context(), peer.Arrival{Of: streams[name]})
+		}
 		if !table.Log(of("ann"), json.RawMessage(`{"level":"info"}`)) || len(logs) != 1 || logs["ann"] == "" {
 			t.Errorf("log message of ann: got %v, want it there only", logs)
 		}
@@ -145,7 +147,7 @@ func TestQuestionOnStreamBelongsToItsRequest(t *testing.T) {
 		if got := answered(table.Ask(of("eve"), wire.MethodElicitationCreate, nil)); got != `{"action":"cancel"}` {
 			t.Errorf("question of eve, who did not declare the capability: got %s", got)
 		}
-		foreign := peer.WithStream(t.Context(), t.Context())
+		foreign := peer.WithArrival(t.Context(), peer.Arrival{Of: t.Context()})
 		_, err := table.Ask(foreign, wire.MethodElicitationCreate, json.RawMessage(form))
 		wantRefused(t, "question of a request that is not forwarded", err, jsonrpc.CodeMethodNotFound)
 		stop()

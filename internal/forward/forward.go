@@ -86,7 +86,7 @@ type Call struct {
 	running   bool          // counts in Table.running
 	ended     bool          // the server has responded
 	open      []*question   // without an answer, the oldest first
-	questions int           // so far
+	questions int           // so far, that its client was asked
 	openBytes int           // of the params of open
 	state     string        // of a suspended call, else ""
 	used      []string      // its earlier states
@@ -104,7 +104,7 @@ type callKey struct{}
 // callOf returns the call on whose stream a message arrived. If exact is set and there is none, the
 // message belongs to no call.
 func callOf(ctx context.Context) (c *Call, exact bool) {
-	of := peer.Stream(ctx)
+	of := peer.ArrivalFrom(ctx).Of
 	if of == nil {
 		return nil, false
 	}

@@ -2,12 +2,14 @@ package forward
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -48,10 +50,10 @@ func (t *Table) wait(ctx context.Context, c *Call, r *Request) (json.RawMessage,
 		select {
 		case <-c.done:
 			stop()
-			if c.err == nil {
-				c.err = checkRequired(c.capabilities, c.result)
+			if c.err != nil {
+				return nil, c.err
 			}
-			return c.result, c.err
+			return requiredOf(c.capabilities, c.result)
 		case <-c.asked:
 		}
 		timer := time.NewTimer(collectTime)
@@ -89,12 +91,17 @@ func (t *Table) suspend(c *Call, timeout time.Duration) json.RawMessage {
 	c.expiry = time.AfterFunc(timeout, func() { t.expire(state) })
 	t.yield(c)
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	// They may have overtaken one another since they arrived.
+	slices.SortStableFunc(c.open, func(p, q *question) int { return cmp.Compare(p.arrived, q.arrived) })
 	for i, q := range c.open {
+		if q.key == "" {
+			c.questions++
+			q.key = "q" + strconv.Itoa(c.questions)
+		}
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = q.append(b)
-		q.asked = true
 	}
 	return append(jsonscan.AppendQuote(append(b, `},"requestState":`...), state), '}')
 }
@@ -199,7 +206,7 @@ func (t *Table) find(state string, r *Request) (*Call, []*question, error) {
 	}
 	if c := t.suspended[state]; c != nil && owns(c) {
 		asked := slices.Clone(c.open)
-		return c, slices.DeleteFunc(asked, func(q *question) bool { return !q.asked }), nil
+		return c, slices.DeleteFunc(asked, func(q *question) bool { return q.key == "" }), nil
 	}
 	for _, c := range t.calls {
 		if owns(c) && slices.Contains(c.used, state) {
@@ -214,22 +221,29 @@ func (t *Table) find(state string, r *Request) (*Call, []*question, error) {
 	return nil, nil, errUnknownState
 }
 
-// checkRequired returns an error if a result asks for what the client did not declare. A server of
-// the session era asks in an error that lists pages to visit, whatever the capabilities are.
-func checkRequired(capabilities, result []byte) error {
+// requiredOf returns a result as it is, or one that asks without the ids of elicitations. The error
+// is for a client that did not declare what it is asked: a server of the session era lists pages to
+// visit in an error, whatever the capabilities are.
+func requiredOf(capabilities, result []byte) (json.RawMessage, error) {
 	if raw, _ := jsonscan.Get(result, "resultType"); string(raw) != `"input_required"` {
-		return nil
+		return result, nil
 	}
 	requests, _ := jsonscan.Get(result, "inputRequests")
-	for _, request := range jsonscan.Members(requests) {
+	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	for key, request := range jsonscan.Members(requests) {
 		raw, _ := jsonscan.Get(request, "method")
-		method, _ := jsonscan.Unquote(raw)
-		params, _ := jsonscan.Get(request, "params")
-		if !accepts(capabilities, method, params) {
-			return &jsonrpc.Error{Code: wire.CodeMissingCapability,
+		q := question{key: string(key)}
+		q.method, _ = jsonscan.Unquote(raw)
+		q.params, _ = jsonscan.Get(request, "params")
+		if !accepts(capabilities, q.method, q.params) {
+			return nil, &jsonrpc.Error{Code: wire.CodeMissingCapability,
 				Message: "the request requires that the client supports elicitation with URLs",
 				Data:    json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
 		}
+		if b[len(b)-1] == '}' {
+			b = append(b, ',')
+		}
+		b = q.append(b)
 	}
-	return nil
+	return append(b, "}}"...), nil
 }

@@ -257,7 +257,9 @@ func TestGoneClientsEndTheirCalls(t *testing.T) {
 
 // A server of the session era may require pages in an error, whatever the client declared.
 func TestResultThatAsksNeedsCapabilities(t *testing.T) {
-	required := json.RawMessage(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url"}}}}`)
+	required := json.RawMessage(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"a"}},` +
+		`"b":{"method":"elicitation/create","params":{"mode":"url"}}}}`)
+	want := strings.Replace(string(required), `,"elicitationId":"a"`, "", 1)
 	for capabilities, code := range map[string]int{`{"elicitation":{"url":{}}}`: 0, `{"elicitation":{}}`: wire.CodeMissingCapability} {
 		var table Table
 		r := request("ann", `{}`)
@@ -267,7 +269,7 @@ func TestResultThatAsksNeedsCapabilities(t *testing.T) {
 		})
 		if code != 0 {
 			wantRefused(t, capabilities, err, code)
-		} else if err != nil || string(raw) != string(required) {
+		} else if err != nil || string(raw) != want {
 			t.Errorf("%s: got %s, %v, want the result", capabilities, raw, err)
 		}
 	}

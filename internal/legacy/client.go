@@ -92,6 +92,7 @@ type Client struct {
 	tasks          clientTasks            // created by the server for its requests
 	replies        chan *jsonrpc.Message  // to be sent by sendReplies
 	droppedReplies atomic.Int64           // since the last log message about them
+	requests       atomic.Int64           // of the server so far
 	level          atomic.Pointer[string] // the last one sent to the server; nil for none
 	levelLock      chan struct{}          // holds a token while the level is set
 

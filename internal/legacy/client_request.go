@@ -24,7 +24,8 @@ func (c *Client) acceptRequest(of context.Context, m *jsonrpc.Message) {
 		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, wire.Busy("too many requests in progress")))
 		return
 	}
-	call, err := c.calls.Begin(peer.WithStream(c.ctx, of), m.ID)
+	ctx := peer.WithArrival(c.ctx, peer.Arrival{Of: of, Number: c.requests.Add(1)})
+	call, err := c.calls.Begin(ctx, m.ID)
 	if err != nil {
 		c.requestBytes.Add(-size)
 		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, err))
@@ -275,7 +276,7 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 }
 
 // ReceiveOn is Receive for a message on the stream of a request with the context of; nil for
-// none. [ClientConfig.Answer] and Notify find it with [peer.Stream].
+// none. [ClientConfig.Answer] and Notify find it with [peer.ArrivalFrom].
 func (c *Client) ReceiveOn(of context.Context, m *jsonrpc.Message) {
 	switch {
 	case c.ctx.Err() != nil:
@@ -342,7 +343,7 @@ func (c *Client) acceptNotification(of context.Context, m *jsonrpc.Message) {
 		fallthrough
 	default:
 		if c.cfg.Notify != nil {
-			c.cfg.Notify(peer.WithStream(c.ctx, of), m.Method, m.Params)
+			c.cfg.Notify(peer.WithArrival(c.ctx, peer.Arrival{Of: of}), m.Method, m.Params)
 		}
 	}
 }
