@@ -52,7 +52,7 @@ func TestTrapAuthorizationLeaksUpstream(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	}))
 	defer upstream.Close()
-	defer inner.Shutdown(t.Context()) //nolint:errcheck // the test ends
+	defer inner.Shutdown(t.Context())
 	f, err := config.Parse([]byte(`{"mcpServers":{"remote":{"url":"` + upstream.URL + `","headers":{"X-Own":"configured"}}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestTrapAuthorizationLeaksUpstream(t *testing.T) {
 	outer := mcphttp.NewHandler(h.For(&host.Caller{}), nil)
 	gateway := httptest.NewServer(outer)
 	defer gateway.Close()
-	defer outer.Shutdown(t.Context()) //nolint:errcheck // the test ends
+	defer outer.Shutdown(t.Context())
 	for _, revision := range mcptest.Revisions() {
 		secret := http.Header{"Authorization": {"Bearer secret"}, "Cookie": {"secret"}, "X-Api-Key": {"secret"}}
 		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(gateway.URL, &mcphttp.TransportOptions{Header: secret}),
@@ -196,7 +196,7 @@ func TestTrapClientErrorEndsTheSession(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	}))
 	defer upstream.Close()
-	defer inner.Shutdown(t.Context()) //nolint:errcheck // the test ends
+	defer inner.Shutdown(t.Context())
 	for _, revision := range mcptest.Revisions() {
 		t.Run(revision, func(t *testing.T) {
 			f, err := config.Parse([]byte(`{"mcpServers":{"remote":{"url":"` + upstream.URL + `"}}}`))

@@ -17,7 +17,7 @@ type Upstream struct {
 	settings *config.ServerSettings
 	invalid  error  // of the entry
 	id       string // in public names
-	outputs  outputSchemas
+	schemas  toolSchemas
 	options  *catalogue.ServerOptions // never changes, so that catalogues share definitions
 
 	mu    sync.Mutex // guards pools

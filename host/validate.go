@@ -9,34 +9,50 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxOutputSchemas bounds the compiled output schemas of one server.
-const maxOutputSchemas = 1000
+// maxToolSchemas bounds the tools of one server whose schemas are kept.
+const maxToolSchemas = 1000
 
-// An outputSchemas has the compiled output schemas of the tools of a server, by the digest of the
-// definition. It is safe for concurrent use.
-type outputSchemas struct {
-	mu       sync.Mutex // guards compiled
-	compiled map[[sha256.Size]byte]*schema.Schema
+// A toolSchemas has what the schemas of the tools of a server say, by the digest of the definition.
+// It is safe for concurrent use.
+type toolSchemas struct {
+	mu    sync.Mutex // guards tools
+	tools map[[sha256.Size]byte]*toolSchema
 }
 
-// of returns the output schema of a tool, nil if it has none or an invalid one.
-func (o *outputSchemas) of(item *catalogue.Item) *schema.Schema {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	compiled, ok := o.compiled[item.Digest]
-	if ok {
-		return compiled
+type toolSchema struct {
+	output  *schema.Schema    // nil if the tool has none or an invalid one
+	headers []mcp.HeaderParam // arguments that HTTP clients repeat
+}
+
+// of returns what the schemas of a tool say.
+func (t *toolSchemas) of(item *catalogue.Item) *toolSchema {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found, ok := t.tools[item.Digest]; ok {
+		return found
 	}
-	if raw, has := jsonscan.Get(item.Raw, "outputSchema"); has {
-		compiled, _ = schema.Compile(raw) // the server validates with its own
+	s := &toolSchema{}
+	if raw, ok := jsonscan.Get(item.Raw, "outputSchema"); ok {
+		s.output, _ = schema.Compile(raw) // the server validates with its own
 	}
-	if o.compiled == nil || len(o.compiled) >= maxOutputSchemas {
-		o.compiled = map[[sha256.Size]byte]*schema.Schema{}
+	input, _ := jsonscan.Get(item.Raw, "inputSchema")
+	s.headers, _ = mcp.HeaderParamsOf(input) // clients do not call a tool whose annotations are invalid
+	if t.tools == nil || len(t.tools) >= maxToolSchemas {
+		t.tools = map[[sha256.Size]byte]*toolSchema{}
 	}
-	o.compiled[item.Digest] = compiled
-	return compiled
+	t.tools[item.Digest] = s
+	return s
+}
+
+// headerParams returns the arguments of a call that HTTP clients repeat in headers.
+func (r *route) headerParams() []mcp.HeaderParam {
+	if r.item == nil || r.item.Kind != catalogue.Tools {
+		return nil
+	}
+	return r.pool.up.schemas.of(r.item).headers
 }
 
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
@@ -45,7 +61,7 @@ func (v *View) validate(r *route, raw []byte) {
 	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.settings.Validate == config.ValidateOff {
 		return
 	}
-	s := r.pool.up.outputs.of(r.item)
+	s := r.pool.up.schemas.of(r.item).output
 	if s == nil {
 		return
 	}

@@ -195,6 +195,11 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 		inner.Params = withState(req.Params, state.State)
 		req = &inner
 	}
+	if params := r.headerParams(); params != nil {
+		inner := *req
+		inner.HeaderParams = params
+		req = &inner
+	}
 	res, err := s.forward.ForwardAs(ctx, req, &mcpint.ForwardOptions{
 		// Callers without a principal are one local user.
 		Principal: "principal " + v.caller.principal(), Subject: v.subject(r),

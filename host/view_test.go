@@ -145,3 +145,42 @@ func TestHOST22_ResultsAreValidated(t *testing.T) {
 		t.Errorf("log: %s", log.String())
 	}
 }
+
+// Clients repeat arguments in headers if the schema of a tool says so, to the gateway and from the
+// gateway to the server, and the gateway rejects a call whose header differs.
+func TestHeadersOfArgumentsAreRepeated(t *testing.T) {
+	calc := mcp.NewServer("calc", "1.0.0", nil)
+	s := &recorded{Handler: mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		switch req.Method {
+		case "server/discover":
+			return &mcp.DiscoverResult{SupportedVersions: []string{mcptest.Modern},
+				Capabilities: mcp.ServerCapabilities{Tools: &mcp.ListCapability{}}}, nil
+		case "tools/list":
+			return mcp.RawResult(`{"resultType":"complete","tools":[{"name":"n","inputSchema":{"type":"object",` +
+				`"properties":{"tenant":{"type":"string","x-mcp-header":"Tenant"}}}}],"ttlMs":0,"cacheScope":"private"}`), nil
+		case "tools/call":
+			return mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"done"}]}`), nil
+		}
+		return calc.ServeMCP(ctx, req)
+	})}
+	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
+	h := newHost(t, map[string]mcp.Handler{"calc": s, "other": newServer("other")}, on, "{}")
+	view := h.For(&host.Caller{})
+	c := mcptest.Dial(t, view, on, nil)
+	if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.CallTool(t.Context(), "calc__n", map[string]any{"tenant": "acme"}); err != nil || r.Text() != "done" {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	if got := s.of("tools/call")[0].Header["Mcp-Param-Tenant"]; len(got) != 1 || got[0] != "acme" {
+		t.Errorf("the server got the header %q, want acme", got)
+	}
+	params := view.HeaderParams(t.Context(), nil, "calc__n")
+	if len(params) != 1 || params[0].Header != "Tenant" {
+		t.Errorf("got %+v", params)
+	}
+	if got := view.HeaderParams(t.Context(), nil, "calc__none"); got != nil {
+		t.Errorf("unknown tool: got %+v", got)
+	}
+}

@@ -107,7 +107,7 @@ func (f forwarder) newCall(
 ) *forward.Call {
 	c, call, method := f.client, new(forward.Call), req.Method
 	k := &clientRequest{method: method, params: params, subject: o.Subject, capabilities: capabilities,
-		forward: &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(call.Receive)}, call: call}
+		mirror: req.HeaderParams, forward: &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(call.Receive)}, call: call}
 	name := o.Subject
 	if name == "" {
 		raw, _ := req.Param("name")

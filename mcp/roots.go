@@ -58,7 +58,7 @@ func WithinRoots(roots []Root, target string) bool {
 // RootsQuestion returns the question of [Roots], for [AskAll].
 func RootsQuestion(key string, roots *[]Root) Question {
 	return Question{
-		key:     key,
+		key: key,
 		// Some clients require params.
 		request: InputRequest{Method: wire.MethodRootsList, Params: json.RawMessage(`{}`)},
 		lacks:   lacksRoots,

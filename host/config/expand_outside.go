@@ -60,16 +60,16 @@ func (e *expansion) run(limit time.Duration, line string, env ...string) ([]byte
 	if output, done := e.outputs[key]; done {
 		return []byte(output), nil
 	}
-	cmd := exec.Command("/bin/sh", "-c", line) // not from PATH, which may name another program
+	ctx, cancel := context.WithTimeoutCause(e.ctx, limit, fmt.Errorf("command has not exited within %v", limit))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line) // not from PATH, which may name another program
 	if runtime.GOOS == "windows" {
-		cmd = exec.Command("cmd.exe", "/d", "/s", "/c", line)
+		cmd = exec.CommandContext(ctx, "cmd.exe", "/d", "/s", "/c", line)
 	}
 	if e.server.Project {
 		cmd.Dir = e.server.base
 	}
 	cmd.Env = append(cmd.Environ(), env...)
-	ctx, cancel := context.WithTimeoutCause(e.ctx, limit, fmt.Errorf("command has not exited within %v", limit))
-	defer cancel()
 	output, err := childproc.Output(ctx, cmd, maxValue)
 	if err != nil {
 		return nil, err

@@ -154,11 +154,12 @@ func (n *naming) reserve(names []string) {
 // assign names all items. An item without a name at the end has stepEnd.
 func (n *naming) assign() {
 	var pending []int
-	for from, to := 0, 0; from < len(n.items); from = to {
-		if to = n.nextServer(from); n.assignPrefixed(n.items[from:to]) {
+	for from := 0; from < len(n.items); {
+		begin, to := from, n.nextServer(from)
+		if from = to; n.assignPrefixed(n.items[begin:to]) {
 			continue
 		}
-		for i := from; i < to; i++ {
+		for i := begin; i < to; i++ {
 			n.items[i].step = stepPlain
 			for pending = append(pending[:0], i); len(pending) > 0; {
 				last := len(pending) - 1

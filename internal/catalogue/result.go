@@ -26,14 +26,14 @@ func (c *Catalogue) MapResult(server, method string, result json.RawMessage) jso
 	switch method {
 	case wire.MethodResourcesRead:
 		return at(result, "contents", func(v []byte) []byte {
-			return each(v, func(v []byte) []byte { return m.member(v) })
+			return each(v, m.member)
 		})
 	case wire.MethodToolsCall, wire.MethodTasksResult:
-		return at(result, "content", func(v []byte) []byte { return m.content(v) })
+		return at(result, "content", m.content)
 	case wire.MethodPromptsGet:
 		return at(result, "messages", func(v []byte) []byte {
 			return each(v, func(v []byte) []byte {
-				return at(v, "content", func(v []byte) []byte { return m.content(v) })
+				return at(v, "content", m.content)
 			})
 		})
 	}
@@ -105,7 +105,7 @@ func (m *resultMapper) content(content []byte) []byte {
 		case "resource_link":
 			return m.member(block)
 		case "resource":
-			return at(block, "resource", func(v []byte) []byte { return m.member(v) })
+			return at(block, "resource", m.member)
 		}
 		return block
 	})

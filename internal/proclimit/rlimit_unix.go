@@ -15,5 +15,5 @@ func hardLimit(resource int) (uint64, bool) {
 	if syscall.Getrlimit(resource, &l) != nil {
 		return 0, false
 	}
-	return uint64(l.Max), true
+	return uint64(l.Max), true //nolint:unconvert // it is signed on FreeBSD
 }
