@@ -127,17 +127,13 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 // members that the retried request has in addition.
 func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	from int) (projected []byte, retry *retryParams, err *jsonrpc.Error) {
-	s, key := x.session, pageKey{x.session.rev, x.request.Method}
-	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
-		return append(answer[:from], projected...), nil, nil
+	s, key := x.session, pageKey{rev: x.session.rev, method: x.request.Method}
+	if projected, ok := s.cfg.pages.appendKnown(answer, from, key, x.method.result); ok {
+		return projected, nil, nil
 	}
 	result, end := answer[from:], len(answer)
 	if !x.method.result.affects(result) { // a complete result, since it has no resultType
 		return answer, nil, nil
-	}
-	var modern []byte
-	if isCacheable(key, result) {
-		modern = bytes.Clone(result)
 	}
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
 	case isString(typ, "input_required"):
@@ -150,12 +146,13 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		}
 		x.saveTaskToken(result)
 	}
-	answer = x.method.result.appendObject(answer, answer[from:]) // behind its source
-	answer = append(answer[:from], answer[end:]...)
-	if modern != nil {
-		s.cfg.pages.put(key, page{modern, bytes.Clone(answer[from:])})
+	if s.cfg.pages.add(key, result, x.method.result) {
+		if projected, ok := s.cfg.pages.appendKnown(answer, from, key, x.method.result); ok {
+			return projected, nil, nil
+		}
 	}
-	return answer, nil, nil
+	answer = x.method.result.appendObject(answer, answer[from:]) // behind its source
+	return append(answer[:from], answer[end:]...), nil, nil
 }
 
 // respondTo is the [Work] of a request.
@@ -257,58 +254,4 @@ func (s *Session) failure(ctx context.Context, what string, err error) *jsonrpc.
 		s.cfg.logger().ErrorContext(ctx, "mcp: "+what, "error", err)
 	}
 	return errInternal
-}
-
-// Limits of the results that are cached. Projecting a smaller one costs no more than comparing it.
-// A larger one is rare and would hold its memory.
-const (
-	minPage = 1 << 10
-	maxPage = 1 << 20
-)
-
-// A pageCache holds projected lists, which are long and seldom change: the last one of each method
-// and revision. A list that differs by caller is projected each time and replaces the cached one.
-// The zero pageCache is ready for use.
-type pageCache struct {
-	mu   sync.Mutex // guards the field below
-	last map[pageKey]page
-}
-
-type pageKey struct {
-	rev    wire.Revision
-	method string
-}
-
-// A page is the result of a list, as the core returned it and as sessions send it. Its bytes are
-// never changed.
-type page struct{ modern, projected []byte }
-
-// isCacheable reports whether the result of a request is a page that the cache holds.
-func isCacheable(key pageKey, result []byte) bool {
-	switch key.method {
-	case wire.MethodToolsList, wire.MethodPromptsList, wire.MethodResourcesList, wire.MethodResourcesTemplatesList:
-		return minPage <= len(result) && len(result) <= maxPage
-	}
-	return false
-}
-
-// find returns the projection of a result, if it is cached. The caller must not change it.
-func (c *pageCache) find(key pageKey, result []byte) (projected []byte, ok bool) {
-	if !isCacheable(key, result) {
-		return nil, false
-	}
-	c.mu.Lock()
-	last := c.last[key]
-	c.mu.Unlock()
-	return last.projected, bytes.Equal(last.modern, result)
-}
-
-// put caches a page, whose bytes the caller must not change any more.
-func (c *pageCache) put(key pageKey, p page) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last == nil {
-		c.last = map[pageKey]page{}
-	}
-	c.last[key] = p
 }

@@ -52,6 +52,59 @@ func TestListsAreCachedByRevision(t *testing.T) {
 	}
 }
 
+// The part of a result after its array is projected each time.
+func TestPagesAreCachedUpToTheEndOfTheirArray(t *testing.T) {
+	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
+	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))
+	list := strings.TrimSuffix(manyTools(50, "T"), "}")
+	tools := strings.ReplaceAll(list[strings.Index(list, `"tools"`):], `,"any":true`, `,"any":{}`)
+	for range 2 { // projected, then cached
+		for after, want := range map[string]string{
+			`}`:                                  `}`,
+			`,"nextCursor":"a"}`:                 `,"nextCursor":"a"}`,
+			`,"nextCursor":"a]b"}`:               `,"nextCursor":"a]b"}`,
+			`,"nextCursor":"]"}`:                 `,"nextCursor":"]"}`,
+			`,"ttlMs":1,"cacheScope":"private"}`: `}`,
+			`,"ttlMs":1,"nextCursor":"b","future":{}}`:   `,"nextCursor":"b","future":{}}`,
+			`,"_meta":{"x/y":[1]},"nextCursor":"c"}`:     `,"_meta":{"x/y":[1]},"nextCursor":"c"}`,
+			`,"resultType":"complete","nextCursor":"d"}`: `,"nextCursor":"d"}`,
+			` , "nextCursor" : "e" } `:                   `,"nextCursor":"e"}`,
+		} {
+			core.result = list + after
+			x := new(legacy.Exchange)
+			if reply := session.Begin(t.Context(), x, message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), nil); reply != nil {
+				t.Fatal(reply.Error)
+			}
+			answer, _ := x.AppendResponse(nil)
+			got := strings.TrimSuffix(strings.TrimPrefix(string(answer), `{"jsonrpc":"2.0","id":1,"result":`), `}`)
+			if wanted := "{" + tools + want; got != wanted {
+				t.Errorf("%s: got\n%s, want\n%s", after, got, wanted)
+			}
+		}
+	}
+	bare := strings.Replace(list, `"resultType":"complete",`, "", 1)
+	core.result = bare + `}`
+	listTools(t, session, nil)
+	core.result = bare + `,"resultType":"input_required"}`
+	if got := string(listTools(t, session, nil)); !strings.Contains(got, `"error"`) {
+		t.Errorf("input required: got %.300s", got)
+	}
+}
+
+// More pages than the cache holds are projected again.
+func TestPagesThatAreNotCachedAreProjected(t *testing.T) {
+	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
+	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))
+	for range 2 {
+		for page := range 12 {
+			core.result = manyTools(5000, fmt.Sprint(page))
+			if got := listTools(t, session, nil); strings.Count(string(got), fmt.Sprintf(`"title":"%d"`, page)) != 5000 {
+				t.Fatalf("page %d: got %.300s", page, got)
+			}
+		}
+	}
+}
+
 func BenchmarkListOfAThousandTools(b *testing.B) {
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
 	session, _ := legacy.Initialize(b.Context(), config(core), initialize("2025-11-25"))
@@ -61,5 +114,31 @@ func BenchmarkListOfAThousandTools(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		buf = listTools(b, session, buf)
+	}
+}
+
+// BenchmarkPagesOfTools lists 1000 tools in ten pages. The cursors of a Server differ each time,
+// those of a gateway need not.
+func BenchmarkPagesOfTools(b *testing.B) {
+	const pages, perPage = 10, 100
+	for _, cursors := range []string{"the same", "new"} {
+		b.Run("cursors are "+cursors, func(b *testing.B) {
+			core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
+			session, _ := legacy.Initialize(b.Context(), config(core), initialize("2025-11-25"))
+			var lists []string
+			for page := range pages {
+				lists = append(lists, strings.TrimSuffix(manyTools(perPage, fmt.Sprint(page)), "}"))
+			}
+			var buf []byte
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				cursor := n % pages
+				if cursors == "new" {
+					cursor = n
+				}
+				core.result = fmt.Sprintf(`%s,"nextCursor":"cursor-%020d"}`, lists[n%pages], cursor)
+				buf = listTools(b, session, buf)
+			}
+		})
 	}
 }
