@@ -32,8 +32,8 @@ var errWaiting = errors.New("mcp: waiting for the client's answer")
 // errWrongAnswer marks an answer that does not match its question, which is asked again.
 var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 
-// A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion] or
-// [RootsQuestion]. It is made and asked within one run of a handler.
+// A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion],
+// [RootsQuestion] or [RawQuestion]. It is made and asked within one run of a handler.
 type Question struct {
 	key     string
 	request InputRequest

@@ -78,23 +78,32 @@ func (c *Client) addTool(t *Tool) error {
 		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(k.raw) })
 	}
 	_, mirrors := c.transport.(headerParamTransport)
-	if mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
-		compiled, err := schema.Compile(t.InputSchema)
-		if err != nil {
+	if mirrors {
+		var err error
+		if k.mirror, err = HeaderParamsOf(t.InputSchema); err != nil {
 			return err
-		}
-		headers, err := compiled.Headers()
-		if err != nil {
-			return err
-		}
-		for _, h := range headers {
-			k.mirror = append(k.mirror, HeaderParam{Header: h.Name, Path: h.Path, Type: h.Type})
 		}
 	}
 	c.known.mu.Lock()
 	defer c.known.mu.Unlock()
 	c.known.add(t.Name, k)
 	return nil
+}
+
+// HeaderParamsOf returns the arguments of a tool that HTTP clients repeat in headers, from its input
+// schema. The error is that of an invalid schema or annotation: clients over HTTP ignore such a tool.
+// A [Handler] that is not a [*Server] has the method HeaderParams for the result; see [HeaderParam].
+//
+// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
+func HeaderParamsOf(inputSchema json.RawMessage) ([]HeaderParam, error) {
+	if !bytes.Contains(inputSchema, []byte("x-mcp-header")) {
+		return nil, nil
+	}
+	compiled, err := schema.Compile(inputSchema)
+	if err != nil {
+		return nil, err
+	}
+	return headerParams(compiled)
 }
 
 // add adds a tool. If the index is full, which only a server with changing names causes, it is

@@ -55,7 +55,7 @@ func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMe
 		return projectURLElicitation(rev, params, mode, id)
 	}
 	if !rev.Has(wire.ElicitationMultiSelect) {
-		if name, ok := multiSelect(params); ok {
+		if name, ok := MultiSelect(params); ok {
 			return nil, cannotAsk("its protocol revision has no multiple choice, and field %q is one", name)
 		}
 	}
@@ -78,8 +78,8 @@ func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (j
 	return projected, nil
 }
 
-// multiSelect returns the name of a form's first field that accepts several values.
-func multiSelect(params []byte) (name string, ok bool) {
+// MultiSelect returns the name of a form's first field that accepts several values.
+func MultiSelect(params []byte) (name string, ok bool) {
 	schema, _ := jsonscan.Get(params, "requestedSchema")
 	properties, _ := jsonscan.Get(schema, "properties")
 	for name, property := range jsonscan.Members(properties) {
