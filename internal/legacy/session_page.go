@@ -2,7 +2,6 @@ package legacy
 
 import (
 	"bytes"
-	"hash/maphash"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -18,7 +17,7 @@ const (
 	// items, for two revisions.
 	maxPages = 16 << 20
 	// hashedPage is the length of the part of a page that its hash covers: mostly several items.
-	hashedPage = 4 << 10
+	hashedPage = 1 << 10
 )
 
 // A pageCache holds projected pages of lists, which are long and seldom change. Of a result, it
@@ -26,7 +25,6 @@ const (
 // differ by caller are projected each time, and replace others. The zero pageCache is ready for use.
 type pageCache struct {
 	mu    sync.Mutex // guards the fields below
-	seed  maphash.Seed
 	pages map[pageKey]page
 	bytes int // of all pages
 }
@@ -66,7 +64,7 @@ func (c *pageCache) appendKnown(answer []byte, from int, key pageKey, to *projec
 		return nil, false
 	}
 	c.mu.Lock()
-	p := c.pages[c.hashed(key, head)]
+	p := c.pages[key.hashed(head)]
 	c.mu.Unlock()
 	if !bytes.Equal(p.modern, head) {
 		return nil, false
@@ -97,9 +95,9 @@ func (c *pageCache) add(key pageKey, result []byte, to *projection) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pages == nil {
-		c.pages, c.seed = map[pageKey]page{}, maphash.MakeSeed()
+		c.pages = map[pageKey]page{}
 	}
-	key = c.hashed(key, head)
+	key = key.hashed(head)
 	c.bytes += p.size() - c.pages[key].size()
 	c.pages[key] = p
 	for other, q := range c.pages {
@@ -114,10 +112,11 @@ func (c *pageCache) add(key pageKey, result []byte, to *projection) bool {
 	return true
 }
 
-// hashed returns the key with the hash of a page. The caller holds the lock.
-func (c *pageCache) hashed(key pageKey, head []byte) pageKey {
-	if c.pages != nil {
-		key.hash = maphash.Bytes(c.seed, head[max(0, len(head)-hashedPage):])
+// hashed returns the key with the hash of a page, FNV-1a of its length and end.
+func (k pageKey) hashed(head []byte) pageKey {
+	k.hash = uint64(len(head))
+	for _, b := range head[max(0, len(head)-hashedPage):] {
+		k.hash = (k.hash ^ uint64(b)) * 0x100000001b3
 	}
-	return key
+	return k
 }
