@@ -2,13 +2,84 @@ package host
 
 import (
 	"encoding/json"
+	"strings"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// class returns the class of the instance that serves a request: the capabilities of its client, as
-// far as servers of the session era need to know them when they connect.
-func (u *Upstream) class(*mcp.Request) string { return "" }
+// noCapabilities is the class of requests whose client declares nothing that a class depends on.
+const noCapabilities = "-"
 
-// capabilities returns the capabilities that the server receives, nil for those of the client.
-func (u *Upstream) capabilities(*mcp.Request) json.RawMessage { return nil }
+// class returns the class of a request: the capabilities that the instance which serves it must have
+// declared. Only servers of the session era over HTTP have several classes: modern servers learn the
+// capabilities with each request, and for a command each class would be one more process.
+func (p *pool) class(req *mcp.Request) string {
+	u := p.up
+	u.mu.Lock()
+	modern := u.modern
+	u.mu.Unlock()
+	if u.isCommand() || modern {
+		return anyClass
+	}
+	caps := req.Capabilities()
+	var all []string
+	add := func(name string, declared bool) {
+		if declared {
+			all = append(all, name)
+		}
+	}
+	if e := caps.Elicitation; e != nil {
+		add("form", e.Form != nil || e.URL == nil)
+		add("url", e.URL != nil)
+	}
+	if s := caps.Sampling; s != nil {
+		add("sampling", true)
+		add("tools", s.Tools != nil)
+	}
+	add("roots", p.declaresRoots(caps.Roots != nil))
+	if len(all) == 0 {
+		return noCapabilities
+	}
+	return strings.Join(all, " ")
+}
+
+// declared returns the capabilities that an instance declares to a server of the session era, nil
+// for all.
+func (i *instance) declared() *mcp.ClientCapabilities {
+	if i.class == anyClass && i.pool.up.isCommand() {
+		return nil
+	}
+	yes := &struct{}{}
+	c := &mcp.ClientCapabilities{}
+	elicitation := &mcp.ElicitationCapability{}
+	for _, name := range strings.Fields(i.class) {
+		switch name {
+		case "form":
+			c.Elicitation, elicitation.Form = elicitation, yes
+		case "url":
+			c.Elicitation, elicitation.URL = elicitation, yes
+		case "sampling":
+			c.Sampling = &mcp.SamplingCapability{}
+		case "tools":
+			c.Sampling.Tools = yes
+		case "roots":
+			c.Roots = yes
+		}
+	}
+	return c
+}
+
+// clientCapabilities returns what the server is told about the client of a request, nil for what the
+// client itself has declared.
+func (p *pool) clientCapabilities(req *mcp.Request) json.RawMessage {
+	if declared := req.Capabilities().Roots != nil; p.declaresRoots(declared) == declared {
+		return nil
+	}
+	raw, ok := req.Meta(wire.MetaClientCapabilities)
+	if !ok {
+		raw = json.RawMessage("{}")
+	}
+	return jsonscan.WithMember(raw, "roots", []byte("{}"))
+}

@@ -2,11 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -27,4 +30,82 @@ func Dial(_ context.Context, s *config.Server) (mcp.Transport, error) {
 		t.Env = append(t.Env, key+"="+s.Env[key])
 	}
 	return t, nil
+}
+
+// expanded returns the entry with its variables replaced.
+func (u *Upstream) expanded(ctx context.Context) (*config.Server, error) {
+	if u.invalid != nil {
+		return nil, u.invalid
+	}
+	return u.server.Expand(ctx, u.host.opts.Lookup)
+}
+
+// dial connects to the server. The transport must be closed also if there is an error, which waits
+// for the end of the process; it is nil if there is none.
+func (u *Upstream) dial(
+	ctx context.Context, server *config.Server, s *start,
+) (t mcp.Transport, c *mcp.Client, err error) {
+	opts := s.in.options()
+	for _, opts.Revision = range u.revisions(opts.Revision) {
+		s.close(t)
+		if t, err = u.host.opts.Dial(ctx, server); err != nil {
+			return nil, nil, err
+		}
+		if err = u.prepare(t, s); err != nil {
+			return t, nil, err
+		}
+		if c, err = mcp.Connect(ctx, t, opts); err == nil || !errors.Is(err, mcp.ErrNoCommonRevision) {
+			break
+		}
+	}
+	return t, c, err
+}
+
+// revisions returns the revisions to connect with, in turn, for an era; an empty one is for what the
+// server supports.
+func (u *Upstream) revisions(chosen string) (all []string) {
+	if chosen != "" || u.settings.Era != config.EraModern && u.settings.Era != config.EraSession {
+		return []string{chosen}
+	}
+	for _, r := range wire.Revisions() {
+		if r.Modern() == (u.settings.Era == config.EraModern) {
+			all = append([]string{r.String()}, all...)
+		}
+	}
+	return all
+}
+
+// prepare configures the transport of a process. Another transport is left alone.
+func (u *Upstream) prepare(t mcp.Transport, s *start) error {
+	c, ok := t.(*mcp.CommandTransport)
+	if !ok {
+		return nil
+	}
+	c.Once = true // this package decides when to start it again
+	if c.Stderr == nil {
+		c.Stderr = &stderrWriter{&u.stderr, s.id}
+	}
+	report := c.Started
+	c.Started = func(pid int) {
+		u.mu.Lock()
+		s.pid = pid
+		u.mu.Unlock()
+		if report != nil {
+			report(pid)
+		}
+	}
+	if u.settings.Limits == (config.Limits{}) {
+		return nil
+	}
+	limiter, err := proclimit.New(proclimit.Limits(u.settings.Limits))
+	if err != nil {
+		return u.errorf(CodeConfigError, "limits: %w", err)
+	}
+	s.limiter = limiter
+	if missing := limiter.Missing(); len(missing) > 0 {
+		u.host.opts.Logger.Warn("host: the system does not enforce limits of the server", "server", u.name,
+			"limits", missing)
+	}
+	internals.Prepare(c, limiter.Prepare)
+	return nil
 }

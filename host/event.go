@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// A State is the condition of an instance of a server.
+// A State is the condition of a server or of one of its instances.
 type State string
 
-// States of an instance.
+// States of a server.
 const (
 	StateOff       State = "off"       // not started
 	StateStarting  State = "starting"  // connecting
 	StateReady     State = "ready"     // connected
-	StateBackoff   State = "backoff"   // ended; the next start is delayed
+	StateDegraded  State = "degraded"  // connected, but the last request has no valid response
+	StateBackoff   State = "backoff"   // ended or not reached; the next start is delayed
 	StateCrashLoop State = "crashloop" // ended soon after each of several starts; see [Upstream.Restart]
-	StateStopped   State = "stopped"   // ended because it was idle, or by Close
-	StateDraining  State = "draining"  // replaced, ends with its last request
+	StateStopped   State = "stopped"   // ended because it was not used, or by [Upstream.Stop]
+	StateDraining  State = "draining"  // replaced; ends with its last request
 	StateAuth      State = "auth_required"
-	StateConfig    State = "config_error"
+	StateConfig    State = "config_error" // the entry of the configuration cannot be used
 )
 
 // An Event reports a change of an instance of a server.
@@ -28,8 +29,11 @@ type Event struct {
 	Time time.Time
 	// Server is the name of the server in the configuration.
 	Server string
-	State  State
-	// Err is the reason of a failure, nil if there is none.
+	// Instance is the id of the instance; see [InstanceStatus].
+	Instance string
+	State    State
+	// Err is the reason of a failure, nil if there is none. With StateReady it reports a session that
+	// the server has lost, or a restart that failed.
 	Err error
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -54,6 +55,7 @@ type Host struct {
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
+	poked  chan struct{} // has room for one element; see poke
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
@@ -86,6 +88,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, fmt.Errorf("host: %w", err)
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.poked = make(chan struct{}, 1)
 	for _, name := range f.Names() {
 		u := newUpstream(h, f, name)
 		if u.server != nil && u.server.Disabled {
@@ -94,6 +97,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		h.upstreams, h.byName[name] = append(h.upstreams, u), u
 		h.sessions = h.sessions || u.settings.Share == config.ShareSession
 	}
+	h.work.Go(h.supervise)
 	return h, nil
 }
 
@@ -108,6 +112,7 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 			continue
 		}
 		wait.Go(func() {
+			u.resume()
 			_, release, err := u.pool(&Caller{}).acquire(ctx, "")
 			mu.Lock()
 			defer mu.Unlock()
@@ -146,8 +151,11 @@ func (h *Host) For(c *Caller) *View {
 	return h.views.get(h, c)
 }
 
+// closeTimeout is longer than a process that does not exit takes to be killed.
+const closeTimeout = 12 * time.Second
+
 // Close ends all instances and their processes, and the requests in progress. It returns within 12
-// seconds.
+// seconds. The error reports a function of [Options] that blocks.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	closed := h.closed
@@ -156,13 +164,24 @@ func (h *Host) Close() error {
 	if closed {
 		return nil
 	}
-	h.cancel(mcp.ErrClosed)
-	h.agent.close()
-	var wait sync.WaitGroup
-	for _, u := range h.upstreams {
-		wait.Go(u.close)
+	done := make(chan struct{})
+	go func() { // ends with the functions of Options
+		defer close(done)
+		h.cancel(mcp.ErrClosed)
+		h.agent.close()
+		var wait sync.WaitGroup
+		for _, u := range h.upstreams {
+			wait.Go(u.close)
+		}
+		wait.Wait()
+		h.work.Wait()
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return errors.New("host: a function of Options has not returned although its context has ended")
 	}
-	wait.Wait()
-	h.work.Wait()
-	return nil
 }

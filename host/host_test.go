@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { mcptest.Main(m) }
+func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 
 // newHost returns a host of servers in this process, which use the revision and the transport of a
 // combination.

@@ -3,188 +3,308 @@ package host
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// defaultStartTimeout is long because package runners such as npx download a server first.
-const defaultStartTimeout = 120 * time.Second
-
-// An instance is one connection to a server. It connects when it is needed, and again after it has
-// ended.
+// An instance is the place of a connection to a server, for one pool and class. It connects when a
+// request needs it, and again after the connection has ended. The lock of the upstream guards it.
 type instance struct {
 	pool  *pool
 	class string // the capabilities that are declared to a server of the session era
+	calls bool   // each call has a connection of its own; current is always nil
 
-	mu    sync.Mutex // guards the fields below
-	start *start     // in progress or done; nil before the first
-	users int        // requests in progress
-	used  time.Time  // when the last one ended
+	current *start // connecting or connected; nil for none
+	last    *start // ended, perhaps not quite
+	next    *start // replaces current when it is connected; nil for none
+	backoff backoff
+	state   State         // if current is nil
+	since   time.Time     // of state
+	err     *Error        // the last failure
+	starts  int           // all
+	changed chan struct{} // closed with the next start, for requests that wait for it; may be nil
 }
 
-// A start is one attempt to connect. Its fields are set before done is closed.
-type start struct {
-	id      string // random, identifies the connection in states
-	done    chan struct{}
-	client  *mcp.Client
-	forward mcpint.Forwarder[*mcp.Request, mcp.Result] // to the server of client
-	session bool                                       // the server is of the session era
-	err     *Error
-	ended   func() bool // reports whether the connection has ended
+// anyClass is the class of requests that do not depend on capabilities.
+const anyClass = ""
+
+// instance returns the instance of a class. The lock of the upstream is held.
+func (p *pool) instance(class string, calls bool) *instance {
+	if class == anyClass && !calls {
+		for _, i := range p.instances {
+			if i.current != nil && !i.calls {
+				return i
+			}
+		}
+	}
+	if class == anyClass && !p.up.isCommand() {
+		class = noCapabilities
+	}
+	key := class
+	if calls {
+		key = "call " + class
+	}
+	i := p.instances[key]
+	if i == nil {
+		i = &instance{pool: p, class: class, calls: calls, state: StateOff, since: time.Now()}
+		p.instances[key] = i
+	}
+	return i
 }
 
-// acquire returns the current connection, and waits for one if there is none. The caller calls
-// release when its request has ended.
-func (i *instance) acquire(ctx context.Context) (s *start, release func(), err error) {
-	i.mu.Lock()
-	if i.start == nil || i.start.over() {
-		if i.start, err = i.begin(); err != nil {
-			i.mu.Unlock()
+// acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
+// caller calls release when its request has ended.
+func (p *pool) acquire(ctx context.Context, class string) (s *start, release func(), err error) {
+	return p.join(ctx, 0, func(p *pool) *instance { return p.instance(class, false) })
+}
+
+// acquireCall is like acquire for a call, which waits for a start that is delayed by at most
+// backoffWait. It has a connection of its own if the configuration says so. A call that continues has
+// the id of its connection. The request has not run if there is an error.
+func (p *pool) acquireCall(ctx context.Context, class, id string) (s *start, release func(), err error) {
+	calls := p.up.share() == config.ShareCall
+	if id == "" {
+		return p.join(ctx, backoffWait, func(p *pool) *instance { return p.instance(class, calls) })
+	}
+	u := p.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s := range u.connections {
+		if s.id == id && s.in.pool.key == p.key && s.isConnected() {
+			s.users++
+			return s, s.release, nil
+		}
+	}
+	return nil, nil, &Error{Code: CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
+}
+
+// join returns the connection of an instance for one more request. It waits for a delayed start that
+// begins within a time.
+func (p *pool) join(
+	ctx context.Context, within time.Duration, find func(p *pool) *instance,
+) (*start, func(), error) {
+	deadline := time.Now().Add(within)
+	u := p.up
+	for {
+		u.mu.Lock()
+		i := find(u.present(p))
+		s, wait, err := i.join(deadline)
+		changed := i.changed
+		u.mu.Unlock()
+		if err != nil {
 			return nil, nil, err
 		}
+		if s == nil {
+			if err := waitFor(ctx, changed, wait); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			s.release()
+			return nil, nil, context.Cause(ctx)
+		}
+		if s.err == nil {
+			return s, s.release, nil
+		}
+		s.release()
+		if !s.replaced {
+			return nil, nil, s.err
+		}
 	}
-	s = i.start
-	i.users++
-	i.mu.Unlock()
+}
+
+func waitFor(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-s.done:
+	case <-changed:
+	case <-timer.C:
 	case <-ctx.Done():
-		i.release()
-		return nil, nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if s.err != nil {
-		i.release()
-		return nil, nil, s.err
-	}
-	return s, i.release, nil
+	return nil
 }
 
-func (i *instance) release() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.users--
-	i.used = time.Now()
-}
-
-// over reports whether an attempt has failed or its connection has ended.
-func (s *start) over() bool {
-	select {
-	case <-s.done:
-		return s.err != nil || s.ended()
-	default:
-		return false
+// join adds a request to the current connection, or begins one. If it must be delayed, join returns
+// for how long, or an error if that is too long. The lock of the upstream is held.
+func (i *instance) join(deadline time.Time) (s *start, wait time.Duration, err error) {
+	if s = i.current; s == nil {
+		s = i.next
 	}
+	if s == nil {
+		now := time.Now()
+		if wait = i.backoff.until.Sub(now); wait > 0 {
+			if i.state == StateCrashLoop || now.Add(wait).After(deadline) {
+				return nil, 0, i.unavailable(wait)
+			}
+			if i.changed == nil {
+				i.changed = make(chan struct{})
+			}
+			return nil, wait, nil
+		}
+		if s, err = i.begin(); err != nil {
+			return nil, 0, err
+		}
+		if !i.calls {
+			i.current = s
+		}
+	}
+	s.users++
+	return s, 0, nil
 }
 
-// begin starts to connect. The caller holds i.mu.
+// unavailable returns the error of requests while a start is delayed.
+func (i *instance) unavailable(wait time.Duration) *Error {
+	e := *i.err
+	e.RetryAfter = wait
+	if i.state == StateCrashLoop {
+		e.Code, e.Err = CodeCrashLoop, crashError{e.Err}
+	}
+	return &e
+}
+
+// A crashError says that a server ends soon after each start.
+type crashError struct{ last error }
+
+// Error returns the last exit.
+func (e crashError) Error() string {
+	return fmt.Sprintf("the server ended soon after each of its last %d starts or more; "+
+		"it is started again every %v, or by a restart; the last time: %v", maxEarlyExits, trialInterval, e.last)
+}
+
+// Unwrap returns the error of the last start.
+func (e crashError) Unwrap() error { return e.last }
+
+// begin begins to connect. The lock of the upstream is held.
 func (i *instance) begin() (*start, error) {
 	u := i.pool.up
-	if u.host.ctx.Err() != nil {
-		return nil, &Error{Code: CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}
+	if err := u.refuses(); err != nil {
+		return nil, err
 	}
-	s := &start{id: rand.Text(), done: make(chan struct{}), ended: func() bool { return false }}
-	u.host.work.Go(func() {
-		defer close(s.done)
-		ctx, cancel := context.WithTimeoutCause(u.host.ctx, u.startTimeout(),
-			fmt.Errorf("the server did not become ready within %v", u.startTimeout()))
-		defer cancel()
-		s.client, s.err = i.connect(context.WithValue(ctx, callerKey{}, i.pool.caller))
-		if s.err == nil {
-			s.forward = mcp.Forward(s.client).(mcpint.Forwarder[*mcp.Request, mcp.Result])
-			revision, _ := wire.ParseRevision(s.client.Revision())
-			s.session = !revision.Modern()
-			i.pool.connected(s)
-		}
-	})
+	if err := u.makeRoom(i.pool); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	s := &start{
+		id: rand.Text(), in: i, done: make(chan struct{}), ended: make(chan struct{}), state: StateStarting,
+		began: now, since: now, used: now, last: i.last,
+	}
+	i.last = nil
+	s.ctx, s.cancel = context.WithCancelCause(u.host.ctx)
+	i.starts++
+	i.wake()
+	u.connections[s] = struct{}{}
+	u.event(s, StateStarting, nil)
+	u.host.work.Go(s.run)
 	return s, nil
 }
 
-func (u *Upstream) startTimeout() time.Duration {
-	if u.settings.StartTimeout > 0 {
-		return u.settings.StartTimeout
+// wake wakes the requests that wait for a start.
+func (i *instance) wake() {
+	if i.changed != nil {
+		close(i.changed)
+		i.changed = nil
 	}
-	return defaultStartTimeout
 }
 
-// connect makes one attempt to connect.
-func (i *instance) connect(ctx context.Context) (*mcp.Client, *Error) {
-	u := i.pool.up
-	server, err := u.expanded(ctx)
-	if err != nil {
-		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: err}
+// failed records that a connection has ended or was not made, and delays the next. The lock of the
+// upstream is held.
+func (i *instance) failed(s *start, e *Error) {
+	u, now := i.pool.up, time.Now()
+	i.err = e
+	if i.next == s { // the server in use continues
+		i.next = nil
+		if i.current != nil {
+			u.event(i.current, i.current.state, e)
+			return
+		}
 	}
-	u.event(StateStarting, nil)
-	t, err := u.host.opts.Dial(ctx, server)
-	var c *mcp.Client
-	if err == nil {
-		c, err = mcp.Connect(ctx, t, i.options())
+	ran := now.Sub(s.began)
+	if s.state == StateStarting {
+		ran = -1
 	}
-	if err != nil {
-		failed := u.failure(ctx, err)
-		u.event(StateBackoff, failed)
-		return nil, failed
+	state := StateBackoff
+	switch {
+	case e.Code == CodeConfigError:
+		state = StateConfig
+		i.backoff.failed(now)
+	case e.Code == CodeAuthRequired:
+		state = StateAuth
+		i.backoff.failed(now)
+	case !u.isCommand():
+		i.backoff.failed(now)
+	default:
+		state = i.backoff.exited(now, ran)
 	}
-	u.event(StateReady, nil)
-	return c, nil
+	i.rest(s, state, e)
 }
 
-func (u *Upstream) event(s State, err error) {
-	e := Event{Server: u.name, State: s}
-	if err != nil {
-		e.Err = err
+// rest records that an instance has no connection. The lock of the upstream is held.
+func (i *instance) rest(s *start, state State, e *Error) {
+	if i.current == s {
+		i.current = nil
 	}
-	u.host.events.send(e)
+	i.last, i.state, i.since = s, state, time.Now()
+	i.pool.up.event(s, state, e)
+	i.pool.up.host.poke()
+}
+
+// ready makes a connected start the current one. The lock of the upstream is held.
+func (i *instance) ready(s *start) {
+	old := i.current
+	if i.next == s {
+		i.next, i.current = nil, s
+		if old != nil {
+			old.drain()
+		}
+	}
+	if !i.pool.up.isCommand() {
+		i.backoff = backoff{}
+	}
+	i.pool.up.modern = !s.session
+	s.set(StateReady, nil)
+}
+
+// restart connects again, and then replaces the current connection. The lock of the upstream is
+// held.
+func (i *instance) restart() (*start, error) {
+	i.backoff = backoff{}
+	if i.next != nil {
+		return i.next, nil
+	}
+	s, err := i.begin()
+	if err != nil {
+		return nil, err
+	}
+	if c := i.current; c != nil && !c.isConnected() { // its requests wait for the new one
+		c.replaced = true
+		i.current = nil
+		c.stop()
+	}
+	if i.current != nil {
+		i.next = s
+	} else {
+		i.current = s
+	}
+	return s, nil
 }
 
 // options returns the options of the client of an instance.
 func (i *instance) options() *mcp.ClientOptions {
 	u := i.pool.up
 	o := u.host.opts.Client
-	o.ForwardInput = true
+	o.ForwardInput, o.ForwardCapabilities = true, i.declared()
+	o.Roots = i.pool.ownRoots()
 	o.Timeout, o.MaxTimeout = u.settings.Timeout, u.settings.MaxTimeout
+	o.KeepAlive = keepAlive
 	if o.Logger == nil {
 		o.Logger = u.host.opts.Logger.With("server", u.name)
 	}
 	return &o
-}
-
-// failure returns the Error of a request or connection that failed.
-func (u *Upstream) failure(ctx context.Context, err error) *Error {
-	e := &Error{Code: CodeUnavailable, Server: u.name, Err: err}
-	if failed, ok := errors.AsType[*mcp.TransportError](err); ok {
-		e.MayHaveRun, e.Err = failed.MayHaveRun, failed.Err
-	}
-	switch status, ok := errors.AsType[interface {
-		error
-		HTTPStatus() int
-	}](err); {
-	case ok && (status.HTTPStatus() == 401 || status.HTTPStatus() == 403):
-		e.Code = CodeAuthRequired
-	case errors.Is(err, mcp.ErrInvalidResult):
-		e.Code = CodeInvalidResult
-	case errors.Is(err, mcp.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(context.Cause(ctx), mcp.ErrTimeout):
-		e.Code = CodeTimeout
-	}
-	return e
-}
-
-// close ends the connection, or the attempt to connect: its context is that of the host.
-func (i *instance) close() {
-	i.mu.Lock()
-	s := i.start
-	i.mu.Unlock()
-	if s == nil {
-		return
-	}
-	<-s.done
-	if s.client != nil {
-		_ = s.client.Close()
-	}
 }

@@ -35,9 +35,13 @@ const (
 type pool struct {
 	up     *Upstream
 	caller *Caller
+	key    string // see [Upstream.poolKey]
+
+	// The lock of the upstream guards instances and used.
+	instances map[string]*instance
+	used      time.Time // by a request
 
 	mu           sync.Mutex // guards the fields below
-	instances    map[string]*instance
 	lists        [catalogue.Kinds]listing
 	views        map[*View]struct{} // that are notified of changes
 	watched      resourceSubscriptions
@@ -60,23 +64,6 @@ type listing struct {
 
 func newPool(u *Upstream, c *Caller) *pool {
 	return &pool{up: u, caller: c, instances: map[string]*instance{}, views: map[*View]struct{}{}}
-}
-
-// instance returns the instance of a class.
-func (p *pool) instance(class string) *instance {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := p.instances[class]
-	if i == nil {
-		i = &instance{pool: p, class: class}
-		p.instances[class] = i
-	}
-	return i
-}
-
-// acquire returns a connection; see [instance.acquire].
-func (p *pool) acquire(ctx context.Context, class string) (*start, func(), error) {
-	return p.instance(class).acquire(ctx)
 }
 
 // connected is called after a connection was made.
@@ -178,7 +165,7 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 		l.reading, l.missed = done, false
 		p.up.host.work.Go(func() { p.read(kind, done) })
 	}
-	done, missed := l.reading, l.missed
+	done, missed := l.reading, l.missed || p.slow
 	p.mu.Unlock()
 	if !missed {
 		timer := time.NewTimer(listWait)
@@ -270,17 +257,4 @@ func (p *pool) removeView(v *View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.views, v)
-}
-
-func (p *pool) close() {
-	p.mu.Lock()
-	p.closed = true
-	instances := p.instances
-	p.instances = map[string]*instance{}
-	p.mu.Unlock()
-	var wait sync.WaitGroup
-	for _, i := range instances {
-		wait.Go(i.close)
-	}
-	wait.Wait()
 }

@@ -30,11 +30,12 @@ var errInvalidState = mcp.Errorf(mcp.CodeInvalidParams,
 
 // A requestState is the content of a sealed requestState: which instance has asked, and its state.
 type requestState struct {
-	Server   string  `json:"s"`
-	Class    string  `json:"c,omitzero"`
-	Instance string  `json:"i,omitzero"`  // the start of an instance of the session era; see instance.id
-	State    *string `json:"u,omitempty"` // of the server
-	Expires  int64   `json:"e"`           // in seconds since 1970
+	Server   string   `json:"s"`
+	Class    string   `json:"c,omitzero"`
+	Instance string   `json:"i,omitzero"`  // the start of an instance of the session era; see instance.id
+	Roots    []string `json:"r,omitempty"` // questions that the configuration answers
+	State    *string  `json:"u,omitempty"` // of the server
+	Expires  int64    `json:"e"`           // in seconds since 1970
 }
 
 // A stateSealer encrypts and binds request states: a server that sees one shared credential gets

@@ -115,6 +115,23 @@ func (p *pool) subscribeResources() {
 	})
 }
 
+// resubscribe opens the subscriptions of callers on a new connection. What has changed before that is
+// not known.
+func (p *pool) resubscribe() {
+	p.mu.Lock()
+	resources, lists := len(p.watched.callers) > 0, len(p.views) > 0
+	if resources {
+		p.subscribeResources()
+	}
+	p.mu.Unlock()
+	if resources {
+		p.resourceEvent(mcp.Event{Kind: mcp.EventChangesMissed})
+	}
+	if lists {
+		p.notify()
+	}
+}
+
 // resourceEvent notifies the callers that have subscribed to a resource, or to one above it.
 func (p *pool) resourceEvent(e mcp.Event) {
 	if e.Kind != mcp.EventResourceUpdated && e.Kind != mcp.EventChangesMissed {

@@ -2,11 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // An Upstream is a configured server. It is safe for concurrent use.
@@ -19,13 +22,19 @@ type Upstream struct {
 	id       string // in public names
 	schemas  toolSchemas
 	options  *catalogue.ServerOptions // never changes, so that catalogues share definitions
+	stderr   stderrRing
 
-	mu    sync.Mutex // guards pools
-	pools map[string]*pool
+	mu          sync.Mutex          // guards the fields below, instances and connections
+	pools       map[string]*pool    // by poolKey
+	connections map[*start]struct{} // that have not ended
+	modern      bool                // the last connection had no session
+	stopped     bool                // by Stop
+	closed      bool
 }
 
 func newUpstream(h *Host, f *config.File, name string) *Upstream {
-	u := &Upstream{host: h, name: name, settings: h.settings.Servers[name], pools: map[string]*pool{}}
+	u := &Upstream{host: h, name: name, settings: h.settings.Servers[name],
+		pools: map[string]*pool{}, connections: map[*start]struct{}{}}
 	if u.settings == nil {
 		u.settings = &config.ServerSettings{}
 	}
@@ -39,15 +48,115 @@ func newUpstream(h *Host, f *config.File, name string) *Upstream {
 // Name returns the name of the server in the configuration.
 func (u *Upstream) Name() string { return u.name }
 
-// expanded returns the entry with its variables replaced.
-func (u *Upstream) expanded(ctx context.Context) (*config.Server, error) {
-	if u.invalid != nil {
-		return nil, u.invalid
+// Stderr returns the last lines that processes of the server have written to their standard error,
+// the oldest first: at most 256 KiB.
+func (u *Upstream) Stderr() []StderrLine { return u.stderr.last() }
+
+// Restart connects to the server again, for every caller that it has an instance for, and waits
+// until the new instances are ready. Only then do they replace the others, which end with their last
+// request: after 30 seconds at the latest, but not before their suspended requests. An instance that
+// cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay after
+// failures and the effect of [Upstream.Stop]. ctx bounds the waiting only.
+func (u *Upstream) Restart(ctx context.Context) error {
+	started, err := u.restart()
+	errs := []error{err}
+	for _, s := range started {
+		select {
+		case <-s.done:
+			if s.err != nil {
+				errs = append(errs, s.err)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return u.server.Expand(ctx, u.host.opts.Lookup)
+	return errors.Join(errs...)
 }
 
-// share returns the sharing mode. A process serves one caller unless the configuration says
+func (u *Upstream) restart() (started []*start, err error) {
+	local := u.pool(&Caller{})
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = false
+	var again []*instance
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			if !i.calls && (i.current != nil || i.state != StateOff && i.state != StateStopped) {
+				again = append(again, i)
+			}
+			i.backoff = backoff{}
+			i.wake()
+		}
+	}
+	if len(again) == 0 {
+		again = append(again, local.instance(anyClass, false))
+	}
+	var errs []error
+	for _, i := range again {
+		s, err := i.restart()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		started = append(started, s)
+	}
+	return started, errors.Join(errs...)
+}
+
+// Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or [Host.Start],
+// requests for the server fail. Stop returns when the processes have ended, within 11 seconds.
+func (u *Upstream) Stop() { u.stop(func() { u.stopped = true }) }
+
+// close is like Stop, and final.
+func (u *Upstream) close() {
+	u.stop(func() {
+		u.closed = true
+		for _, p := range u.pools {
+			p.mu.Lock()
+			p.closed = true
+			p.mu.Unlock()
+		}
+	})
+}
+
+// resume ends the effect of Stop.
+func (u *Upstream) resume() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = false
+}
+
+func (u *Upstream) stop(mark func()) {
+	u.mu.Lock()
+	mark()
+	var ended []chan struct{}
+	for s := range u.connections {
+		s.stop()
+		ended = append(ended, s.ended)
+	}
+	u.mu.Unlock()
+	for _, e := range ended {
+		<-e
+	}
+}
+
+var errStoppedByUser = errors.New("the server was stopped; restart it to use it again")
+
+// refuses returns why no connection can be made, or nil. The lock is held.
+func (u *Upstream) refuses() error {
+	switch {
+	case u.closed || u.host.ctx.Err() != nil:
+		return &Error{Code: CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}
+	case u.stopped:
+		return &Error{Code: CodeUnavailable, Server: u.name, Err: errStoppedByUser}
+	}
+	return nil
+}
+
+// isCommand reports whether the server is a command, so that each connection is a process.
+func (u *Upstream) isCommand() bool { return u.server == nil || u.server.Type == config.TypeStdio }
+
+// share returns the sharing mode. An instance serves one caller unless the configuration says
 // otherwise.
 func (u *Upstream) share() config.Share {
 	if u.settings.Share != "" {
@@ -69,29 +178,39 @@ func (u *Upstream) poolKey(c *Caller) string {
 
 // pool returns the pool of a caller.
 func (u *Upstream) pool(c *Caller) *pool {
-	key := u.poolKey(c)
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.poolOf(c)
+}
+
+func (u *Upstream) poolOf(c *Caller) *pool {
+	key := u.poolKey(c)
 	p := u.pools[key]
 	if p == nil {
 		p = newPool(u, c)
+		p.key, p.used = key, time.Now()
 		u.pools[key] = p
 	}
 	return p
 }
 
-func (u *Upstream) close() {
-	u.mu.Lock()
-	pools := u.pools
-	u.pools = nil
-	u.mu.Unlock()
-	var wait sync.WaitGroup
-	for _, p := range pools {
-		wait.Go(p.close)
-	}
-	wait.Wait()
+// present returns the pool in place of one that was removed because it was not used. The lock is
+// held.
+func (u *Upstream) present(p *pool) *pool {
+	q := u.poolOf(p.caller)
+	q.used = time.Now()
+	return q
 }
 
 func (u *Upstream) errorf(code ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Server: u.name, Err: fmt.Errorf(format, args...)}
+}
+
+// event reports a change of an instance.
+func (u *Upstream) event(s *start, state State, err *Error) {
+	e := Event{Server: u.name, Instance: s.id, State: state}
+	if err != nil {
+		e.Err = err
+	}
+	u.host.events.send(e)
 }

@@ -178,19 +178,9 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 	if err != nil {
 		return nil, err
 	}
-	class := r.pool.up.class(req)
+	class, c := r.pool.class(req), continuation{}
 	if continues {
-		class = state.Class
-	}
-	s, release, err := r.pool.acquire(ctx, class)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if continues {
-		if state.Instance != "" && state.Instance != s.id {
-			return nil, &Error{Code: CodeCallLost, Server: r.pool.up.name, MayHaveRun: true, Err: errNoInstance}
-		}
+		class, c = state.Class, continuation{state.Instance, state.Roots}
 		inner := *req
 		inner.Params = withState(req.Params, state.State)
 		req = &inner
@@ -200,15 +190,14 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 		inner.HeaderParams = params
 		req = &inner
 	}
-	res, err := s.forward.ForwardAs(ctx, req, &mcpint.ForwardOptions{
+	s, res, roots, err := r.pool.forward(ctx, req, class, c, &mcpint.ForwardOptions{
 		// Callers without a principal are one local user.
 		Principal: "principal " + v.caller.principal(), Subject: v.subject(r),
-		Capabilities: r.pool.up.capabilities(req),
 	})
 	if err != nil {
-		return nil, v.failure(ctx, r, err)
+		return nil, err
 	}
-	return v.result(req, r, s, class, res)
+	return v.result(req, r, s, requestState{Class: class, Roots: roots}, res)
 }
 
 // subject returns what replaces the public name or URI, empty if nothing does.
@@ -232,13 +221,6 @@ func withoutHidden(req *mcp.Request, item *catalogue.Item) *mcp.Request {
 	inner := *req
 	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
 	return &inner
-}
-
-func (v *View) failure(ctx context.Context, r *route, err error) error {
-	if _, ok := errors.AsType[*mcp.TransportError](err); ok {
-		return r.pool.up.failure(ctx, err)
-	}
-	return err
 }
 
 // openState returns the state of a request that continues another.
@@ -276,7 +258,7 @@ func without(object []byte, key string) json.RawMessage {
 }
 
 // result returns what the caller receives for a result of a server.
-func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mcp.Result) (mcp.Result, error) {
+func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res mcp.Result) (mcp.Result, error) {
 	raw, ok := res.(mcp.RawResult)
 	if !ok {
 		return res, nil
@@ -289,7 +271,7 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 		v.validate(r, raw)
 		return raw, nil
 	}
-	st := requestState{Server: r.pool.up.name, Class: class}
+	st.Server = r.pool.up.name
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
 		text, err := jsonscan.Unquote(inner)
 		if err != nil {
@@ -297,7 +279,7 @@ func (v *View) result(req *mcp.Request, r *route, s *start, class string, res mc
 		}
 		st.State = &text
 	}
-	if s.session {
+	if s.session || s.in.calls {
 		st.Instance = s.id
 	}
 	sealed, err := v.host.states.seal(v.caller, req, st)

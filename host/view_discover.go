@@ -42,7 +42,7 @@ func (h *Host) identity() mcp.Implementation {
 
 func (v *View) discoverSingle(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p := v.pools[0]
-	s, release, err := p.acquire(ctx, p.up.class(req))
+	s, release, err := p.acquire(ctx, p.class(req))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (p *pool) connect(ctx context.Context) {
 	}
 	_, release, err := p.acquire(ctx, "")
 	p.mu.Lock()
-	p.slow = err != nil
+	p.slow = err != nil && ctx.Err() != nil
 	p.mu.Unlock()
 	if err == nil {
 		release()

@@ -1,0 +1,45 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// failure returns the Error of a request or connection that has no valid response.
+func (u *Upstream) failure(ctx context.Context, err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	e := &Error{Code: CodeUnavailable, Server: u.name, Err: err}
+	if failed, ok := errors.AsType[*mcp.TransportError](err); ok {
+		e.MayHaveRun, e.Err = failed.MayHaveRun, failed.Err
+	}
+	cause := context.Cause(ctx)
+	switch {
+	case isUnauthorized(err):
+		e.Code = CodeAuthRequired
+	case errors.Is(err, mcp.ErrInvalidResult):
+		e.Code = CodeInvalidResult
+	case errors.Is(err, mcp.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(cause, mcp.ErrTimeout):
+		e.Code = CodeTimeout
+	}
+	return e
+}
+
+// isUnauthorized reports whether the server has refused a request by an HTTP status.
+func isUnauthorized(err error) bool {
+	status, ok := errors.AsType[interface {
+		error
+		HTTPStatus() int
+	}](err)
+	return ok && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
+}
+
+// isUnsent reports whether a request has certainly not run because its connection has ended.
+func isUnsent(err error) bool {
+	failed, ok := errors.AsType[*mcp.TransportError](err)
+	return ok && !failed.MayHaveRun && errors.Is(err, mcp.ErrClosed)
+}

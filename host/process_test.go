@@ -1,0 +1,346 @@
+package host_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// roleVariable makes the test binary run a role, such as a server, instead of tests. startsVariable
+// names a file to which each start appends its process id.
+const (
+	roleVariable   = "PATCHBAY_HOST_TEST_ROLE"
+	startsVariable = "PATCHBAY_HOST_TEST_STARTS"
+)
+
+func init() {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		return
+	}
+	if name := os.Getenv(startsVariable); name != "" && role != "sleep" {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintln(f, os.Getpid())
+		f.Close()
+	}
+	switch role {
+	case "server":
+		serveProcess()
+	case "exit":
+		fmt.Fprint(os.Stderr, "cannot read \x1b[31mthe key\n")
+		os.Exit(3)
+	case "silent":
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "sleep":
+		time.Sleep(time.Hour)
+	}
+	os.Exit(0)
+}
+
+func serveProcess() {
+	s := simpleServer("child")
+	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) {
+		return fmt.Sprint(os.Getpid()), nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "exit"}, func(context.Context, struct{}) (string, error) {
+		fmt.Fprintln(os.Stderr, "exit requested")
+		os.Exit(7)
+		return "", nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "spawn"}, func(context.Context, struct{}) (string, error) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), roleVariable+"=sleep")
+		if err := cmd.Start(); err != nil {
+			return "", err
+		}
+		return fmt.Sprint(cmd.Process.Pid), nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "write"}, func(_ context.Context, in struct{ Lines int }) (string, error) {
+		out := bufio.NewWriter(os.Stderr)
+		defer out.Flush()
+		for n := range in.Lines {
+			fmt.Fprintf(out, "line %d \x1b]0;title\x07 \u202e\n", n)
+		}
+		return "", nil
+	})
+	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// processEntry returns the entry of a server that runs a role in a process. starts is the name of the
+// file with the ids of its processes.
+func processEntry(t *testing.T, role string) (entry map[string]any, starts func() []string) {
+	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "starts")
+	env := map[string]string{roleVariable: role, startsVariable: name, "GORACE": "atexit_sleep_ms=0"}
+	return map[string]any{"command": binary, "env": env}, func() []string {
+		text, _ := os.ReadFile(name)
+		return strings.Fields(string(text))
+	}
+}
+
+// isRunning reports whether a process runs. A zombie does not run.
+func isRunning(pid string) bool {
+	var id int
+	if _, err := fmt.Sscan(pid, &id); err != nil || syscall.Kill(id, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return true // without /proc
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return len(state) == 0 || state[0] != 'Z' && state[0] != 'X'
+}
+
+// waitUntil waits for a condition.
+func waitUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for begun := time.Now(); !is(); <-poll.C {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("timeout: %s", what)
+		}
+	}
+}
+
+// openFiles returns the number of descriptors of this process, zero if it is unknown.
+func openFiles() int {
+	all, _ := os.ReadDir("/proc/self/fd")
+	return len(all)
+}
+
+func TestNoOrphansNoDuplicateProcesses(t *testing.T) {
+	mcptest.NoLeaks(t)
+	files := openFiles()
+	entry, starts := processEntry(t, "server")
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	var spawned []string
+	for range 20 {
+		wait.Go(func() {
+			c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			res, err := c.CallTool(t.Context(), "s__spawn", nil)
+			if err != nil || res.IsError {
+				t.Errorf("got %+v, %v", res, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			spawned = append(spawned, res.Text())
+		})
+	}
+	wait.Wait()
+	pids := starts()
+	if len(pids) != 1 || len(spawned) != 20 {
+		t.Fatalf("got processes %v with %d children, want one with 20", pids, len(spawned))
+	}
+	begun := time.Now()
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 12*time.Second {
+		t.Errorf("Close took %v, want at most 12s", took)
+	}
+	for _, pid := range append(pids, spawned...) {
+		if isRunning(pid) {
+			t.Errorf("process %s runs after Close", pid)
+		}
+	}
+	waitUntil(t, "descriptors are closed", func() bool { return openFiles() <= files })
+}
+
+// Close also ends processes that are starting.
+func TestCloseEndsAStart(t *testing.T) {
+	mcptest.NoLeaks(t)
+	entry, starts := processEntry(t, "silent")
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
+	done := make(chan error, 1)
+	go func() { done <- h.Start(context.Background()) }()
+	waitUntil(t, "the process starts", func() bool { return len(starts()) == 1 })
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("Start: got no error")
+	}
+	if pid := starts()[0]; isRunning(pid) {
+		t.Errorf("process %s runs after Close", pid)
+	}
+}
+
+// The failure of a process has its exit status and its last output. The call is not sent again.
+func TestExitDuringACall(t *testing.T) {
+	entry, starts := processEntry(t, "server")
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
+	u := upstream(t, h, "s")
+	c := client(t, h, &host.Caller{})
+	f, text := failureOf(t, c, "s__exit")
+	if f == nil || f.Code != host.CodeUnavailable || !f.MayHaveRun || f.Server != "s" {
+		t.Errorf("got %+v, want unavailable that may have run", f)
+	}
+	for _, want := range []string{`server "s"`, "status 7", "exit requested", "may have run"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got %q, want %q in it", text, want)
+		}
+	}
+	waitUntil(t, "the exit is noticed", func() bool { return u.Status().State == host.StateBackoff })
+	st := u.Status()
+	if st.Exit == nil || st.Exit.ExitCode != 7 {
+		t.Errorf("got %+v, want exit status 7", st)
+	}
+	first := starts()
+	if f, text := failureOf(t, c, "s__pid"); f != nil || text == first[0] {
+		t.Errorf("after the exit: got %+v, %q", f, text)
+	}
+	if n := len(starts()); n != 2 {
+		t.Errorf("got %d starts, want 2", n)
+	}
+}
+
+// Between two requests the process is killed. The next request runs once, on a new process.
+func TestExitBetweenCalls(t *testing.T) {
+	for _, era := range []string{"session", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			entry, starts := processEntry(t, "server")
+			h := openFile(t, map[string]any{"s": entry}, `{"servers": {"s": {"era": "`+era+`"}}}`, &host.Options{})
+			u := upstream(t, h, "s")
+			c := client(t, h, &host.Caller{})
+			f, pid := failureOf(t, c, "s__pid")
+			if f != nil || !slices.Contains(starts(), pid) {
+				t.Fatalf("got %+v, %q", f, pid)
+			}
+			if err := exec.Command("kill", "-9", pid).Run(); err != nil {
+				t.Fatal(err)
+			}
+			var id int
+			fmt.Sscan(pid, &id)
+			waitUntil(t, "the process is reaped", func() bool { return syscall.Kill(id, 0) != nil })
+			if f, text := failureOf(t, c, "s__pid"); f != nil || text == pid {
+				t.Errorf("after the exit: got %+v, %q", f, text)
+			}
+			if all := starts(); len(all) != 2 || u.Status().Starts != 2 {
+				t.Errorf("got starts %v, %+v, want 2", all, u.Status())
+			}
+		})
+	}
+}
+
+// The reason of a crash loop has the exit status and the last output.
+func TestCrashLoopOfAProcess(t *testing.T) {
+	entry, starts := processEntry(t, "exit")
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
+	u := upstream(t, h, "s")
+	for range 5 { // each Restart ends the delay
+		if err := h.Start(t.Context()); err == nil {
+			t.Fatal("the server has started")
+		}
+		host.EndBackoff(u)
+	}
+	n := len(starts())
+	err := h.Start(t.Context())
+	var failed *host.Error
+	var exit *mcp.ExitError
+	if !errors.As(err, &failed) || failed.Code != host.CodeCrashLoop || !errors.As(err, &exit) || exit.ExitCode != 3 {
+		t.Errorf("got %v, want a crash loop with exit status 3", err)
+	}
+	if !strings.Contains(err.Error(), "the key") || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("got %q, want the last output without control characters", err)
+	}
+	if len(starts()) != n {
+		t.Error("the server was started in a crash loop")
+	}
+	lines := u.Stderr()
+	if len(lines) == 0 || lines[0].Text != `cannot read \x1b[31mthe key` || lines[0].Instance == "" {
+		t.Errorf("got %+v", lines)
+	}
+}
+
+// The host keeps the last 256 KiB of standard error, with visible characters only.
+func TestStderr(t *testing.T) {
+	entry, _ := processEntry(t, "server")
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
+	u := upstream(t, h, "s")
+	c := client(t, h, &host.Caller{})
+	const lines = 5000
+	if _, err := c.CallTool(t.Context(), "s__write", map[string]any{"Lines": lines}); err != nil {
+		t.Fatal(err)
+	}
+	var all []host.StderrLine
+	waitUntil(t, "the last line arrives", func() bool {
+		all = u.Stderr()
+		return len(all) > 0 && strings.HasPrefix(all[len(all)-1].Text, fmt.Sprintf("line %d ", lines-1))
+	})
+	size := 0
+	for _, l := range all {
+		size += len(l.Text)
+	}
+	if size > 256<<10 || len(all) < 1000 {
+		t.Errorf("got %d lines of %d bytes, want at most 256 KiB", len(all), size)
+	}
+	if got, want := all[len(all)-1], u.Status().Instances[0].ID; got.Instance != want ||
+		got.Text != fmt.Sprintf(`line %d \x1b]0;title\x07 \u202e`, lines-1) {
+		t.Errorf("got %+v, want instance %s", got, want)
+	}
+}
+
+func TestOneFailedServerDoesNotFailListsOrInitialize(t *testing.T) {
+	good, _ := processEntry(t, "server")
+	bad, _ := processEntry(t, "exit")
+	servers := map[string]any{"good": good, "bad": bad, "missing": map[string]any{"command": "/no/such/program"},
+		"unset": map[string]any{"command": "x", "args": []string{"${NO_SUCH_VARIABLE}"}}}
+	h := openFile(t, servers, "{}", &host.Options{})
+	for _, revision := range mcptest.Revisions() {
+		c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Revision: revision})
+		tools, err := mcp.Collect(c.Tools(t.Context()))
+		if err != nil || len(tools) != 8 {
+			t.Fatalf("tools: got %d, %v, want those of the good server", len(tools), err)
+		}
+		if f, text := failureOf(t, c, "good__name"); f != nil || text != "child" {
+			t.Errorf("got %+v, %q", f, text)
+		}
+	}
+	for name, want := range map[string]host.State{"good": host.StateReady, "unset": host.StateConfig} {
+		if st := upstream(t, h, name).Status(); st.State != want {
+			t.Errorf("%s: got %+v, want %s", name, st, want)
+		}
+	}
+	err := h.Start(t.Context(), "unset")
+	var failed *host.Error
+	if !errors.As(err, &failed) || failed.Code != host.CodeConfigError ||
+		!strings.Contains(err.Error(), "NO_SUCH_VARIABLE") {
+		t.Errorf("got %v, want config_error with the variable", err)
+	}
+}

@@ -1,0 +1,147 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A continuation is what a request that continues another has in its state.
+type continuation struct {
+	instance string   // the id of the connection; empty for any
+	roots    []string // the keys of questions that the configuration answers
+}
+
+// forward sends a request to an instance of a class, and answers questions for the roots of the
+// configuration. If the server asks its client at the same time, the keys of those are returned. The
+// error is an [*Error] if there is no valid response.
+func (p *pool) forward(
+	ctx context.Context, req *mcp.Request, class string, c continuation, o *mcpint.ForwardOptions,
+) (s *start, res mcp.Result, roots []string, err error) {
+	o.Capabilities = p.clientCapabilities(req)
+	req = p.withRoots(req, c.roots)
+	for range maxRootsRounds {
+		if s, res, err = p.sendOnce(ctx, req, class, c.instance, o); err != nil {
+			return s, nil, nil, err
+		}
+		rest, keys, others := p.takeRoots(res)
+		switch {
+		case len(keys) == 0:
+			return s, res, nil, nil
+		case others:
+			return s, rest, keys, nil
+		}
+		req = p.nextRound(req, rest, keys)
+		if s.session || s.in.calls {
+			c.instance = s.id
+		}
+	}
+	e := p.up.errorf(CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
+	e.MayHaveRun = true
+	return nil, nil, nil, e
+}
+
+// sendOnce sends one round of a request. If the connection ends before the request was sent, it is
+// sent once more, on another one. A request that continues another has the id of its connection.
+func (p *pool) sendOnce(
+	ctx context.Context, req *mcp.Request, class, id string, o *mcpint.ForwardOptions,
+) (*start, mcp.Result, error) {
+	for again := false; ; again = true {
+		s, release, err := p.acquireCall(ctx, class, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		res, err := s.send(ctx, req, o)
+		release()
+		if again || id != "" || !isUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
+			return s, res, p.up.requestError(ctx, err)
+		}
+	}
+}
+
+// requestError returns the error of a request: an [*Error] if there is no valid response.
+func (u *Upstream) requestError(ctx context.Context, err error) error {
+	switch _, failed := errors.AsType[*mcp.TransportError](err); {
+	case err == nil:
+		return nil
+	case failed:
+		return u.failure(ctx, err)
+	}
+	return err
+}
+
+// send sends a request, and records whether the server has responded.
+func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOptions) (mcp.Result, error) {
+	res, err := s.forward.ForwardAs(ctx, req, o)
+	u := s.in.pool.up
+	if _, failed := errors.AsType[*mcp.TransportError](err); failed && ctx.Err() == nil {
+		if exited := exitOf(err); exited != nil && u.isCommand() {
+			s.lost(exited)
+		}
+		s.observe(u.failure(ctx, err))
+		return res, err
+	}
+	if err == nil || ctx.Err() == nil {
+		s.observe(nil)
+	}
+	if raw, ok := res.(mcp.RawResult); ok {
+		s.note(raw)
+	}
+	return res, err
+}
+
+// answerTime is how long a connection is kept for the answer to a question of a modern server. The
+// state of the question may be of use only to the process that has made it.
+const answerTime = 10 * time.Minute
+
+// note records what a result says about the future of its connection.
+func (s *start) note(res mcp.RawResult) {
+	asks := res.ResultType() == mcp.ResultInputRequired
+	if asks || s.in.calls {
+		u := s.in.pool.up
+		u.mu.Lock()
+		switch {
+		case !asks:
+			s.asked = time.Time{}
+		case !s.session:
+			s.asked = time.Now().Add(answerTime)
+		}
+		u.mu.Unlock()
+	}
+	s.noteTask(res)
+}
+
+// exitOf returns the error of a connection that has ended by itself, nil for any other error.
+func exitOf(err error) error {
+	if exited, ok := errors.AsType[*mcp.ExitError](err); ok {
+		return exited
+	}
+	if errors.Is(err, mcp.ErrDisconnected) {
+		return err
+	}
+	return nil
+}
+
+// observe records whether the last request has a valid response.
+func (s *start) observe(failed *Error) {
+	u := s.in.pool.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if failed != nil {
+		s.in.err = failed
+	}
+	if !s.isConnected() || s.state == StateDraining {
+		return
+	}
+	switch {
+	case failed == nil:
+		s.set(StateReady, nil)
+	case failed.Code == CodeAuthRequired:
+		s.set(StateAuth, failed)
+	default:
+		s.set(StateDegraded, failed)
+	}
+}

@@ -1,0 +1,251 @@
+package host
+
+import (
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+const (
+	// maxPerCaller bounds the connections to one server for one principal.
+	maxPerCaller = 16
+	// maxProcesses bounds the processes of one server, maxConnections its connections over HTTP.
+	maxProcesses, maxConnections = 16, 1000
+	// maxEnding bounds the connections that are ending, as a multiple of those that are not.
+	maxEnding = 2
+	// limitedRetry is when a request that a limit has refused is worth sending again.
+	limitedRetry = time.Second
+	// checkInterval is how often connections are checked for suspended requests, whose end is not
+	// reported.
+	checkInterval = time.Second
+	// idleCheck is how often those are checked that are not idle although no request is in progress.
+	idleCheck = time.Minute
+	// poolAge is how long the lists of a session or principal without connections are kept.
+	poolAge = time.Hour
+)
+
+// poke makes the supervisor check all connections. It never blocks.
+func (h *Host) poke() {
+	select {
+	case h.poked <- struct{}{}:
+	default:
+	}
+}
+
+// supervise stops idle connections and begins delayed starts until the host is closed. Spec: none.
+func (h *Host) supervise() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		next := now.Add(poolAge)
+		for _, u := range h.upstreams {
+			if due := u.check(now); due.Before(next) {
+				next = due
+			}
+		}
+		timer.Reset(max(time.Until(next), 0))
+		select {
+		case <-timer.C:
+		case <-h.poked:
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// check does what is due, and returns when it has to be called again.
+func (u *Upstream) check(now time.Time) (next time.Time) {
+	next = now.Add(poolAge)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s := range u.connections {
+		if due := s.check(now); !due.IsZero() && due.Before(next) {
+			next = due
+		}
+	}
+	for key, p := range u.pools {
+		for _, i := range p.instances {
+			if due := i.check(now); !due.IsZero() && due.Before(next) {
+				next = due
+			}
+		}
+		if p.isUnused(now) {
+			p.retire()
+			delete(u.pools, key)
+		}
+	}
+	return next
+}
+
+// check stops a connection that is idle, or that was replaced and has no requests. It returns when
+// to check again, zero for not before the next event.
+func (s *start) check(now time.Time) (due time.Time) {
+	if !s.isConnected() {
+		return due
+	}
+	busy := s.isBusy()
+	if s.ends() {
+		suspended := s.forward.Usage().Suspended > 0
+		expired := !s.cut.IsZero() && !now.Before(s.cut)
+		if !busy || expired && !suspended && !s.tasks.running(now) {
+			s.stop()
+			return due
+		}
+		return now.Add(checkInterval)
+	}
+	idle := s.in.pool.up.settings.Idle
+	if idle <= 0 {
+		return due
+	}
+	if busy || s.in.pool.isWatched() {
+		s.used = now
+		return now.Add(min(idle, idleCheck))
+	}
+	end := s.used.Add(idle)
+	if end.Before(s.asked) {
+		end = s.asked
+	}
+	if now.Before(end) {
+		return end
+	}
+	s.stop()
+	return due
+}
+
+// check begins the start that a subscription waits for.
+func (i *instance) check(now time.Time) (due time.Time) {
+	if i.calls || i.current != nil || i.next != nil || i.backoff.until.IsZero() || !i.pool.isWatched() {
+		return due
+	}
+	switch i.state {
+	case StateBackoff, StateCrashLoop, StateAuth, StateConfig:
+	default:
+		return due
+	}
+	if now.Before(i.backoff.until) {
+		return i.backoff.until
+	}
+	s, err := i.begin()
+	if err != nil {
+		return now.Add(idleCheck)
+	}
+	i.current = s
+	return due
+}
+
+// isWatched reports whether callers have subscriptions that need a connection. Those of lists need
+// none to a command: a process that does not run changes no lists.
+func (p *pool) isWatched() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.watched.callers) > 0 || len(p.views) > 0 && !p.up.isCommand()
+}
+
+// isUnused reports whether a pool is of a session or a principal that has not used it for long. The
+// lock of the upstream is held.
+func (p *pool) isUnused(now time.Time) bool {
+	if p.caller.Session == "" && p.caller.Principal == nil || p.isWatched() {
+		return false
+	}
+	for s := range p.up.connections {
+		if s.in.pool == p {
+			return false
+		}
+	}
+	return now.Sub(p.used) > poolAge
+}
+
+// retire marks the lists of a pool as those of a server without announcements: a view that still has
+// the pool reads them again through the pool that replaces it.
+func (p *pool) retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.announced[:])
+}
+
+// makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
+func (u *Upstream) makeRoom(p *pool) error {
+	limit := maxConnections
+	if u.isCommand() {
+		limit = maxProcesses
+	}
+	all, own, ending := 0, 0, 0
+	for s := range u.connections {
+		switch {
+		case s.stopping:
+			ending++
+		case s.in.pool.caller.principal() == p.caller.principal():
+			own++
+			fallthrough
+		default:
+			all++
+		}
+	}
+	var victim *start
+	switch {
+	case all+ending >= maxEnding*limit:
+	case own >= maxPerCaller && u.share() != config.ShareShared:
+		victim = u.longestIdle(func(s *start) bool { return s.in.pool.caller.principal() == p.caller.principal() })
+	case all >= limit:
+		victim = u.longestIdle(func(*start) bool { return true })
+	default:
+		return nil
+	}
+	if victim == nil {
+		e := u.errorf(CodeLimited, "too many instances of the server are in use: at most %d for one caller, %d in total",
+			maxPerCaller, limit)
+		e.RetryAfter = limitedRetry
+		return e
+	}
+	victim.stop()
+	return nil
+}
+
+// longestIdle returns the matching connection that was not used for the longest time, nil if all are
+// in use.
+func (u *Upstream) longestIdle(matches func(*start) bool) (oldest *start) {
+	for s := range u.connections {
+		if s.isConnected() && !s.ends() && matches(s) && !s.isBusy() && !s.in.pool.isWatched() &&
+			(oldest == nil || s.used.Before(oldest.used)) {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+// EndSession ends the instances and views of a session or connection that has ended. Servers with
+// "share": "session" have such instances.
+func (h *Host) EndSession(session string) {
+	if session == "" {
+		return
+	}
+	h.mu.Lock()
+	for key, v := range h.views.views {
+		if v.caller.Session == session {
+			delete(h.views.views, key)
+		}
+	}
+	h.mu.Unlock()
+	for _, u := range h.upstreams {
+		if u.share() == config.ShareSession {
+			u.endSession(session)
+		}
+	}
+}
+
+func (u *Upstream) endSession(session string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s := range u.connections {
+		if s.in.pool.caller.Session == session {
+			s.stop()
+		}
+	}
+	for key, p := range u.pools {
+		if p.caller.Session == session {
+			p.retire()
+			delete(u.pools, key)
+		}
+	}
+}
