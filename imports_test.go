@@ -69,7 +69,7 @@ var importRules = []importRule{
 		"merged lists are values: they do not connect to servers"},
 	{"internal/jsonc", []string{"internal/jsonscan"}, "a syntax is data"},
 	{"host", []string{"mcp", "mcphttp", "host/config", "internal/catalogue", "internal/jsonscan", "internal/mcpint",
-		"internal/schema", "internal/seal", "internal/wire"}, "a host connects to the servers of a configuration, and forwards requests to them"},
+		"internal/proclimit", "internal/schema", "internal/seal", "internal/wire"}, "a host connects to the servers of a configuration, and forwards requests to them"},
 	{"host/config", []string{"internal/childproc", "internal/jsonc", "internal/jsonscan", "internal/netx",
 		"internal/private", "internal/schema"}, "a configuration is data: its reader decides what to connect"},
 	{"mcp/middleware", []string{"mcp"}, "middleware is written on the public API"},
