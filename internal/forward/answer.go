@@ -76,7 +76,10 @@ func (q *question) checkElicited(answer []byte) error {
 	if mode, _ := jsonscan.Get(q.params, "mode"); string(mode) == `"url"` {
 		return nil
 	}
-	content, _ := jsonscan.Get(answer, "content")
+	content, ok := jsonscan.Get(answer, "content")
+	if !ok {
+		content = []byte("{}")
+	}
 	if jsonscan.Kind(content) != '{' {
 		return errors.New("content must be an object")
 	}
@@ -85,5 +88,5 @@ func (q *question) checkElicited(answer []byte) error {
 	if err != nil {
 		return nil //nolint:nilerr // the server's own mistake, which it may not notice
 	}
-	return form.Validate(content)
+	return form.Validate(form.ApplyDefaults(content)) // the server or the client adds them
 }

@@ -390,6 +390,28 @@ func TestRoundsAreLimited(t *testing.T) {
 	})
 }
 
+// A call that is in progress for long may not ask any more.
+func TestAskingTimeIsLimited(t *testing.T) {
+	for wait, code := range map[time.Duration]int{maxAskingTime: 0, maxAskingTime + 1: wire.CodeBusy} {
+		synctest.Test(t, func(t *testing.T) {
+			var table Table
+			o := serve(t.Context(), &table, request("ann", `{}`), func(ctx context.Context) (json.RawMessage, error) {
+				time.Sleep(wait)
+				_, err := table.Ask(ctx, wire.MethodElicitationCreate, json.RawMessage(form))
+				return json.RawMessage(`{}`), asGoError(err)
+			})
+			after(wait + collectTime)
+			if asked := o.state != ""; asked != (code == 0) {
+				t.Errorf("after %v: got %+v", wait, o)
+			}
+			if code != 0 {
+				wantRefused(t, "late question", o.err, code)
+			}
+			after(answerTime)
+		})
+	}
+}
+
 // A server may withdraw a question. Its answer is ignored then.
 func TestWithdrawnQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,6 @@ type Call struct {
 	capabilities                              json.RawMessage
 	mayAsk                                    bool // the server may ask during the request
 	askable                                   bool // and the client accepts some questions
-	began                                     time.Time
 	cancel                                    context.CancelCauseFunc
 	asked                                     chan struct{} // has an element if there may be open questions
 	done                                      chan struct{} // closed when result and err are set
@@ -81,6 +80,7 @@ type Call struct {
 	err                                       error
 
 	// Guarded by the lock of the table.
+	began     time.Time     // when it was sent
 	limits    Pauser        // of the request; nil before it is sent
 	turn      chan struct{} // closed when it is the turn of a queued call
 	running   bool          // counts in Table.running
@@ -155,7 +155,6 @@ func (t *Table) start(ctx context.Context, c *Call, r *Request) error {
 		c.detach()
 		return err
 	}
-	c.began = time.Now()
 	go func() { // ends with the request, which its client bounds
 		defer c.cancel(nil)
 		defer close(c.done)
@@ -226,6 +225,9 @@ func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 func (t *Table) admit(c *Call) {
 	if c.ended {
 		return
+	}
+	if c.began.IsZero() {
+		c.began = time.Now()
 	}
 	if c.askable && !c.running {
 		c.running = true

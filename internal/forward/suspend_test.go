@@ -68,6 +68,8 @@ func TestAnswersOfWrongFormAreRefused(t *testing.T) {
 		{wire.MethodElicitationCreate, schema, `{"action":"accept","content":{"n":1}}`, []string{
 			`1`, `null`, `[]`, `{}`, `{"action":"ok"}`, `{"action":"accept"}`, `{"action":"accept","content":[]}`,
 			`{"action":"accept","content":{}}`, `{"action":"accept","content":{"n":"1"}}`}},
+		{wire.MethodElicitationCreate, strings.Replace(schema, `"integer"`, `"integer","default":1`, 1), `{"action":"accept"}`,
+			[]string{`{"action":"accept","content":null}`}},
 		{wire.MethodElicitationCreate, `{"mode":"url","url":"https://example.com"}`, `{"action":"accept"}`, []string{`{"action":1}`}},
 		{wire.MethodRootsList, ``, `{"roots":[{"uri":"file:///"}]}`, []string{
 			`{}`, `{"roots":{}}`, `{"roots":[1]}`, `{"roots":[{}]}`, `{"roots":[{"uri":1}]}`}},
