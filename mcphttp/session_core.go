@@ -72,6 +72,7 @@ func attribute(ctx context.Context, req *mcp.Request) {
 // basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
+	session   string         // the id of the session, for handlers
 	principal *mcp.Principal // of the HTTP request
 	header    http.Header
 	post      *sessionPost // for CloseStream; nil if the message is not a request of a POST
@@ -81,14 +82,14 @@ type sessionContext struct {
 
 type sessionContextKey struct{}
 
-func newSessionContext(r *http.Request) *sessionContext {
+func (s *session) newContext(r *http.Request) *sessionContext {
 	c := &sessionContext{}
-	c.begin(r, mcp.PrincipalFrom(r.Context()))
+	c.begin(r, s, mcp.PrincipalFrom(r.Context()))
 	return c
 }
 
-func (c *sessionContext) begin(r *http.Request, principal *mcp.Principal) {
-	c.Context, c.principal, c.header = context.WithoutCancel(r.Context()), principal, r.Header
+func (c *sessionContext) begin(r *http.Request, s *session, principal *mcp.Principal) {
+	c.Context, c.session, c.principal, c.header = context.WithoutCancel(r.Context()), s.id, principal, r.Header
 }
 
 func sessionContextFrom(ctx context.Context) *sessionContext {
@@ -96,10 +97,13 @@ func sessionContextFrom(ctx context.Context) *sessionContext {
 	return c
 }
 
-// Value returns the sessionContext itself for its own key.
+// Value returns the sessionContext itself for its own key, and the id of the session.
 func (c *sessionContext) Value(key any) any {
-	if key == (sessionContextKey{}) {
+	switch key {
+	case sessionContextKey{}:
 		return c
+	case mcpint.SessionKey{}:
+		return c.session
 	}
 	return c.Context.Value(key)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 )
 
 // Limits of the calls of [EventStore.EndSession].
@@ -36,9 +38,9 @@ type sessionEventLog struct {
 func newSessionEventLog(opts *Options) *sessionEventLog {
 	l := &sessionEventLog{
 		EventStore: opts.Sessions.Events,
-		log: limitedLog{
-			log: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures",
-		},
+		log: limitedLog{limitedlog.Log{
+			Logger: opts.Logger, Summary: "mcphttp: more failures of the event store", What: "failures",
+		}},
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -64,7 +65,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 func (h *Handler) writeInitialize(
 	w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message, opened ...func(),
 ) {
-	ctx := newSessionContext(r)
+	ctx := s.newContext(r)
 	answer := h.sessions.initialize(ctx, s, msg)
 	body := jsonrpc.Append(nil, answer)
 	status := http.StatusOK
@@ -103,7 +104,8 @@ func (h *Handler) endNamed(r *http.Request, head *head) bool {
 // initialize starts the conversation of a session. If it fails the session is useless.
 func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
 	// The conversation keeps its context, which therefore holds as little as possible.
-	conv, err := legacy.Open(context.WithValue(ctx.Context, callerKey{}, s.caller), &t.config, msg)
+	base := context.WithValue(context.WithValue(ctx.Context, callerKey{}, s.caller), mcpint.SessionKey{}, s.id)
+	conv, err := legacy.Open(base, &t.config, msg)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)
 	}
@@ -198,13 +200,13 @@ func (h *Handler) serveMessage(w http.ResponseWriter, r *http.Request, s *sessio
 	case no != nil:
 		return no
 	case !needed:
-		accept(w, r, conv, msg)
+		accept(w, r, s, msg)
 		return nil
 	case !h.life.isOpen():
 		return errShutdown
 	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w, msg: *msg}
-	p.ctx.begin(r, principal)
+	p.ctx.begin(r, s, principal)
 	p.ctx.post = p
 	if p.isLong = isLong(msg); p.isLong {
 		defer p.cancelOnAbsence(r)()
@@ -292,9 +294,9 @@ func (p *sessionPost) serveBatch(conv *legacy.Session) {
 }
 
 // accept handles a message without a response.
-func accept(w http.ResponseWriter, r *http.Request, conv *legacy.Session, msg *jsonrpc.Message) {
+func accept(w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message) {
 	kept := *msg
-	conv.Handle(newSessionContext(r), &kept, func(context.Context, *jsonrpc.Message) error { return nil })
+	s.conversation().Handle(s.newContext(r), &kept, func(context.Context, *jsonrpc.Message) error { return nil })
 	w.WriteHeader(http.StatusAccepted)
 }
 

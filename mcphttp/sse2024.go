@@ -162,7 +162,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	case isRequest && !h.life.isOpen():
 		return nil, errShutdown
 	case conv != nil:
-		ctx := newSessionContext(r)
+		ctx := s.newContext(r)
 		reply, work := conv.Accept(ctx, msg, s.queue.send)
 		respond := func(reply *jsonrpc.Message) {
 			if reply != nil {
@@ -177,15 +177,15 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
 	case isRequest && msg.Method == wire.MethodDiscover:
 		err := mcp.Errorf(mcp.CodeMethodNotFound, "this transport has no %s: send initialize", msg.Method)
-		return func() { _ = s.queue.send(newSessionContext(r), jsonrpc.NewErrorResponse(msg.ID, err)) }, nil
+		return func() { _ = s.queue.send(s.newContext(r), jsonrpc.NewErrorResponse(msg.ID, err)) }, nil
 	}
 	return nil, refuse(http.StatusBadRequest, "the session is not initialized")
 }
 
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
-	answer := h.sessions.initialize(newSessionContext(r), s, msg)
+	answer := h.sessions.initialize(s.newContext(r), s, msg)
 	if answer.Error == nil {
 		s.conversation().Attach(h.sessions.changesTo(s.queue)) // before the client sees the answer
 	}
-	_ = s.queue.send(newSessionContext(r), answer) // fails only if the stream is over, and with it the session
+	_ = s.queue.send(s.newContext(r), answer) // fails only if the stream is over, and with it the session
 }

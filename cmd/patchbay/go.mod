@@ -8,6 +8,7 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-cmp v0.7.0
 	github.com/patchbay-mcp/patchbay v0.0.0
+	github.com/patchbay-mcp/patchbay/gateway v0.0.0
 	github.com/patchbay-mcp/patchbay/stores v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10

@@ -52,6 +52,7 @@ type File struct {
 	names   []string // in the order of the file
 	servers map[string]json.RawMessage
 	ids     map[string]string // by name
+	sources map[string]Entry  // of the servers of a merged file; nil for others
 }
 
 // Load reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist,
@@ -132,6 +133,9 @@ func (f *File) Has(name string) bool {
 // Server parses the entry of a server. Its variables are not expanded: see [Server.Expand]. The
 // error names the invalid member.
 func (f *File) Server(name string) (*Server, error) {
+	if source, ok := f.sources[name]; ok {
+		return source.server()
+	}
 	raw, ok := f.servers[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown server %q", name)

@@ -41,6 +41,9 @@ type program struct {
 	verifyMost  int64         // bytes received for verifying skills at most; 0 for the default
 	received    atomic.Int64  // bytes of results and errors
 
+	atEnd      []func() error // called when the program ends
+	completing bool           // the command line is being completed: no command is started
+
 	keyFileWarned atomic.Bool // the key file of the vault was warned about
 	commandStderr *tail       // of the server's command, without -v
 
@@ -131,6 +134,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	root.SetIn(p.input.r)
 	root.SetOut(p.output.w)
 	root.SetErr(p.screen.w)
+	defer p.end()
 	return p.execute(ctx, root)
 }
 

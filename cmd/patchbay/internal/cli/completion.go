@@ -27,7 +27,7 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 			return p.shell.completeNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
 		}
 		if len(args) == 0 {
-			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
+			return append(p.targetNames(typed), p.hostNames(typed)...), cobra.ShellCompDirectiveNoFileComp
 		}
 		if names == nil || len(args) > 1 {
 			return nil, cobra.ShellCompDirectiveDefault

@@ -38,11 +38,11 @@ func (p *program) completeArguments(cmd *cobra.Command, arguments completer) *co
 func (p *program) whileConnected(
 	cmd *cobra.Command, target string, f func(ctx context.Context, c *mcp.Client),
 ) cobra.ShellCompDirective {
-	p.flags.noInput = true
+	p.flags.noInput, p.completing = true, true
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	t, err := p.named(ctx, target, refuseTrust)
-	if err != nil || t.url == "" || p.addToTarget(ctx, t) != nil {
+	if err != nil || t.url == "" && t.host == nil || p.addToTarget(ctx, t) != nil {
 		return cobra.ShellCompDirectiveDefault
 	}
 	c, err := p.connect(ctx, t)

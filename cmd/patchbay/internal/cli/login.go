@@ -112,6 +112,9 @@ func (p *program) saveSettings(ctx context.Context, t *target, s *settings) erro
 
 // mayLogIn returns an error if tokens must not be sent to a target.
 func (t *target) mayLogIn() error {
+	if t.host != nil {
+		return errors.New("login is for one server: the target @host is those that \"patchbay servers\" lists")
+	}
 	if t.url == "" {
 		return errors.New("login is for URLs: the target is a command, which reads credentials from its " +
 			"environment (--env)")

@@ -123,16 +123,8 @@ func withLoopbackHost(addr string) string {
 }
 
 func announce(w io.Writer, url string) error {
-	command, args := selfCommand()
-	overHTTP, err := clientConfig(configEntry{Type: "http", URL: url})
-	if err != nil {
-		return err
-	}
-	overStdio, err := clientConfig(configEntry{Command: command, Args: args})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, `The demo server is running at %s
+	command, args := selfCommand("serve", "--stdio")
+	_, err := fmt.Fprintf(w, `The demo server is running at %s
 
 Client configuration over HTTP:
 %s
@@ -141,38 +133,44 @@ Client configuration over stdio:
 %s
 
 Stop with Ctrl-C.
-`, url, overHTTP, overStdio)
+`, url, demoConfig(configEntry{Type: "http", URL: url}), demoConfig(configEntry{Command: command, Args: args}))
 	return err
 }
 
 // A configEntry is a server in a client configuration.
 type configEntry struct {
-	Type    string   `json:"type,omitempty"`
-	URL     string   `json:"url,omitempty"`
-	Command string   `json:"command,omitempty"`
-	Args    []string `json:"args,omitempty"`
+	Type    string            `json:"type,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
 }
 
-// clientConfig returns a configuration with one server, in the format that most clients read.
-func clientConfig(server configEntry) (string, error) {
-	b, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"patchbay-demo": server}}, "", "  ")
-	return string(b), err
+// clientConfig returns a configuration with one server. Most clients have their servers in the member
+// mcpServers.
+func clientConfig(member, name string, server configEntry) string {
+	b, _ := json.MarshalIndent(map[string]any{member: map[string]any{name: server}}, "", "  ") // texts only
+	return string(b)
 }
 
-// selfCommand returns the command line that starts this program on stdio, in any directory.
-func selfCommand() (command string, args []string) {
+func demoConfig(server configEntry) string {
+	return clientConfig("mcpServers", "patchbay-demo", server)
+}
+
+// selfCommand returns the command line that starts this program with args, in any directory.
+func selfCommand(args ...string) (command string, all []string) {
 	exe, err := os.Executable()
 	if err == nil && !isTransient(exe) {
-		return exe, []string{"serve", "--stdio"}
+		return exe, args
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Sum != "" { // downloaded by go run
-		return "go", []string{"run", self + "@" + info.Main.Version, "serve", "--stdio"}
+		return "go", append([]string{"run", self + "@" + info.Main.Version}, args...)
 	}
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "."
 	}
-	return "go", []string{"-C", dir, "run", self, "serve", "--stdio"}
+	return "go", append([]string{"-C", dir, "run", self}, args...)
 }
 
 // isTransient reports whether an executable is a temporary file of `go run`.

@@ -159,11 +159,7 @@ func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
 }
 
 func announceProtected(w io.Writer, url string) error {
-	config, err := clientConfig(configEntry{Type: "http", URL: url})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, `The demo server is running at %[1]s
+	_, err := fmt.Fprintf(w, `The demo server is running at %[1]s
 It requires a login: user %[2]s, password %[3]s. In another terminal, run:
 
   patchbay call %[1]s who_am_i         opens your browser to log in
@@ -175,6 +171,6 @@ Client configuration:
 %[4]s
 
 Stop with Ctrl-C.
-`, url, strings.Join(demoUsers(), " or "), demoPassword, config)
+`, url, strings.Join(demoUsers(), " or "), demoPassword, demoConfig(configEntry{Type: "http", URL: url}))
 	return err
 }

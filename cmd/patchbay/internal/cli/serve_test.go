@@ -28,7 +28,7 @@ func TestConfigurationPrintedByGoRunHasTheGoRunCommand(t *testing.T) {
 			t.Errorf("isTransient(%q) = %v, want %v", exe, got, want)
 		}
 	}
-	command, args := selfCommand() // of the test, which is built in the same way
+	command, args := selfCommand("serve", "--stdio") // of the test, which is built in the same way
 	cmd := exec.Command(command, args...)
 	cmd.Dir = t.TempDir() // clients start servers anywhere
 	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add",` +

@@ -40,6 +40,7 @@ type target struct {
 	from      string                 // the configuration file; empty without one
 	secrets   []string               // of the entry in it, which messages do not show
 	auth      *oauthclient.Transport // authorizes requests; may be nil
+	host      *hostTarget            // all configured servers; nil for others
 	contacted bool                   // a connection was tried
 }
 
@@ -112,6 +113,9 @@ type unknownServerError struct{ error }
 // named returns the target of a URL or of a name in a configuration file. It calls trust for a
 // server of a project file that the user has not trusted.
 func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
+	if name == hostName {
+		return p.hostTarget(ctx)
+	}
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
 	}
@@ -221,22 +225,33 @@ func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
+	return expandedTarget(s, f.Path), nil
+}
+
+// expandedTarget returns the target of a server of a file whose variables are expanded.
+func expandedTarget(s *config.Server, path string) *target {
 	if s.Type != config.TypeStdio {
-		t := &target{url: s.URL, header: http.Header{}, from: f.Path, secrets: s.Secrets()}
+		t := &target{url: s.URL, header: http.Header{}, from: path, secrets: s.Secrets()}
 		for key, value := range s.Header {
 			t.header.Set(key, value)
 		}
-		return t, nil
+		return t
 	}
-	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: f.Path, secrets: s.Secrets()}
+	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: path, secrets: s.Secrets()}
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
 		t.environment = append(t.environment, key+"="+s.Env[key])
 	}
-	return t, nil
+	return t
 }
 
 func (p *program) addToTarget(ctx context.Context, t *target) error {
 	f := &p.flags
+	if t.host != nil {
+		if len(f.header)+len(f.environment) > 0 || f.directory != "" {
+			return errHostFlags
+		}
+		return nil
+	}
 	if t.url == "" && len(f.header) > 0 {
 		return errors.New("--header is for URLs: the target is a command")
 	}
@@ -269,6 +284,9 @@ func (p *program) addToTarget(ctx context.Context, t *target) error {
 }
 
 func (p *program) transport(t *target) mcp.SessionTransport {
+	if t.host != nil {
+		return t.host.transport(p, t)
+	}
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
 		if t.auth != nil {

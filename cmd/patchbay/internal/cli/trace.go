@@ -43,6 +43,20 @@ func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Mes
 	return t.screen.traceSession(t.Transport.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
 
+// A tracedHost is a transport to a host whose messages are printed.
+type tracedHost struct {
+	mcp.SessionTransport
+	screen *screen
+}
+
+func (t *tracedHost) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	return t.screen.traceCall(ctx, req, t.SessionTransport.RoundTrip)
+}
+
+func (t *tracedHost) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+	return t.screen.traceSession(t.SessionTransport.OpenSession(ctx, t.screen.traceReceived(receive)))
+}
+
 // A tracedSession prints the messages of a session.
 type tracedSession struct {
 	mcp.SessionConn

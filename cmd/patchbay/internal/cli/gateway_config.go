@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// hostName is the TARGET of all configured servers.
+const hostName = "@host"
+
+// defaultGatewayAddr has a fixed port, so that the configurations of clients stay valid.
+const defaultGatewayAddr = "127.0.0.1:7777"
+
+// A hostConfig is the configuration of a host.
+type hostConfig struct {
+	file     *config.File
+	settings *config.File              // with the settings; nil for the defaults
+	servers  []config.Entry            // in the order of precedence
+	entries  map[string]*config.Server // by name, unexpanded
+	targets  map[string]*target        // by name: what the command line calls the server
+	fixed    *target                   // the only server, if the command line has it
+}
+
+// hostConfig returns the configuration with the servers of all files, or of the file that the user
+// has named. It starts nothing, and leaves out servers that the user has not trusted.
+func (p *program) hostConfig(addr string) (*hostConfig, error) {
+	store, err := trustStore()
+	if err != nil {
+		return nil, err
+	}
+	c := &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}}
+	for f, err := range configs.Files(p.flags.config) {
+		switch {
+		case err != nil && p.namesConfig():
+			return nil, err
+		case err != nil:
+			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
+		default:
+			p.addFile(c, f, store, addr)
+		}
+	}
+	if len(c.servers) == 0 {
+		where := "the configuration files that \"patchbay servers\" lists"
+		if p.namesConfig() {
+			where = config.Paths(p.flags.config)[0]
+		}
+		return nil, fmt.Errorf("found no servers to use in %s; see \"patchbay help config\"", where)
+	}
+	c.file = config.Merge(c.settings, c.servers)
+	return c, nil
+}
+
+// addFile adds the servers of a file, and its settings if they are those of the user.
+func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustStore, addr string) {
+	if _, has := f.Extra["patchbay"]; has && c.settings == nil && (p.namesConfig() || f.App == "patchbay") {
+		if f.Project {
+			p.screen.printf("patchbay: ignored the settings of the project file %s: name it with --config instead",
+				cleanLine(f.Path))
+		} else {
+			c.settings = f.File
+		}
+	}
+	var untrusted []string
+	for _, name := range f.Names() {
+		s, err := f.Server(name)
+		switch {
+		case err != nil: // the host reports it
+			s = &config.Server{}
+		case s.Disabled:
+			continue
+		case store.NeedsTrust(s):
+			untrusted = append(untrusted, serverWord(f, s))
+			continue
+		case isGateway(s, gatewayPort(c.settings, addr)):
+			if p.flags.verbose {
+				p.screen.printf("patchbay: left out %s: it is this gateway", serverWord(f, s))
+			}
+			continue
+		}
+		c.add(f, name, s)
+	}
+	if len(untrusted) > 0 {
+		const most = 5
+		more := ""
+		if len(untrusted) > most {
+			more = fmt.Sprintf(" and %d others", len(untrusted)-most)
+		}
+		p.screen.printf("patchbay: left out %s%s of project file %s, not trusted: run \"patchbay trust NAME\" in a "+
+			"terminal", strings.Join(untrusted[:min(len(untrusted), most)], ", "), more, cleanLine(f.Path))
+	}
+}
+
+// add adds a server. If an earlier file has the name, it is left out if it is the same server or one
+// of a project, and else has the prefix of its application.
+func (c *hostConfig) add(f *configs.File, name string, s *config.Server) {
+	public := name
+	if first := c.entries[name]; first != nil {
+		if public = f.Target(name); public == name || sameServer(first, s) {
+			return
+		}
+	}
+	if c.entries[public] != nil {
+		return
+	}
+	c.entries[public] = s
+	c.servers = append(c.servers, config.Entry{Name: public, File: f.File, Server: name})
+	c.targets[public] = &target{name: f.Target(name), from: f.Path}
+}
+
+// sameServer reports whether two entries start the same command or connect to the same URL.
+func sameServer(a, b *config.Server) bool {
+	what := func(s *config.Server) string {
+		return fmt.Sprintf("%q", []any{s.Type, s.Command, s.Args, s.Env, s.EnvFile, s.Dir, s.URL, s.Header})
+	}
+	return what(a) == what(b)
+}
+
+// gatewayPort returns the port of the gateway that serves a configuration. addr is that of the command
+// line, which may be empty.
+func gatewayPort(settings *config.File, addr string) string {
+	_, port, _ := net.SplitHostPort(gatewayAddr(settings, addr))
+	return port
+}
+
+// gatewayAddr returns the address of the command line, of the settings, or the default.
+func gatewayAddr(settings *config.File, addr string) string {
+	if addr == "" && settings != nil {
+		if s, err := settings.Settings(); err == nil { // the host reports an error
+			addr = s.Listen
+		}
+	}
+	if addr == "" {
+		addr = defaultGatewayAddr
+	}
+	return withLoopbackHost(addr)
+}
+
+// isGateway reports whether a server is a gateway of this program, which must not serve itself: its
+// URL on this machine, or a command that starts it, or a command with its URL.
+func isGateway(s *config.Server, port string) bool {
+	words := append([]string{s.Command}, s.Args...)
+	for _, word := range append(words, s.URL) {
+		u, err := url.Parse(word)
+		if err == nil && u.Host != "" && netx.IsLoopback(u.Hostname()) && u.Port() == port &&
+			(u.Path == endpoint || strings.HasPrefix(u.Path, endpoint+"/")) {
+			return true
+		}
+	}
+	return slices.Contains(s.Args, "gateway") && slices.ContainsFunc(words, isSelf)
+}
+
+// isSelf reports whether a word of a command line is this program.
+func isSelf(word string) bool {
+	if strings.TrimSuffix(filepath.Base(word), ".exe") == "patchbay" || strings.HasPrefix(word, self) {
+		return true
+	}
+	exe, err := os.Executable()
+	return err == nil && word == exe
+}
+
+// oneServer returns a configuration with the target of the command line.
+func oneServer(t *target) (*hostConfig, error) {
+	entry := `{"command": "patchbay"}` // for the type: openHost uses the target
+	if t.url != "" {
+		entry = `{"url": "http://127.0.0.1"}`
+	}
+	f, err := config.Parse([]byte(`{"mcpServers": {"server": ` + entry + `}}`))
+	return &hostConfig{file: f, fixed: t}, err
+}
+
+// openHost opens a host for a configuration. It starts nothing.
+func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*host.Host, error) {
+	if err := p.loadCACert(ctx); err != nil {
+		return nil, usage(err)
+	}
+	if _, err := p.openVault(); err != nil { // before Dial is called concurrently
+		return nil, err
+	}
+	opts := &host.Options{
+		Dial: func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+			t, err := c.target(s)
+			if err != nil {
+				return nil, err
+			}
+			return p.dialServer(ctx, s.Name, t)
+		},
+		Client: mcp.ClientOptions{
+			Info: mcp.Implementation{Name: "patchbay", Version: version()}, Revision: p.flags.revision,
+		},
+		StateKeys: keys, Logger: p.logger(),
+	}
+	if p.completing { // completion does not start commands
+		dial := opts.Dial
+		opts.Dial = func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+			if s.Type == config.TypeStdio {
+				return nil, errNotCompleted
+			}
+			return dial(ctx, s)
+		}
+	}
+	h, err := host.Open(ctx, c.file, opts)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return h, nil
+}
+
+var errNotCompleted = errors.New("completion does not start commands")
+
+// target returns the target of a server whose variables are expanded.
+func (c *hostConfig) target(s *config.Server) (*target, error) {
+	if c.fixed != nil {
+		t := *c.fixed
+		return &t, nil
+	}
+	if s.Type != config.TypeStdio {
+		if err := checkServerURL(s.URL); err != nil {
+			return nil, err
+		}
+	}
+	t := expandedTarget(s, "")
+	if known := c.targets[s.Name]; known != nil {
+		t.name, t.from = known.name, known.from
+	}
+	return t, nil
+}
+
+// dialServer returns the transport to a server of a host, with the stored login. Its standard error
+// is shown with -v.
+func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.Transport, error) {
+	if t.url == "" {
+		command := mcp.Command(t.command[0], t.command[1:]...)
+		command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
+		if p.flags.verbose {
+			command.Stderr = &prefixedScreen{p.screen, "[" + shorten(cleanLine(name), maxNameShown) + "] "}
+		}
+		return command, nil
+	}
+	if err := p.authorize(ctx, t); err != nil {
+		return nil, err
+	}
+	opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
+	if t.auth != nil {
+		opts.Client = &http.Client{Transport: &loginAdvice{t.auth, p.loginCommandLine(t, nil)}}
+	}
+	return mcphttp.NewTransport(t.url, opts), nil
+}
+
+// A loginAdvice adds the command that logs in to the errors of requests without the required login.
+type loginAdvice struct {
+	http.RoundTripper
+	command string
+}
+
+// RoundTrip sends a request.
+func (a *loginAdvice) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := a.RoundTripper.RoundTrip(r)
+	var refused *oauthclient.AuthorizeError
+	if errors.As(err, &refused) && a.command != "" {
+		err = fmt.Errorf("%w: log in with: %s", err, a.command)
+	}
+	return res, err
+}
+
+// A prefixedScreen writes lines of a server with its name.
+type prefixedScreen struct {
+	screen *screen
+	prefix string
+}
+
+// Write writes whole lines.
+func (s *prefixedScreen) Write(b []byte) (int, error) {
+	for line := range strings.Lines(string(b)) {
+		s.screen.printf("%s%s", s.prefix, clean(strings.TrimRight(line, "\r\n")))
+	}
+	return len(b), nil
+}
+
+// newGateway returns a gateway for a host.
+func (p *program) newGateway(h *host.Host, keys []string, insecure bool) *gateway.Gateway {
+	return gateway.New(h, &gateway.Options{Keys: keys, InsecureNoAuth: insecure, Logger: p.logger()})
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A hostTarget is the TARGET of all configured servers: a host in this process.
+type hostTarget struct {
+	host *host.Host
+	view *host.View
+}
+
+// hostTarget returns the target of all configured servers. It starts none of them: they start when
+// they are used, and end with the program.
+func (p *program) hostTarget(ctx context.Context) (*target, error) {
+	c, err := p.hostConfig("")
+	if err != nil {
+		return nil, err
+	}
+	h, err := p.openHost(ctx, c, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.atEnd = append(p.atEnd, h.Close)
+	t := &target{command: []string{hostName}, host: &hostTarget{h, h.For(&host.Caller{})}}
+	return t, nil
+}
+
+// end closes what commands have opened, with all processes.
+func (p *program) end() {
+	for _, f := range p.atEnd {
+		if err := f(); err != nil && p.flags.verbose {
+			p.screen.printf("patchbay: close: %s", clean(err.Error()))
+		}
+	}
+	p.atEnd = nil
+}
+
+// transport returns a new transport to the host.
+func (h *hostTarget) transport(p *program, t *target) mcp.SessionTransport {
+	transport, _ := mcp.InMemory(h.view).(mcp.SessionTransport) // it serves every revision
+	p.trace(transport, t)
+	if p.flags.verbose {
+		return &tracedHost{transport, p.screen}
+	}
+	return transport
+}
+
+// errHostFlags is returned for flags of one server.
+var errHostFlags = errors.New("--header, --env and --cwd are for one server: the target @host is several, whose " +
+	"configuration has them")
+
+// hostNames completes the target of all servers, if there are any.
+func (p *program) hostNames(typed string) []string {
+	if !strings.HasPrefix(hostName, typed) || len(p.targetNames("")) == 0 {
+		return nil
+	}
+	return []string{hostName}
+}

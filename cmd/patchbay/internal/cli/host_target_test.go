@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// Every command works over all configured servers.
+func TestHostIsATarget(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	freshState(t)
+	file := threeServers(t, "mcp.json", "mcpServers")
+	for _, revision := range mcptest.Revisions() {
+		for _, c := range []struct {
+			status int
+			stdout string // contained
+			stderr string // contained
+			args   []string
+		}{
+			{exitOK, "two__add a=integer b=integer", "", []string{"tools", hostName}},
+			{exitOK, "42\n", "", []string{"call", hostName, "one__add", "a=40", "b=2"}},
+			{exitOK, "42\n", "", []string{"call", hostName, "web__add", "a=40", "b=2"}},
+			{exitOK, "counted to 2\n", "progress: 2/2", []string{"call", hostName, "two__count", "steps=2"}},
+			{exitNotFound, "", `unknown tool "one__ad": did you mean "one__add"?`, []string{"call", hostName, "one__ad", "a=1"}},
+			{exitOK, "one__", "", []string{"prompts", hostName}},
+			{exitOK, "ms", "", []string{"ping", hostName}},
+			{exitOK, `"name":"one__add"`, "", []string{"tools", "--json", hostName}},
+			{exitOK, "→ ", "", []string{"tools", hostName}},
+		} {
+			args := append(c.args, "--config", file, "--revision", revision)
+			if c.stdout == "→ " {
+				args, c.stdout, c.stderr = append(args, "-v"), "", "→ "
+			}
+			o := patchbay(t, "", args...)
+			if o.status != c.status || !strings.Contains(o.stdout, c.stdout) || !strings.Contains(o.stderr, c.stderr) {
+				t.Errorf("%q: %+v, want %d, %q, %q", args, o, c.status, c.stdout, c.stderr)
+			}
+		}
+	}
+}
+
+func TestShellOverAllServers(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	freshState(t)
+	file := threeServers(t, "mcp.json", "mcpServers")
+	o := patchbay(t, "call one__add a=1 b=2\ncall web__add a=3 b=4\nresources\nread one__no://x\n", "shell", hostName, "--config", file,
+		"--keep-going")
+	if !strings.Contains(o.stdout, "3\n7\n") {
+		t.Errorf("%+v, want 3 and 7", o)
+	}
+}
+
+// Flags and commands of one server say that @host is several.
+func TestHostIsSeveralServers(t *testing.T) {
+	freshVault(t)
+	file := oneServerFile(t)
+	for _, args := range [][]string{
+		{"tools", "--header", "A: b"}, {"tools", "--env", "A=b"}, {"tools", "--cwd", "."}, {"auth", "login"}, {"auth", "status"},
+	} {
+		o := patchbay(t, "", append(args, hostName, "--config", file)...)
+		if o.status != exitUsage || !strings.Contains(o.stderr, "@host") {
+			t.Errorf("%q: %+v, want a usage error about @host", args, o)
+		}
+	}
+	if o := patchbay(t, "", "tools", hostName, "--config", filepath.Join(t.TempDir(), "no.json")); o.status != exitUsage {
+		t.Errorf("without a configuration: %+v, want %d", o, exitUsage)
+	}
+}
+
+// Completion uses servers at URLs, and starts no command.
+func TestHostIsCompleted(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	mark := filepath.Join(t.TempDir(), "mark")
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"touch": map[string]any{"command": "touch", "args": []string{mark}},
+		"web":   map[string]any{"url": listen(t, newServer("demo"))},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, file, string(text))
+	t.Setenv("PATCHBAY_CONFIG", file)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"@host\n", []string{"call", "@"}},
+		{"@host\n", []string{"gateway", "@h"}},
+		{"web__add\n", []string{"call", hostName, "web__a"}},
+		{"a=\n", []string{"call", hostName, "web__add", ""}},
+	} {
+		o := patchbay(t, "", append([]string{"__complete"}, c.args...)...)
+		if !strings.Contains(o.stdout, c.want) {
+			t.Errorf("%q: %+v, want %q", c.args, o, c.want)
+		}
+	}
+	if o := patchbay(t, "", "__complete", "call", "we"); strings.Contains(o.stdout, hostName) {
+		t.Errorf("another word: %s, want no @host", o.stdout)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("completion has started a command")
+	}
+}
+
+// The servers of @host have the logins of their own. An error names the command that logs in.
+func TestHostUsesLogins(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	freshState(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, `{"mcpServers": {"demo": {"url": "`+protected(t)+`"}, "open": `+demoEntry(t)+`}}`)
+	ann := newUserBrowser(t)
+	o := patchbay(t, "", "tools", hostName, "--config", file)
+	if o.status != exitOK || !strings.Contains(o.stdout, "open__add") || strings.Contains(o.stdout, "demo__") {
+		t.Errorf("without a login: %+v, want the tools of the other server", o)
+	}
+	login := "patchbay auth login demo --config " + file
+	o = patchbay(t, "", "rpc", hostName, "tools/call", `{"name": "demo__who_am_i"}`, "--config", file)
+	single := startGateway(t, nil, "demo", "--config", file)
+	direct := patchbay(t, "", append([]string{"rpc", single.url, "tools/list"}, single.header()...)...)
+	end := single.stop()
+	if !strings.Contains(o.stdout+o.stderr+direct.stdout+direct.stderr+end.stderr, login) {
+		t.Errorf("no output has %q: %+v, %+v, %+v", login, o, direct, end)
+	}
+	if o = withBrowser(t, ann, "auth", "login", "demo", "--config", file); o.status != exitOK {
+		t.Fatalf("login: %+v", o)
+	}
+	o = patchbay(t, "", "call", hostName, "demo__who_am_i", "--config", file)
+	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) {
+		t.Errorf("with the login: %+v, want ann", o)
+	}
+}

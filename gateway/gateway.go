@@ -1,0 +1,166 @@
+// Package gateway serves a [host.Host] as an MCP server, over HTTP and on streams, to clients of
+// every protocol revision.
+//
+//	h, err := host.Open(ctx, file, nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer h.Close()
+//	g := gateway.New(h, &gateway.Options{Keys: []string{key}})
+//	return g.Serve(ctx, listener)
+//
+// The paths are:
+//   - /mcp: all servers, with names such as github__create_issue
+//   - /mcp/p/PROFILE: those of a profile of the configuration
+//   - /mcp/s/SERVER: one server, with its names and URIs unchanged
+//
+// Each serves Streamable HTTP of every revision and HTTP+SSE, as package mcphttp does. If the
+// configuration has one server, /mcp serves it with unchanged names, too.
+//
+// Over HTTP each request needs a key; see [NewKey]. Its sender is the local user, as is the client of
+// [Gateway.ServeStdio]: they are one caller of the host, with no principal. For callers with
+// principals, pass [Gateway.Endpoint] to [mcphttp.NewHandler], with middleware that authenticates
+// them, such as that of package oauth.
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// Options configures a [Gateway]. The zero value serves streams, and no HTTP.
+type Options struct {
+	// Keys are the keys of the local user: a request over HTTP must have one of them in its header
+	// "Authorization: Bearer KEY". See [NewKey]. Only their hashes are kept.
+	Keys []string
+	// InsecureNoAuth serves HTTP without a key, on loopback addresses only. Then every program of this
+	// machine, of any user, can use the servers of the host as the user that runs the gateway.
+	InsecureNoAuth bool
+	// HTTP configures the paths: their limits, the origins of web pages and the names of hosts. Its
+	// limits are for each path.
+	HTTP mcphttp.Options
+	// Logger logs problems. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// A Gateway serves a [host.Host]. It is safe for concurrent use.
+type Gateway struct {
+	host     *host.Host
+	opts     Options
+	keys     []keyHash
+	only     string // the name of the only server; empty if there are several
+	refusals *limitedlog.Log
+
+	mu       sync.Mutex // guards the fields below
+	handlers map[Route]*mcphttp.Handler
+	servers  map[*http.Server]struct{}
+	over     bool
+}
+
+// A Route is a part of a host. The zero value is all of it.
+type Route struct {
+	// Profile is the name of a profile of the configuration. Default: all servers and tools.
+	Profile string
+	// Server is the name of one server, whose names and URIs are unchanged. Default: those of the
+	// profile.
+	Server string
+}
+
+// New returns a Gateway for a host, which the caller closes after the last request. The options may
+// be nil. New panics if a key has fewer than 32 characters or an option of HTTP is invalid.
+func New(h *host.Host, o *Options) *Gateway {
+	g := &Gateway{host: h, handlers: map[Route]*mcphttp.Handler{}, servers: map[*http.Server]struct{}{}}
+	if o != nil {
+		g.opts = *o
+	}
+	if g.opts.Logger == nil {
+		g.opts.Logger = slog.Default()
+	}
+	if g.opts.HTTP.Logger == nil {
+		g.opts.HTTP.Logger = g.opts.Logger
+	}
+	g.keys = hashKeys(g.opts.Keys)
+	g.opts.Keys = nil
+	g.refusals = &limitedlog.Log{
+		Logger: g.opts.Logger, Summary: "gateway: more requests without a valid key refused", What: "requests",
+	}
+	if all := h.Upstreams(); len(all) == 1 {
+		g.only = all[0].Name()
+	}
+	g.handler(Route{}) // an invalid option fails here
+	return g
+}
+
+// check returns an error for a route to a profile or server that the configuration does not have.
+func (g *Gateway) check(r Route) error {
+	hasName := func(u *host.Upstream) bool { return u.Name() == r.Server }
+	switch {
+	case r.Profile != "" && !slices.Contains(g.host.Profiles(), r.Profile):
+		return fmt.Errorf("gateway: unknown profile %q", r.Profile)
+	case r.Server != "" && !slices.ContainsFunc(g.host.Upstreams(), hasName):
+		return fmt.Errorf("gateway: unknown server %q", r.Server)
+	}
+	return nil
+}
+
+// handler returns the handler of a route that exists, nil after Shutdown has begun.
+func (g *Gateway) handler(r Route) *mcphttp.Handler {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return nil
+	}
+	h := g.handlers[r]
+	if h == nil {
+		opts := g.opts.HTTP
+		h = mcphttp.NewHandler(g.Endpoint(r), &opts)
+		g.handlers[r] = h
+	}
+	return h
+}
+
+// Shutdown ends what [Gateway.Serve] and [Gateway.Handler] serve: it refuses new requests, ends
+// subscriptions with their result, lets calls finish, and then closes sessions. Shortly before the
+// deadline of ctx it cancels the remaining calls. It returns the error of ctx if some have not ended.
+// Instances of the host keep running.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	g.over = true
+	handlers, servers := g.handlers, g.servers
+	g.handlers, g.servers = nil, nil
+	g.mu.Unlock()
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	each := func(end func(context.Context) error) {
+		wait.Go(func() {
+			if err := end(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				first = err
+			}
+		})
+	}
+	for _, h := range handlers {
+		each(h.Shutdown)
+	}
+	wait.Wait() // before the servers: they wait for streams but do not end them
+	for s := range servers {
+		each(s.Shutdown)
+	}
+	wait.Wait()
+	if first != nil {
+		for s := range servers {
+			_ = s.Close() // the remaining connections do not end by themselves
+		}
+	}
+	return first
+}

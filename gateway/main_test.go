@@ -1,0 +1,10 @@
+package gateway_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }

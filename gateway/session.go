@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An endpoint serves the views of all callers at one route.
+type endpoint struct {
+	gateway *Gateway
+	route   Route
+	session string // of a stream; empty for HTTP, where each request names its own
+}
+
+var _ interface {
+	mcp.Listener
+	HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
+} = (*endpoint)(nil)
+
+// Endpoint returns the handler of a route. The caller of a request is its principal, or the local
+// user without one. It is an [mcp.Listener]. A route to an unknown profile or server has no tools,
+// prompts or resources.
+func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, "") }
+
+func (g *Gateway) endpoint(r Route, session string) *endpoint {
+	if r == (Route{}) {
+		r.Server = g.only
+	}
+	return &endpoint{gateway: g, route: r, session: session}
+}
+
+// view returns what the caller of a request sees.
+func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
+	session := e.session
+	if session == "" && !e.gateway.opts.HTTP.Sessions.Stateless { // whose sessions end with each request
+		session = mcpint.SessionID(ctx)
+	}
+	return e.gateway.host.For(&host.Caller{
+		Principal: p, Session: session, Profile: e.route.Profile, Server: e.route.Server,
+	})
+}
+
+// ServeMCP serves a request.
+func (e *endpoint) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	return e.view(ctx, req.Principal).ServeMCP(ctx, req)
+}
+
+// Listen registers a subscription.
+func (e *endpoint) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
+	return e.view(ctx, req.Principal).Listen(ctx, req)
+}
+
+// UsesBroadcaster returns the endpoint: idle subscriptions need no goroutine; see [mcp.Broadcaster].
+func (e *endpoint) UsesBroadcaster() mcp.Handler { return e }
+
+// HeaderParams returns the arguments of a tool that clients repeat in headers.
+func (e *endpoint) HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam {
+	v, ok := any(e.view(ctx, req.Principal)).(interface {
+		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
+	})
+	if !ok {
+		return nil
+	}
+	return v.HeaderParams(ctx, req, tool)
+}
+
+// ServeStdio serves the client at the other end of a stream, such as [mcp.Stdio], until it ends or
+// ctx ends; see [mcp.Serve]. It returns an error if the profile or server is unknown. The client needs
+// no key: it has started this process.
+func (g *Gateway) ServeStdio(ctx context.Context, conn mcp.Conn, r Route) error {
+	if err := g.check(r); err != nil {
+		return err
+	}
+	return mcp.Serve(ctx, g.endpoint(r, rand.Text()), conn, &mcp.ServeOptions{Logger: g.opts.Logger})
+}
