@@ -24,7 +24,8 @@ type Options struct {
 	// Default: os.LookupEnv.
 	Lookup func(name string) (string, bool)
 	// Client is the identity of the host towards servers. Its functions Elicit, ElicitURL, Sample and
-	// Roots answer questions that belong to no request of a caller.
+	// Roots answer questions that belong to no request of a caller. ForwardCapabilities is what callers
+	// can support at most, declared to commands of revisions before 2026-07-28. Default: everything.
 	Client mcp.ClientOptions
 	// Consent asks the user before [Host.Call] calls a tool. Default: every call is refused.
 	Consent func(ctx context.Context, a *Action) (*Verdict, error)

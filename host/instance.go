@@ -299,7 +299,10 @@ func (i *instance) restart() (*start, error) {
 func (i *instance) options() *mcp.ClientOptions {
 	u := i.pool.up
 	o := u.host.opts.Client
-	o.ForwardInput, o.ForwardCapabilities = true, i.declared()
+	o.ForwardInput = true
+	if declared := i.declared(); declared != nil {
+		o.ForwardCapabilities = declared
+	}
 	o.Roots = i.pool.ownRoots()
 	o.Timeout, o.MaxTimeout = u.settings.Timeout, u.settings.MaxTimeout
 	o.KeepAlive = keepAlive

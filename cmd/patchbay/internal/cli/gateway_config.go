@@ -36,6 +36,8 @@ type hostConfig struct {
 	entries  map[string]*config.Server // by name, unexpanded
 	targets  map[string]*target        // by name: what the command line calls the server
 	fixed    *target                   // the only server, if the command line has it
+	// capabilities are what the callers support at most; nil for everything.
+	capabilities *mcp.ClientCapabilities
 }
 
 // hostConfig returns the configuration with the servers of all files, or of the file that the user
@@ -203,6 +205,7 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 		},
 		Client: mcp.ClientOptions{
 			Info: mcp.Implementation{Name: "patchbay", Version: version()}, Revision: p.flags.revision,
+			ForwardCapabilities: c.capabilities,
 		},
 		StateKeys: keys, Logger: p.logger(),
 	}

@@ -22,6 +22,7 @@ func (p *program) hostTarget(ctx context.Context) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.capabilities = p.hostCapabilities()
 	h, err := p.openHost(ctx, c, nil)
 	if err != nil {
 		return nil, err
@@ -29,6 +30,23 @@ func (p *program) hostTarget(ctx context.Context) (*target, error) {
 	p.atEnd = append(p.atEnd, h.Close)
 	t := &target{command: []string{hostName}, host: &hostTarget{h, h.For(&host.Caller{})}}
 	return t, nil
+}
+
+// hostCapabilities returns what this command supports, nil if its clients decide. A server that has
+// asked for roots and gets no answer may not exit for seconds.
+func (p *program) hostCapabilities() *mcp.ClientCapabilities {
+	if p.bridging {
+		return nil
+	}
+	yes, caps := &struct{}{}, &mcp.ClientCapabilities{}
+	if !p.noQuestions {
+		caps.Elicitation = &mcp.ElicitationCapability{Form: yes, URL: yes}
+		caps.Sampling = &mcp.SamplingCapability{}
+	}
+	if len(p.flags.roots) > 0 {
+		caps.Roots = yes
+	}
+	return caps
 }
 
 // end closes what commands have opened, with all processes.
