@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,9 +188,9 @@ func TestTrapReadsFailWithSeveralServers(t *testing.T) {
 // A refused call is a result or a JSON-RPC error, and the caller's session continues.
 func TestTrapClientErrorEndsTheSession(t *testing.T) {
 	inner := mcphttp.NewHandler(newServer("remote"), nil)
-	refuse := false
+	var refuse atomic.Bool
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refuse && r.Method == http.MethodPost {
+		if refuse.Load() && r.Method == http.MethodPost {
 			http.Error(w, "no", http.StatusBadRequest)
 			return
 		}
@@ -215,9 +216,9 @@ func TestTrapClientErrorEndsTheSession(t *testing.T) {
 			if r, err := call(); err != nil || r.Text() != "remote2" {
 				t.Fatalf("got %+v, %v", r, err)
 			}
-			refuse = true
+			refuse.Store(true)
 			r, err := call()
-			refuse = false
+			refuse.Store(false)
 			if err != nil || !r.IsError || !strings.Contains(r.Text(), `server "remote"`) {
 				t.Errorf("refused: got %+v, %v, want a failed call", r, err)
 			}
