@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
@@ -10,30 +11,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// run serves the servers of a file until ctx ends.
-func run(ctx context.Context, file *config.File, listener net.Listener, key string) error {
-	h, err := host.Open(ctx, file, nil)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	g := gateway.New(h, &gateway.Options{Keys: []string{key}})
-	return g.Serve(ctx, listener)
-}
-
 func Example() {
 	file, err := config.Parse([]byte(`{"mcpServers": {"fs": {"command": "mcp-server-filesystem"}}}`))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
+	key := gateway.NewKey() // a program stores it
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // a program serves until it gets a signal
-	fmt.Println(run(ctx, file, listener, gateway.NewKey()))
-	// Output: <nil>
+
+	h, err := host.Open(ctx, file, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := gateway.New(h, &gateway.Options{Keys: []string{key}})
+	err = g.Serve(ctx, listener)
+	fmt.Println(err, h.Close())
+	// Output: <nil> <nil>
 }

@@ -3,11 +3,10 @@
 //
 //	h, err := host.Open(ctx, file, nil)
 //	if err != nil {
-//		return err
+//		log.Fatal(err)
 //	}
-//	defer h.Close()
 //	g := gateway.New(h, &gateway.Options{Keys: []string{key}})
-//	return g.Serve(ctx, listener)
+//	err = g.Serve(ctx, listener)
 //
 // The paths are:
 //   - /mcp: all servers, with names such as github__create_issue

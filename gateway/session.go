@@ -59,13 +59,7 @@ func (e *endpoint) UsesBroadcaster() mcp.Handler { return e }
 
 // HeaderParams returns the arguments of a tool that clients repeat in headers.
 func (e *endpoint) HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam {
-	v, ok := any(e.view(ctx, req.Principal)).(interface {
-		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
-	})
-	if !ok {
-		return nil
-	}
-	return v.HeaderParams(ctx, req, tool)
+	return e.view(ctx, req.Principal).HeaderParams(ctx, req, tool)
 }
 
 // ServeStdio serves the client at the other end of a stream, such as [mcp.Stdio], until it ends or

@@ -127,7 +127,7 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 		}
 		g.route.Profile = g.profile
 	}
-	defer p.reportServers(ctx, g.host)()
+	defer p.reportServers(ctx, g)()
 	if g.stdio {
 		return p.newGateway(g.host, nil, false).ServeStdio(ctx, p.stdio(), g.route)
 	}
@@ -164,17 +164,17 @@ func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 
 // reportServers prints the failures of servers, and with -v all changes of their states, until the
 // returned function is called.
-func (p *program) reportServers(ctx context.Context, h *host.Host) (stop func()) {
+func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	events := h.Events(ctx)
+	events := g.host.Events(ctx)
 	go func() { // ends with ctx
 		defer close(done)
 		for e := range events {
 			name := shorten(cleanLine(e.Server), maxNameShown)
 			switch {
 			case e.Err != nil:
-				text := shorten(cleanLine(e.Err.Error()), maxEventShown)
+				text := shorten(cleanLine(g.config.masked(e.Err.Error())), maxEventShown)
 				p.screen.printf("patchbay: server %s: %s: %s", name, e.State, text)
 			case p.flags.verbose:
 				p.screen.printf("patchbay: server %s: %s", name, e.State)

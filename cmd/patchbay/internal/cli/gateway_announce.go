@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/gateway"
@@ -18,8 +19,12 @@ const (
 	vaultGatewayState = "gateway state key" // encrypts what clients carry for the gateway
 )
 
-// stateKeySize is the size of the key that encrypts states, in bytes.
-const stateKeySize = 32
+const (
+	// stateKeySize is the size of the key that encrypts states, in bytes.
+	stateKeySize = 32
+	// stateKeyTimeout bounds the wait for a keyring that does not answer: clients wait for the gateway.
+	stateKeyTimeout = 2 * time.Second
+)
 
 // gatewayKey returns the key of the local user. The first call creates it.
 func (p *program) gatewayKey(ctx context.Context) (string, error) {
@@ -36,6 +41,8 @@ func (p *program) gatewayKey(ctx context.Context) (string, error) {
 
 // stateKey returns the keys for host.Options, so that states stay valid when the gateway restarts.
 func stateKey(ctx context.Context, v *vault.Vault) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, stateKeyTimeout)
+	defer cancel()
 	key, err := stored(ctx, v, vaultGatewayState, func() []byte {
 		b := make([]byte, stateKeySize)
 		_, _ = rand.Read(b) // never fails

@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -38,6 +40,9 @@ type hostConfig struct {
 	fixed    *target                   // the only server, if the command line has it
 	// capabilities are what the callers support at most; nil for everything.
 	capabilities *mcp.ClientCapabilities
+
+	mu      sync.Mutex // guards the field below
+	secrets []string   // of the servers that were connected to, which messages do not show
 }
 
 // hostConfig returns the configuration with the servers of all files, or of the file that the user
@@ -144,9 +149,8 @@ func gatewayPort(settings *config.File, addr string) string {
 // gatewayAddr returns the address of the command line, of the settings, or the default.
 func gatewayAddr(settings *config.File, addr string) string {
 	if addr == "" && settings != nil {
-		if s, err := settings.Settings(); err == nil { // the host reports an error
-			addr = s.Listen
-		}
+		listen, _ := jsonscan.Get(settings.Extra["patchbay"], "listen") // the host validates it
+		addr, _ = jsonscan.Unquote(listen)
 	}
 	if addr == "" {
 		addr = defaultGatewayAddr
@@ -239,10 +243,20 @@ func (c *hostConfig) target(s *config.Server) (*target, error) {
 		}
 	}
 	t := expandedTarget(s, "")
+	c.mu.Lock()
+	c.secrets = union(c.secrets, t.secrets)
+	c.mu.Unlock()
 	if known := c.targets[s.Name]; known != nil {
 		t.name, t.from = known.name, known.from
 	}
 	return t, nil
+}
+
+// masked returns a text without the secrets of the servers.
+func (c *hostConfig) masked(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return (&target{secrets: c.secrets}).masked(text)
 }
 
 // dialServer returns the transport to a server of a host, with the stored login. Its standard error
@@ -256,6 +270,7 @@ func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.T
 		}
 		return command, nil
 	}
+	t.noLogin = true // several servers would ask at once
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}

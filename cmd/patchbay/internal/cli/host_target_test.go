@@ -123,6 +123,9 @@ func TestHostUsesLogins(t *testing.T) {
 	if o.status != exitOK || !strings.Contains(o.stdout, "open__add") || strings.Contains(o.stdout, "demo__") {
 		t.Errorf("without a login: %+v, want the tools of the other server", o)
 	}
+	if o = atTerminal(t, "", nil, "tools", hostName, "--config", file); o.status != exitOK { // opens no page
+		t.Errorf("on a terminal: %+v, want the tools of the other server", o)
+	}
 	login := "patchbay auth login demo --config " + file
 	o = patchbay(t, "", "rpc", hostName, "tools/call", `{"name": "demo__who_am_i"}`, "--config", file)
 	single := startGateway(t, nil, "demo", "--config", file)

@@ -147,7 +147,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 		return err
 	}
 	var ask oauthclient.Authorizer
-	if p.mayPrompt() {
+	if p.mayPrompt() && !t.noLogin {
 		ask = p.newUserLogin(t, true)
 	}
 	t.auth, err = p.newAuth(t, s, ask)

@@ -42,6 +42,7 @@ type target struct {
 	auth      *oauthclient.Transport // authorizes requests; may be nil
 	host      *hostTarget            // all configured servers; nil for others
 	contacted bool                   // a connection was tried
+	noLogin   bool                   // the user is not asked to log in
 }
 
 // String returns the target for messages.

@@ -197,7 +197,7 @@ func TestCompletionConnectsToServersByURLOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"call ":                         "web evil",
+		"call ":                         "web evil @host",
 		"tools w":                       "web",
 		"call web ":                     "add count crunch deploy greet increment publish roll_dice summarize who_am_i",
 		"call " + url + " a":            "add",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -26,7 +27,7 @@ func (t *tracedCommand) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Re
 }
 
 func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
-	return t.screen.traceSession(t.CommandTransport.OpenSession(ctx, t.screen.traceReceived(receive)))
+	return t.screen.traceSession(t.CommandTransport.OpenSession(t.screen.traceReceived(ctx, receive)))
 }
 
 // A tracedURL is an HTTP transport whose messages are printed.
@@ -40,7 +41,7 @@ func (t *tracedURL) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 }
 
 func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
-	return t.screen.traceSession(t.Transport.OpenSession(ctx, t.screen.traceReceived(receive)))
+	return t.screen.traceSession(t.Transport.OpenSession(t.screen.traceReceived(ctx, receive)))
 }
 
 // A tracedHost is a transport to a host whose messages are printed.
@@ -54,7 +55,7 @@ func (t *tracedHost) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Resul
 }
 
 func (t *tracedHost) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
-	return t.screen.traceSession(t.SessionTransport.OpenSession(ctx, t.screen.traceReceived(receive)))
+	return t.screen.traceSession(t.SessionTransport.OpenSession(t.screen.traceReceived(ctx, receive)))
 }
 
 // A tracedSession prints the messages of a session.
@@ -84,13 +85,18 @@ func (s *screen) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, er
 	return &tracedSession{SessionConn: l, screen: s}, nil
 }
 
-func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc.Message) {
-	return func(m *jsonrpc.Message) {
+// traceReceived returns the arguments for opening a session whose received messages are printed.
+func (s *screen) traceReceived(
+	ctx context.Context, receive func(m *jsonrpc.Message),
+) (context.Context, func(m *jsonrpc.Message)) {
+	receiver := mcpint.ReceiverFrom(ctx, receive)
+	traced := func(of context.Context, m *jsonrpc.Message) {
 		if m != nil {
 			s.traced("←", "", jsonrpc.Append(nil, m), "")
 		}
-		receive(m)
+		receiver(of, m)
 	}
+	return mcpint.WithReceiver(ctx, traced), func(m *jsonrpc.Message) { traced(nil, m) }
 }
 
 // traceCall prints a request of the newest revision, its notifications and its result.
