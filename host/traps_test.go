@@ -42,7 +42,7 @@ func TestTrapCapabilitiesStripped(t *testing.T) {
 }
 
 // What a caller sends to the gateway in HTTP headers is for the gateway.
-func TestTrapAuthorizationLeaksUpstream(t *testing.T) {
+func TestHOST08_TrapAuthorizationLeaksUpstream(t *testing.T) {
 	var mu sync.Mutex
 	var seen []http.Header
 	inner := mcphttp.NewHandler(newServer("remote"), nil)
@@ -94,7 +94,7 @@ func TestTrapAuthorizationLeaksUpstream(t *testing.T) {
 }
 
 // What a policy has allowed is what the server receives.
-func TestTrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
+func TestHOST39_TrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
 	calc := &recorded{Handler: newServer("calc")}
 	var decided []string
 	f, err := config.Parse([]byte(`{"mcpServers":{"calc":{"command":"calc"}},"patchbay":{"tools":{"mode":"search"},` +

@@ -25,7 +25,7 @@ func writeEntry(t *testing.T, name string, entry map[string]any) {
 }
 
 // What the user is asked about is what would run, in every character.
-func TestTrustQuestionShowsWhatWouldRun(t *testing.T) {
+func TestHOST30_TrustQuestionShowsWhatWouldRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		entry map[string]any
 		want  string // on the terminal

@@ -121,7 +121,7 @@ func TestTrustedServerIsUsedUntilItChanges(t *testing.T) {
 	}
 }
 
-func TestTrustCommand(t *testing.T) {
+func TestHOST07_TrustCommand(t *testing.T) {
 	p := newHostileProject(t)
 	if o := patchbay(t, "", "trust"); !strings.Contains(o.stdout, "send\tnot trusted\thttp://") ||
 		strings.Contains(o.stdout, "\x1b") {
