@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -36,6 +38,7 @@ func simpleServer(name string) *mcp.Server {
 type fakeProcess struct {
 	handler mcp.Handler
 	startup time.Duration // how long it takes to connect
+	frozen  atomic.Bool   // messages are not read
 
 	mu     sync.Mutex // guards the fields below
 	fail   error      // of the next starts
@@ -47,10 +50,10 @@ type fakeProcess struct {
 func (p *fakeProcess) dial(ctx context.Context) (mcp.Transport, error) {
 	p.mu.Lock()
 	p.starts = append(p.starts, time.Now())
-	fail := p.fail
+	fail, startup := p.fail, p.startup
 	p.mu.Unlock()
 	select {
-	case <-time.After(p.startup):
+	case <-time.After(startup):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -61,8 +64,25 @@ func (p *fakeProcess) dial(ctx context.Context) (mcp.Transport, error) {
 	p.mu.Lock()
 	p.conns = append(p.conns, server)
 	p.mu.Unlock()
-	p.work.Go(func() { _ = mcp.Serve(context.Background(), p.handler, server, &mcp.ServeOptions{Logger: noLog}) })
+	p.work.Go(func() {
+		_ = mcp.Serve(context.Background(), p.handler, &freezable{server, p}, &mcp.ServeOptions{Logger: noLog})
+	})
 	return mcp.NewConnTransport(client), nil
+}
+
+// A freezable Conn can stop to read, like a process that hangs.
+type freezable struct {
+	mcp.Conn
+	process *fakeProcess
+}
+
+func (c *freezable) Read(ctx context.Context) (*jsonrpc.Message, error) {
+	for {
+		m, err := c.Conn.Read(ctx)
+		if err != nil || !c.process.frozen.Load() {
+			return m, err
+		}
+	}
 }
 
 // exit ends the last connection.
@@ -76,6 +96,12 @@ func (p *fakeProcess) setFail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail = err
+}
+
+func (p *fakeProcess) setStartup(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.startup = d
 }
 
 func (p *fakeProcess) started() []time.Time {

@@ -242,11 +242,12 @@ func (i *instance) failed(s *start, e *Error) {
 	default:
 		state = i.backoff.exited(now, ran)
 	}
-	i.rest(s, state, e)
+	e.RetryAfter = i.backoff.until.Sub(now)
+	i.disconnected(s, state, e)
 }
 
-// rest records that an instance has no connection. The lock of the upstream is held.
-func (i *instance) rest(s *start, state State, e *Error) {
+// disconnected records that an instance has no connection. The lock of the upstream is held.
+func (i *instance) disconnected(s *start, state State, e *Error) {
 	if i.current == s {
 		i.current = nil
 	}

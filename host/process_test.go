@@ -1,3 +1,5 @@
+//go:build unix
+
 package host_test
 
 import (
@@ -9,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,13 +37,8 @@ func init() {
 	if role == "" {
 		return
 	}
-	if name := os.Getenv(startsVariable); name != "" && role != "sleep" {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Fprintln(f, os.Getpid())
-		f.Close()
+	if role != "sleep" {
+		recordStart(fmt.Sprint(os.Getpid()))
 	}
 	switch role {
 	case "server":
@@ -50,10 +48,32 @@ func init() {
 		os.Exit(3)
 	case "silent":
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "linger":
+		serveProcess()
+		time.Sleep(500 * time.Millisecond)
+		recordStart("end")
+	case "ignore":
+		signal.Ignore(syscall.SIGTERM)
+		serveProcess()
+		time.Sleep(time.Hour)
 	case "sleep":
 		time.Sleep(time.Hour)
 	}
 	os.Exit(0)
+}
+
+// recordStart appends a line to the file of starts.
+func recordStart(line string) {
+	name := os.Getenv(startsVariable)
+	if name == "" {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	fmt.Fprintln(f, line)
 }
 
 func serveProcess() {
@@ -66,9 +86,23 @@ func serveProcess() {
 		os.Exit(7)
 		return "", nil
 	})
+	mcp.AddTool(s, &mcp.Tool{Name: "files"}, func(context.Context, struct{}) (string, error) {
+		var limit syscall.Rlimit
+		err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+		return fmt.Sprint(limit.Max), err
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "spawn"}, func(context.Context, struct{}) (string, error) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), roleVariable+"=sleep")
+		if err := cmd.Start(); err != nil {
+			return "", err
+		}
+		return fmt.Sprint(cmd.Process.Pid), nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "daemon"}, func(context.Context, struct{}) (string, error) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env, cmd.Stdout = append(os.Environ(), roleVariable+"=sleep"), os.Stdout
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := cmd.Start(); err != nil {
 			return "", err
 		}
@@ -182,6 +216,57 @@ func TestNoOrphansNoDuplicateProcesses(t *testing.T) {
 	waitUntil(t, "descriptors are closed", func() bool { return openFiles() <= files })
 }
 
+// A process that does not exit is killed.
+func TestCloseKillsProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the grace periods of a process")
+	}
+	t.Parallel()
+	entry, starts := processEntry(t, "ignore")
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
+	if f, text := failureOf(t, client(t, h, &host.Caller{}), "s__name"); f != nil {
+		t.Fatalf("got %+v, %q", f, text)
+	}
+	begun := time.Now()
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 12*time.Second {
+		t.Errorf("Close took %v, want at most 12s", took)
+	}
+	if pid := starts()[0]; isRunning(pid) {
+		t.Errorf("process %s runs after Close", pid)
+	}
+}
+
+// A stopped process may take long to exit. The next one starts only then, since both may use the same
+// files.
+func TestProcessesDoNotOverlap(t *testing.T) {
+	entry, starts := processEntry(t, "linger")
+	h := openFile(t, map[string]any{"s": entry}, `{"servers": {"s": {"idle": "50ms"}}}`, &host.Options{})
+	c := client(t, h, &host.Caller{})
+	u := upstream(t, h, "s")
+	waitUntil(t, "the server is idle", func() bool { return u.Status().State == host.StateStopped })
+	f, pid := failureOf(t, c, "s__pid")
+	if all := starts(); f != nil || len(all) != 3 || all[1] != "end" || all[2] != pid {
+		t.Errorf("got %+v, %q after %v, want the end of the first process before the second", f, pid, all)
+	}
+}
+
+// The limits of the configuration count for the process, which has the id that the status shows.
+func TestLimitsOfProcesses(t *testing.T) {
+	entry, starts := processEntry(t, "server")
+	settings := `{"servers": {"s": {"limits": {"openFiles": 99}}}}`
+	h := openFile(t, map[string]any{"s": entry}, settings, &host.Options{})
+	if f, text := failureOf(t, client(t, h, &host.Caller{}), "s__files"); f != nil || text != "99" {
+		t.Errorf("got %+v, %q, want 99 files", f, text)
+	}
+	in := upstream(t, h, "s").Status().Instances
+	if len(in) != 1 || fmt.Sprint(in[0].PID) != starts()[0] {
+		t.Errorf("got %+v, want process %s", in, starts()[0])
+	}
+}
+
 // Close also ends processes that are starting.
 func TestCloseEndsAStart(t *testing.T) {
 	mcptest.NoLeaks(t)
@@ -230,7 +315,8 @@ func TestExitDuringACall(t *testing.T) {
 	}
 }
 
-// Between two requests the process is killed. The next request runs once, on a new process.
+// Between two requests the process is killed. The next request runs once, on a new process. A daemon
+// holds the output of the first one open, so that only the write of the request shows the end.
 func TestExitBetweenCalls(t *testing.T) {
 	for _, era := range []string{"session", "modern"} {
 		t.Run(era, func(t *testing.T) {
@@ -242,6 +328,11 @@ func TestExitBetweenCalls(t *testing.T) {
 			if f != nil || !slices.Contains(starts(), pid) {
 				t.Fatalf("got %+v, %q", f, pid)
 			}
+			f, daemon := failureOf(t, c, "s__daemon")
+			if f != nil {
+				t.Fatalf("got %+v, %q", f, daemon)
+			}
+			defer exec.Command("kill", "-9", daemon).Run()
 			if err := exec.Command("kill", "-9", pid).Run(); err != nil {
 				t.Fatal(err)
 			}
@@ -263,9 +354,11 @@ func TestCrashLoopOfAProcess(t *testing.T) {
 	entry, starts := processEntry(t, "exit")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")
-	for range 5 { // each Restart ends the delay
-		if err := h.Start(t.Context()); err == nil {
-			t.Fatal("the server has started")
+	for range 5 {
+		err := h.Start(t.Context())
+		var failed *host.Error
+		if !errors.As(err, &failed) || failed.MayHaveRun {
+			t.Fatalf("got %v, want an error of a request that has not run", err)
 		}
 		host.EndBackoff(u)
 	}
@@ -294,7 +387,7 @@ func TestStderr(t *testing.T) {
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")
 	c := client(t, h, &host.Caller{})
-	const lines = 5000
+	const lines = 9000
 	if _, err := c.CallTool(t.Context(), "s__write", map[string]any{"Lines": lines}); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +398,7 @@ func TestStderr(t *testing.T) {
 	})
 	size := 0
 	for _, l := range all {
-		size += len(l.Text)
+		size += len(l.Text) + 64 // what a line needs besides
 	}
 	if size > 256<<10 || len(all) < 1000 {
 		t.Errorf("got %d lines of %d bytes, want at most 256 KiB", len(all), size)
@@ -325,7 +418,7 @@ func TestOneFailedServerDoesNotFailListsOrInitialize(t *testing.T) {
 	for _, revision := range mcptest.Revisions() {
 		c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Revision: revision})
 		tools, err := mcp.Collect(c.Tools(t.Context()))
-		if err != nil || len(tools) != 8 {
+		if err != nil || len(tools) != 10 {
 			t.Fatalf("tools: got %d, %v, want those of the good server", len(tools), err)
 		}
 		if f, text := failureOf(t, c, "good__name"); f != nil || text != "child" {

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A continuation is what a request that continues another has in its state.
-type continuation struct {
+// A previousRound is what a request knows of the one that it continues.
+type previousRound struct {
 	instance string   // the id of the connection; empty for any
 	roots    []string // the keys of questions that the configuration answers
 }
@@ -19,7 +19,7 @@ type continuation struct {
 // configuration. If the server asks its client at the same time, the keys of those are returned. The
 // error is an [*Error] if there is no valid response.
 func (p *pool) forward(
-	ctx context.Context, req *mcp.Request, class string, c continuation, o *mcpint.ForwardOptions,
+	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
 ) (s *start, res mcp.Result, roots []string, err error) {
 	o.Capabilities = p.clientCapabilities(req)
 	req = p.withRoots(req, c.roots)
@@ -81,7 +81,11 @@ func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOpt
 		if exited := exitOf(err); exited != nil && u.isCommand() {
 			s.lost(exited)
 		}
-		s.observe(u.failure(ctx, err))
+		e := u.failure(ctx, err)
+		s.observe(e)
+		if e.Code == CodeTimeout && u.isCommand() && !s.session {
+			s.checkHealth()
+		}
 		return res, err
 	}
 	if err == nil || ctx.Err() == nil {

@@ -165,6 +165,28 @@ func TestInstancesAreLimited(t *testing.T) {
 	})
 }
 
+// One principal has at most 16 instances of a server, also if the server may have more.
+func TestInstancesOfAPrincipalAreLimited(t *testing.T) {
+	r := newRemote(t)
+	r.serve(simpleServer("r"))
+	h := openRemote(t, r, `{"share": "session"}`)
+	for n := range 18 {
+		session := fmt.Sprint(n)
+		client(t, h, &host.Caller{Principal: principal("a"), Session: session})
+		client(t, h, &host.Caller{Principal: principal(session), Session: session + " b"})
+	}
+	count := 0
+	all := upstream(t, h, "r").Status().Instances
+	for _, in := range all {
+		if in.Caller.Principal.Subject == "a" {
+			count++
+		}
+	}
+	if count != 16 || len(all) != 34 {
+		t.Errorf("got %d instances of the principal and %d in total, want 16 and 34", count, len(all))
+	}
+}
+
 // A restart starts the new instance before it ends the old one, whose requests continue.
 func TestRestartDrains(t *testing.T) {
 	for _, test := range []struct {

@@ -19,8 +19,6 @@ const (
 	defaultStartTimeout = 120 * time.Second
 	// drainTimeout is how long the requests of a replaced connection may continue.
 	drainTimeout = 30 * time.Second
-	// keepAlive is the interval of pings in sessions; three that fail end the session.
-	keepAlive = 60 * time.Second
 )
 
 var (
@@ -65,7 +63,8 @@ type start struct {
 	tasks    tasks
 	replaced bool // requests that wait for this attempt wait for another
 	stopping bool
-	pid      int // of the process; zero if it is unknown
+	checking bool // a check of its health is in progress
+	pid      int  // of the process; zero if it is unknown
 	// A session that the server has lost, until a request has opened another; then renewed is closed.
 	lostSession <-chan struct{}
 	renewed     chan struct{}
@@ -102,7 +101,7 @@ func (s *start) run() {
 		if !s.in.calls {
 			s.in.pool.resubscribe()
 		}
-		s.watch(t)
+		s.waitForEnd(t)
 	}
 	s.end(t)
 }
@@ -153,9 +152,9 @@ func (u *Upstream) startTimeout() time.Duration {
 	return defaultStartTimeout
 }
 
-// watch waits until the connection has ended or is stopped. The client connects to a server over
+// waitForEnd waits until the connection has ended or is stopped. The client connects to a server over
 // HTTP again itself, when the next request needs it.
-func (s *start) watch(t mcp.Transport) {
+func (s *start) waitForEnd(t mcp.Transport) {
 	u := s.in.pool.up
 	for {
 		done := s.forward.Done()
@@ -166,7 +165,7 @@ func (s *start) watch(t mcp.Transport) {
 		}
 		if u.isCommand() {
 			s.lost(cmp.Or(internals.ConnErr(t), errEnded))
-			s.settle()
+			s.waitForRequests()
 			return
 		}
 		renewed := make(chan struct{})
@@ -182,12 +181,12 @@ func (s *start) watch(t mcp.Transport) {
 	}
 }
 
-// settleTime is how long the requests of a connection that has ended may take to notice that.
-const settleTime = time.Second
+// requestsTimeout is how long the requests of a connection that has ended may take to notice that.
+const requestsTimeout = time.Second
 
-// settle waits until the requests of a connection that has ended have returned. If it were closed
+// waitForRequests waits until the requests of a connection that has ended have returned. If it were closed
 // first, they would not return the reason.
-func (s *start) settle() {
+func (s *start) waitForRequests() {
 	u := s.in.pool.up
 	idle := make(chan struct{})
 	u.mu.Lock()
@@ -197,7 +196,7 @@ func (s *start) settle() {
 		s.idle = idle
 	}
 	u.mu.Unlock()
-	timer := time.NewTimer(settleTime)
+	timer := time.NewTimer(requestsTimeout)
 	defer timer.Stop()
 	select {
 	case <-idle:
@@ -227,7 +226,9 @@ func (s *start) lost(err error) {
 	known := !errors.Is(err, errEnded)
 	if s.stopping {
 		if i := s.in; known && i.err != nil && errors.Is(i.err.Err, errEnded) {
-			i.err.Err = err // requests that were in progress know the reason
+			e := *i.err // events may have it
+			e.Err = err // requests that were in progress know the reason
+			i.err = &e
 		}
 		return
 	}
@@ -269,7 +270,7 @@ func (s *start) stop() {
 	if s.state == StateDraining || s.in.calls || s.replaced {
 		s.in.pool.up.event(s, StateStopped, nil)
 	} else {
-		s.in.rest(s, StateStopped, nil)
+		s.in.disconnected(s, StateStopped, nil)
 	}
 	s.cancel(mcp.ErrClosed)
 }

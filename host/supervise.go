@@ -32,7 +32,7 @@ func (h *Host) poke() {
 	}
 }
 
-// supervise stops idle connections and begins delayed starts until the host is closed. Spec: none.
+// supervise stops idle connections and begins delayed starts until the host is closed.
 func (h *Host) supervise() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -193,7 +193,7 @@ func (u *Upstream) makeRoom(p *pool) error {
 		return nil
 	}
 	if victim == nil {
-		e := u.errorf(CodeLimited, "too many instances of the server are in use: at most %d for one caller, %d in total",
+		e := u.errorf(CodeLimited, "too many instances are in use: at most %d for a caller and %d in total",
 			maxPerCaller, limit)
 		e.RetryAfter = limitedRetry
 		return e

@@ -120,7 +120,9 @@ func TestCrashLoop(t *testing.T) {
 			if !slices.Contains(codes, failed.Code) {
 				codes = append(codes, failed.Code)
 			}
-			time.Sleep(max(failed.RetryAfter, time.Millisecond))
+			if failed.RetryAfter <= time.Minute {
+				time.Sleep(failed.RetryAfter)
+			}
 		}
 		for n, start := range p.started()[1:] {
 			if delay, most := start.Sub(p.started()[n]), time.Second<<n+backoffSlack; delay > most {
@@ -318,5 +320,82 @@ func TestSubscriptionRestartsTheServer(t *testing.T) {
 		wantUpdate("after a restart")
 		cancel()
 		wait.Wait()
+	})
+}
+
+// A process that no longer responds is replaced: in sessions also without a request, in the modern era
+// after one has timed out.
+func TestHangingProcessIsReplaced(t *testing.T) {
+	for _, era := range []string{"session", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &fakeProcess{handler: simpleServer("calc")}
+				h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"era": "`+era+`"}}}`)
+				u := upstream(t, h, "calc")
+				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Timeout: time.Hour})
+				p.frozen.Store(true)
+				if era == "modern" {
+					f, text := failureOf(t, c, "calc__name")
+					if f == nil || f.Code != host.CodeTimeout || !f.MayHaveRun {
+						t.Errorf("got %+v, %q, want a timeout", f, text)
+					}
+				}
+				time.Sleep(5 * time.Minute)
+				if st := u.Status(); st.State != host.StateBackoff || len(st.Instances) != 0 {
+					t.Errorf("got %+v, want that the process was ended", st)
+				}
+				p.frozen.Store(false)
+				if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {
+					t.Errorf("got %+v, %q", f, text)
+				}
+			})
+		})
+	}
+}
+
+// A request that times out does not end a server that responds to others.
+func TestSlowRequestDoesNotEndTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakeProcess{handler: simpleServer("calc")}
+		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"timeout": "10s"}}}`)
+		c := client(t, h, &host.Caller{})
+		for range 5 {
+			if f, text := failureOf(t, c, "calc__slow"); f == nil || f.Code != host.CodeTimeout || !f.MayHaveRun {
+				t.Errorf("got %+v, %q, want a timeout", f, text)
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		if st := upstream(t, h, "calc").Status(); st.State != host.StateDegraded || st.Starts != 1 {
+			t.Errorf("got %+v, want the first instance", st)
+		}
+		if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {
+			t.Errorf("got %+v, %q", f, text)
+		}
+	})
+}
+
+// Requests that wait for a start that hangs are served by the one that a restart begins.
+func TestRestartOfAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakeProcess{handler: simpleServer("calc"), startup: time.Hour}
+		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
+		u := upstream(t, h, "calc")
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if err := h.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		p.setStartup(0)
+		if err := u.Restart(t.Context()); err != nil {
+			t.Error(err)
+		}
+		begun := time.Now()
+		wait.Wait()
+		if took := time.Since(begun); took != 0 || len(p.started()) != 2 {
+			t.Errorf("the request waited %v after the restart, for %d starts", took, len(p.started()))
+		}
+		wantInstances(t, u, 1, 2)
 	})
 }

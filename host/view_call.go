@@ -178,9 +178,9 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 	if err != nil {
 		return nil, err
 	}
-	class, c := r.pool.class(req), continuation{}
+	class, c := r.pool.class(req), previousRound{}
 	if continues {
-		class, c = state.Class, continuation{state.Instance, state.Roots}
+		class, c = state.Class, previousRound{state.Instance, state.Roots}
 		inner := *req
 		inner.Params = withState(req.Params, state.State)
 		req = &inner

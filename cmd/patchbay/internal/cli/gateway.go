@@ -137,9 +137,8 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 // serveGateway serves HTTP.
 func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 	addr := gatewayAddr(g.config.settings, g.addr)
-	key := ""
+	key, err := "", error(nil)
 	if !g.noAuth {
-		var err error
 		if key, err = p.gatewayKey(ctx); err != nil {
 			return err
 		}
