@@ -62,7 +62,7 @@ func (g *Gateway) mayServe(r *http.Request) bool {
 		return g.hasKey(r)
 	}
 	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return isLoopback(addr)
+	return onLoopback(addr)
 }
 
 // isPreflight reports whether a browser asks which requests a page may send. It sends no key.
@@ -156,7 +156,7 @@ func (g *Gateway) shutdown() error {
 
 func (g *Gateway) checkListener(l net.Listener) error {
 	switch {
-	case g.opts.InsecureNoAuth && !isLoopback(l.Addr()):
+	case g.opts.InsecureNoAuth && !onLoopback(l.Addr()):
 		return fmt.Errorf("gateway: invalid listener at %s: must have a loopback address without authorization",
 			l.Addr())
 	case !g.opts.InsecureNoAuth && len(g.keys) == 0:
@@ -165,7 +165,7 @@ func (g *Gateway) checkListener(l net.Listener) error {
 	return nil
 }
 
-func isLoopback(addr net.Addr) bool {
+func onLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return false

@@ -95,7 +95,7 @@ func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustSto
 		case store.NeedsTrust(s):
 			untrusted = append(untrusted, serverWord(f, s))
 			continue
-		case isGateway(s, gatewayPort(c.settings, addr)):
+		case isGateway(s, gatewayPorts(c.settings, addr)):
 			if p.flags.verbose {
 				p.screen.printf("patchbay: left out %s: it is this gateway", serverWord(f, s))
 			}
@@ -139,11 +139,14 @@ func sameServer(a, b *config.Server) bool {
 	return what(a) == what(b)
 }
 
-// gatewayPort returns the port of the gateway that serves a configuration. addr is that of the command
-// line, which may be empty.
-func gatewayPort(settings *config.File, addr string) string {
-	_, port, _ := net.SplitHostPort(gatewayAddr(settings, addr))
-	return port
+// gatewayPorts returns the ports of gateways that serve a configuration: that of the command line,
+// which may be empty, that of the settings, and the default.
+func gatewayPorts(settings *config.File, addr string) (ports []string) {
+	for _, addr := range []string{gatewayAddr(settings, addr), gatewayAddr(settings, ""), defaultGatewayAddr} {
+		_, port, _ := net.SplitHostPort(addr)
+		ports = append(ports, port)
+	}
+	return ports
 }
 
 // gatewayAddr returns the address of the command line, of the settings, or the default.
@@ -160,11 +163,11 @@ func gatewayAddr(settings *config.File, addr string) string {
 
 // isGateway reports whether a server is a gateway of this program, which must not serve itself: its
 // URL on this machine, or a command that starts it, or a command with its URL.
-func isGateway(s *config.Server, port string) bool {
+func isGateway(s *config.Server, ports []string) bool {
 	words := append([]string{s.Command}, s.Args...)
 	for _, word := range append(words, s.URL) {
 		u, err := url.Parse(word)
-		if err == nil && u.Host != "" && netx.IsLoopback(u.Hostname()) && u.Port() == port &&
+		if err == nil && u.Host != "" && netx.IsLoopback(u.Hostname()) && slices.Contains(ports, u.Port()) &&
 			(u.Path == endpoint || strings.HasPrefix(u.Path, endpoint+"/")) {
 			return true
 		}

@@ -83,6 +83,7 @@ func TestGatewayLeavesNoProcess(t *testing.T) {
 		if err := g.cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		defer g.cmd.Process.Kill() // if the test fails
 		lines := bufio.NewReader(stdout)
 		line, err := lines.ReadString('\n')
 		if err != nil {

@@ -427,7 +427,7 @@ func TestServersOfSeveralFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.file.Names(), []string{"fs", "gw", "db", "off", "windsurf:fs"}; !slices.Equal(got, want) || stderr.Len() > 0 {
+	if got, want := c.file.Names(), []string{"fs", "db", "off", "windsurf:fs"}; !slices.Equal(got, want) || stderr.Len() > 0 {
 		t.Errorf("servers %q, want %q: %s", got, want, stderr.String())
 	}
 	if got := gatewayAddr(c.settings, ""); got != "127.0.0.1:7779" {
@@ -471,7 +471,7 @@ func TestGatewayDoesNotServeItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := isGateway(s, "7777"); got != want {
+		if got := isGateway(s, []string{"7777"}); got != want {
 			t.Errorf("%s: isGateway = %t, want %t", text, got, want)
 		}
 	}
