@@ -120,6 +120,12 @@ func (g *Gateway) handler(r Route) *mcphttp.Handler {
 	h := g.handlers[r]
 	if h == nil {
 		opts := g.opts.HTTP
+		opts.Sessions.End = func(id string, cause error) {
+			g.host.EndSession(id)
+			if g.opts.HTTP.Sessions.End != nil {
+				g.opts.HTTP.Sessions.End(id, cause)
+			}
+		}
 		h = mcphttp.NewHandler(g.Endpoint(r), &opts)
 		g.handlers[r] = h
 	}

@@ -69,5 +69,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, conn mcp.Conn, r Route) error 
 	if err := g.check(r); err != nil {
 		return err
 	}
-	return mcp.Serve(ctx, g.endpoint(r, rand.Text()), conn, &mcp.ServeOptions{Logger: g.opts.Logger})
+	session := rand.Text()
+	defer g.host.EndSession(session)
+	return mcp.Serve(ctx, g.endpoint(r, session), conn, &mcp.ServeOptions{Logger: g.opts.Logger})
 }

@@ -170,7 +170,11 @@ func (k *viewCache) get(h *Host, c *Caller) *View {
 		if len(k.views) >= maxViews {
 			k.evict()
 		}
-		v = newView(h, c)
+		own := *c
+		if !h.sessions { // the view is that of all sessions of the caller
+			own.Session = ""
+		}
+		v = newView(h, &own)
 		k.views[key] = v
 	}
 	v.used = time.Now()

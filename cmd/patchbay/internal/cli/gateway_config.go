@@ -216,6 +216,10 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 		},
 		StateKeys: keys, Logger: p.logger(),
 	}
+	var err error
+	if opts.Lookup, err = p.hostVariables(ctx, c); err != nil {
+		return nil, err
+	}
 	if p.completing { // completion does not start commands
 		dial := opts.Dial
 		opts.Dial = func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
@@ -230,6 +234,45 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 		return nil, usage(err)
 	}
 	return h, nil
+}
+
+// hostVariables returns the lookup of variables for the servers of a host. A terminal asks for the
+// inputs of all of them now. Without one, an input has its default; a server whose input has none
+// fails alone.
+func (p *program) hostVariables(ctx context.Context, c *hostConfig) (func(name string) (string, bool), error) {
+	inputs := map[string]string{}
+	for _, name := range c.file.Names() {
+		s := c.entries[name]
+		if s == nil || s.Disabled {
+			continue
+		}
+		for i := range s.Inputs {
+			in := &s.Inputs[i]
+			if _, ok := inputs[in.ID]; ok {
+				continue
+			}
+			switch {
+			case p.mayPrompt() && !p.completing:
+				value, err := p.askInput(ctx, shorten(shellWord(name), maxNameShown), in)
+				if err != nil {
+					return nil, err
+				}
+				inputs[in.ID] = value
+			case in.Default != "":
+				inputs[in.ID] = in.Default
+			case !p.completing:
+				p.screen.printf("patchbay: server %s needs the input %s: run the command in a terminal, give the input a "+
+					"default, or use ${env:NAME} in the file", shorten(shellWord(name), maxNameShown), cleanLine(in.ID))
+			}
+		}
+	}
+	return func(name string) (string, bool) {
+		if id, ok := strings.CutPrefix(name, "input:"); ok {
+			value, found := inputs[id]
+			return value, found
+		}
+		return os.LookupEnv(name)
+	}, nil
 }
 
 var errNotCompleted = errors.New("completion does not start commands")
