@@ -50,6 +50,8 @@ type Host struct {
 	upstreams []*Upstream // in the order of the file
 	byName    map[string]*Upstream
 	states    *stateSealer
+	waits     taskWaits
+	kept      keptTasks
 	events    eventBroadcaster
 	sessions  bool // some upstream depends on Caller.Session
 

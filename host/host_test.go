@@ -24,6 +24,14 @@ func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 // combination.
 func newHost(t *testing.T, servers map[string]mcp.Handler, on mcptest.Combination, settings string) *host.Host {
 	t.Helper()
+	return openHost(t, servers, on, settings, on.Revision, nil)
+}
+
+// openHost is [newHost] with keys. The messages are validated by the schema of a revision; if it is
+// empty, they are not.
+func openHost(t *testing.T, servers map[string]mcp.Handler, on mcptest.Combination, settings, schema string,
+	keys [][]byte) *host.Host {
+	t.Helper()
 	entries := map[string]any{}
 	for name := range servers {
 		entries[name] = map[string]string{"command": name}
@@ -42,12 +50,15 @@ func newHost(t *testing.T, servers map[string]mcp.Handler, on mcptest.Combinatio
 			if servers[s.Command] == nil {
 				return nil, errors.New("no such program")
 			}
-			transport := validated(t, mcptest.Transport(t, servers[s.Command], on.Transport), on.Revision)
+			transport := mcptest.Transport(t, servers[s.Command], on.Transport)
+			if schema != "" {
+				transport = validated(t, transport, schema)
+			}
 			t.Cleanup(func() { _ = h.Close() }) // before the end of the server, which waits for that
 			return transport, nil
 		},
 		Client: mcp.ClientOptions{Revision: on.Revision},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), StateKeys: keys,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -301,6 +301,7 @@ func (i *instance) options() *mcp.ClientOptions {
 	u := i.pool.up
 	o := u.host.opts.Client
 	o.ForwardInput = true
+	o.Extensions = extensions(o.Extensions)
 	if declared := i.declared(); declared != nil {
 		o.ForwardCapabilities = declared
 	}

@@ -47,6 +47,7 @@ type pool struct {
 	watched      resourceSubscriptions
 	capabilities json.RawMessage // of the server; nil before the first connection
 	instructions string
+	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
 	slow         bool                  // a request has waited in vain for a connection
 	closed       bool
@@ -76,7 +77,7 @@ func (p *pool) connected(s *start) {
 	}
 	declared, _ := json.Marshal(caps)
 	p.mu.Lock()
-	p.capabilities, p.instructions = declared, s.client.Instructions()
+	p.capabilities, p.instructions, p.revision = declared, s.client.Instructions(), s.client.Revision()
 	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
 	for k := range p.lists {

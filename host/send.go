@@ -21,7 +21,9 @@ type previousRound struct {
 func (p *pool) forward(
 	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
 ) (s *start, res mcp.Result, roots []string, err error) {
-	o.Capabilities = p.clientCapabilities(req)
+	if o.Capabilities == nil {
+		o.Capabilities = p.clientCapabilities(req)
+	}
 	req = p.withRoots(req, c.roots)
 	for range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c.instance, o); err != nil {

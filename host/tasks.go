@@ -33,19 +33,26 @@ func (t tasks) running(now time.Time) bool {
 }
 
 // noteTask records the task that a result has created, or that it reports as ended. Spec: tasks
-// extension (2026-07-28).
+// extension (2026-07-28); basic/utilities/tasks (2025-11-25).
 func (s *start) noteTask(res mcp.RawResult) {
-	raw, ok := jsonscan.Get(res, "taskId")
+	task := []byte(res)
+	if created, _ := jsonscan.Get(res, "task"); isObject(created) && res.ResultType() == resultTask { // of 2025-11-25
+		task = created
+	}
+	raw, ok := jsonscan.Get(task, "taskId")
 	if !ok {
 		return
 	}
 	id, err := jsonscan.Unquote(raw)
-	status, _ := jsonscan.Get(res, "status")
+	status, _ := jsonscan.Get(task, "status")
 	if err != nil || status == nil {
 		return
 	}
 	keep := maxTaskTime
-	ttl, _ := jsonscan.Get(res, "ttlMs")
+	ttl, ok := jsonscan.Get(task, "ttlMs")
+	if !ok {
+		ttl, _ = jsonscan.Get(task, "ttl") // of 2025-11-25
+	}
 	if ms, err := strconv.ParseInt(string(ttl), 10, 64); err == nil && ms >= 0 {
 		keep = min(keep, time.Duration(min(ms, int64(maxTaskTime/time.Millisecond)))*time.Millisecond)
 	}

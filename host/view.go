@@ -76,6 +76,10 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, 
 		res, err = v.read(ctx, req)
 	case "completion/complete":
 		res, err = v.complete(ctx, req)
+	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList:
+		res, err = v.task(ctx, req)
+	case methodSkillList, methodSkillGet, methodDirectoryRead:
+		res, err = v.skills(ctx, req)
 	default:
 		if kind, ok := catalogue.KindOf(req.Method); ok {
 			res, err = v.list(ctx, req, kind)

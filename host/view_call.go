@@ -19,6 +19,8 @@ type route struct {
 	pool   *pool
 	target string          // name or URI at the server; empty for a method without one
 	item   *catalogue.Item // nil if there is none
+	// serve serves the request in place of [View.forward], unless it is nil.
+	serve func(ctx context.Context) (mcp.Result, error)
 }
 
 // definition returns the definition as the server sent it, nil if there is none.
@@ -45,6 +47,9 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	if err != nil {
 		return nil, err
 	}
+	if item == nil && kind == catalogue.Tools {
+		item, p = v.appTool(name)
+	}
 	if item == nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(kind.Member(), "s"), name)
 	}
@@ -52,7 +57,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	if kind == catalogue.Prompts {
 		action = ActionGet
 	}
-	return v.send(ctx, req, &route{action, p, item.Original, item})
+	return v.send(ctx, req, &route{kind: action, pool: p, target: item.Original, item: item})
 }
 
 // find returns the item with a public name and the pool of its server. Lists are read again only if
@@ -149,6 +154,9 @@ func (v *View) send(ctx context.Context, req *mcp.Request, r *route) (res mcp.Re
 	if err := v.decide(ctx, a); err != nil {
 		return nil, err
 	}
+	if r.serve != nil {
+		return r.serve(ctx)
+	}
 	return v.forward(ctx, req, r)
 }
 
@@ -190,12 +198,18 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 		inner.HeaderParams = params
 		req = &inner
 	}
-	s, res, roots, err := r.pool.forward(ctx, req, class, c, &mcpint.ForwardOptions{
-		// Callers without a principal are one local user.
-		Principal: "principal " + v.caller.principal(), Subject: v.subject(r),
-	})
+	// Callers without a principal are one local user.
+	o := &mcpint.ForwardOptions{Principal: "principal " + v.caller.principal(), Subject: v.subject(r)}
+	call, req, err := v.taskCall(req, r, o)
 	if err != nil {
 		return nil, err
+	}
+	s, res, roots, err := r.pool.forward(ctx, req, class, c, o)
+	if err != nil {
+		return nil, err
+	}
+	if out, ok, err := call.result(req, r, s, class, res); ok {
+		return out, err
 	}
 	return v.result(req, r, s, requestState{Class: class, Roots: roots}, res)
 }

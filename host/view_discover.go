@@ -27,7 +27,8 @@ func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	caps := &res.Capabilities
 	caps.Tools, caps.Prompts = &mcp.ListCapability{ListChanged: true}, &mcp.ListCapability{ListChanged: true}
 	caps.Resources = &mcp.ResourceCapability{Subscribe: true, ListChanged: true}
-	caps.Completions, caps.Logging, caps.Tasks = &struct{}{}, &struct{}{}, nil
+	caps.Completions, caps.Logging = &struct{}{}, &struct{}{}
+	v.declareTasks(req, caps)
 	res.Meta = mcp.Meta{wire.MetaServerInfo: v.host.identity()}
 	return res, nil
 }
@@ -47,7 +48,11 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request) (mcp.Result
 		return nil, err
 	}
 	defer release()
-	return mcp.Forward(s.client).ServeMCP(ctx, req)
+	res, err := mcp.Forward(s.client).ServeMCP(ctx, req)
+	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
+		v.declareTasks(req, &d.Capabilities)
+	}
+	return res, err
 }
 
 func newestRevisions() (all []string) {

@@ -34,6 +34,9 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 	} else if items, next, err = m.catalogue.Page(kind, after, 0); err != nil {
 		return nil, errInvalidCursor
 	}
+	if kind == catalogue.Tools {
+		items = v.toolsFor(req, m, items)
+	}
 	b := append([]byte(`{"resultType":"complete","`), kind.Member()...)
 	b = append(append(b, `":`...), items...)
 	if next != "" {
@@ -100,7 +103,8 @@ func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 
 func (v *View) catalogueOptions() *catalogue.Options {
 	set := v.host.settings
-	o := &catalogue.Options{Single: v.single(), MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions}
+	o := &catalogue.Options{Single: v.single(), MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions,
+		Extension: mergesExtension}
 	if !v.single() {
 		o.ReservedNames = searchNames
 	}

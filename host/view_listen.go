@@ -9,9 +9,11 @@ import (
 
 // agree narrows the filter of a subscription to resources that a server of the view can announce,
 // and starts to watch the servers. end stops that.
-func (v *View) agree(ctx context.Context, _ *mcp.Request, f *mcp.SubscriptionFilter) (end func(), err error) {
+func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionFilter) (end func(), err error) {
 	var ends []func()
-	f.Topics = nil
+	if end := v.agreeTopics(ctx, req, f); end != nil {
+		ends = append(ends, end)
+	}
 	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
 		r, err := v.routeURI(ctx, uri)
 		if err != nil {

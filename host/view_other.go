@@ -2,25 +2,81 @@ package host
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// other serves a method of an extension. With several servers, the configuration maps methods to
-// one of them; see [config.ServerSettings].
+// extensionApps is the extension of pages for tools; see package ext/apps.
+const extensionApps = "io.modelcontextprotocol/ui"
+
+// mergesExtension reports whether several servers of a view may have an extension: the host routes
+// its requests. Of other extensions, nothing relates a request to one of the servers.
+func mergesExtension(id string, _ []string) bool {
+	return id == extensionTasks || id == extensionApps || id == extensionSkills
+}
+
+// extensions returns the extensions that the client of an instance declares for its own requests: it
+// lists the tools for pages, and subscribes to tasks. Requests of callers have theirs.
+func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
+	all := map[string]json.RawMessage{
+		extensionTasks: json.RawMessage("{}"),
+		extensionApps:  json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+// other serves a method of another extension.
 func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	var p *pool
-	if len(v.pools) == 1 {
-		p = v.pools[0]
-	}
-	for _, candidate := range v.pools {
-		if p == nil && config.Match(candidate.up.settings.Methods, req.Method) {
-			p = candidate
-		}
-	}
+	v.connect(ctx) // so that the extensions are known
+	p := v.extensionPool(req.Method)
 	if p == nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
 	return v.send(ctx, req, &route{kind: ActionOther, pool: p})
+}
+
+// extensionPool returns the pool of the only server that may have a method or a topic of another
+// extension: the only one of the view, the first that the configuration maps it to, or else the only
+// one with other extensions; nil if there is none.
+func (v *View) extensionPool(name string) *pool {
+	if len(v.pools) == 1 {
+		return v.pools[0]
+	}
+	var mapped, declared []*pool
+	for _, p := range v.pools {
+		if config.Match(p.up.settings.Methods, name) {
+			mapped = append(mapped, p)
+		}
+		if p.hasOtherExtensions() {
+			declared = append(declared, p)
+		}
+	}
+	switch {
+	case len(mapped) > 0:
+		return mapped[0] // the first in the order of the file
+	case len(declared) == 1:
+		return declared[0]
+	}
+	return nil
+}
+
+// hasOtherExtensions reports whether a server has declared extensions that the host does not know.
+func (p *pool) hasOtherExtensions() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !hasMember(p.capabilities, "extensions") {
+		return false
+	}
+	extensions, _ := jsonscan.Get(p.capabilities, "extensions")
+	for id := range jsonscan.Members(extensions) {
+		if !mergesExtension(string(id), nil) {
+			return true
+		}
+	}
+	return false
 }

@@ -97,7 +97,7 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 		if limit == 0 {
 			limit = defaultFound
 		}
-		return found(m.catalogue.Search(args.Query, limit)), true, nil
+		return found(v.usableBy(req, m.catalogue.Search(args.Query, limit))), true, nil
 	case describeTool:
 		item, _, err := v.find(ctx, catalogue.Tools, args.Name)
 		if err != nil {
@@ -128,7 +128,7 @@ func (v *View) callFound(ctx context.Context, req *mcp.Request, name string, arg
 	} else {
 		inner.Params = jsonscan.WithMember(inner.Params, "arguments", args)
 	}
-	return v.send(ctx, &inner, &route{ActionCall, p, item.Original, item})
+	return v.send(ctx, &inner, &route{kind: ActionCall, pool: p, target: item.Original, item: item})
 }
 
 // found returns definitions as a result for a model.

@@ -88,6 +88,10 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.Forwar
 	}
 	if m, ok := wire.Latest().Method(req.Method); ok {
 		r.MayAsk = m.MayAskInput
+	} else if req.Method == wire.MethodTasksResult { // asks the questions of the task
+		raw, _ := jsonscan.Get(req.Params, "taskId")
+		r.Task, _ = jsonscan.Unquote(raw)
+		r.MayAsk = true
 	}
 	var raw json.RawMessage
 	if conn.session != nil {

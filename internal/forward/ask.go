@@ -102,6 +102,9 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, exact := callOf(ctx)
+	if task := peer.Task(ctx); task != "" && (!exact || c == nil) {
+		c, exact = t.ofTask(task), true
+	}
 	if !exact {
 		var fault *jsonrpc.Error
 		if c, fault = t.attribute(method, params); fault != nil {
@@ -125,6 +128,16 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	return c, q, nil
 }
 
+// ofTask returns the oldest request for the result of a task, nil if there is none. The lock is held.
+func (t *Table) ofTask(id string) *Call {
+	for _, c := range t.calls {
+		if c.task == id {
+			return c
+		}
+	}
+	return nil
+}
+
 // attribute returns the call that a question probably belongs to, or nil if it can belong to none.
 // The lock is held.
 func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) {
@@ -132,7 +145,7 @@ func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) 
 	candidates, suspended := 0, 0
 	for _, c := range t.calls {
 		switch {
-		case !c.mayAsk:
+		case !c.mayAsk || c.task != "":
 			continue
 		case c.askable && !c.running:
 			waiting = c

@@ -449,3 +449,44 @@ func TestWithdrawnQuestion(t *testing.T) {
 		calls[0].cancel(nil)
 	})
 }
+
+// A question that names a task belongs to the request for the result of the task, and no other does.
+// Such a request takes no turn.
+func TestQuestionOfTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table Table
+		ctx, cancel := context.WithCancel(t.Context())
+		request := func(method, task, principal string) *Request {
+			return &Request{Method: method, Task: task, Principal: principal, Caller: principal, MayAsk: true,
+				Capabilities: json.RawMessage(`{"elicitation":{}}`), Timeout: time.Hour}
+		}
+		first := serve(ctx, &table, request("tasks/result", "t1", "ada"), hang)
+		second := serve(ctx, &table, request("tasks/result", "t2", "bob"), hang)
+		call := serve(ctx, &table, request("tools/call", "", "bob"), hang)
+		ask := func(task string) string {
+			var got string
+			go func() {
+				got = answered(table.Ask(peer.WithTask(t.Context(), task), wire.MethodElicitationCreate, json.RawMessage(form)))
+			}()
+			collected()
+			return got
+		}
+		if got := ask("none"); got != fmt.Sprint(jsonrpc.CodeMethodNotFound) {
+			t.Errorf("question of an unknown task: got %s", got)
+		}
+		ask("t2")
+		if !second.done || first.done || call.done {
+			t.Errorf("question of t2: asked t1 %v, t2 %v, the call %v", first.done, second.done, call.done)
+		}
+		ask("")
+		if !call.done || first.done {
+			t.Errorf("question of a call: asked t1 %v, the call %v", first.done, call.done)
+		}
+		if _, _, serial := table.Usage(); serial {
+			t.Error("requests for results have made the table serial")
+		}
+		cancel()
+		table.Abandon("bob")
+		after(cancelDelay)
+	})
+}

@@ -44,6 +44,9 @@ type Request struct {
 	// Principal and Caller identify for whom the request is made. Calls of several principals are
 	// never taken for one another. A caller is one client of a principal.
 	Principal, Caller string
+	// Task is the id of the task whose result is requested, else "". Questions of the task belong to
+	// the request, and no others do.
+	Task string
 	// State and Answers are those of a request that is sent again, else nil.
 	State, Answers json.RawMessage
 	// Lasts reports whether the context of the request is that of all its rounds, and does not end
@@ -69,15 +72,15 @@ type Call struct {
 	// Run sends the request to the server. Its context has the values of that of the first Serve.
 	Run func(ctx context.Context) (json.RawMessage, error)
 
-	method, subject, principal, caller, level string
-	capabilities                              json.RawMessage
-	mayAsk                                    bool // the server may ask during the request
-	askable                                   bool // and the client accepts some questions
-	cancel                                    context.CancelCauseFunc
-	asked                                     chan struct{} // has an element if there may be open questions
-	done                                      chan struct{} // closed when result and err are set
-	result                                    json.RawMessage
-	err                                       error
+	method, subject, task, principal, caller, level string
+	capabilities                                    json.RawMessage
+	mayAsk                                          bool // the server may ask during the request
+	askable                                         bool // and the client accepts some questions
+	cancel                                          context.CancelCauseFunc
+	asked                                           chan struct{} // has an element if there may be open questions
+	done                                            chan struct{} // closed when result and err are set
+	result                                          json.RawMessage
+	err                                             error
 
 	// Guarded by the lock of the table.
 	began     time.Time     // when it was sent
@@ -143,9 +146,10 @@ func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, 
 
 // start sends the request of a call to the server, when it is its turn.
 func (t *Table) start(ctx context.Context, c *Call, r *Request) error {
-	c.method, c.subject, c.principal, c.caller, c.level = r.Method, r.Subject, r.Principal, r.Caller, r.Level
+	c.method, c.subject, c.task = r.Method, r.Subject, r.Task
+	c.principal, c.caller, c.level = r.Principal, r.Caller, r.Level
 	c.mayAsk, c.capabilities = r.MayAsk, bytes.Clone(r.Capabilities)
-	c.askable = c.mayAsk && isAskable(c.capabilities)
+	c.askable = c.mayAsk && c.task == "" && isAskable(c.capabilities) // a task takes no turn
 	c.asked, c.done = make(chan struct{}, 1), make(chan struct{})
 	running := context.WithValue(context.WithoutCancel(ctx), callKey{}, c)
 	running, c.cancel = context.WithCancelCause(running)

@@ -79,6 +79,8 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessa
 	if refusal := c.checkRequest(m.Method, m.Params); refusal != nil {
 		return nil, nil, refusal
 	}
+	related := c.relatedTaskOf(m.Params)
+	ctx = peer.WithTask(ctx, text(related, "taskId"))
 	task, err := c.newTask(ctx, m)
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +91,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessa
 	} else if result, err = c.inputResponse(ctx, m.Method, m.Params); err != nil {
 		return nil, nil, err
 	}
-	return withRelatedTask(result, c.relatedTaskOf(m.Params)), task, nil
+	return withRelatedTask(result, related), task, nil
 }
 
 // inputResponse calls [ClientConfig.Answer] and projects what it returns.

@@ -116,7 +116,7 @@ func (c *Client) newTask(ctx context.Context, m *jsonrpc.Message) (*clientTask, 
 	if err != nil {
 		return nil, err
 	}
-	task, err := c.tasks.add(peer.WithArrival(c.ctx, peer.ArrivalFrom(ctx)), ttl)
+	task, err := c.tasks.add(peer.WithTask(peer.WithArrival(c.ctx, peer.ArrivalFrom(ctx)), peer.Task(ctx)), ttl)
 	if err != nil {
 		return nil, err
 	}

@@ -261,8 +261,9 @@ func (p *program) hostVariables(ctx context.Context, c *hostConfig) (func(name s
 			case in.Default != "":
 				inputs[in.ID] = in.Default
 			case !p.completing:
-				p.screen.printf("patchbay: server %s needs the input %s: run the command in a terminal, give the input a "+
-					"default, or use ${env:NAME} in the file", shorten(shellWord(name), maxNameShown), cleanLine(in.ID))
+				p.screen.printf("patchbay: server %s needs the input %s: run the command in a terminal, give the "+
+					"input a default, or use ${env:NAME} in the file",
+					shorten(shellWord(name), maxNameShown), cleanLine(in.ID))
 			}
 		}
 	}

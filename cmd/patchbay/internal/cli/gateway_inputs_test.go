@@ -12,7 +12,9 @@ func TestHostInputsWithoutATerminal(t *testing.T) {
 	freshVault(t)
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	entry := strings.TrimSuffix(demoEntry(t), "}")
-	withInput := func(id string) string { return strings.Replace(entry, `"env":{`, `"env":{"TEAM":"${input:`+id+`}",`, 1) + "}" }
+	withInput := func(id string) string {
+		return strings.Replace(entry, `"env":{`, `"env":{"TEAM":"${input:`+id+`}",`, 1) + "}"
+	}
 	writeFile(t, file, `{"servers": {"one": `+withInput("team")+`, "two": `+withInput("token")+`},
 		"inputs": [{"id": "team", "type": "promptString", "default": "blue"}, {"id": "token", "type": "promptString"}]}`)
 	t.Setenv("PATCHBAY_CONFIG", file)

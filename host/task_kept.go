@@ -1,0 +1,131 @@
+package host
+
+import (
+	"crypto/rand"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxKept bounds the results that are kept, and maxKeptBytes their size. Beyond that the oldest
+	// ones are forgotten.
+	maxKept      = 1000
+	maxKeptBytes = 64 << 20
+	// keptTTL is how long a result is kept unless the caller asks for a shorter time.
+	keptTTL    = time.Hour
+	minKeptTTL = time.Second
+)
+
+// keptTasks are results of calls that a caller of revision 2025-11-25 has made as tasks, and that a
+// server of the extension has answered at once: the caller fetches them with tasks/result. They end
+// with the process. It is safe for concurrent use.
+type keptTasks struct {
+	mu    sync.Mutex // guards the fields below
+	all   []*keptTask
+	bytes int
+}
+
+type keptTask struct {
+	id, handle, principal string
+	created               time.Time
+	ttl                   time.Duration
+	result                mcp.RawResult
+}
+
+// keepResult keeps a result and returns that of a call that became a task.
+func (v *View) keepResult(req *mcp.Request, p *pool, raw mcp.RawResult) (mcp.Result, error) {
+	k := &keptTask{id: rand.Text(), principal: v.caller.principal(), created: time.Now(), ttl: keptTTL,
+		result: slices.Clone(v.mapResult(p, methodToolsCall, raw))}
+	task, _ := req.Param("task")
+	ttl, _ := jsonscan.Get(task, "ttl")
+	if ms, err := strconv.ParseFloat(string(ttl), 64); err == nil && ms >= 0 {
+		k.ttl = time.Duration(math.Min(ms, float64(keptTTL.Milliseconds()))) * time.Millisecond
+		k.ttl = max(k.ttl, minKeptTTL)
+	}
+	t, err := v.newTask(p, taskID{Kept: k.id})
+	if err != nil {
+		return nil, err
+	}
+	k.handle = t.handle
+	v.host.kept.add(k)
+	b := append([]byte(`{"resultType":"task","task":{`), k.members(taskWorking)[1:]...) // tasks begin so
+	return mcp.RawResult(append(b, "}}"...)), nil
+}
+
+func (a *keptTasks) add(k *keptTask) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, k)
+	a.bytes += len(k.result)
+	a.expire()
+	for len(a.all) > maxKept || a.bytes > maxKeptBytes && len(a.all) > 1 {
+		a.bytes -= len(a.all[0].result)
+		a.all = slices.Delete(a.all, 0, 1)
+	}
+}
+
+// expire forgets results whose time is over. The lock is held.
+func (a *keptTasks) expire() {
+	now := time.Now()
+	a.all = slices.DeleteFunc(a.all, func(k *keptTask) bool {
+		over := now.Sub(k.created) > k.ttl
+		if over {
+			a.bytes -= len(k.result)
+		}
+		return over
+	})
+}
+
+// of returns the results of a principal, or only the one with an id unless it is empty.
+func (a *keptTasks) of(principal, id string) (all []*keptTask) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expire()
+	for _, k := range a.all {
+		if k.principal == principal && (id == "" || k.id == id) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// serve serves a request about a kept result.
+func (a *keptTasks) serve(principal string, req *mcp.Request, t *task) (mcp.Result, error) {
+	all := a.of(principal, t.Kept)
+	if len(all) == 0 || taskFormOf(req) != sessionTasks {
+		return nil, errUnknownTask
+	}
+	k := all[0]
+	switch req.Method {
+	case methodTaskResult:
+		return mcp.RawResult(relate(k.result, t.handle)), nil
+	case methodTaskCancel:
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: the task is %s already", k.status())
+	}
+	b := append([]byte(`{"resultType":"complete"`), k.members(k.status())...)
+	return mcp.RawResult(append(b, '}')), nil
+}
+
+func (k *keptTask) status() string {
+	if isToolError([]byte(k.result)) {
+		return taskFailed
+	}
+	return taskCompleted
+}
+
+// members returns the members of the task, each after a comma.
+func (k *keptTask) members(status string) []byte {
+	b := jsonscan.AppendQuote([]byte(`,"taskId":`), k.handle)
+	b = jsonscan.AppendQuote(append(b, `,"status":`...), status)
+	at := k.created.UTC().Format("2006-01-02T15:04:05.000Z")
+	b = jsonscan.AppendQuote(append(b, `,"createdAt":`...), at)
+	b = jsonscan.AppendQuote(append(b, `,"lastUpdatedAt":`...), at)
+	b = strconv.AppendInt(append(b, `,"ttl":`...), k.ttl.Milliseconds(), 10)
+	return append(b, `,"pollInterval":1000`...)
+}

@@ -1,0 +1,358 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxTaskWaits bounds the tasks that are waited for, and maxTaskWaitsPerCaller those of one
+	// principal. Each holds a request at a server.
+	maxTaskWaits          = 1000
+	maxTaskWaitsPerCaller = 64
+	// waitKept is how long a wait continues without a request of the caller. It is longer than the
+	// longest interval at which clients poll.
+	waitKept = 10 * time.Minute
+	// refusalTime is how long a response to questions waits for the refusal of its form.
+	refusalTime = 100 * time.Millisecond
+	// maxWaitFailures bounds how often in sequence a wait is sent again after a failure, after
+	// waitRetry each time.
+	maxWaitFailures = 5
+	waitRetry       = time.Second
+)
+
+// taskWaits has the tasks that are waited for. It is safe for concurrent use.
+type taskWaits struct {
+	mu  sync.Mutex // guards the field below
+	all map[string]*taskWait
+}
+
+// A taskWait waits for the result of a task at a server of revision 2025-11-25, which asks its client
+// only while that waits. Questions are kept for the requests of the caller, which come and go.
+type taskWait struct {
+	waits          *taskWaits
+	key, principal string
+	handle         string // of the task
+	prefix         string // of the keys of questions, so that another wait has other ones
+	ctx            context.Context
+	stop           context.CancelFunc
+	answers        chan waitAnswer // has room for one element
+
+	mu       sync.Mutex // guards the fields below
+	changed  chan struct{}
+	version  int             // increases with each change
+	open     json.RawMessage // the questions without an answer; nil for none
+	ended    bool
+	result   mcp.RawResult
+	err      error
+	attached map[*mcp.Request]int // requests in progress that receive progress
+	until    time.Time            // when the wait ends without further requests
+	timer    *time.Timer
+}
+
+type waitAnswer struct {
+	responses json.RawMessage
+	refused   chan error // has room for one element
+}
+
+// A waitSender sends tasks/result with further members of its params, and returns what to continue
+// with.
+type waitSender func(ctx context.Context, members []byte, c previousRound) (mcp.RawResult, previousRound, error)
+
+// waitFor returns the wait for a task. It starts one if there is none.
+func (v *View) waitFor(req *mcp.Request, t *task) (*taskWait, error) {
+	ws := &v.host.waits
+	key := v.caller.principal() + "\n" + t.handle
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w := ws.all[key]; w != nil {
+		return w, nil
+	}
+	if v.host.ctx.Err() != nil {
+		return nil, context.Cause(v.host.ctx)
+	}
+	own := 0
+	for _, w := range ws.all {
+		if w.principal == v.caller.principal() {
+			own++
+		}
+	}
+	if own >= maxTaskWaitsPerCaller || len(ws.all) >= maxTaskWaits {
+		return nil, mcp.Errorf(mcp.CodeBusy, "too many tasks are waited for")
+	}
+	w := &taskWait{waits: ws, key: key, principal: v.caller.principal(), handle: t.handle,
+		prefix: rand.Text()[:8] + "-", answers: make(chan waitAnswer, 1),
+		changed: make(chan struct{}), attached: map[*mcp.Request]int{}}
+	w.ctx, w.stop = context.WithCancel(context.WithValue(v.host.ctx, callerKey{}, v.caller))
+	w.until = time.Now().Add(waitKept)
+	w.timer = time.AfterFunc(waitKept, w.expire)
+	if ws.all == nil {
+		ws.all = map[string]*taskWait{}
+	}
+	ws.all[key] = w
+	v.host.work.Go(func() { w.run(v.waitSender(req, t, w)) })
+	return w, nil
+}
+
+func (v *View) waitSender(req *mcp.Request, t *task, w *taskWait) waitSender {
+	inner, o := *req, v.forwardOptions(req, t.pool)
+	o.Caller = "task " + t.handle
+	inner.Method, inner.HeaderParams, inner.Notify = methodTaskResult, nil, w.notify
+	return func(ctx context.Context, members []byte, c previousRound) (mcp.RawResult, previousRound, error) {
+		inner, o := inner, *o
+		inner.Params = append(append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.ID), members...), '}')
+		if c.instance == "" {
+			c.instance = t.Instance
+		}
+		s, res, roots, err := t.pool.forward(ctx, &inner, t.Class, c, &o)
+		raw, ok := res.(mcp.RawResult)
+		if err == nil && (!ok || !isObject(raw)) {
+			err = t.pool.up.errorf(CodeInvalidResult, "tasks/result: the result is not an object")
+		}
+		if s != nil {
+			c = previousRound{s.id, roots}
+		}
+		return raw, c, err
+	}
+}
+
+// existingWait returns the wait for a task, nil if there is none.
+func (v *View) existingWait(t *task) *taskWait {
+	v.host.waits.mu.Lock()
+	defer v.host.waits.mu.Unlock()
+	return v.host.waits.all[v.caller.principal()+"\n"+t.handle]
+}
+
+// run waits for the result. It sends the request again after a timeout, since a task may take long.
+func (w *taskWait) run(send waitSender) {
+	var asked mcp.RawResult // the last result that asks for input
+	var answer *waitAnswer
+	var c previousRound // of asked
+	for failures := 0; ; {
+		raw, next, err := send(w.ctx, answer.members(asked), c)
+		if answer != nil {
+			refusal := refusedAnswer(err)
+			if answer.refused <- refusal; refusal != nil {
+				raw, next, err = asked, c, nil // ask again
+			}
+			answer = nil
+		}
+		failed, isFailure := errors.AsType[*Error](err)
+		switch {
+		case w.ctx.Err() != nil:
+		case err == nil && raw.ResultType() == mcp.ResultInputRequired:
+			failures, asked, c = 0, raw, next
+			answer = w.ask(raw)
+		case isFailure && failures < maxWaitFailures:
+			if failures++; failed.Code == CodeTimeout {
+				failures = 0
+			}
+			c = previousRound{}
+			w.pause()
+		default:
+			w.end(raw, err)
+			return
+		}
+		if w.ctx.Err() != nil {
+			w.end(nil, context.Cause(w.ctx))
+			return
+		}
+	}
+}
+
+// members returns the members of a request that answers a result, each after a comma.
+func (a *waitAnswer) members(asked mcp.RawResult) (members []byte) {
+	if a == nil {
+		return nil
+	}
+	if state, ok := jsonscan.Get(asked, "requestState"); ok {
+		members = append(append(members, `,"requestState":`...), state...)
+	}
+	return append(append(members, `,"inputResponses":`...), a.responses...)
+}
+
+// refusedAnswer returns the error of a request whose answers do not have the form of the questions,
+// which are open then as before.
+func refusedAnswer(err error) error {
+	fault, ok := errors.AsType[*mcp.Error](err)
+	if ok && !fault.Remote() && fault.Code == mcp.CodeInvalidParams &&
+		strings.Contains(fault.Message, "inputResponses") {
+		return fault
+	}
+	return nil
+}
+
+func (w *taskWait) pause() {
+	timer := time.NewTimer(waitRetry)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.ctx.Done():
+	}
+}
+
+// ask publishes the questions of a result and waits for answers. It returns nil if the wait ends.
+func (w *taskWait) ask(raw mcp.RawResult) *waitAnswer {
+	requests, _ := jsonscan.Get(raw, "inputRequests")
+	open := []byte{'{'}
+	for key, request := range jsonscan.Members(requests) {
+		if len(open) > 1 {
+			open = append(open, ',')
+		}
+		open = append(append(jsonscan.AppendQuote(open, w.prefix+string(key)), ':'), request...)
+	}
+	w.mu.Lock()
+	w.open = append(open, '}')
+	w.wake()
+	w.mu.Unlock()
+	select {
+	case a := <-w.answers:
+		return &a
+	case <-w.ctx.Done():
+		return nil
+	}
+}
+
+// wake wakes the requests that wait for a change. The lock is held.
+func (w *taskWait) wake() {
+	w.version++
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// deliver passes on responses to open questions; others are ignored. The error says that they do not
+// have the form of the questions.
+func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
+	own := []byte{'{'}
+	w.mu.Lock()
+	for raw, response := range jsonscan.Members(responses) {
+		key, ok := strings.CutPrefix(string(raw), w.prefix)
+		if _, isOpen := jsonscan.Get(w.open, string(raw)); w.open == nil || !ok || !isOpen {
+			continue
+		}
+		if len(own) > 1 {
+			own = append(own, ',')
+		}
+		own = append(append(jsonscan.AppendQuote(own, key), ':'), response...)
+	}
+	if len(own) == 1 {
+		w.mu.Unlock()
+		return nil
+	}
+	w.open = nil // until the server has the responses
+	w.wake()
+	w.mu.Unlock()
+	a := waitAnswer{append(own, '}'), make(chan error, 1)}
+	w.answers <- a // has room: the questions were open
+	timer := time.NewTimer(refusalTime)
+	defer timer.Stop()
+	select {
+	case err := <-a.refused:
+		return err
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-w.ctx.Done():
+	}
+	return nil
+}
+
+// A waitState is the state of a wait at one time.
+type waitState struct {
+	open    json.RawMessage // nil for no questions
+	version string
+	ended   bool
+	result  mcp.RawResult
+	err     error
+}
+
+// next waits until there is a result, or questions of another version than asked.
+func (w *taskWait) next(ctx context.Context, asked string) (waitState, error) {
+	for {
+		w.mu.Lock()
+		now := waitState{w.open, strconv.Itoa(w.version), w.ended, w.result, w.err}
+		changed := w.changed
+		w.mu.Unlock()
+		if now.ended || now.open != nil && now.version != asked {
+			return now, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return now, context.Cause(ctx)
+		}
+	}
+}
+
+// attach makes a request receive progress until detach is called.
+func (w *taskWait) attach(req *mcp.Request) (detach func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attached[req]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.attached, req)
+		w.until = time.Now().Add(waitKept)
+	}
+}
+
+// expire ends a wait that no request has used for waitKept.
+func (w *taskWait) expire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch left := time.Until(w.until); {
+	case w.ended:
+	case len(w.attached) > 0:
+		w.timer.Reset(waitKept)
+	case left > 0:
+		w.timer.Reset(left)
+	default:
+		w.stop()
+	}
+}
+
+func (w *taskWait) end(raw mcp.RawResult, err error) {
+	w.waits.mu.Lock()
+	delete(w.waits.all, w.key)
+	w.waits.mu.Unlock()
+	w.stop()
+	w.timer.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open, w.ended, w.result, w.err = nil, true, raw, err
+	w.wake()
+}
+
+// notify passes the progress of the task to the requests that wait for it, each under its own token.
+func (w *taskWait) notify(ctx context.Context, method string, params json.RawMessage) error {
+	w.mu.Lock()
+	var requests []*mcp.Request
+	for req := range w.attached {
+		requests = append(requests, req)
+	}
+	w.mu.Unlock()
+	for _, req := range requests {
+		own := params
+		if method == wire.NotificationProgress {
+			token, ok := req.Meta(wire.MetaProgressToken)
+			if !ok {
+				continue
+			}
+			own = relate(jsonscan.WithMember(params, "progressToken", token), w.handle)
+		}
+		if req.Notify != nil {
+			_ = req.Notify(ctx, method, own) // fails if the caller is gone, which ends its request
+		}
+	}
+	return nil
+}

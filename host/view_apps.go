@@ -1,0 +1,19 @@
+package host
+
+import "github.com/patchbay-mcp/patchbay/internal/catalogue"
+
+// appTool returns the tool that a page of an app calls: a page knows the names of its server only. It
+// returns nil if not exactly one tool may be meant.
+//
+// Spec: SEP-1865, Tool Visibility.
+func (v *View) appTool(name string) (*catalogue.Item, *pool) {
+	m := v.merged.Load()
+	if m == nil || v.single() {
+		return nil, nil
+	}
+	item := m.catalogue.AppTool(name)
+	if item == nil {
+		return nil, nil
+	}
+	return item, m.pools[item.Server]
+}

@@ -1,0 +1,190 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// extensionSkills is the extension of skills; see package ext/skills. Its methods list skills,
+// describe one, and read a directory of one.
+const (
+	extensionSkills     = "io.modelcontextprotocol/skills"
+	methodSkillList     = "skills/list"
+	methodSkillGet      = "skills/get"
+	methodDirectoryRead = "resources/directory/read"
+)
+
+// hasSkills reports whether the server has skills, as far as it is known.
+func (p *pool) hasSkills() bool { return p.declares("extensions", extensionSkills) }
+
+// skills serves a method of the extension. Spec: skills.mdx.
+func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	some := false
+	for _, p := range v.pools {
+		some = some || p.hasSkills()
+	}
+	switch {
+	case len(v.pools) == 1 || !some:
+		return v.other(ctx, req)
+	case req.Method == methodSkillList:
+		return v.listSkills(ctx, req)
+	}
+	return v.readSkill(ctx, req)
+}
+
+// listSkills serves skills/list: the skills of one server after the other.
+func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	at, err := v.openListCursor(req)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := v.current(ctx); err != nil {
+		return nil, err
+	}
+	for n, p := range v.pools {
+		if at.Server != "" && at.Server != p.up.name || !p.hasSkills() {
+			continue
+		}
+		inner := *req
+		inner.Params = []byte("{}")
+		if at.Cursor != "" {
+			inner.Params = append(jsonscan.AppendQuote([]byte(`{"cursor":`), at.Cursor), '}')
+		}
+		res, err := v.send(ctx, &inner, &route{kind: ActionOther, pool: p})
+		raw, ok := res.(mcp.RawResult)
+		if err != nil || !ok || !isObject(raw) {
+			if at.Server != "" {
+				return res, err
+			}
+			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
+			continue
+		}
+		next := v.nextListCursor(req, n+1)
+		if cursor := stringMember(raw, "nextCursor"); cursor != "" {
+			next = v.sealListCursor(req, listCursor{p.up.name, cursor})
+		}
+		return mcp.RawResult(v.skillPage(p, raw, next)), nil
+	}
+	return mcp.RawResult(`{"resultType":"complete","skills":[],"ttlMs":0,"cacheScope":"private"}`), nil
+}
+
+// skillPage returns a page of skills with the URIs that callers know, and the cursor of the next one.
+func (v *View) skillPage(p *pool, raw []byte, next string) []byte {
+	list, _ := jsonscan.Get(raw, "skills")
+	b := []byte(`{"resultType":"complete","skills":[`)
+	if jsonscan.Kind(list) == '[' {
+		first := true
+		for skill := range jsonscan.Elements(list) {
+			if !first {
+				b = append(b, ',')
+			}
+			b, first = append(b, v.publicSkill(p, skill)...), false
+		}
+	}
+	if b = append(b, ']'); next != "" {
+		b = jsonscan.AppendQuote(append(b, `,"nextCursor":`...), next)
+	}
+	return append(b, `,"ttlMs":0,"cacheScope":"private"}`...)
+}
+
+// publicSkill returns a skill with the URIs that callers know, all of them in one directory. Its files
+// are read from its server.
+func (v *View) publicSkill(p *pool, skill []byte) []byte {
+	if !isObject(skill) {
+		return skill
+	}
+	files, _ := jsonscan.Get(skill, "resources")
+	isList := jsonscan.Kind(files) == '['
+	mapped := v.mapsSkill(p, stringMember(skill, "uri"))
+	if isList {
+		for file := range jsonscan.Elements(files) {
+			mapped = mapped || v.mapsSkill(p, stringMember(file, "uri"))
+		}
+		skill = jsonscan.WithMember(skill, "resources", v.skillFiles(p, files, mapped))
+	}
+	return v.skillFile(p, skill, mapped)
+}
+
+// mapsSkill reports whether a URI of a skill leads to another server.
+func (v *View) mapsSkill(p *pool, uri string) bool {
+	other := v.named.get(uri)
+	return other != nil && other != p || v.publicURI(p, uri) != uri
+}
+
+// skillFiles returns an array of objects whose members uri are those that callers know.
+func (v *View) skillFiles(p *pool, array []byte, mapped bool) []byte {
+	b := []byte{'['}
+	for element := range jsonscan.Elements(array) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, v.skillFile(p, element, mapped)...)
+	}
+	return append(b, ']')
+}
+
+// skillFile returns an object whose member uri is that which callers know. A mapped one keeps its
+// slashes, because the directory of a skill is part of its meaning.
+func (v *View) skillFile(p *pool, object []byte, mapped bool) []byte {
+	uri := stringMember(object, "uri")
+	switch {
+	case uri == "" || len(uri) > maxNamedURI:
+		return object
+	case !mapped:
+		v.named.add(uri, p)
+		return object
+	}
+	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.up.id+"/"+uri))
+}
+
+// readSkill serves skills/get and resources/directory/read. A URI that no list has shown is asked of
+// all servers with skills, in their order.
+func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	raw, _ := req.Param("uri")
+	uri, err := jsonscan.Unquote(raw)
+	if err != nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.uri: must be a string")
+	}
+	var routes []*route
+	if r, err := v.routeURI(ctx, uri); err == nil && r.pool.hasSkills() {
+		routes = append(routes, r)
+	} else {
+		for _, p := range v.pools {
+			if p.hasSkills() {
+				routes = append(routes, &route{pool: p, target: uri})
+			}
+		}
+	}
+	for _, r := range routes {
+		var res mcp.Result
+		inner := *req
+		inner.Params = jsonscan.WithMember(req.Params, "uri", jsonscan.AppendQuote(nil, r.target))
+		res, err = v.send(ctx, &inner, &route{kind: ActionRead, pool: r.pool, target: r.target})
+		raw, ok := res.(mcp.RawResult)
+		switch {
+		case err == nil && ok && isObject(raw):
+			return v.skillResult(r, uri, raw), nil
+		case err == nil:
+			return res, nil
+		}
+		if _, refused := errors.AsType[*mcp.Error](err); !refused {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+// skillResult returns the description of a skill, or the entries of a directory, with the URIs that
+// callers know.
+func (v *View) skillResult(r *route, uri string, raw mcp.RawResult) mcp.RawResult {
+	if skill, ok := jsonscan.Get(raw, "skill"); ok {
+		raw = jsonscan.WithMember(raw, "skill", v.publicSkill(r.pool, skill))
+	}
+	if resources, ok := jsonscan.Get(raw, "resources"); ok && jsonscan.Kind(resources) == '[' {
+		raw = jsonscan.WithMember(raw, "resources", v.skillFiles(r.pool, resources, uri != r.target))
+	}
+	return raw
+}

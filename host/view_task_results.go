@@ -1,0 +1,246 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// questionTime is how long tasks/get waits for the questions of a task that requires input.
+	questionTime = 2 * time.Second
+	// defaultPoll is how often a task is polled whose server does not say how often; minPoll and
+	// maxPoll bound what it says.
+	defaultPoll = time.Second
+	minPoll     = 50 * time.Millisecond
+	maxPoll     = 5 * time.Minute
+)
+
+// extendTask serves a method of the extension for a server of revision 2025-11-25.
+func (v *View) extendTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+	switch req.Method {
+	case methodTaskCancel:
+		_, err := v.about(ctx, req, t, methodTaskCancel, nil)
+		if fault, ok := errors.AsType[*mcp.Error](err); ok && fault.Code == mcp.CodeInvalidParams {
+			// The extension acknowledges the cancellation of a task that has ended.
+			raw, getErr := v.about(ctx, req, t, methodTaskGet, nil)
+			if getErr == nil && isFinal(stringMember(raw, "status")) {
+				err = nil
+			}
+		}
+		return mcp.RawResult(`{"resultType":"complete"}`), err
+	case methodTaskUpdate:
+		raw, _ := req.Param("inputResponses")
+		if !isObject(raw) {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
+		}
+		w := v.existingWait(t)
+		if w == nil { // a restart has lost the questions: tasks/get has new ones
+			_, err := v.about(ctx, req, t, methodTaskGet, nil)
+			return mcp.RawResult(`{"resultType":"complete"}`), err
+		}
+		defer w.attach(req)()
+		return mcp.RawResult(`{"resultType":"complete"}`), w.deliver(ctx, raw)
+	}
+	return v.getExtended(ctx, req, t)
+}
+
+// getExtended serves tasks/get of the extension for a server of revision 2025-11-25. The result of
+// the task is part of it, and so are its questions.
+func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+	raw, err := v.about(ctx, req, t, methodTaskGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	status := stringMember(raw, "status")
+	var more []byte
+	if status == taskInputRequired {
+		if status, more, err = v.questions(ctx, req, t); err != nil {
+			return nil, err
+		}
+		if status == "" { // it has ended meanwhile
+			if raw, err = v.about(ctx, req, t, methodTaskGet, nil); err != nil {
+				return nil, err
+			}
+			if status = stringMember(raw, "status"); status == taskInputRequired {
+				status = taskWorking // it asks again: the next request waits for that
+			}
+		}
+	}
+	if status == taskCompleted || status == taskFailed {
+		if status, more, err = v.outcome(ctx, req, t, status); err != nil {
+			return nil, err
+		}
+	}
+	b := append([]byte(`{"resultType":"complete"`), extendedMembers(raw, t.handle, status)...)
+	out := append(append(b, more...), '}')
+	if !v.single() {
+		out = nameServer(out, t.pool.up.name)
+	}
+	return out, nil
+}
+
+// questions returns the open questions of a task as a member, and the status that goes with them: ""
+// if the task has ended.
+func (v *View) questions(ctx context.Context, req *mcp.Request, t *task) (status string, member []byte, err error) {
+	w, err := v.waitFor(req, t)
+	if err != nil {
+		return "", nil, err
+	}
+	defer w.attach(req)()
+	short, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
+	now, err := w.next(short, "")
+	switch {
+	case ctx.Err() != nil:
+		return "", nil, context.Cause(ctx)
+	case err != nil:
+		return taskWorking, nil, nil
+	case now.ended:
+		return "", nil, nil
+	}
+	return taskInputRequired, append([]byte(`,"inputRequests":`), now.open...), nil
+}
+
+// outcome returns the result or the error of a task that has ended as a member, and its status in the
+// extension.
+func (v *View) outcome(ctx context.Context, req *mcp.Request, t *task, status string) (string, []byte, error) {
+	raw, err := v.about(ctx, req, t, methodTaskResult, nil)
+	fault, ok := errors.AsType[*mcp.Error](err)
+	switch {
+	case err == nil:
+		result := v.mapResult(t.pool, methodTaskResult, relate(raw, ""))
+		return taskCompleted, append([]byte(`,"result":`), result...), nil
+	case status == taskFailed && ok && fault.Remote():
+		b := append([]byte(`,"error":{"code":`), strconv.Itoa(fault.Code)...)
+		b = jsonscan.AppendQuote(append(b, `,"message":`...), fault.Message)
+		if len(fault.Data) > 0 {
+			b = append(append(b, `,"data":`...), fault.Data...)
+		}
+		return taskFailed, append(b, '}'), nil
+	}
+	return "", nil, err
+}
+
+// awaitTask serves tasks/result for a server of revision 2025-11-25.
+func (v *View) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+	w, err := v.waitFor(req, t)
+	if err != nil {
+		return nil, err
+	}
+	defer w.attach(req)()
+	if responses, ok := req.Param("inputResponses"); ok && isObject(responses) {
+		if err := w.deliver(ctx, responses); err != nil {
+			return nil, err
+		}
+	}
+	now, err := w.next(ctx, stringMember(req.Params, "requestState"))
+	switch {
+	case err != nil:
+		return nil, err
+	case !now.ended:
+		return v.askAbout(t, now.open, now.version), nil
+	case now.err != nil:
+		return nil, now.err
+	}
+	return relate(v.mapResult(t.pool, methodTaskResult, now.result), t.handle), nil
+}
+
+// askAbout returns the result that asks the questions of a task.
+func (v *View) askAbout(t *task, requests []byte, state string) mcp.RawResult {
+	b := append([]byte(`{"resultType":"input_required","inputRequests":`), relateQuestions(requests, t.handle)...)
+	b = append(jsonscan.AppendQuote(append(b, `,"requestState":`...), state), '}')
+	if !v.single() {
+		b = nameServer(b, t.pool.up.name)
+	}
+	return b
+}
+
+// followTask serves tasks/result for a server of the extension, which is polled.
+func (v *View) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+	if responses, ok := req.Param("inputResponses"); ok && isObject(responses) {
+		members := append([]byte(`,"inputResponses":`), responses...)
+		if _, err := v.about(ctx, req, t, methodTaskUpdate, members); err != nil {
+			return nil, err
+		}
+	}
+	asked := stringMember(req.Params, "requestState")
+	for {
+		raw, err := v.about(ctx, req, t, methodTaskGet, nil)
+		if err != nil {
+			return nil, err
+		}
+		switch stringMember(raw, "status") {
+		case taskCompleted:
+			result, _ := jsonscan.Get(raw, "result")
+			if !isObject(result) {
+				return nil, t.pool.up.errorf(CodeInvalidResult, "tasks/get: the task is completed and has no result")
+			}
+			result = jsonscan.WithMember(result, "resultType", []byte(`"complete"`))
+			return relate(v.mapResult(t.pool, methodTaskResult, result), t.handle), nil
+		case taskFailed:
+			return nil, taskError(raw)
+		case taskCancelled:
+			return nil, mcp.Errorf(mcp.CodeInternalError, "request cancelled")
+		case taskInputRequired:
+			requests, _ := jsonscan.Get(raw, "inputRequests")
+			if state := keysOf(requests); state != "" && state != asked {
+				return v.askAbout(t, requests, state), nil
+			}
+		}
+		timer := time.NewTimer(pollInterval(raw))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// taskError returns the error of a task that has failed.
+func taskError(task []byte) error {
+	raw, _ := jsonscan.Get(task, "error")
+	e := &mcp.Error{Code: mcp.CodeInternalError, Message: "the task has failed"}
+	if !isObject(raw) {
+		return e
+	}
+	code, _ := jsonscan.Get(raw, "code")
+	if n, err := strconv.Atoi(string(code)); err == nil {
+		e.Code, e.Message = n, stringMember(raw, "message")
+		e.Data, _ = jsonscan.Get(raw, "data")
+	}
+	return e
+}
+
+// keysOf returns a text that is unequal for objects with different keys; "" if there are none.
+func keysOf(object []byte) string {
+	if !isObject(object) {
+		return ""
+	}
+	h, n := fnv.New64a(), 0
+	for key := range jsonscan.Members(object) {
+		_, _ = h.Write(key)
+		_, _ = h.Write([]byte{0})
+		n++
+	}
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// pollInterval returns how long to wait before a task is polled again.
+func pollInterval(task []byte) time.Duration {
+	raw, _ := jsonscan.Get(task, "pollIntervalMs")
+	ms, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || ms <= 0 {
+		return defaultPoll
+	}
+	return min(max(time.Duration(min(ms, int64(maxPoll/time.Millisecond)))*time.Millisecond, minPoll), maxPoll)
+}

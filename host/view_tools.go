@@ -1,0 +1,88 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// toolsFor returns a list of tools as the client of a request receives it: without those that run as
+// tasks only, or are for pages only, unless the client supports that.
+func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json.RawMessage {
+	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
+	forms := map[string]taskForm{}
+	change := bytes.Contains(tools, []byte(`"taskSupport"`)) || !pages && bytes.Contains(tools, []byte(`"visibility"`))
+	for _, p := range v.pools {
+		forms[p.up.name] = p.taskForm()
+		change = change || caller == sessionTasks && forms[p.up.name] == extendedTasks
+	}
+	if !change {
+		return tools
+	}
+	b := []byte{'['}
+	for tool := range jsonscan.Elements(tools) {
+		if item := m.catalogue.Find(catalogue.Tools, stringMember(tool, "name")); item != nil {
+			if tool = toolFor(caller, forms[item.Server], tool); tool == nil || !pages && isForPages(tool) {
+				continue
+			}
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, tool...)
+	}
+	return append(b, ']')
+}
+
+// usableBy returns the tools that the list for a client has.
+func (v *View) usableBy(req *mcp.Request, tools []*catalogue.Item) []*catalogue.Item {
+	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
+	forms := map[string]taskForm{}
+	for _, p := range v.pools {
+		forms[p.up.name] = p.taskForm()
+	}
+	return slices.DeleteFunc(tools, func(item *catalogue.Item) bool {
+		return !usable(caller, forms[item.Server], taskSupport(item.Raw)) || !pages && isForPages(item.Raw)
+	})
+}
+
+// toolFor returns the definition of a tool with the member execution that the caller understands; nil
+// if the caller cannot use the tool.
+func toolFor(caller, server taskForm, tool []byte) []byte {
+	support := taskSupport(tool)
+	switch {
+	case !usable(caller, server, support):
+		return nil
+	case caller == sessionTasks && server == extendedTasks: // the server decides with each call
+		return jsonscan.WithMember(tool, "execution", []byte(`{"taskSupport":"`+supportOptional+`"}`))
+	case support != "" && caller != sessionTasks:
+		return without(tool, "execution")
+	}
+	return tool
+}
+
+// isForPages reports whether only pages may call a tool. Spec: SEP-1865, Tool Visibility.
+func isForPages(tool []byte) bool {
+	if !bytes.Contains(tool, []byte(`"visibility"`)) {
+		return false
+	}
+	meta, _ := jsonscan.Get(tool, "_meta")
+	if !hasMember(meta, "ui") {
+		return false
+	}
+	ui, _ := jsonscan.Get(meta, "ui")
+	visibility, _ := jsonscan.Get(ui, "visibility")
+	if jsonscan.Kind(visibility) != '[' {
+		return false
+	}
+	for v := range jsonscan.Elements(visibility) {
+		if kind, _ := jsonscan.Unquote(v); kind == "model" {
+			return false
+		}
+	}
+	return true
+}

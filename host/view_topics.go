@@ -1,0 +1,193 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// topicTasks is the member of a filter that names tasks, and notificationTask the method of its
+	// notifications. Spec: tasks extension, Task Status Notifications.
+	topicTasks       = "taskIds"
+	notificationTask = "notifications/tasks"
+	// maxTaskTopics bounds the tasks of one subscription.
+	maxTaskTopics = 1000
+)
+
+// A topicListener subscribes a view to topics of one server.
+type topicListener struct {
+	view   *View
+	pool   *pool
+	filter mcp.SubscriptionFilter
+	tasks  map[string]*task // by the id at the server
+}
+
+// agreeTopics narrows the topics of a subscription to those that the servers have agreed to, and
+// subscribes to them there. end stops that; it is nil if there are none.
+func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionFilter) (end func()) {
+	wanted := f.Topics
+	f.Topics = nil
+	if len(wanted) == 0 || !isModern(req.Revision()) {
+		return nil
+	}
+	listeners := map[*pool]*topicListener{}
+	of := func(p *pool) *topicListener {
+		l := listeners[p]
+		if l == nil {
+			l = &topicListener{view: v, pool: p, tasks: map[string]*task{}}
+			l.filter.Topics = map[string]json.RawMessage{}
+			listeners[p] = l
+		}
+		return l
+	}
+	v.connect(ctx)
+	for member, value := range wanted {
+		if member == topicTasks && taskFormOf(req) == extendedTasks {
+			v.addTasks(value, of)
+		} else if p := v.extensionPool(member); p != nil && member != topicTasks {
+			of(p).filter.Topics[member] = value
+		}
+	}
+	var stops []func()
+	var handles []string
+	for _, l := range listeners { // usually one
+		agreed, stop := l.open(ctx)
+		if len(agreed) == 0 {
+			stop()
+			continue
+		}
+		stops = append(stops, stop)
+		for member, value := range agreed {
+			if member == topicTasks {
+				handles = append(handles, l.handles(value)...)
+			} else {
+				setTopic(f, member, value)
+			}
+		}
+	}
+	if len(handles) > 0 {
+		slices.Sort(handles)
+		if raw, err := json.Marshal(handles); err == nil {
+			setTopic(f, topicTasks, raw)
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+func setTopic(f *mcp.SubscriptionFilter, member string, value json.RawMessage) {
+	if f.Topics == nil {
+		f.Topics = map[string]json.RawMessage{}
+	}
+	f.Topics[member] = value
+}
+
+// addTasks adds the tasks of a filter to the listeners of their servers. Ids that are not those of the
+// caller are left out.
+func (v *View) addTasks(value []byte, of func(*pool) *topicListener) {
+	if jsonscan.Kind(value) != '[' {
+		return
+	}
+	n := 0
+	for raw := range jsonscan.Elements(value) {
+		handle, err := jsonscan.Unquote(raw)
+		if err != nil {
+			continue
+		}
+		t, err := v.openTask(handle)
+		if err != nil || t.ID == "" || t.pool.taskForm() != extendedTasks {
+			continue
+		}
+		if n++; n > maxTaskTopics {
+			return
+		}
+		of(t.pool).tasks[t.ID] = t
+	}
+}
+
+// open subscribes at the server, and returns the topics that it has agreed to.
+func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMessage, stop func()) {
+	if len(l.tasks) > 0 {
+		var ids []string
+		for id := range l.tasks {
+			ids = append(ids, id)
+		}
+		slices.Sort(ids)
+		l.filter.Topics[topicTasks], _ = json.Marshal(ids) // strings always encode
+	}
+	h := l.view.host
+	running, cancel := context.WithCancel(context.WithValue(h.ctx, callerKey{}, l.view.caller))
+	ready := make(chan map[string]json.RawMessage, 1)
+	h.work.Go(func() {
+		defer close(ready)
+		defer cancel()
+		s, release, err := l.pool.acquire(running, anyClass)
+		if err != nil {
+			return
+		}
+		defer release()
+		first := true
+		for e, err := range s.client.Listen(running, l.filter) {
+			if err != nil {
+				return
+			}
+			if first && e.Kind == mcp.EventListening && e.Filter != nil {
+				ready <- e.Filter.Topics
+				first = false
+			}
+			if e.Kind == mcp.EventTopic {
+				l.pass(e)
+			}
+		}
+	})
+	wait, end := context.WithTimeout(ctx, subscribeWait)
+	defer end()
+	select {
+	case agreed = <-ready:
+	case <-wait.Done():
+	}
+	return agreed, cancel
+}
+
+// handles returns the ids of tasks as the caller knows them.
+func (l *topicListener) handles(ids []byte) (handles []string) {
+	if jsonscan.Kind(ids) != '[' {
+		return nil
+	}
+	for raw := range jsonscan.Elements(ids) {
+		id, _ := jsonscan.Unquote(raw)
+		if t := l.tasks[id]; t != nil {
+			handles = append(handles, t.handle)
+		}
+	}
+	return handles
+}
+
+// pass passes a notification of a topic to the subscriptions of the view that have asked for it.
+func (l *topicListener) pass(e mcp.Event) {
+	if e.Method == notificationTask {
+		t := l.tasks[stringMember(e.Params, "taskId")]
+		if t == nil {
+			return
+		}
+		e.Params = json.RawMessage(l.view.publicTask(t, without(e.Params, "_meta")))
+		quoted := jsonscan.AppendQuote(nil, t.handle)
+		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: quoted}}
+	} else {
+		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{}}
+		for member, value := range l.filter.Topics {
+			if member != topicTasks {
+				e.Filter.Topics[member] = value
+			}
+		}
+		e.Params = without(e.Params, "_meta")
+	}
+	l.view.changes.Send(mcp.Event{Kind: mcp.EventTopic, Method: e.Method, Params: e.Params, Filter: e.Filter})
+}
