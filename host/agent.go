@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"sync"
 
@@ -59,7 +60,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if item == nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool %q", tool)
 	}
-	arguments, err := json.Marshal(args)
+	arguments, err := json.Marshal(args, json.Deterministic(true))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if err != nil {
 		return nil, err
 	}
-	return c.CallTool(ctx, tool, args)
+	return c.CallTool(ctx, tool, stdjson.RawMessage(arguments)) // what the user has seen
 }
 
 var errNoConsent = errors.New("denied: Options.Consent is not set, so that no user can allow the call")

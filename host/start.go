@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -127,7 +128,7 @@ func (s *start) connect() (mcp.Transport, *Error) {
 	defer cancel()
 	server, err := u.expanded(ctx)
 	if err != nil {
-		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: err}
+		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
 	t, client, err := u.dial(context.WithValue(ctx, callerKey{}, s.in.pool.caller), server, s)
 	if err != nil {
@@ -337,4 +338,14 @@ func (s *start) isBusy() bool {
 	}
 	usage := s.forward.Usage()
 	return usage.InProgress > 0 || usage.Suspended > 0
+}
+
+// withoutServer returns an error of the configuration without the name of the server, which an
+// [Error] has too.
+func withoutServer(err error, name string) error {
+	inner := errors.Unwrap(err)
+	if inner != nil && strings.HasPrefix(err.Error(), fmt.Sprintf("server %.64q: ", name)) {
+		return inner
+	}
+	return err
 }

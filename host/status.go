@@ -62,7 +62,7 @@ func (u *Upstream) Status() *UpstreamStatus {
 		st.State = StateStopped
 	}
 	if u.invalid != nil {
-		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", u.invalid)
+		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", withoutServer(u.invalid, u.name))
 	}
 	now := time.Now()
 	for _, p := range u.pools {

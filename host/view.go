@@ -99,15 +99,18 @@ func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err e
 }
 
 // current returns the merged catalogue, after lists that may have changed were read.
-func (v *View) current(ctx context.Context) (*merged, error) {
+func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx) }
+
+// currentWithin returns the merged catalogue, and does not wait for lists after wait has ended.
+func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
 	lists := make([][catalogue.Kinds]*catalogue.List, len(v.pools))
-	var wait sync.WaitGroup
+	var reading sync.WaitGroup
 	for n, p := range v.pools {
 		for k := range catalogue.Kinds {
-			wait.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k)) })
+			reading.Go(func() { lists[n][k], _ = p.list(wait, catalogue.Kind(k)) })
 		}
 	}
-	wait.Wait()
+	reading.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -76,25 +76,21 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 	if item := m.catalogue.Find(kind, name); item != nil {
 		return item, m.pools[item.Server], nil
 	}
-	return nil, nil, v.unread(kind)
+	return nil, nil, v.unread(kind, name)
 }
 
-// unread returns the error of the only server whose list could not be read, since an unknown name may
-// be one of its own.
-func (v *View) unread(kind catalogue.Kind) error {
-	var only error
+// unread returns why the list of the server was not read that an unknown name is probably one of: the
+// only server, or the one whose prefix the name has.
+func (v *View) unread(kind catalogue.Kind, name string) error {
 	for _, p := range v.pools {
+		if len(v.pools) > 1 && !strings.HasPrefix(name, p.up.id+"__") {
+			continue
+		}
 		if err := p.listError(kind); err != nil {
-			if only != nil {
-				return nil
-			}
-			only = err
+			return err
 		}
 	}
-	if only == nil || len(v.pools) != 1 {
-		return nil
-	}
-	return only
+	return nil
 }
 
 func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

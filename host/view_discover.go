@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -15,8 +16,10 @@ func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	if v.single() && len(v.pools) == 1 {
 		return v.discoverSingle(ctx, req)
 	}
-	v.connect(ctx)
-	m, err := v.current(ctx)
+	wait, cancel := context.WithTimeout(ctx, discoverWait)
+	defer cancel()
+	v.connect(wait)
+	m, err := v.currentWithin(ctx, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +65,12 @@ func newestRevisions() (all []string) {
 	return all
 }
 
-// connect connects to the servers. It waits up to listWait for those that are starting, the first
-// time that a caller does so.
+// discoverWait is how long server/discover waits for servers that are starting. Clients wait for
+// few seconds before they try an older revision.
+const discoverWait = 2 * time.Second
+
+// connect connects to the servers, and waits for those that are starting until ctx ends.
 func (v *View) connect(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
 	var wait sync.WaitGroup
 	for _, p := range v.pools {
 		wait.Go(func() { p.connect(ctx) })

@@ -71,10 +71,14 @@ func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, 
 func (p *pool) listError(kind catalogue.Kind) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l := &p.lists[kind]; l.list == nil && l.err != nil {
+	switch l := &p.lists[kind]; {
+	case l.list != nil:
+		return nil
+	case l.reading != nil:
+		return p.up.errorf(CodeStarting, "the server has not listed its %s yet", kind)
+	default:
 		return l.err
 	}
-	return nil
 }
 
 // merge merges lists of the servers, in the order of v.pools.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -183,4 +185,42 @@ func TestHeadersOfArgumentsAreRepeated(t *testing.T) {
 	if got := view.HeaderParams(t.Context(), nil, "calc__none"); got != nil {
 		t.Errorf("unknown tool: got %+v", got)
 	}
+}
+
+// The name of a tool of a server that is starting is not unknown: the caller learns what to wait for.
+// Clients connect meanwhile.
+func TestToolsOfAStartingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := config.Parse([]byte(`{"mcpServers":{"calc":{"command":"calc"},"slow":{"command":"slow"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := host.Open(t.Context(), f, &host.Options{
+			Dial: func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+				if s.Name == "slow" {
+					time.Sleep(time.Minute)
+				}
+				return mcp.InMemory(newServer(s.Name)), nil
+			}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		begin := time.Now()
+		c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("connected after %v", took)
+		}
+		if r, err := c.CallTool(t.Context(), "calc__add", map[string]any{"A": 1, "B": 1}); err != nil || r.Text() != "calc2" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		r, err := c.CallTool(t.Context(), "slow__add", map[string]any{"A": 1, "B": 1})
+		if err != nil || !r.IsError || !strings.Contains(r.Text(), `server "slow"`) || !strings.Contains(r.Text(), "did not run") {
+			t.Errorf("got %+v, %v, want a failure that names the server", r, err)
+		}
+		time.Sleep(2 * time.Minute)
+		if r, err = c.CallTool(t.Context(), "slow__add", map[string]any{"A": 1, "B": 1}); err != nil || r.Text() != "slow2" {
+			t.Errorf("after the start: got %+v, %v", r, err)
+		}
+	})
 }
