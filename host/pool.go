@@ -49,7 +49,7 @@ type pool struct {
 	instructions string
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
-	slow         bool                  // a request has waited in vain for a connection
+	slow         bool                  // server/discover has waited in vain for a connection
 	closed       bool
 }
 
@@ -166,10 +166,13 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 		l.reading, l.missed = done, false
 		p.up.host.work.Go(func() { p.read(kind, done) })
 	}
-	done, missed := l.reading, l.missed || p.slow
+	done, missed, wait := l.reading, l.missed, listWait
+	if p.slow {
+		wait -= discoverWait
+	}
 	p.mu.Unlock()
 	if !missed {
-		timer := time.NewTimer(listWait)
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-done:
