@@ -143,7 +143,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		return errors.Join(err, g.shutdown())
 	case <-ctx.Done():
 		err := g.shutdown()
-		<-failed
+		<-failed //nolint:errcheck // the server was shut down
 		return err
 	}
 }

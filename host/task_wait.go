@@ -212,7 +212,8 @@ func (w *taskWait) ask(raw mcp.RawResult) *waitAnswer {
 		open = append(append(jsonscan.AppendQuote(open, w.prefix+string(key)), ':'), request...)
 	}
 	w.mu.Lock()
-	w.open = append(open, '}')
+	open = append(open, '}')
+	w.open = open
 	w.wake()
 	w.mu.Unlock()
 	select {

@@ -47,7 +47,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, limit int) ([]byte, error) {
 	case err = <-exited:
 	case <-ctx.Done():
 		group.kill()
-		_ = <-exited // killed
+		<-exited //nolint:errcheck // the command was killed
 		return nil, context.Cause(ctx)
 	}
 	if !group.hasEnded() {

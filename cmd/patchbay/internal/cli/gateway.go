@@ -137,8 +137,9 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 // serveGateway serves HTTP.
 func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 	addr := gatewayAddr(g.config.settings, g.addr)
-	key, err := "", error(nil)
+	key := ""
 	if !g.noAuth {
+		var err error
 		if key, err = p.gatewayKey(ctx); err != nil {
 			return err
 		}

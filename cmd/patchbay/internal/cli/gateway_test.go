@@ -350,7 +350,7 @@ func TestGatewayProfile(t *testing.T) {
 	if !strings.HasSuffix(g.url, "/mcp/p/work") || !strings.Contains(o.stdout, "two__add") || strings.Contains(o.stdout, "one__") {
 		t.Errorf("%s: %+v, want the tools of two", g.url, o)
 	}
-	if o = patchbay(t, "", "gateway", "--config", file, "--profile", "wrok"); o.status != exitUsage ||
+	if o = patchbay(t, "", "gateway", "--config", file, "--profile", "works"); o.status != exitUsage ||
 		!strings.Contains(o.stderr, "work") {
 		t.Errorf("an unknown profile: %+v, want a usage error that names the known one", o)
 	}
