@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,10 +62,20 @@ type listing struct {
 	reading chan struct{} // closed when the reading in progress ends; nil if there is none
 	err     error         // of the last reading
 	missed  bool          // a request has waited for this reading in vain
+	budget  listBudget
+	delayed bool // views are notified when it may be read again
 }
 
 func newPool(u *Upstream, c *Caller) *pool {
 	return &pool{up: u, caller: c, instances: map[string]*instance{}, views: map[*View]struct{}{}}
+}
+
+// maxInstructions bounds the instructions of a server that are kept for a caller, in bytes. Clients
+// get fewer: see [catalogue.MaxServerInstructions].
+const maxInstructions = 64 << 10
+
+func cutInstructions(text string) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxInstructions)]), "")
 }
 
 // connected is called after a connection was made.
@@ -77,7 +88,8 @@ func (p *pool) connected(s *start) {
 	}
 	declared, _ := json.Marshal(caps)
 	p.mu.Lock()
-	p.capabilities, p.instructions, p.revision = declared, s.client.Instructions(), s.client.Revision()
+	p.capabilities, p.revision = declared, s.client.Revision()
+	p.instructions = cutInstructions(s.client.Instructions())
 	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
 	for k := range p.lists {
@@ -162,6 +174,11 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 			defer p.mu.Unlock()
 			return l.list, mcp.ErrClosed
 		}
+		if wait := l.budget.wait(time.Now()); wait > 0 {
+			defer p.mu.Unlock()
+			p.delay(kind, wait)
+			return l.list, l.err
+		}
 		done := make(chan struct{})
 		l.reading, l.missed = done, false
 		p.up.host.work.Go(func() { p.read(kind, done) })
@@ -191,6 +208,19 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 	return l.list, l.err
 }
 
+// delay makes the views with subscriptions read a list when its budget allows it. The lock is held.
+func (p *pool) delay(kind catalogue.Kind, wait time.Duration) {
+	if l := &p.lists[kind]; !l.delayed {
+		l.delayed = true
+		time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			l.delayed = false
+			p.mu.Unlock()
+			p.notify()
+		})
+	}
+}
+
 // read reads a list, and notifies the views if a request did not wait for it.
 func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	defer close(done)
@@ -199,9 +229,10 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	p.mu.Lock()
 	p.lists[kind].changed = false
 	p.mu.Unlock()
-	list, err := p.readAll(ctx, kind)
+	list, pages, err := p.readAll(ctx, kind)
 	p.mu.Lock()
 	l := &p.lists[kind]
+	l.budget.spend(pages)
 	l.reading, l.err, l.read = nil, err, time.Now()
 	if err == nil {
 		l.list = list
@@ -215,16 +246,17 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	}
 }
 
-func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+// readAll reads all pages of a list. It returns how many it has requested.
+func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.List, requested int, err error) {
 	s, release, err := p.acquire(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer release()
 	caps := s.client.Capabilities()
 	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
 		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
-		return catalogue.Parse(kind), nil
+		return catalogue.Parse(kind), 0, nil
 	}
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true})
 	var pages []json.RawMessage
@@ -233,7 +265,7 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (*catalogue.Lis
 	for {
 		raw, err := s.client.Do(ctx, kind.Method(), params)
 		if err != nil {
-			return nil, p.up.failure(ctx, err)
+			return nil, len(pages) + 1, p.up.failure(ctx, err)
 		}
 		pages = append(pages, raw)
 		size += len(raw)
@@ -241,9 +273,9 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (*catalogue.Lis
 		next, _ := jsonscan.Unquote(cursor)
 		switch {
 		case next == "":
-			return catalogue.Parse(kind, pages...), nil
+			return catalogue.Parse(kind, pages...), len(pages), nil
 		case seen[next] || len(pages) >= maxPages || size > maxListBytes:
-			return nil, p.up.errorf(CodeInvalidResult, "%s has more than %d pages or %d bytes, or repeats a cursor",
+			return nil, len(pages), p.up.errorf(CodeInvalidResult, "%s has more than %d pages or %d bytes, or repeats a cursor",
 				kind.Method(), maxPages, maxListBytes)
 		}
 		seen[next] = true
