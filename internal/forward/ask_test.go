@@ -270,10 +270,14 @@ func TestQueueOfSerialRequestsIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := Table{serial: true}
 		ctx, stop := context.WithCancel(t.Context())
-		for range maxQueued + 1 {
+		for range maxQueuedPerPrincipal + 1 {
 			serve(ctx, &table, request("ann", `{}`), hang)
 		}
-		wantRefused(t, "one more", serve(ctx, &table, request("ann", `{}`), hang).err, wire.CodeBusy)
+		wantRefused(t, "one more of ann", serve(ctx, &table, request("ann", `{}`), hang).err, wire.CodeBusy)
+		for range maxQueued - maxQueuedPerPrincipal {
+			serve(ctx, &table, request("bob", `{}`), hang)
+		}
+		wantRefused(t, "one more", serve(ctx, &table, request("eve", `{}`), hang).err, wire.CodeBusy)
 		stop()
 		synctest.Wait()
 		if calls, _, _ := table.Usage(); calls != 0 {

@@ -16,8 +16,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxQueued bounds the calls that wait for their turn in a serial table. Further ones are refused.
-const maxQueued = 64
+// maxQueued bounds the calls that wait for their turn in a serial table, and maxQueuedPerPrincipal
+// those of one principal, which cannot take all places. Further ones are refused.
+const maxQueued, maxQueuedPerPrincipal = 64, 32
 
 // A Table has the calls to one server. The zero value is empty. It is safe for concurrent use; its
 // exported field must not change after the first use.
@@ -193,7 +194,7 @@ func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 		t.mu.Unlock()
 		return nil
 	}
-	if len(t.queue) >= maxQueued && !again {
+	if !again && (len(t.queue) >= maxQueued || t.queued(c.principal) >= maxQueuedPerPrincipal) {
 		t.mu.Unlock()
 		return wire.Busy("too many requests wait for this server")
 	}
@@ -223,6 +224,16 @@ func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// queued returns the number of calls of a principal that wait for their turn. The lock is held.
+func (t *Table) queued(principal string) (n int) {
+	for _, c := range t.queue {
+		if c.principal == principal {
+			n++
+		}
+	}
+	return n
 }
 
 // admit makes a call run. The lock is held.
