@@ -69,12 +69,19 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if err := h.consent(ctx, a); err != nil {
 		return nil, err
 	}
+	// The user may have taken long: what runs must be what was shown.
+	if now, _, err := v.find(ctx, catalogue.Tools, tool); err != nil || now == nil || now.Server != a.Server ||
+		now.Digest != item.Digest {
+		return nil, &Error{Code: CodeDenied, Server: a.Server, Err: errChanged}
+	}
 	c, err := h.agent.connect(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	return c.CallTool(ctx, tool, stdjson.RawMessage(arguments)) // what the user has seen
 }
+
+var errChanged = statement{errors.New("denied: the definition of the tool has changed since the user has seen it")}
 
 var errNoConsent = errors.New("denied: Options.Consent is not set, so that no user can allow the call")
 
@@ -87,7 +94,7 @@ func (h *Host) consent(ctx context.Context, a *Action) error {
 	case err != nil:
 		return &Error{Code: CodeDenied, Server: a.Server, Err: err}
 	case !verdict.Allow:
-		return &Error{Code: CodeDenied, Server: a.Server, Err: errors.New("denied: " + verdict.Reason)}
+		return &Error{Code: CodeDenied, Server: a.Server, Err: statement{errors.New("denied: " + verdict.Reason)}}
 	}
 	return nil
 }

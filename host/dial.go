@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -37,7 +38,11 @@ func (u *Upstream) expanded(ctx context.Context) (*config.Server, error) {
 	if u.invalid != nil {
 		return nil, u.invalid
 	}
-	return u.server.Expand(ctx, u.host.opts.Lookup)
+	server, err := u.server.Expand(ctx, u.host.opts.Lookup)
+	if err == nil {
+		u.keepSecrets(server.Secrets())
+	}
+	return server, err
 }
 
 // dial connects to the server. The transport must be closed also if there is an error, which waits
@@ -99,7 +104,7 @@ func (u *Upstream) prepare(t mcp.Transport, s *start) error {
 	}
 	limiter, err := proclimit.New(proclimit.Limits(u.settings.Limits))
 	if err != nil {
-		return u.errorf(CodeConfigError, "limits: %w", err)
+		return &Error{Code: CodeConfigError, Server: u.name, Err: fmt.Errorf("limits: %w", err)}
 	}
 	s.limiter = limiter
 	if missing := limiter.Missing(); len(missing) > 0 {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,8 +56,10 @@ type Error struct {
 }
 
 // Error returns the server, the reason, and whether the request may have run.
-func (e *Error) Error() string {
-	text := fmt.Sprintf("server %q: %v", e.Server, e.Err)
+func (e *Error) Error() string { return e.describe(fmt.Sprint(e.Err)) }
+
+func (e *Error) describe(reason string) string {
+	text := fmt.Sprintf("server %q: %s", e.Server, reason)
 	if e.MayHaveRun {
 		return text + "; the request may have run"
 	}
@@ -69,13 +72,16 @@ func (e *Error) Unwrap() error { return e.Err }
 // metaError is the member of `_meta` with the members of an Error.
 const metaError = "dev.patchbay/error"
 
-// detail returns the members of the error as JSON.
-func (e *Error) detail() json.RawMessage {
+// detail returns the members of the error as JSON, with the id of its incident if there is one.
+func (e *Error) detail(incident string) json.RawMessage {
 	b := jsonscan.AppendQuote([]byte(`{"code":`), string(e.Code))
 	b = jsonscan.AppendQuote(append(b, `,"server":`...), e.Server)
 	b = fmt.Appendf(b, `,"mayHaveRun":%t`, e.MayHaveRun)
 	if e.RetryAfter > 0 {
 		b = fmt.Appendf(b, `,"retryAfterMs":%d`, e.RetryAfter.Milliseconds())
+	}
+	if incident != "" {
+		b = jsonscan.AppendQuote(append(b, `,"id":`...), incident)
 	}
 	return append(b, '}')
 }
@@ -86,17 +92,19 @@ const codeServer = -32000
 
 // response returns what a client receives for an error. A tool call that failed is a result that the
 // model can see: clients end sessions for some errors.
-func response(method string, err error) (mcp.Result, error) {
+func (v *View) response(ctx context.Context, method string, err error) (mcp.Result, error) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return nil, err
 	}
+	reason, incident := v.reasonFor(ctx, method, e)
+	text, detail := e.describe(reason), e.detail(incident)
 	if method != methodToolsCall {
-		wire := mcp.Errorf(codeServer, "%s", e.Error())
-		wire.Data = e.detail()
+		wire := mcp.Errorf(codeServer, "%s", text)
+		wire.Data = detail
 		return nil, wire
 	}
-	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), e.Error())
-	b = append(append(b, `}],"isError":true,"_meta":{"`+metaError+`":`...), e.detail()...)
+	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), text)
+	b = append(append(b, `}],"isError":true,"_meta":{"`+metaError+`":`...), detail...)
 	return mcp.RawResult(append(b, '}', '}')), nil
 }

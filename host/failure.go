@@ -26,6 +26,7 @@ func (u *Upstream) failure(ctx context.Context, err error) *Error {
 	case errors.Is(err, mcp.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(cause, mcp.ErrTimeout):
 		e.Code = CodeTimeout
 	}
+	e.Err = u.masked(e.Err)
 	return e
 }
 

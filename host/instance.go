@@ -173,9 +173,11 @@ func (i *instance) unavailable(wait time.Duration) *Error {
 type crashError struct{ last error }
 
 // Error returns the last exit.
-func (e crashError) Error() string {
+func (e crashError) Error() string { return e.describe(e.last.Error()) }
+
+func (e crashError) describe(last string) string {
 	return fmt.Sprintf("the server ended soon after each of its last %d starts or more; "+
-		"it is started again every %v, or by a restart; the last time: %v", maxEarlyExits, trialInterval, e.last)
+		"it is started again every %v, or by a restart; the last time: %s", maxEarlyExits, trialInterval, last)
 }
 
 // Unwrap returns the error of the last start.

@@ -28,6 +28,9 @@ func (p *pool) roots() config.RootsMode {
 	return config.RootsNone
 }
 
+// passesRoots reports whether callers answer for roots.
+func (p *pool) passesRoots() bool { return p.roots() == config.RootsPass }
+
 // declaresRoots reports whether the server is told that its client has roots. If it gets none, the
 // answer is an empty list: some servers refuse requests of clients without roots.
 func (p *pool) declaresRoots(byClient bool) bool { return byClient || p.roots() == config.RootsList }

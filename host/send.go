@@ -29,6 +29,9 @@ func (p *pool) forward(
 		if s, res, err = p.sendOnce(ctx, req, class, c.instance, o); err != nil {
 			return s, nil, nil, err
 		}
+		if err := p.checkQuestions(req, res); err != nil {
+			return s, nil, nil, err
+		}
 		rest, keys, others := p.takeRoots(res)
 		switch {
 		case len(keys) == 0:

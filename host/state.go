@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -61,7 +63,7 @@ func bound(c *Caller, req *mcp.Request) []string {
 
 func (s *stateSealer) seal(c *Caller, req *mcp.Request, st requestState) (string, error) {
 	if st.State != nil && len(*st.State) > maxState {
-		return "", fmt.Errorf("requestState of %d bytes: want at most %d", len(*st.State), maxState)
+		return "", statement{fmt.Errorf("requestState of %d bytes: want at most %d", len(*st.State), maxState)}
 	}
 	st.Expires = time.Now().Add(stateTTL).Unix()
 	plain, err := json.Marshal(st)
@@ -83,13 +85,21 @@ func (s *stateSealer) open(c *Caller, req *mcp.Request, text string) (st request
 // order and format the members of params differently each time.
 func digest(req *mcp.Request) string {
 	h := sha256.New()
-	for _, key := range []string{"name", "uri", "ref", "argument", "arguments"} {
-		raw, _ := req.Param(key)
-		value := jsontext.Value(raw).Clone()
-		if len(value) > 0 && value.Canonicalize() != nil {
-			value = jsontext.Value(raw)
+	members := map[string]jsontext.Value{}
+	for key, value := range jsonscan.Members(req.Params) {
+		switch string(key) {
+		case "_meta", "inputResponses", "requestState":
+		default:
+			members[string(key)] = value
 		}
-		fmt.Fprintf(h, "%s %d ", key, len(value))
+	}
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		raw := members[key]
+		value := raw.Clone()
+		if len(value) > 0 && value.Canonicalize() != nil {
+			value = raw
+		}
+		fmt.Fprintf(h, "%q %d ", key, len(value))
 		h.Write(value)
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -24,42 +25,90 @@ type resourceCaller struct {
 	uri  string // as the caller knows it
 }
 
-// subscribe subscribes a view to a resource. ok is false if the server does not support that.
-func (p *pool) subscribe(ctx context.Context, v *View, target, uri string) (stop func(), ok bool) {
+// A watchedResource is a resource that a caller subscribes to.
+type watchedResource struct {
+	target string // the URI at the server
+	uri    string // as the caller knows it
+}
+
+const (
+	// maxWatched bounds the resources of one subscription at a server, as servers do.
+	maxWatched = 1000
+	// maxWatchedOfPrincipal bounds those of one principal if the server is shared, so that it cannot
+	// take the place of others.
+	maxWatchedOfPrincipal = 200
+)
+
+// subscribe subscribes a view to resources, with one request. It returns the URIs of those that the
+// server can announce. stop is nil if there are none.
+func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (stop func(), agreed []string) {
 	s, release, err := p.acquire(ctx, "")
 	if err != nil {
-		return nil, false
+		return nil, nil
 	}
 	defer release()
 	if caps := s.client.Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
-		return nil, false
+		return nil, nil
 	}
-	c := &resourceCaller{v, uri}
+	added := map[*resourceCaller]string{} // with their targets
 	p.mu.Lock()
 	w := &p.watched
 	if w.callers == nil {
 		w.callers = map[string]map[*resourceCaller]struct{}{}
 	}
-	first := w.callers[target] == nil
-	if first {
-		w.callers[target] = map[*resourceCaller]struct{}{}
+	own, first := w.of(v.caller.principal()), false
+	for _, r := range all {
+		known := w.callers[r.target] != nil
+		if !known && len(w.callers) >= maxWatched || p.up.share() == config.ShareShared && own >= maxWatchedOfPrincipal {
+			continue
+		}
+		if !known {
+			w.callers[r.target] = map[*resourceCaller]struct{}{}
+			first = true
+		}
+		c := &resourceCaller{v, r.uri}
+		w.callers[r.target][c], added[c] = struct{}{}, r.target
+		agreed = append(agreed, r.uri)
+		own++
 	}
-	w.callers[target][c] = struct{}{}
 	if first {
 		p.subscribeResources()
 	}
 	ready := w.ready
 	p.mu.Unlock()
+	if len(added) == 0 {
+		return nil, nil
+	}
 	await(ctx, ready)
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+	return func() { p.unsubscribe(added) }, agreed
+}
+
+func (p *pool) unsubscribe(all map[*resourceCaller]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, last := &p.watched, false
+	for c, target := range all {
 		delete(w.callers[target], c)
 		if len(w.callers[target]) == 0 {
 			delete(w.callers, target)
-			p.subscribeResources()
+			last = true
 		}
-	}, true
+	}
+	if last {
+		p.subscribeResources()
+	}
+}
+
+// of returns the number of resources that a principal has subscribed to, each time counted.
+func (w *resourceSubscriptions) of(principal string) (n int) {
+	for _, callers := range w.callers {
+		for c := range callers {
+			if c.view.caller.principal() == principal {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // subscribeWait is how long a subscription waits for that at the server before it is acknowledged.

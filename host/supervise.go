@@ -7,8 +7,12 @@ import (
 )
 
 const (
-	// maxPerCaller bounds the connections to one server for one principal.
-	maxPerCaller = 16
+	// maxLocal bounds the connections to one server for the local user, whose clients are several
+	// programs. maxPerPrincipal bounds those of any other principal: it cannot take all processes of a
+	// server.
+	maxLocal, maxPerPrincipal = 16, 4
+	// maxPools bounds the sessions or principals whose lists of one server are kept, as there are views.
+	maxPools = maxViews
 	// maxProcesses bounds the processes of one server, maxConnections its connections over HTTP.
 	maxProcesses, maxConnections = 16, 1000
 	// maxEnding bounds the connections that are ending, as a multiple of those that are not.
@@ -156,6 +160,34 @@ func (p *pool) isUnused(now time.Time) bool {
 	return now.Sub(p.used) > poolAge
 }
 
+// evictPool removes a pool that has no connections and no subscriptions, of the principal with the most
+// pools: the one that was not used for the longest time. The lock is held.
+func (u *Upstream) evictPool() {
+	connected := map[*pool]struct{}{}
+	for s := range u.connections {
+		connected[s.in.pool] = struct{}{}
+	}
+	counts := map[string]int{}
+	for _, p := range u.pools {
+		counts[p.caller.principal()]++
+	}
+	var oldest *pool
+	most := 0
+	for _, p := range u.pools {
+		n := counts[p.caller.principal()]
+		if n < most || n == most && oldest != nil && !p.used.Before(oldest.used) {
+			continue
+		}
+		if _, ok := connected[p]; !ok && !p.isWatched() {
+			oldest, most = p, n
+		}
+	}
+	if oldest != nil {
+		oldest.retire()
+		delete(u.pools, oldest.key)
+	}
+}
+
 // retire marks the lists of a pool as those of a server without announcements: a view that still has
 // the pool reads them again through the pool that replaces it.
 func (p *pool) retire() {
@@ -170,12 +202,23 @@ func (u *Upstream) makeRoom(p *pool) error {
 	if u.isCommand() {
 		limit = maxProcesses
 	}
-	all, own, ending := 0, 0, 0
+	most := maxPerPrincipal
+	if p.caller.Principal == nil {
+		most = maxLocal
+	}
+	if u.share() == config.ShareShared {
+		most = limit
+	}
+	mine := func(s *start) bool { return s.in.pool.caller.principal() == p.caller.principal() }
+	var all, own, ending, ownEnding int
 	for s := range u.connections {
 		switch {
+		case s.stopping && mine(s):
+			ownEnding++
+			fallthrough
 		case s.stopping:
 			ending++
-		case s.in.pool.caller.principal() == p.caller.principal():
+		case mine(s):
 			own++
 			fallthrough
 		default:
@@ -184,9 +227,9 @@ func (u *Upstream) makeRoom(p *pool) error {
 	}
 	var victim *start
 	switch {
-	case all+ending >= maxEnding*limit:
-	case own >= maxPerCaller && u.share() != config.ShareShared:
-		victim = u.longestIdle(func(s *start) bool { return s.in.pool.caller.principal() == p.caller.principal() })
+	case all+ending >= maxEnding*limit || own+ownEnding >= maxEnding*most:
+	case own >= most:
+		victim = u.longestIdle(mine)
 	case all >= limit:
 		victim = u.longestIdle(func(*start) bool { return true })
 	default:
@@ -194,7 +237,7 @@ func (u *Upstream) makeRoom(p *pool) error {
 	}
 	if victim == nil {
 		e := u.errorf(CodeLimited, "too many instances are in use: at most %d for a caller and %d in total",
-			maxPerCaller, limit)
+			most, limit)
 		e.RetryAfter = limitedRetry
 		return e
 	}

@@ -13,6 +13,8 @@ const (
 	maxTaskTime = 24 * time.Hour
 	// maxTasks bounds the tasks that are known of a connection. Further ones do not keep it.
 	maxTasks = 1000
+	// maxTaskID bounds the id of such a task, in bytes.
+	maxTaskID = 1 << 10
 )
 
 // tasks are the tasks that a connection has created, by id, with the time when they expire. They run
@@ -45,7 +47,7 @@ func (s *start) noteTask(res mcp.RawResult) {
 	}
 	id, err := jsonscan.Unquote(raw)
 	status, _ := jsonscan.Get(task, "status")
-	if err != nil || status == nil {
+	if err != nil || status == nil || len(id) > maxTaskID {
 		return
 	}
 	keep := maxTaskTime

@@ -24,6 +24,9 @@ type Upstream struct {
 	options  *catalogue.ServerOptions // never changes, so that catalogues share definitions
 	stderr   stderrRing
 
+	secretsMu sync.Mutex // guards secrets
+	secrets   []string   // of the expanded entry
+
 	mu          sync.Mutex          // guards the fields below, instances and connections
 	pools       map[string]*pool    // by poolKey
 	connections map[*start]struct{} // that have not ended
@@ -49,8 +52,14 @@ func newUpstream(h *Host, f *config.File, name string) *Upstream {
 func (u *Upstream) Name() string { return u.name }
 
 // Stderr returns the last lines that processes of the server have written to their standard error,
-// the oldest first: at most 256 KiB.
-func (u *Upstream) Stderr() []StderrLine { return u.stderr.last() }
+// the oldest first: at most 256 KiB. They have "[secret]" in place of secrets of the configuration.
+func (u *Upstream) Stderr() []StderrLine {
+	lines := u.stderr.last()
+	for i := range lines {
+		lines[i].Text = u.mask(lines[i].Text)
+	}
+	return lines
+}
 
 // Restart connects to the server again, for every caller that it has an instance for, and waits
 // until the new instances are ready. Only then do they replace the others, which end with their last
@@ -187,6 +196,9 @@ func (u *Upstream) poolOf(c *Caller) *pool {
 	key := u.poolKey(c)
 	p := u.pools[key]
 	if p == nil {
+		if len(u.pools) >= maxPools {
+			u.evictPool()
+		}
 		p = newPool(u, c)
 		p.key, p.used = key, time.Now()
 		u.pools[key] = p
@@ -203,7 +215,7 @@ func (u *Upstream) present(p *pool) *pool {
 }
 
 func (u *Upstream) errorf(code ErrorCode, format string, args ...any) *Error {
-	return &Error{Code: code, Server: u.name, Err: fmt.Errorf(format, args...)}
+	return &Error{Code: code, Server: u.name, Err: statement{fmt.Errorf(format, args...)}}
 }
 
 // event reports a change of an instance.

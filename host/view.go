@@ -88,7 +88,7 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, 
 		}
 	}
 	if err != nil {
-		return response(req.Method, err)
+		return v.response(ctx, req.Method, err)
 	}
 	return res, nil
 }
@@ -188,12 +188,18 @@ func (k *viewCache) get(h *Host, c *Caller) *View {
 	return v
 }
 
-// evict removes the view that was not used for the longest time. Its subscriptions continue.
+// evict removes a view of the principal with the most views, so that no caller can remove those of
+// others: the one that was not used for the longest time. Its subscriptions continue.
 func (k *viewCache) evict() {
-	oldest := ""
+	counts := map[string]int{}
+	for _, v := range k.views {
+		counts[v.caller.principal()]++
+	}
+	oldest, most := "", 0
 	for key, v := range k.views {
-		if oldest == "" || v.used.Before(k.views[oldest].used) {
-			oldest = key
+		n := counts[v.caller.principal()]
+		if n > most || n == most && v.used.Before(k.views[oldest].used) {
+			oldest, most = key, n
 		}
 	}
 	delete(k.views, oldest)

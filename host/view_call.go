@@ -171,7 +171,7 @@ func (v *View) decide(ctx context.Context, a *Action) error {
 		return nil
 	}
 	if err == nil {
-		err = errors.New("denied: " + verdict.Reason)
+		err = statement{errors.New("denied: " + verdict.Reason)}
 	}
 	return &Error{Code: CodeDenied, Server: a.Server, Err: err}
 }
@@ -273,6 +273,7 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 	if !ok {
 		return res, nil
 	}
+	raw = withoutOwnMeta(raw)
 	if raw.ResultType() != mcp.ResultInputRequired {
 		if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(r.pool.up.name) {
 			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
@@ -327,6 +328,6 @@ func nameInRequest(request []byte, server string) []byte {
 	if !ok || err != nil {
 		return request
 	}
-	params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+text))
+	params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+visible(text)))
 	return jsonscan.WithMember(request, "params", params)
 }

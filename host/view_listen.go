@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -10,21 +11,35 @@ import (
 // agree narrows the filter of a subscription to resources that a server of the view can announce,
 // and starts to watch the servers. end stops that.
 func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionFilter) (end func(), err error) {
+	byPool := map[*pool][]watchedResource{}
+	read := false
+	for _, uri := range f.ResourceSubscriptions {
+		r := v.watchedRoute(ctx, uri, &read)
+		if r != nil {
+			byPool[r.pool] = append(byPool[r.pool], watchedResource{r.target, uri})
+		}
+	}
+	f.ResourceSubscriptions = nil
 	var ends []func()
 	if end := v.agreeTopics(ctx, req, f); end != nil {
 		ends = append(ends, end)
 	}
-	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
-		r, err := v.routeURI(ctx, uri)
-		if err != nil {
-			return true
-		}
-		stop, ok := r.pool.subscribe(ctx, v, r.target, uri)
-		if ok {
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	for p, all := range byPool {
+		wait.Go(func() { // a slow server does not delay the others
+			stop, agreed := p.subscribe(ctx, v, all)
+			if stop == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
 			ends = append(ends, stop)
-		}
-		return !ok
-	})
+			f.ResourceSubscriptions = append(f.ResourceSubscriptions, agreed...)
+		})
+	}
+	wait.Wait()
+	slices.Sort(f.ResourceSubscriptions)
 	v.countSubscriptions(1)
 	return func() {
 		v.countSubscriptions(-1)
@@ -32,6 +47,22 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 			end()
 		}
 	}, nil
+}
+
+// watchedRoute returns the route of a resource, nil if there is none. For all URIs of a subscription
+// together, lists are read again once.
+func (v *View) watchedRoute(ctx context.Context, uri string, read *bool) *route {
+	if *read {
+		return v.knownURI(v.merged.Load(), uri)
+	}
+	if len(v.pools) != 1 && v.knownURI(v.merged.Load(), uri) == nil {
+		*read = true
+	}
+	r, err := v.routeURI(ctx, uri)
+	if err != nil {
+		return nil
+	}
+	return r
 }
 
 // countSubscriptions counts the subscriptions of the view. With the first, its servers notify it of changes.

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -10,34 +11,55 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxNamed bounds the URIs of results that a view keeps.
-const maxNamed = 10_000
+const (
+	// maxNamed and maxNamedBytes bound the URIs of results that a view keeps of one server, so that it
+	// cannot remove those of another one: there may be a thousand views.
+	maxNamed      = 10_000
+	maxNamedBytes = 512 << 10
+	// maxNamedURI bounds a URI that is kept, in bytes.
+	maxNamedURI = 2048
+)
 
 // A namedURIs has the servers that have named URIs in results to one caller: a server may return
 // links to resources that it does not list. It is safe for concurrent use.
 type namedURIs struct {
 	mu      sync.Mutex // guards the fields below
 	servers map[string]*pool
-	order   []string // the URIs, in a ring that next points into
-	next    int
+	rings   map[*pool]*uriRing
 }
 
+// A uriRing has the URIs that one server has named, the oldest first.
+type uriRing struct {
+	uris  []string
+	bytes int
+}
+
+// add records that a server has named a URI. The first one keeps it, so that no other server can get
+// its requests.
 func (n *namedURIs) add(uri string, p *pool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.servers == nil {
-		n.servers = map[string]*pool{}
+		n.servers, n.rings = map[string]*pool{}, map[*pool]*uriRing{}
 	}
-	if _, ok := n.servers[uri]; !ok {
-		if len(n.order) < maxNamed {
-			n.order = append(n.order, uri)
-		} else {
-			delete(n.servers, n.order[n.next])
-			n.order[n.next] = uri
-			n.next = (n.next + 1) % maxNamed
-		}
+	if n.servers[uri] != nil {
+		return
 	}
+	r := n.rings[p]
+	if r == nil {
+		r = &uriRing{}
+		n.rings[p] = r
+	}
+	uri = strings.Clone(uri) // without the result
 	n.servers[uri] = p
+	r.uris = append(r.uris, uri)
+	r.bytes += len(uri)
+	for len(r.uris) > maxNamed || r.bytes > maxNamedBytes {
+		r.bytes -= len(r.uris[0])
+		delete(n.servers, r.uris[0])
+		r.uris[0] = ""
+		r.uris = r.uris[1:]
+	}
 }
 
 func (n *namedURIs) get(uri string) *pool {
@@ -70,9 +92,6 @@ func (v *View) note(p *pool, raw []byte) {
 		}
 	}
 }
-
-// maxNamedURI bounds a URI that is kept, in bytes.
-const maxNamedURI = 2048
 
 // routeURI returns the route of a resource: by its URI, the most specific template, or the server
 // that has named it in a result.

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+const (
+	// maxReason bounds the reason of a failure that a caller receives, in bytes.
+	maxReason = 2 << 10
+	// maxSecrets bounds the secrets that are kept of one server. A command that returns headers may
+	// return others each time.
+	maxSecrets = 256
+)
+
+// A statement is a reason that this package has formulated: it has nothing that callers may not see.
+type statement struct{ error }
+
+// Unwrap returns the error with the text.
+func (s statement) Unwrap() error { return s.error }
+
+// sentinels are reasons that callers see as they are.
+var sentinels = []error{
+	errNotReady, errStopped, errStoppedByUser, errNoInstance, errNoConsent,
+	mcp.ErrSessionLost, mcp.ErrDisconnected, mcp.ErrTimeout, mcp.ErrClosed,
+}
+
+// publicReason returns the text of a reason that every caller may see. Other reasons have addresses,
+// paths and command lines of the machine of the host. What a process has written to its standard
+// error is never in it.
+func publicReason(err error) (text string, ok bool) {
+	if s, ok := errors.AsType[crashError](err); ok {
+		reason, known := publicReason(s.last)
+		if !known {
+			reason = "it could not be started"
+		}
+		return s.describe(reason), true
+	}
+	if e, ok := errors.AsType[*mcp.ExitError](err); ok {
+		return exitText(e), true
+	}
+	if e, ok := errors.AsType[*mcphttp.StatusError](err); ok {
+		return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", e.StatusCode, http.StatusText(e.StatusCode))), true
+	}
+	if s, ok := errors.AsType[statement](err); ok {
+		return s.Error(), true
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s) {
+			return s.Error(), true
+		}
+	}
+	return "", false
+}
+
+func exitText(e *mcp.ExitError) string {
+	if e.Signal != "" {
+		return "the server was ended by a signal: " + e.Signal
+	}
+	return fmt.Sprintf("the server exited with status %d", e.ExitCode)
+}
+
+// summaries replace reasons that only the log has.
+var summaries = map[ErrorCode]string{
+	CodeUnavailable:   "the server cannot be reached",
+	CodeStarting:      "the server did not become ready in time",
+	CodeTimeout:       "the server did not respond in time",
+	CodeAuthRequired:  "the server requires authorization",
+	CodeDenied:        "denied",
+	CodeInvalidResult: "the response of the server violates the protocol",
+	CodeConfigError:   "the entry of the server in the configuration is invalid",
+}
+
+// reasonFor returns the reason of a failure for the caller of the view. The local user sees all but
+// secrets and what processes write; a caller with a principal sees reasons that say nothing about
+// the machine, else an incident id, with which the full reason is logged.
+func (v *View) reasonFor(ctx context.Context, method string, e *Error) (text, incident string) {
+	text, ok := publicReason(e.Err)
+	if _, exited := errors.AsType[*mcp.ExitError](e.Err); !exited && (!ok || v.caller.Principal == nil) {
+		if v.caller.Principal == nil {
+			text = e.Err.Error()
+		} else {
+			incident = rand.Text()[:16]
+			text = "internal error"
+			if s, ok := summaries[e.Code]; ok {
+				text = s
+			}
+			text += " (incident " + incident + ")"
+			v.host.opts.Logger.ErrorContext(ctx, "host: request failed", "method", method, "server", e.Server,
+				"code", string(e.Code), "incident", incident, "error", e.Err)
+		}
+	}
+	if u := v.host.byName[e.Server]; u != nil {
+		text = u.mask(text)
+	}
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], ""), incident
+}
+
+// keepSecrets adds to the texts that errors and the lines of standard error must not contain.
+func (u *Upstream) keepSecrets(texts []string) {
+	u.secretsMu.Lock()
+	defer u.secretsMu.Unlock()
+	all := slices.Clone(u.secrets)
+	for _, s := range texts {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	all = all[max(0, len(all)-maxSecrets):]
+	u.secrets = all
+}
+
+// mask replaces the secrets of the server in a text.
+func (u *Upstream) mask(text string) string {
+	u.secretsMu.Lock()
+	all := slices.Clone(u.secrets)
+	u.secretsMu.Unlock()
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may contain another
+	for _, s := range all {
+		text = strings.ReplaceAll(text, s, "[secret]")
+	}
+	return text
+}
+
+// A maskedError is an error whose text has no secrets.
+type maskedError struct {
+	text string
+	err  error
+}
+
+func (e *maskedError) Error() string { return e.text }
+
+// Unwrap returns the error with its own text.
+func (e *maskedError) Unwrap() error { return e.err }
+
+// masked returns an error whose text has no secrets of the server.
+func (u *Upstream) masked(err error) error {
+	text := err.Error()
+	if masked := u.mask(text); masked != text {
+		return &maskedError{masked, err}
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxQuestions bounds the questions of one round, as clients do.
+	maxQuestions = 64
+	// maxQuestionBytes bounds their size: a user reads them.
+	maxQuestionBytes = 1 << 20
+)
+
+// checkQuestions returns an error if a result asks what the caller of a request cannot be asked, or
+// not in the form of the protocol. Spec: basic/patterns/mrtr (2026-07-28).
+func (p *pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
+	raw, ok := res.(mcp.RawResult)
+	if !ok || raw.ResultType() != mcp.ResultInputRequired {
+		return nil
+	}
+	if err := p.checkInput(req, raw); err != nil {
+		e := p.up.errorf(CodeInvalidResult, "invalid input_required result: %w", err)
+		e.MayHaveRun = true
+		return e
+	}
+	return nil
+}
+
+func (p *pool) checkInput(req *mcp.Request, raw []byte) error {
+	if m, core := wire.Latest().Method(req.Method); core && !m.MayAskInput {
+		return fmt.Errorf("%s allows no input requests", req.Method)
+	}
+	requests, ok := jsonscan.Get(raw, "inputRequests")
+	state, hasState := jsonscan.Get(raw, "requestState")
+	switch {
+	case !ok && !hasState:
+		return errors.New("missing inputRequests and requestState")
+	case hasState && jsonscan.Kind(state) != '"':
+		return errors.New("requestState must be a string")
+	case !ok:
+		return nil
+	case jsonscan.Kind(requests) != '{':
+		return errors.New("inputRequests must be an object")
+	case len(requests) > maxQuestionBytes:
+		return fmt.Errorf("inputRequests of %d bytes, want at most %d", len(requests), maxQuestionBytes)
+	}
+	if jsonscan.Valid(requests, jsonscan.Limits{}) != nil {
+		return errors.New("inputRequests has a member twice, or other invalid JSON") // clients may read the other one
+	}
+	n := 0
+	for _, request := range jsonscan.Members(requests) {
+		if n++; n > maxQuestions {
+			return fmt.Errorf("more than %d input requests", maxQuestions)
+		}
+		method, _ := jsonscan.Get(request, "method")
+		name, err := jsonscan.Unquote(method)
+		params, _ := jsonscan.Get(request, "params")
+		if err != nil || jsonscan.Kind(request) != '{' || params != nil && jsonscan.Kind(params) != '{' {
+			return errors.New("an input request must be an object with a method and params")
+		}
+		if err := p.checkQuestion(req.Capabilities(), name, params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkQuestion checks one question against what the client has declared.
+func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params []byte) error {
+	undeclared := fmt.Errorf("the client has not declared what %.64q needs", method)
+	switch method {
+	case wire.MethodRootsList:
+		if caps.Roots == nil && p.passesRoots() {
+			return undeclared
+		}
+	case wire.MethodSamplingCreateMessage:
+		if caps.Sampling == nil || has(params, "tools") && caps.Sampling.Tools == nil {
+			return undeclared
+		}
+	case wire.MethodElicitationCreate:
+		e := caps.Elicitation
+		mode, _ := jsonscan.Get(params, "mode")
+		text, _ := jsonscan.Unquote(mode)
+		if e == nil || text == "url" && e.URL == nil || text != "url" && e.Form == nil && e.URL != nil {
+			return undeclared
+		}
+		if message, _ := jsonscan.Get(params, "message"); jsonscan.Kind(message) != '"' {
+			return errors.New("the message of an elicitation must be a string")
+		}
+	default:
+		return fmt.Errorf("unknown method %.64q", method)
+	}
+	return nil
+}
+
+func has(object []byte, key string) bool {
+	_, ok := jsonscan.Get(object, key)
+	return ok
+}
+
+// ownMeta is the prefix of the members of `_meta` that are the host's.
+const ownMeta = "dev.patchbay/"
+
+// withoutOwnMeta returns a result of a server without members of `_meta` that only the host sets: a
+// server must not report a failure of another one.
+func withoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
+	meta, ok := jsonscan.Get(raw, "_meta")
+	if !ok || jsonscan.Kind(meta) != '{' {
+		return raw
+	}
+	var forged []string
+	for key := range jsonscan.Members(meta) {
+		if strings.HasPrefix(string(key), ownMeta) {
+			forged = append(forged, string(key))
+		}
+	}
+	if len(forged) == 0 {
+		return raw
+	}
+	b := []byte{'{'}
+	for key, value := range jsonscan.Members(meta) {
+		if slices.Contains(forged, string(key)) {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), value...)
+	}
+	return mcp.RawResult(jsonscan.WithMember(json.RawMessage(raw), "_meta", append(b, '}')))
+}
+
+// visible returns the message of a question without characters that a user does not see, or that
+// change what stands before it: the name of the server must stay at the beginning.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		if unicode.In(r, unicode.Cc, unicode.Bidi_Control, invisible) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// invisible has line separators, and the characters of Unicode's tag block, which models read.
+var invisible = &unicode.RangeTable{
+	R16: []unicode.Range16{{Lo: 0x2028, Hi: 0x2029, Stride: 1}},
+	R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}},
+}
