@@ -275,7 +275,8 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.L
 		case next == "":
 			return catalogue.Parse(kind, pages...), len(pages), nil
 		case seen[next] || len(pages) >= maxPages || size > maxListBytes:
-			return nil, len(pages), p.up.errorf(CodeInvalidResult, "%s has more than %d pages or %d bytes, or repeats a cursor",
+			return nil, len(pages), p.up.errorf(CodeInvalidResult,
+				"%s has more than %d pages or %d bytes, or repeats a cursor",
 				kind.Method(), maxPages, maxListBytes)
 		}
 		seen[next] = true

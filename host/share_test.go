@@ -165,7 +165,8 @@ func TestInstancesAreLimited(t *testing.T) {
 	})
 }
 
-// One principal has at most 16 instances of a server, also if the server may have more.
+// One principal has at most 4 instances of a server, also if the server may have more. The local user,
+// who has several programs, has at most 16.
 func TestInstancesOfAPrincipalAreLimited(t *testing.T) {
 	r := newRemote(t)
 	r.serve(simpleServer("r"))
@@ -174,16 +175,21 @@ func TestInstancesOfAPrincipalAreLimited(t *testing.T) {
 		session := fmt.Sprint(n)
 		client(t, h, &host.Caller{Principal: principal("a"), Session: session})
 		client(t, h, &host.Caller{Principal: principal(session), Session: session + " b"})
+		client(t, h, &host.Caller{Session: session + " c"})
 	}
-	count := 0
+	count, local := 0, 0
 	all := upstream(t, h, "r").Status().Instances
 	for _, in := range all {
-		if in.Caller.Principal.Subject == "a" {
+		switch {
+		case in.Caller.Principal == nil:
+			local++
+		case in.Caller.Principal.Subject == "a":
 			count++
 		}
 	}
-	if count != 16 || len(all) != 34 {
-		t.Errorf("got %d instances of the principal and %d in total, want 16 and 34", count, len(all))
+	if count != 4 || local != 16 || len(all) != 38 {
+		t.Errorf("got %d instances of the principal, %d of the local user and %d in total, want 4, 16 and 38",
+			count, local, len(all))
 	}
 }
 

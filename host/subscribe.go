@@ -51,6 +51,7 @@ func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (s
 		return nil, nil
 	}
 	added := map[*resourceCaller]string{} // with their targets
+	shared := p.up.share() == config.ShareShared
 	p.mu.Lock()
 	w := &p.watched
 	if w.callers == nil {
@@ -59,7 +60,7 @@ func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (s
 	own, first := w.of(v.caller.principal()), false
 	for _, r := range all {
 		known := w.callers[r.target] != nil
-		if !known && len(w.callers) >= maxWatched || p.up.share() == config.ShareShared && own >= maxWatchedOfPrincipal {
+		if !known && len(w.callers) >= maxWatched || shared && own >= maxWatchedOfPrincipal {
 			continue
 		}
 		if !known {

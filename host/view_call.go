@@ -235,6 +235,9 @@ func withoutHidden(req *mcp.Request, item *catalogue.Item) *mcp.Request {
 
 // openState returns the state of a request that continues another.
 func (v *View) openState(req *mcp.Request, r *route) (st requestState, ok bool, err error) {
+	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
+		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
+	}
 	text, ok, err := requestStateOf(req)
 	if !ok || err != nil {
 		return st, ok, err
