@@ -69,6 +69,18 @@ func (e *Error) describe(reason string) string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
+// begun returns the error of a request that a server has executed in part: sending it again from the
+// start would repeat what the server did before its first question.
+func begun(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.MayHaveRun {
+		return err
+	}
+	ran := *e // requests that wait for one connection share the error
+	ran.MayHaveRun = true
+	return &ran
+}
+
 // metaError is the member of `_meta` with the members of an Error.
 const metaError = "dev.patchbay/error"
 

@@ -25,8 +25,11 @@ func (p *pool) forward(
 		o.Capabilities = p.clientCapabilities(req)
 	}
 	req = p.withRoots(req, c.roots)
-	for range maxRootsRounds {
+	for round := range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c.instance, o); err != nil {
+			if round > 0 {
+				err = begun(err)
+			}
 			return s, nil, nil, err
 		}
 		if err := p.checkQuestions(req, res); err != nil {

@@ -117,4 +117,11 @@ func requestStateOf(req *mcp.Request) (state string, ok bool, err error) {
 	return state, true, nil
 }
 
+// continues reports whether a request has the answer to a question of its server.
+func continues(req *mcp.Request) bool {
+	_, answers := req.Param("inputResponses")
+	_, state := req.Param("requestState")
+	return answers || state
+}
+
 var errNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")

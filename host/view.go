@@ -88,6 +88,9 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, 
 		}
 	}
 	if err != nil {
+		if continues(req) {
+			err = begun(err)
+		}
 		return v.response(ctx, req.Method, err)
 	}
 	return res, nil
