@@ -79,14 +79,20 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 	return nil, nil, v.unread(kind, name)
 }
 
-// unread returns why the list of the server was not read that an unknown name is probably one of: the
-// only server, or the one whose prefix the name has.
+// unread returns why the list of the server has never been read that an unknown name is probably one of:
+// the only server, or the one whose prefix the name has. The request has not run.
 func (v *View) unread(kind catalogue.Kind, name string) error {
 	for _, p := range v.pools {
 		if len(v.pools) > 1 && !strings.HasPrefix(name, p.up.id+"__") {
 			continue
 		}
-		if err := p.listError(kind); err != nil {
+		err := p.unlisted(kind)
+		if e, ok := errors.AsType[*Error](err); ok {
+			unsent := *e
+			unsent.MayHaveRun = false // it is of the list
+			return &unsent
+		}
+		if err != nil {
 			return err
 		}
 	}

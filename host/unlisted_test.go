@@ -1,0 +1,37 @@
+package host_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A call of a tool of a server that has never been listed fails with the error of this server: the
+// tool may well exist.
+func TestCallOfAnUnlistedServerFailsWithItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := &fakeProcess{handler: simpleServer("broken"), fail: errBroken}
+		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}
+		fine := &fakeProcess{handler: simpleServer("fine")}
+		h := openFakes(t, map[string]*fakeProcess{"broken": broken, "slow": slow, "fine": fine}, "{}")
+		c := client(t, h, &host.Caller{})
+		for server, code := range map[string]host.ErrorCode{"broken": host.CodeUnavailable, "slow": host.CodeStarting} {
+			if f, text := failureOf(t, c, server+"__name"); f == nil || f.Code != code || f.Server != server || f.MayHaveRun {
+				t.Errorf("%s: got %+v, %q, want %s", server, f, text, code)
+			}
+		}
+		var unknown *mcp.Error
+		for _, tool := range []string{"fine__unknown", "unknown__name", "brokenname"} {
+			if _, err := c.CallTool(t.Context(), tool, nil); !errors.As(err, &unknown) || unknown.Code != mcp.CodeInvalidParams {
+				t.Errorf("%s: got %v, want an unknown tool", tool, err)
+			}
+		}
+		if f, text := failureOf(t, c, "fine__name"); f != nil || text != "fine" {
+			t.Errorf("got %+v, %q", f, text)
+		}
+	})
+}
