@@ -40,7 +40,9 @@ func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err 
 		return res, err
 	}
 	f.client.opts.Logger.WarnContext(ctx, "mcp: forwarded request failed", "method", req.Method, "error", err)
-	if failed.MayHaveRun {
+	_, answers := req.Param("inputResponses")
+	_, continues := req.Param("requestState")
+	if failed.MayHaveRun || answers || continues { // it ran up to its question
 		return nil, Errorf(CodeInternalError, "no valid response of the server, the request may have run")
 	}
 	return nil, Errorf(CodeInternalError, "server not reached, the request did not run")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +159,33 @@ func TestForwardReportsServerWithoutResponse(t *testing.T) {
 				wantCode(t, "closed client", err, mcp.CodeInternalError)
 			})
 		})
+	}
+}
+
+// A request that has asked has run in part, also if its answer cannot be sent.
+func TestForwardSaysThatARequestThatAskedMayHaveRun(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "ask", func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "Which word?", nil) })
+	for _, up := range mcptest.Combinations() {
+		for _, down := range mcptest.Combinations() {
+			if !up.Since("2025-06-18") || !down.Since("2025-06-18") {
+				continue // elicitation
+			}
+			t.Run(up.String()+" to "+down.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					upstream := mcptest.Dial(t, s, up, &mcp.ClientOptions{ForwardInput: true})
+					c := mcptest.Dial(t, mcp.Forward(upstream), down, &mcp.ClientOptions{
+						Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+							_ = upstream.Close() // an error is that of the call
+							return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":"x"}`)}, nil
+						}})
+					_, err := c.CallTool(t.Context(), "ask", nil)
+					if err == nil || !strings.Contains(err.Error(), "may have run") {
+						t.Errorf("got %v, want an error that says that the request may have run", err)
+					}
+				})
+			})
+		}
 	}
 }
 
