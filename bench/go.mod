@@ -7,6 +7,7 @@ require (
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/patchbay-mcp/patchbay v0.0.0
+	github.com/patchbay-mcp/patchbay/gateway v0.0.0
 	github.com/patchbay-mcp/patchbay/stores v0.0.0
 )
 

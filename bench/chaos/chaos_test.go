@@ -8,6 +8,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if ok, err := runRole(); ok {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if config := os.Getenv(childVariable); config != "" {
 		if err := serveChild(config); err != nil {
 			fmt.Fprintln(os.Stderr, "server:", err)

@@ -32,24 +32,29 @@ type child struct {
 	err      error         // how it ended; valid after exited is closed
 }
 
-// startChild starts the server and waits until it listens. The log gets what it prints to standard
-// error.
+// startChild starts the server and waits until it listens.
 func startChild(config serverConfig) (*child, error) {
 	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
+	return startProcess(config.Dir, childVariable+"="+string(text))
+}
+
+// startProcess starts this program with an environment variable and waits until it listens. A file in
+// the folder gets what it prints to standard error.
+func startProcess(dir, variable string) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(config.Dir, "server.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	log, err := os.OpenFile(filepath.Join(dir, "server.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	c := &child{cmd: exec.Command(program), exited: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	c.cmd.Env = append(os.Environ(), variable)
 	c.cmd.Stderr = log
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -117,17 +122,29 @@ func (c *child) crashed() error {
 	return nil
 }
 
-var debugClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var debugClient = &http.Client{Timeout: exitTime, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // get returns the body of a page of the debug endpoint.
 func (c *child) get(path string) (string, error) {
-	res, err := debugClient.Get("http://" + c.address.Debug + path)
+	return readBody(debugClient.Get("http://" + c.address.Debug + path))
+}
+
+// post makes the server do something.
+func (c *child) post(path string) error {
+	text, err := readBody(debugClient.Post("http://"+c.address.Debug+path, "text/plain", nil))
+	if err == nil && text != "" {
+		err = errors.New(text)
+	}
+	return err
+}
+
+func readBody(res *http.Response, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return string(body), err
+	text, err := io.ReadAll(res.Body)
+	return string(text), err
 }
 
 func (c *child) usage() (u usage, err error) {
@@ -139,14 +156,4 @@ func (c *child) usage() (u usage, err error) {
 }
 
 // rotate makes the server read its keys again.
-func (c *child) rotate() error {
-	res, err := debugClient.Post("http://"+c.address.Debug+"/rotate", "text/plain", nil)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
-		return errors.New(string(body))
-	}
-	return nil
-}
+func (c *child) rotate() error { return c.post("/rotate") }

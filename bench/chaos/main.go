@@ -13,6 +13,13 @@ import (
 )
 
 func main() {
+	if ok, err := runRole(); ok {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if config := os.Getenv(childVariable); config != "" {
 		if err := serveChild(config); err != nil {
 			fmt.Fprintln(os.Stderr, "server:", err)
@@ -22,9 +29,14 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 20, "number of `rounds`")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "`seed` of the faults and calls")
+	gateway := flag.Bool("gateway", false, "test a gateway in front of four servers, in place of one server")
 	dir := flag.String("dir", "", "`folder` for the files of the server, which are kept if a rule was broken")
 	flag.Parse()
-	passed, err := run(options{rounds: *rounds, seed: *seed, dir: *dir, every: 50, out: os.Stdout})
+	start := run
+	if *gateway {
+		start = runGateway
+	}
+	passed, err := start(options{rounds: *rounds, seed: *seed, dir: *dir, every: 50, out: os.Stdout})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}
