@@ -2,10 +2,14 @@ package host_test
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -39,6 +43,61 @@ func TestChangesReachSubscribers(t *testing.T) {
 			}
 			if len(want) == 0 {
 				break
+			}
+		}
+	})
+}
+
+// All views of a server whose list is read slowly announce its changes, also one during the reading.
+func TestChangesReachAllViewsOfAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calc := newServer("calc")
+		slow := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if req.Method == "tools/list" {
+				defer time.Sleep(time.Second)
+			}
+			return calc.ServeMCP(ctx, req)
+		})
+		command := map[string]string{"command": "x"}
+		h := openFile(t, map[string]any{"calc": command, "other": command}, "{}",
+			&host.Options{Dial: func(_ context.Context, s *config.Server) (mcp.Transport, error) {
+				if s.Name == "calc" {
+					return mcp.InMemory(slow), nil
+				}
+				return mcp.InMemory(newServer("other")), nil
+			}})
+		var counts [2]atomic.Int64
+		for n, caller := range []*host.Caller{{}, {Server: "calc"}} {
+			c := client(t, h, caller)
+			if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				for e, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
+					if err != nil {
+						return
+					}
+					if e.Kind == mcp.EventToolsChanged {
+						counts[n].Add(1)
+					}
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		for round, tools := range [][]string{{"a"}, {"b", "c"}} {
+			for _, name := range tools { // listed, and changed again, while the list is read
+				mcp.AddTool(calc, &mcp.Tool{Name: name}, func(context.Context, struct{}) (string, error) { return "", nil })
+				time.Sleep(500 * time.Millisecond)
+				all, err := mcp.Collect(client(t, h, &host.Caller{}).Tools(t.Context()))
+				if err != nil || !slices.ContainsFunc(all, func(v *mcp.Tool) bool { return v.Name == "calc__"+name }) {
+					t.Errorf("round %d: %s is not listed, with error %v", round, name, err)
+				}
+			}
+			time.Sleep(time.Minute)
+			for n := range counts {
+				if got := counts[n].Swap(0); got != int64(len(tools)) {
+					t.Errorf("round %d: view %d was notified %d times, want %d", round, n, got, len(tools))
+				}
 			}
 		}
 	})

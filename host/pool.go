@@ -165,7 +165,7 @@ func (p *pool) notify() {
 func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
 	p.mu.Lock()
 	l := &p.lists[kind]
-	if l.list != nil && !l.changed && (p.announced[kind] || time.Since(l.read) < listAge) {
+	if l.list != nil && l.reading == nil && !l.changed && (p.announced[kind] || time.Since(l.read) < listAge) {
 		defer p.mu.Unlock()
 		return l.list, nil
 	}
@@ -221,7 +221,7 @@ func (p *pool) delay(kind catalogue.Kind, wait time.Duration) {
 	}
 }
 
-// read reads a list, and notifies the views if a request did not wait for it.
+// read reads a list, and notifies the views if a request did not wait for it, or it has changed again.
 func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeoutCause(p.up.host.ctx, listTimeout, mcp.ErrTimeout)
@@ -234,14 +234,14 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	l := &p.lists[kind]
 	l.budget.spend(pages)
 	l.reading, l.err, l.read = nil, err, time.Now()
+	again := l.missed || l.changed
 	if err == nil {
 		l.list = list
 	} else {
 		l.changed = true // read again with the next request
 	}
-	missed := l.missed
 	p.mu.Unlock()
-	if missed && err == nil {
+	if again && err == nil {
 		p.notify()
 	}
 }
