@@ -48,8 +48,8 @@ type answer struct {
 // A question on the stream of a call belongs to that call. Any other one belongs to a call in
 // progress that accepts it and does not wait for its client already. If there are several of one
 // principal, it is taken for one of the newest, and the table becomes serial, so that this does not
-// happen again. With calls of several principals it is refused. A client that did not declare the
-// capability is not asked.
+// happen again, unless it asks for roots, which do not depend on the call. With calls of several
+// principals it is refused. A client that did not declare the capability is not asked.
 func (t *Table) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	c, q, fault := t.ask(ctx, method, params)
 	switch {
@@ -162,7 +162,8 @@ func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) 
 	}
 	switch {
 	case candidates > 1:
-		t.serial = true
+		// The roots are those of the client, whichever call they are for.
+		t.serial = t.serial || method != wire.MethodRootsList
 		return found, nil
 	case found != nil:
 		return found, nil

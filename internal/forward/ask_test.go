@@ -233,6 +233,31 @@ func TestGuessedQuestionMakesRequestsSerial(t *testing.T) {
 	})
 }
 
+// A server may ask for roots at any time. That does not make requests wait for each other.
+func TestGuessedRootsLeaveRequestsConcurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table Table
+		ctx, stop := context.WithCancel(t.Context())
+		r := request("ann", `{}`)
+		r.Capabilities = json.RawMessage(`{"roots":{}}`)
+		old := serve(ctx, &table, r, hang)
+		newest := serve(ctx, &table, r, asks(&table, wire.MethodRootsList))
+		collected()
+		if newest.asked["q1"] != wire.MethodRootsList || old.done {
+			t.Fatalf("got %+v and %+v, want a question for the newest", newest, old)
+		}
+		if _, _, serial := table.Usage(); serial {
+			t.Error("requests run one at a time after a guess for roots/list")
+		}
+		if last := serve(ctx, &table, retry(*r, newest.state, `{"q1":{"roots":[]}}`), nil); !last.done {
+			t.Errorf("got %+v, want the result", last)
+		}
+		stop()
+		synctest.Wait()
+		collected()
+	})
+}
+
 func TestSerialRequestsContinueInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := Table{serial: true}
