@@ -39,10 +39,21 @@ func (p *pool) class(req *mcp.Request) string {
 		add("tools", s.Tools != nil)
 	}
 	add("roots", p.declaresRoots(caps.Roots != nil))
-	if len(all) == 0 {
-		return noCapabilities
+	class := noCapabilities
+	if len(all) > 0 {
+		class = strings.Join(all, " ")
 	}
-	return strings.Join(all, " ")
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.present(p).latest = class
+	return class
+}
+
+// noteClass notes the class of a request that needs no instance of its class.
+func (v *View) noteClass(req *mcp.Request) {
+	for _, p := range v.pools {
+		p.class(req)
+	}
 }
 
 // declared returns the capabilities that an instance declares to a server of the session era, nil

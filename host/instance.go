@@ -31,8 +31,12 @@ type instance struct {
 // anyClass is the class of requests that do not depend on capabilities.
 const anyClass = ""
 
-// instance returns the instance of a class. The lock of the upstream is held.
+// instance returns the instance of a class. The lock of the upstream is held. Any class is the latest:
+// lists and subscriptions are those of the session that the calls of the same client use.
 func (p *pool) instance(class string, calls bool) *instance {
+	if class == anyClass && !p.up.isCommand() {
+		class = p.latest
+	}
 	if class == anyClass && !calls {
 		for _, i := range p.instances {
 			if i.current != nil && !i.calls {

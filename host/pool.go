@@ -38,9 +38,10 @@ type pool struct {
 	caller *Caller
 	key    string // see [Upstream.poolKey]
 
-	// The lock of the upstream guards instances and used.
+	// The lock of the upstream guards instances, used and latest.
 	instances map[string]*instance
 	used      time.Time // by a request
+	latest    string    // the class of the latest request, for servers with classes
 
 	mu           sync.Mutex // guards the fields below
 	lists        [catalogue.Kinds]listing

@@ -234,7 +234,7 @@ func TestCapabilitiesOfClientsChooseTheInstance(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			instances := len(want) + 1 // one for the lists
+			instances := len(want) // lists use that of the client
 			if era == "modern" {
 				instances = 1
 			}

@@ -16,6 +16,7 @@ func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	if v.single() && len(v.pools) == 1 {
 		return v.discoverSingle(ctx, req)
 	}
+	v.noteClass(req)
 	wait, cancel := context.WithTimeout(ctx, discoverWait)
 	defer cancel()
 	v.connect(wait)

@@ -18,6 +18,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 	if err != nil {
 		return nil, err
 	}
+	v.noteClass(req)
 	m, err := v.current(ctx)
 	if err != nil {
 		return nil, err
