@@ -1,20 +1,22 @@
 package conformance_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
 // TestMain isolates the tests from the state of the user: every command that is started here
-// inherits a temporary state directory.
+// inherits temporary directories for state and keys.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "patchbay-conformance")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = os.Setenv("PATCHBAY_STATE_DIR", dir)
+		err = errors.Join(os.Setenv("PATCHBAY_STATE_DIR", dir), os.Setenv("PATCHBAY_VAULT_DIR", filepath.Join(dir, "vault")))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -55,11 +55,13 @@ func TestServerConformance(t *testing.T) {
 	}
 }
 
-func runSuite(t *testing.T, run suiteRun, url string) {
+// runSuite returns the number of scenarios that it ran, and of those that passed.
+func runSuite(t *testing.T, run suiteRun, url string) (scenarios, passed int) {
 	results := t.TempDir()
 	args := append([]string{run.entry, "server", "--url", url, "-o", results}, run.args...)
 	out, err := node(t, 10*time.Minute, args...)
-	checkResults(t, run, readResults(t, results), out, err)
+	all := readResults(t, results)
+	return len(all), checkResults(t, run, all, out, err)
 }
 
 // TestClientConformance runs every suite with our client, which negotiates the revision as in a
@@ -94,13 +96,13 @@ func runClientSuite(t *testing.T, run suiteRun) {
 	}
 }
 
-// checkResults compares the results with the expected ones.
-func checkResults(t *testing.T, run suiteRun, scenarios map[string]scenario, out string, runErr error) {
+// checkResults compares the results with the expected ones, and returns the number of scenarios that
+// passed.
+func checkResults(t *testing.T, run suiteRun, scenarios map[string]scenario, out string, runErr error) (passed int) {
 	t.Helper()
 	if len(scenarios) == 0 {
 		t.Fatalf("the suite wrote no results: %v\n%s", runErr, out)
 	}
-	passed := 0
 	for name, s := range scenarios {
 		switch reason := run.reasonFor(name); {
 		case s.passed() && reason != "":
@@ -115,6 +117,7 @@ func checkResults(t *testing.T, run suiteRun, scenarios map[string]scenario, out
 	if passed < run.want {
 		t.Errorf("%d scenarios passed, want at least %d", passed, run.want)
 	}
+	return passed
 }
 
 // reasonFor returns the reason why a scenario need not pass, or an empty string.

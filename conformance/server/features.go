@@ -4,25 +4,29 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// addTriggers adds the tools that change the lists of the server.
+// addTriggers adds the tools that change the lists of the server. The change lasts for a second: a
+// gateway tells its clients of lists that differ.
 func addTriggers(s *mcp.Server) {
 	var tools, prompts atomic.Int64
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Change the list of tools."},
 		func(context.Context, none) (string, error) {
 			name := fmt.Sprintf("z_transient_%d", tools.Add(1))
-			mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Removed at once."},
-				func(context.Context, none) (string, error) { return "called", nil }).Remove()
+			added := mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Removed soon."},
+				func(context.Context, none) (string, error) { return "called", nil })
+			time.AfterFunc(time.Second, added.Remove)
 			return "changed", nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Change the list of prompts."},
 		func(context.Context, none) (string, error) {
 			name := fmt.Sprintf("z_transient_%d", prompts.Add(1))
-			mcp.AddPrompt(s, &mcp.Prompt{Name: name, Description: "Removed at once."},
-				func(context.Context, none) (string, error) { return "called", nil }).Remove()
+			added := mcp.AddPrompt(s, &mcp.Prompt{Name: name, Description: "Removed soon."},
+				func(context.Context, none) (string, error) { return "called", nil })
+			time.AfterFunc(time.Second, added.Remove)
 			return "changed", nil
 		})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,9 +36,10 @@ func addTools(s *mcp.Server) {
 		func(ctx context.Context, _ *callTool, _ noArguments) (*mcp.CallToolResult, any, error) {
 			return text("done"), nil, s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: "demo://counter"})
 		})
+	var grown atomic.Int64
 	mcp.AddTool(s, &mcp.Tool{Name: "grow", Description: "Adds a tool."},
 		func(context.Context, *callTool, noArguments) (*mcp.CallToolResult, any, error) {
-			mcp.AddTool(s, &mcp.Tool{Name: "added"},
+			mcp.AddTool(s, &mcp.Tool{Name: fmt.Sprint("added", grown.Add(1))},
 				func(context.Context, *callTool, noArguments) (*mcp.CallToolResult, any, error) {
 					return text("added"), nil, nil
 				})

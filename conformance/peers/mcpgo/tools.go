@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -34,8 +35,9 @@ func addTools(s *server.MCPServer) {
 			map[string]any{"uri": "demo://counter"})
 		return mcp.NewToolResultText("done"), nil
 	})
+	var grown atomic.Int64
 	add("grow", "Adds a tool.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		add("added", "New.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		add(fmt.Sprint("added", grown.Add(1)), "New.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultText("added"), nil
 		})
 		return mcp.NewToolResultText("done"), nil
