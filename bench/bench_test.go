@@ -17,6 +17,8 @@ func TestPickSelectsByNameOrDefault(t *testing.T) {
 		{"", []string{"a", "b"}},
 		{"c", []string{"c"}},
 		{"c, a", []string{"a", "c"}},
+		{"*", []string{"a", "b", "c"}},
+		{"a*, c", []string{"a", "c"}},
 	} {
 		got, err := pick([]string{"a", "b", "c"}, test.list, name, byDefault)
 		if err != nil || !slices.Equal(got, test.want) {

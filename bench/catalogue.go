@@ -58,13 +58,19 @@ func catalogueServers() []server {
 }
 
 // references lists the programs to which the report computes CPU ratios.
-func references() []string { return []string{baseline, "go-sdk", "mcp-go"} }
+func (w workload) references() []string {
+	if w.gateway != nil {
+		return gatewayReferences
+	}
+	return []string{baseline, "go-sdk", "mcp-go"}
+}
 
 // everything selects all items that run by default.
 const everything = "all"
 
-// pick returns the items of all that list names, in the order of all. For an
-// empty list it returns the items that run by default.
+// pick returns the items of all that list names, in the order of all. A name
+// may end with an asterisk, for any text. For an empty list, pick returns the
+// items that run by default.
 func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bool) ([]T, error) {
 	if list == everything {
 		list = ""
@@ -76,21 +82,31 @@ func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bo
 		}
 	}
 	var picked []T
+	used := make([]bool, len(names))
 	for _, item := range all {
-		at := slices.Index(names, name(item))
+		at := slices.IndexFunc(names, func(pattern string) bool {
+			prefix, any := strings.CutSuffix(pattern, "*")
+			return pattern == name(item) || any && strings.HasPrefix(name(item), prefix)
+		})
 		if at >= 0 {
-			names = slices.Delete(names, at, at+1)
+			used[at] = true
 		}
 		if at >= 0 || list == "" && byDefault(item) {
 			picked = append(picked, item)
 		}
 	}
-	if len(names) > 0 {
+	var unknown []string
+	for i, n := range names {
+		if !used[i] {
+			unknown = append(unknown, n)
+		}
+	}
+	if len(unknown) > 0 {
 		var known []string
 		for _, item := range all {
 			known = append(known, name(item))
 		}
-		return nil, fmt.Errorf("unknown names: %s; known names: %s", strings.Join(names, ", "),
+		return nil, fmt.Errorf("unknown names: %s; known names: %s", strings.Join(unknown, ", "),
 			strings.Join(known, ", "))
 	}
 	return picked, nil

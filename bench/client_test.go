@@ -22,7 +22,7 @@ func TestSelectingOneKindExcludesTheOther(t *testing.T) {
 		{settings{servers: "limit"}, []string{"server"}},
 		{settings{clients: everything}, []string{"client"}},
 		{settings{servers: everything, clients: "patchbay"}, []string{"server", "client"}},
-		{settings{quick: true}, []string{"server", "client"}},
+		{settings{quick: true}, []string{"server", "client", "program"}},
 	} {
 		if got := kinds(test.set); !slices.Equal(got, test.want) {
 			t.Errorf("%+v runs workloads of %q, want %q", test.set, got, test.want)
@@ -33,6 +33,12 @@ func TestSelectingOneKindExcludesTheOther(t *testing.T) {
 func TestBoundsReferToParticipatingPrograms(t *testing.T) {
 	for _, w := range catalogueWorkloads() {
 		for _, bound := range append(w.bounds, bound{of: ours}) {
+			if w.gateway != nil {
+				if !slices.Contains(w.gateway.programs, bound.of) {
+					t.Errorf("%s: bound refers to %s, which is not in the workload", w.name, bound.of)
+				}
+				continue
+			}
 			if w.clients {
 				i := slices.IndexFunc(catalogueClients(), func(c client) bool { return c.name == bound.of })
 				if i < 0 || w.memory && !catalogueClients()[i].sdk {

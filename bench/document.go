@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -11,6 +12,9 @@ import (
 
 //go:embed document.md
 var documentText string
+
+//go:embed gateway.md
+var gatewayText string
 
 // A document is the data of the published report of a run.
 type document struct {
@@ -24,7 +28,14 @@ type document struct {
 type comparedServer struct{ Name, Description string }
 
 // writeDocument writes the document of a run to a file.
-func (b *bench) writeDocument(name, tables string) error {
+func (b *bench) writeDocument(name, tables string, workloads []workload) error {
+	text := documentText
+	if !slices.ContainsFunc(workloads, func(w workload) bool { return w.gateway == nil }) {
+		text = gatewayText
+		var targets strings.Builder
+		writeTargets(&targets, b.targets)
+		tables += targets.String()
+	}
 	d := document{
 		Date:       time.Now().UTC().Format(time.DateOnly),
 		Conditions: b.conditions(),
@@ -37,15 +48,15 @@ func (b *bench) writeDocument(name, tables string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.write(f); err != nil {
+	if err := d.write(f, text); err != nil {
 		f.Close()
 		return err
 	}
 	return f.Close()
 }
 
-func (d document) write(out io.Writer) error {
-	t, err := template.New("").Parse(documentText)
+func (d document) write(out io.Writer, text string) error {
+	t, err := template.New("").Parse(text)
 	if err != nil {
 		return err
 	}

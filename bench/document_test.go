@@ -37,7 +37,7 @@ func TestDocumentMatchesTheGoldenFile(t *testing.T) {
 		d.Servers = append(d.Servers, comparedServer{s.name, s.description})
 	}
 	var got strings.Builder
-	if err := d.write(&got); err != nil {
+	if err := d.write(&got, documentText); err != nil {
 		t.Fatal(err)
 	}
 	golden := filepath.Join("testdata", "performance.md")

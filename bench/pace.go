@@ -97,6 +97,12 @@ func (b *bench) expectedOf(w workload) time.Duration {
 		}
 		total += p.of(s) * time.Duration(rounds)
 	}
+	if w.gateway != nil {
+		for range w.gateway.programs {
+			add(new(subject))
+		}
+		return total
+	}
 	if w.clients {
 		for range b.clients {
 			add(new(subject))

@@ -43,6 +43,10 @@ func compile(ctx context.Context, into, kind string, dirs []string) error {
 func (b *bench) build(ctx context.Context, workloads []workload) error {
 	programs := make(map[string][]string) // by directory
 	for _, w := range workloads {
+		if w.gateway != nil {
+			w.gateway.needs(programs)
+			continue
+		}
 		if !w.clients {
 			for _, s := range b.servers {
 				if w.suits(s) && s.script == "" {

@@ -41,7 +41,7 @@ func writeHeading(out io.Writer, w workload) {
 func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 	columns := []string{w.kind(), "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
 	var others []*subject
-	for _, name := range references() {
+	for _, name := range w.references() {
 		if i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name }); i >= 0 {
 			others = append(others, subjects[i])
 			columns = append(columns, "CPU ÷ "+name)
@@ -61,7 +61,7 @@ func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 			fmt.Sprintf("%.0f%%", s.median(func(f figures) float64 { return 100 * f.busy })),
 			fmt.Sprintf("%.1f", s.median(cpuMicros)),
 			formatKnown(s.median(allocations), s.slow),
-			formatKnown(s.median(func(f figures) float64 { return f.bytes }), s.slow),
+			formatKnown(s.median(allocated), s.slow),
 		}
 		for _, other := range others {
 			row = append(row, formatRatio(s.ratio(other)))
@@ -95,6 +95,8 @@ func formatRatio(r float64) string {
 func cpuMicros(f figures) float64 { return f.cpu.Seconds() * 1e6 }
 
 func allocations(f figures) float64 { return f.allocs }
+
+func allocated(f figures) float64 { return f.bytes }
 
 // median returns the median of one figure over the rounds.
 func (s *subject) median(figure func(figures) float64) float64 {

@@ -98,7 +98,10 @@ func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
 // Slow programs are measured in the first rounds only.
 func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 	open := b.openServers
-	if w.clients {
+	switch {
+	case w.gateway != nil:
+		open = b.openGateways
+	case w.clients:
 		open = b.openClients
 	}
 	c, err := open(ctx, w)

@@ -36,7 +36,10 @@ type bound struct {
 	rate float64 // calls per second of CPU, at least
 	// micros and allocs are not multiples: CPU time and allocations of a call
 	// of that program, at most.
-	micros, allocs float64
+	micros, allocs, bytes float64
+	// above is CPU time of a call above that of the other program, at most, in
+	// microseconds.
+	above float64
 }
 
 // recordBounds records the bounds of a workload whose programs took part.
@@ -60,6 +63,14 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 		}
 		if bound.micros > 0 {
 			b.record(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
+		}
+		if bound.above > 0 {
+			b.record(target{what: what + ": CPU above " + bound.of, got: subject.median(cpuMicros) - other.median(cpuMicros),
+				most: bound.above, unit: "µs"})
+		}
+		if bound.bytes > 0 {
+			b.record(target{what: what + ": bytes allocated", got: math.Round(other.median(allocated)),
+				most: bound.bytes, unit: "a call"})
 		}
 		if bound.allocs > 0 {
 			b.record(target{what: what + ": allocations", got: math.Round(other.median(allocations)),

@@ -32,6 +32,8 @@ type workload struct {
 	excludesSlow bool
 	// spread allows the servers to use all cores, including those of the load.
 	spread bool
+	// gateway, if set, measures gateways in place of servers.
+	gateway *gatewayCell
 	// quick workloads are part of a quick run, and so are those with bounds.
 	quick bool
 
@@ -67,6 +69,7 @@ func catalogueWorkloads() []workload {
 		catalogueChangeWorkloads(),
 		catalogueColdWorkloads(),
 		catalogueClientWorkloads(),
+		catalogueGatewayWorkloads(),
 	)
 }
 
@@ -235,7 +238,10 @@ func (w workload) serverArgs() []string {
 
 // kind returns the kind of program that the workload measures.
 func (w workload) kind() string {
-	if w.clients {
+	switch {
+	case w.gateway != nil:
+		return "program"
+	case w.clients:
 		return "client"
 	}
 	return "server"

@@ -28,6 +28,10 @@ const (
 	CountTool = "count"
 	// CountToolDescription describes CountTool in every server's tool list.
 	CountToolDescription = "Return the length of the message"
+	// AskTool asks the client once, and then returns its message.
+	AskTool = "ask"
+	// AskToolDescription describes AskTool in every server's tool list.
+	AskToolDescription = "Ask, then return the message"
 	// LargeTool returns Large and ignores its message.
 	LargeTool = "large"
 	// LargeToolDescription describes LargeTool in every server's tool list.
@@ -62,6 +66,15 @@ type In struct {
 // behave like Tool. All names have the same length, so that lists have the same
 // length.
 func ListedTool(i int) string { return fmt.Sprintf("tool_%04d", i) }
+
+// GatewayServer returns the name of the i-th server behind a gateway. All names have the same length.
+func GatewayServer(i int) string { return fmt.Sprintf("s%03d", i) }
+
+// GatewayPage is the number of items of a page of a gateway's list.
+const GatewayPage = 500
+
+// GatewayTool returns the name that a gateway gives a tool of a server.
+func GatewayTool(server, tool string) string { return server + "__" + tool }
 
 // An Era is a family of protocol revisions with the same lifecycle.
 type Era string

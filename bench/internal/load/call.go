@@ -20,6 +20,35 @@ type Call struct {
 	// List, if not zero, replaces the call by tools/list. It is the number of
 	// tools, each named by echo.ListedTool.
 	List int
+	// Server is the server of Tool behind a gateway, and Servers the number of
+	// servers of List. Without them, there is no gateway.
+	Server  string
+	Servers int
+}
+
+// lastPage returns the index of the first tool on the last page of the list.
+func (c Call) lastPage() int {
+	if c.Servers == 0 {
+		return 0 // the only one
+	}
+	return (c.List - 1) / echo.GatewayPage * echo.GatewayPage
+}
+
+// tool returns the name of the tool that is called.
+func (c Call) tool() string {
+	if c.Server != "" {
+		return echo.GatewayTool(c.Server, c.Tool)
+	}
+	return c.Tool
+}
+
+// listedTool returns the name of the i-th tool of the list.
+func (c Call) listedTool(i int) string {
+	if c.Servers == 0 {
+		return echo.ListedTool(i)
+	}
+	each := c.List / c.Servers
+	return echo.GatewayTool(echo.GatewayServer(i/each), echo.ListedTool(i%each))
 }
 
 // Method is the method of the request.
@@ -92,7 +121,7 @@ func (c Call) message() (text []byte, id int) {
 		params = append(params, fmt.Sprintf(`"_meta":{%s}`, meta))
 	}
 	if c.List == 0 {
-		params = append(params, fmt.Sprintf(`"name":%q,"arguments":{"message":%q}`, c.Tool, c.argument()))
+		params = append(params, fmt.Sprintf(`"name":%q,"arguments":{"message":%q}`, c.tool(), c.argument()))
 	}
 	b.WriteString(strings.Join(params, ",") + "}}")
 	return b.Bytes(), id
@@ -102,9 +131,13 @@ func (c Call) message() (text []byte, id int) {
 func (c Call) meta() string {
 	var meta string
 	if c.Era == echo.Modern {
+		capabilities := "{}"
+		if c.Tool == echo.AskTool {
+			capabilities = `{"elicitation":{"form":{}}}`
+		}
 		meta = fmt.Sprintf(`"io.modelcontextprotocol/protocolVersion":%q,`+
 			`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},`+
-			`"io.modelcontextprotocol/clientCapabilities":{}`, c.Era.Revision())
+			`"io.modelcontextprotocol/clientCapabilities":%s`, c.Era.Revision(), capabilities)
 	}
 	if c.notifications() == 0 {
 		return meta

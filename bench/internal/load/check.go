@@ -48,8 +48,8 @@ type quickCheck struct {
 func (c Call) quickCheck() quickCheck {
 	switch {
 	case c.List > 0:
-		return quickCheck{[]byte(`"` + echo.ListedTool(c.List-1) + `"`),
-			c.List * len(echo.ListedTool(0)+echo.ToolDescription)}
+		return quickCheck{[]byte(`"` + c.listedTool(c.List-1) + `"`),
+			(c.List - c.lastPage()) * len(echo.ListedTool(0)+echo.ToolDescription)}
 	case c.Tool == echo.CountTool:
 		return quickCheck{[]byte(`"` + c.text() + `"`), 0}
 	}
@@ -84,12 +84,13 @@ func (c Call) fits(m *message) bool {
 	if c.List == 0 {
 		return len(m.Result.Content) == 1 && m.Result.Content[0].Type == "text" && m.Result.Content[0].Text == c.text()
 	}
+	first := c.lastPage()
 	for i, tool := range m.Result.Tools {
-		if tool.Name != echo.ListedTool(i) || tool.Description != echo.ToolDescription || len(tool.Schema) == 0 {
+		if tool.Name != c.listedTool(first+i) || tool.Description != echo.ToolDescription || len(tool.Schema) == 0 {
 			return false
 		}
 	}
-	return len(m.Result.Tools) == c.List
+	return len(m.Result.Tools) == c.List-first
 }
 
 // checkStream decodes an event stream. It must consist of the requested

@@ -32,7 +32,8 @@ type caller struct {
 	conn       *conn
 	request    []byte
 	id         []byte // aliases request
-	calls      int    // since the connection was made
+	again      *second
+	calls      int // since the connection was made
 }
 
 // DialHTTP connects n times to the server at endpoint, opens sessions in the
@@ -76,7 +77,7 @@ func (c *caller) ready(u *url.URL) error {
 	if c.call.Era == echo.Modern {
 		header += "Mcp-Method: " + c.call.Method() + "\r\n"
 		if c.call.List == 0 {
-			header += "Mcp-Name: " + c.call.Tool + "\r\n"
+			header += "Mcp-Name: " + c.call.tool() + "\r\n"
 		}
 	} else {
 		session, err := c.conn.openSession(u)
@@ -89,6 +90,9 @@ func (c *caller) ready(u *url.URL) error {
 	c.request = post(u, header, body)
 	id += len(c.request) - len(body)
 	c.id = c.request[id : id+idDigits]
+	if c.call.Tool == echo.AskTool || c.call.lastPage() > 0 {
+		c.again = &second{list: c.call.List > 0, url: u, header: header, body: body[:len(body)-len("}}")]}
+	}
 	return c.once()
 }
 
@@ -142,6 +146,15 @@ func (c *caller) once() error {
 	a, err := c.conn.do(c.request)
 	if err != nil {
 		return err
+	}
+	if a.status == http.StatusOK && c.again != nil {
+		var request []byte
+		if request, err = c.again.request(a.body, c.id); err == nil {
+			a, err = c.conn.do(request)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if a.status != http.StatusOK {
 		return fmt.Errorf("status %d: %.300q", a.status, a.body)

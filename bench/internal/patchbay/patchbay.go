@@ -32,6 +32,17 @@ func NewLister(n int) *mcp.Server {
 	return s
 }
 
+// NewAsker returns a server that offers echo.AskTool.
+func NewAsker() *mcp.Server {
+	s := mcp.NewServer("patchbay", "1.0.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: echo.AskTool, Description: echo.AskToolDescription},
+		func(ctx context.Context, in echo.In) (string, error) {
+			_, err := mcp.Ask[bool](ctx, "sure", "Sure?", nil)
+			return in.Message, err
+		})
+	return s
+}
+
 func answer(_ context.Context, in echo.In) (string, error) { return in.Message, nil }
 
 func answerWithNotifications(n int) func(context.Context, echo.In) (string, error) {
@@ -46,3 +57,15 @@ func answerWithNotifications(n int) func(context.Context, echo.In) (string, erro
 func count(_ context.Context, in echo.In) (string, error) { return strconv.Itoa(len(in.Message)), nil }
 
 func large(context.Context, echo.In) (string, error) { return echo.Large(), nil }
+
+// NewGatewayLister returns a server that offers what a gateway does over several servers with n tools
+// together.
+func NewGatewayLister(servers, n int) *mcp.Server {
+	s := mcp.NewServer("patchbay", "1.0.0", &mcp.ServerOptions{PageSize: echo.GatewayPage})
+	for i := range n {
+		each := n / servers
+		name := echo.GatewayTool(echo.GatewayServer(i/each), echo.ListedTool(i%each))
+		mcp.AddTool(s, &mcp.Tool{Name: name, Description: echo.ToolDescription}, answer)
+	}
+	return s
+}

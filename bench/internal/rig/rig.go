@@ -74,11 +74,26 @@ func run(p Program, opts Options, stdio bool) error {
 	if err != nil {
 		return err
 	}
-	go serveMeter(meter)
 	if stdio {
+		go serveMeter(meter)
 		announce(Announcement{Meter: meter.Addr().String()})
 		return p.Stdio(opts)
 	}
+	return serveHTTP(meter, p.HTTP(opts))
+}
+
+// ServeHTTP serves h at every path of a loopback address, with a meter. It announces both, and returns
+// only an error.
+func ServeHTTP(h http.Handler) error {
+	meter, err := net.Listen("tcp", loopback)
+	if err != nil {
+		return err
+	}
+	return serveHTTP(meter, h)
+}
+
+func serveHTTP(meter net.Listener, h http.Handler) error {
+	go serveMeter(meter)
 	l, err := net.Listen("tcp", loopback)
 	if err != nil {
 		return err
@@ -87,7 +102,7 @@ func run(p Program, opts Options, stdio bool) error {
 		URL:   fmt.Sprintf("http://%s/mcp", l.Addr()),
 		Meter: meter.Addr().String(),
 	})
-	return http.Serve(l, p.HTTP(opts))
+	return http.Serve(l, h)
 }
 
 func announce(a Announcement) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -23,8 +24,11 @@ func main() {
 }
 
 func newServer(opts rig.Options) *mcp.Server {
-	if opts.Tools > 0 {
+	switch {
+	case opts.Tools > 0:
 		return patchbay.NewLister(opts.Tools)
+	case opts.Tool == echo.AskTool:
+		return patchbay.NewAsker()
 	}
 	return patchbay.NewServer()
 }

@@ -1,0 +1,98 @@
+// Command relay is a program between the load and a server, in one of several
+// kinds, for the workloads of gateways.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/gateway"
+	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
+	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// options are the values of the command-line flags.
+type options struct {
+	kind    string
+	url     string   // of the server
+	command []string // that starts the server on stdio, if url is empty
+	era     echo.Era // of the server
+	tool    string
+	tools   int // in all servers
+	servers int // with tools, else one
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.kind, "kind", "", "direct, bare-relay, reverse-proxy, sdk or patchbay")
+	flag.StringVar(&o.url, "url", "", "endpoint of the server; without it, the arguments start one on stdio")
+	era := flag.String("era", string(echo.Modern), "era of the server: modern or session")
+	flag.StringVar(&o.tool, "tool", echo.Tool, "the tool that the load calls")
+	flag.IntVar(&o.tools, "tools", 0, "number of tools of servers in this process, in place of those of a server")
+	flag.IntVar(&o.servers, "servers", 1, "number of those servers")
+	flag.Parse()
+	o.era, o.command = echo.Era(*era), flag.Args()
+	h, err := o.handler()
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(rig.ServeHTTP(h))
+}
+
+func (o options) handler() (http.Handler, error) {
+	switch o.kind {
+	case "direct":
+		return mcphttp.NewHandler(o.server(), nil), nil
+	case "bare-relay":
+		return newBareRelay(o.url), nil
+	case "reverse-proxy":
+		return newReverseProxy(o.url)
+	case "sdk":
+		return o.sdk()
+	case "patchbay":
+		view, err := gateway.View(o.servers, o.era, o.dial)
+		return mcphttp.NewHandler(view, nil), err
+	}
+	return nil, fmt.Errorf("unknown kind %q", o.kind)
+}
+
+// server returns the server itself.
+func (o options) server() *mcp.Server {
+	switch {
+	case o.tools > 0:
+		return patchbay.NewGatewayLister(o.servers, o.tools)
+	case o.tool == echo.AskTool:
+		return patchbay.NewAsker()
+	}
+	return patchbay.NewServer()
+}
+
+func (o options) dial(string) mcp.Transport {
+	switch {
+	case o.tools > 0:
+		return mcp.InMemory(patchbay.NewLister(o.tools / o.servers))
+	case o.url != "":
+		return mcphttp.NewTransport(o.url, nil)
+	}
+	return mcp.Command(o.command[0], o.command[1:]...)
+}
+
+// sdk returns a server whose tool calls the server behind it with a client.
+func (o options) sdk() (http.Handler, error) {
+	c, err := mcp.Connect(context.Background(), o.dial(""), &mcp.ClientOptions{Revision: o.era.Revision()})
+	if err != nil {
+		return nil, err
+	}
+	s := mcp.NewServer("sdk", "1.0.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription},
+		func(ctx context.Context, in echo.In) (string, error) {
+			return mcp.CallTool[string](ctx, c, echo.Tool, map[string]any{"message": in.Message})
+		})
+	return mcphttp.NewHandler(s, nil), nil
+}
