@@ -50,11 +50,13 @@ func (c *Caller) viewKey(sessions bool) string {
 	return joinKey(parts...)
 }
 
+var keyEscapes = strings.NewReplacer(`\`, `\\`, "\x00", `\0`)
+
 // joinKey joins texts such that different texts have different keys.
 func joinKey(parts ...string) string {
 	var b strings.Builder
 	for _, part := range parts {
-		b.WriteString(strings.NewReplacer(`\`, `\\`, "\x00", `\0`).Replace(part))
+		b.WriteString(keyEscapes.Replace(part))
 		b.WriteByte(0)
 	}
 	return b.String()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -85,7 +86,7 @@ func (i *instance) declared() *mcp.ClientCapabilities {
 // clientCapabilities returns what the server is told about the client of a request, nil for what the
 // client itself has declared.
 func (p *pool) clientCapabilities(req *mcp.Request) json.RawMessage {
-	if declared := req.Capabilities().Roots != nil; p.declaresRoots(declared) == declared {
+	if p.roots() != config.RootsList || req.Capabilities().Roots != nil {
 		return nil
 	}
 	raw, ok := req.Meta(wire.MetaClientCapabilities)

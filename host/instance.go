@@ -107,11 +107,9 @@ func (p *pool) join(
 			}
 			continue
 		}
-		select {
-		case <-s.done:
-		case <-ctx.Done():
+		if err := s.wait(ctx); err != nil {
 			s.release()
-			return nil, nil, context.Cause(ctx)
+			return nil, nil, err
 		}
 		if s.err == nil {
 			return s, s.release, nil
@@ -120,6 +118,21 @@ func (p *pool) join(
 		if !s.replaced {
 			return nil, nil, s.err
 		}
+	}
+}
+
+// wait waits until the attempt to connect has ended. Most have: then it needs no Done channel.
+func (s *start) wait(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

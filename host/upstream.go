@@ -209,7 +209,10 @@ func (u *Upstream) poolOf(c *Caller) *pool {
 // present returns the pool in place of one that was removed because it was not used. The lock is
 // held.
 func (u *Upstream) present(p *pool) *pool {
-	q := u.poolOf(p.caller)
+	q := u.pools[p.key]
+	if q == nil {
+		q = u.poolOf(p.caller)
+	}
 	q.used = time.Now()
 	return q
 }

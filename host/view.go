@@ -16,11 +16,14 @@ const methodToolsCall = "tools/call"
 // as one [mcp.Handler]. Tools and prompts have the name "server__name". It serves clients of every
 // revision, is an [mcp.Listener], and is safe for concurrent use.
 type View struct {
-	host    *Host
-	caller  *Caller
-	pools   []*pool // in the order of the file
-	changes *mcp.Broadcaster
-	used    time.Time // guarded by the lock of the host
+	host   *Host
+	caller *Caller
+	// principal is the caller as servers tell it from others: those without a principal are one local
+	// user.
+	principal string
+	pools     []*pool // in the order of the file
+	changes   *mcp.Broadcaster
+	used      time.Time // guarded by the lock of the host
 
 	merged        atomic.Pointer[merged]
 	named         namedURIs
@@ -37,7 +40,7 @@ type merged struct {
 }
 
 func newView(h *Host, c *Caller) *View {
-	v := &View{host: h, caller: c}
+	v := &View{host: h, caller: c, principal: "principal " + c.principal()}
 	for _, u := range h.upstreams {
 		if c.Server != "" && u.name != c.Server || c.Server == "" && !h.inProfile(c.Profile, u.name) {
 			continue

@@ -147,15 +147,20 @@ func (v *View) send(ctx context.Context, req *mcp.Request, r *route) (res mcp.Re
 	if r.item != nil {
 		req = withoutHidden(req, r.item)
 	}
-	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.definition()}
-	if v.host.opts.Policy != nil || v.host.opts.Recorder != nil {
-		a.Arguments, _ = req.Param("arguments")
-		begin := time.Now()
-		defer func() { v.record(a, begin, err) }()
+	if v.host.opts.Policy == nil && v.host.opts.Recorder == nil {
+		return v.serve(ctx, req, r)
 	}
+	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.definition()}
+	a.Arguments, _ = req.Param("arguments")
+	begin := time.Now()
+	defer func() { v.record(a, begin, err) }()
 	if err := v.decide(ctx, a); err != nil {
 		return nil, err
 	}
+	return v.serve(ctx, req, r)
+}
+
+func (v *View) serve(ctx context.Context, req *mcp.Request, r *route) (mcp.Result, error) {
 	if r.serve != nil {
 		return r.serve(ctx)
 	}
@@ -200,8 +205,7 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 		inner.HeaderParams = params
 		req = &inner
 	}
-	// Callers without a principal are one local user.
-	o := &mcpint.ForwardOptions{Principal: "principal " + v.caller.principal(), Subject: v.subject(r)}
+	o := &mcpint.ForwardOptions{Principal: v.principal, Subject: v.subject(r)}
 	call, req, err := v.taskCall(req, r, o)
 	if err != nil {
 		return nil, err
