@@ -152,6 +152,7 @@ type clientRequest struct {
 	params       json.RawMessage
 	subject      string
 	call         *forward.Call
+	options      *CallOptions // nil for those of the context
 	// notify receives the notifications of the request; nil for progress and log messages. It may
 	// pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
@@ -159,7 +160,7 @@ type clientRequest struct {
 
 // do sends a request, responds to the input requests of the server, and returns the result.
 func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
-	o := callOptionsFrom(ctx)
+	o := cmp.Or(k.options, callOptionsFrom(ctx))
 	if err := o.checkMeta(); err != nil {
 		return nil, err
 	}
@@ -283,13 +284,11 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 			return nil
 		}
 	} else if o.Progress != nil || c.opts.Log != nil || k.forward != nil {
-		last := math.Inf(-1) // progress
-		box = &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(func(_ string, params json.RawMessage) {
-			o.progressed(&last, params)
-		})}
 		logs := &c.logs
-		if k.forward != nil {
-			box, logs = k.forward, k.forward
+		if box = k.forward; box != nil {
+			logs = box
+		} else {
+			box = c.progressInbox(o)
 		}
 		notify = func(ctx context.Context, method string, params json.RawMessage) error {
 			if method == wire.NotificationProgress {
@@ -324,6 +323,14 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 		return nil, err
 	}
 	return rawResult(res)
+}
+
+// progressInbox returns the queue of progress notifications of a request.
+func (c *Client) progressInbox(o *CallOptions) *peer.Inbox {
+	last := math.Inf(-1) // progress
+	return &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(func(_ string, params json.RawMessage) {
+		o.progressed(&last, params)
+	})}
 }
 
 // rawResult returns an encoded result. Only middleware returns others.
@@ -388,17 +395,21 @@ func (c *Client) invalid(method string, err error) error {
 
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
-	level, prefix, declared := string(cmp.Or(o.LogLevel, c.opts.LogLevel)), conn.prefix, c.declared
+	level, declared := string(cmp.Or(o.LogLevel, c.opts.LogLevel)), c.declared
 	if k.forward != nil && c.opts.ForwardInput && conn.session == nil {
-		prefix, declared = c.prefix(conn.revision, k.capabilities), k.capabilities
+		declared = k.capabilities
 	}
 	req.env = wire.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
 		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
 	}
 	const metaSize = 128 // of typical optional members of _meta
-	b := make([]byte, 0, len(prefix)+len(k.members)+len(k.params)+len(k.subject)+len(k.input)+metaSize)
-	b = append(b, prefix...)
+	b := make([]byte, 0, len(conn.prefix)+len(declared)+len(k.members)+len(k.params)+len(k.subject)+len(k.input)+metaSize)
+	if k.forward == nil {
+		b = append(b, conn.prefix...)
+	} else {
+		b = c.appendPrefix(b, conn.revision, declared)
+	}
 	if level != "" {
 		b = jsonscan.AppendQuote(append(b, `,"`+wire.MetaLogLevel+`":`...), level)
 	}

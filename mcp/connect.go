@@ -289,7 +289,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 // probe sends server/discover. On failure, mayBeLegacy reports whether to try a session.
 func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool, err error) {
 	revision := wire.Latest()
-	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision, c.declared)}
+	conn = &connection{Transport: c.transport, revision: revision, prefix: c.appendPrefix(nil, revision, c.declared)}
 	var probing peer.Timeout
 	probing.Start(ctx, peer.TimeLimits{Total: c.probeTimeout()}, ErrTimeout)
 	defer probing.Stop()
@@ -348,8 +348,9 @@ func (conn *connection) describe(raw RawResult) error {
 	return nil
 }
 
-func (c *Client) prefix(r wire.Revision, capabilities []byte) []byte {
-	b := []byte(`{"_meta":{"` + wire.MetaProtocolVersion + `":"` + r.String() + `","` + wire.MetaClientInfo + `":`)
+func (c *Client) appendPrefix(b []byte, r wire.Revision, capabilities []byte) []byte {
+	b = append(append(b, `{"_meta":{"`+wire.MetaProtocolVersion+`":"`...), r.String()...)
+	b = append(b, `","`+wire.MetaClientInfo+`":`...)
 	b = append(b, c.info...)
 	b = append(b, `,"`+wire.MetaClientCapabilities+`":`...)
 	return append(b, capabilities...)
@@ -547,7 +548,7 @@ func (c *Client) sessionConnection(
 ) (*connection, error) {
 	conn := &connection{
 		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,
-		prefix: c.prefix(session.Revision(), c.declared), done: opened.Done(),
+		prefix: c.appendPrefix(nil, session.Revision(), c.declared), done: opened.Done(),
 	}
 	if err := conn.describe(RawResult(raw)); err != nil {
 		_ = session.Close()

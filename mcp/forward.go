@@ -78,7 +78,7 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.Forwar
 	if r.Principal == "" {
 		r.Principal = req.Principal.Key()
 	}
-	if r.Caller == "" {
+	if r.Caller == "" && (conn.session != nil || r.Principal == "") { // modern servers do not suspend requests
 		id := strings.Join(req.Header["Mcp-Session-Id"], "")
 		r.Caller = r.Principal + "\n" + string(req.env.ClientInfo) + "\n" + id
 	}
@@ -111,25 +111,34 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.Forwar
 func (f forwarder) newCall(
 	req *Request, o *mcpint.ForwardOptions, params, capabilities json.RawMessage,
 ) *forward.Call {
-	c, call, method := f.client, new(forward.Call), req.Method
-	k := &clientRequest{method: method, params: params, subject: o.Subject, capabilities: capabilities,
-		mirror: req.HeaderParams, forward: &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(call.Receive)}, call: call}
+	c, method := f.client, req.Method
+	t := &struct { // one allocation
+		call    forward.Call
+		inbox   peer.Inbox
+		options CallOptions
+		request clientRequest
+	}{}
+	call, k := &t.call, &t.request
+	t.inbox.Log, t.inbox.Handle = c.opts.Logger, c.guarded(call.Receive)
+	*k = clientRequest{method: method, params: params, subject: o.Subject, capabilities: capabilities,
+		mirror: req.HeaderParams, forward: &t.inbox, call: call, options: &t.options}
 	name := o.Subject
 	if name == "" {
 		raw, _ := req.Param("name")
 		name, _ = jsonscan.Unquote(raw)
 	}
 	meta := forward.Meta(req.env.Meta)
-	maps.Copy(meta, o.Meta)
-	options := CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: meta}
+	for key, value := range o.Meta {
+		put(&meta, key, value)
+	}
+	t.options = CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: meta}
 	if req.takesProgress() {
-		options.Progress = func(ProgressUpdate) {} // requests a token
+		t.options.Progress = func(ProgressUpdate) {} // requests a token
 	}
 	call.Queue, call.Drain = k.forward.Put, k.forward.Drain
 	call.Run = func(ctx context.Context) (_ json.RawMessage, err error) {
 		defer recovered(ctx, c.opts.Logger, method, &err)
 		defer k.forward.Close()
-		ctx = WithCallOptions(ctx, options)
 		if method == wire.MethodToolsCall {
 			raw, err := c.callTool(ctx, name, k)
 			return json.RawMessage(raw), err

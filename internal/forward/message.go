@@ -175,11 +175,19 @@ func isSubject(method, key string) bool {
 	return key == "name" || key == "uri"
 }
 
-// Meta returns the members of the `_meta` of a request that are not of its envelope.
+// Meta returns the members of the `_meta` of a request that are not of its envelope, nil for none.
 func Meta(meta []byte) map[string]any {
-	kept := map[string]any{}
+	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
-		if s := string(key); s != wire.MetaProgressToken && !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
+		switch string(key) {
+		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel,
+			wire.MetaProgressToken:
+			continue
+		}
+		if s := string(key); !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
+			if kept == nil {
+				kept = map[string]any{}
+			}
 			kept[s] = json.RawMessage(bytes.Clone(value))
 		}
 	}
