@@ -152,7 +152,9 @@ type clientRequest struct {
 	params       json.RawMessage
 	subject      string
 	call         *forward.Call
-	options      *CallOptions // nil for those of the context
+	token        json.RawMessage // of the progress of the round; set before it is sent
+	checked      RawResult       // the result, if a transport has checked it
+	options      *CallOptions    // nil for those of the context
 	// notify receives the notifications of the request; nil for progress and log messages. It may
 	// pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
@@ -277,7 +279,6 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	}
 	var box *peer.Inbox
 	var notify notifyFunc
-	var token json.RawMessage // of the request's progress; set before the request is sent
 	if receive := k.notify; receive != nil {
 		notify = func(_ context.Context, method string, params json.RawMessage) error {
 			receive(w, method, params)
@@ -293,7 +294,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 		notify = func(ctx context.Context, method string, params json.RawMessage) error {
 			if method == wire.NotificationProgress {
 				// A server may send another request's progress on this request's stream.
-				if of, _ := jsonscan.Get(params, "progressToken"); token == nil || !bytes.Equal(of, token) {
+				if of, _ := jsonscan.Get(params, "progressToken"); k.token == nil || !bytes.Equal(of, k.token) {
 					return nil
 				}
 			}
@@ -311,7 +312,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	if err != nil {
 		return nil, err
 	}
-	token = req.env.ProgressToken
+	k.token = req.env.ProgressToken
 	res, err := c.handler.ServeMCP(w, req)
 	if box != nil {
 		box.Drain(w)
@@ -322,7 +323,11 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	if err != nil {
 		return nil, err
 	}
-	return rawResult(res)
+	raw, err := rawResult(res)
+	if k.forward != nil && req.isChecked(raw) {
+		k.checked = raw
+	}
+	return raw, err
 }
 
 // progressInbox returns the queue of progress notifications of a request.
@@ -404,7 +409,11 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
 	}
 	const metaSize = 128 // of typical optional members of _meta
-	b := make([]byte, 0, len(conn.prefix)+len(declared)+len(k.members)+len(k.params)+len(k.subject)+len(k.input)+metaSize)
+	size := len(declared) + len(k.members) + len(k.params) + len(k.subject) + len(k.input) + metaSize
+	if k.forward == nil { // else params have a _meta of the same size, which is left out
+		size += len(conn.prefix)
+	}
+	b := make([]byte, 0, size)
 	if k.forward == nil {
 		b = append(b, conn.prefix...)
 	} else {

@@ -99,18 +99,22 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.Forwar
 	if conn.session != nil {
 		r.Subject = forward.Subject(req.Params, req.Method)
 		raw, err = f.client.forwards.Serve(ctx, r, func() *forward.Call {
-			return f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities))
+			k := f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities))
+			k.call.Drain = k.forward.Drain
+			return k.call
 		})
 	} else {
-		raw, err = f.client.forwards.Run(ctx, r, f.newCall(req, o, req.Params, r.Capabilities))
+		k := f.newCall(req, o, req.Params, r.Capabilities)
+		raw, err = f.client.forwards.Run(ctx, r, k.call)
+		req.checked = k.checked
 	}
 	return RawResult(raw), err
 }
 
-// newCall returns the call of a request, which keeps nothing of it except params and capabilities.
+// newCall returns the request of a client in a call that keeps nothing of it except params and capabilities.
 func (f forwarder) newCall(
 	req *Request, o *mcpint.ForwardOptions, params, capabilities json.RawMessage,
-) *forward.Call {
+) *clientRequest {
 	c, method := f.client, req.Method
 	t := &struct { // one allocation
 		call    forward.Call
@@ -119,7 +123,11 @@ func (f forwarder) newCall(
 		request clientRequest
 	}{}
 	call, k := &t.call, &t.request
-	t.inbox.Log, t.inbox.Handle = c.opts.Logger, c.guarded(call.Receive)
+	t.inbox.Log, t.inbox.Handle = c.opts.Logger, func(method string, params json.RawMessage) {
+		var err error
+		defer recovered(c.ctx, c.opts.Logger, method, &err)
+		t.call.Receive(method, params)
+	}
 	*k = clientRequest{method: method, params: params, subject: o.Subject, capabilities: capabilities,
 		mirror: req.HeaderParams, forward: &t.inbox, call: call, options: &t.options}
 	name := o.Subject
@@ -135,7 +143,7 @@ func (f forwarder) newCall(
 	if req.takesProgress() {
 		t.options.Progress = func(ProgressUpdate) {} // requests a token
 	}
-	call.Queue, call.Drain = k.forward.Put, k.forward.Drain
+	call.Queue = k.forward.Put
 	call.Run = func(ctx context.Context) (_ json.RawMessage, err error) {
 		defer recovered(ctx, c.opts.Logger, method, &err)
 		defer k.forward.Close()
@@ -146,7 +154,7 @@ func (f forwarder) newCall(
 		raw, err := c.do(ctx, k)
 		return json.RawMessage(raw), err
 	}
-	return call
+	return k
 }
 
 // Usage implements [mcpint.Forwarder].

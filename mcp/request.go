@@ -45,6 +45,7 @@ type Request struct {
 	server   *Server     // nil before a server serves the request
 	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
 	detached *Detached   // nil for a request of a client
+	checked  RawResult   // a result that is known to be a valid JSON object
 	plain    *Server     // a server whose result is only encoded: no other handler sees it; may be nil
 }
 
@@ -120,6 +121,11 @@ func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
 // all members.
 func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
+}
+
+// isChecked reports whether a result is the one that is known to be valid, and not only equal to it.
+func (r *Request) isChecked(raw RawResult) bool {
+	return len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0]
 }
 
 func (r *Request) logger() *slog.Logger {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 
@@ -28,6 +29,7 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 // _ makes the functions below available to package mcphttp.
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
+	Checked:   func(req *Request, result json.RawMessage) { req.checked = RawResult(result) },
 	ConnDone:  connDone,
 	ConnErr:   connErr,
 	Prepare:   func(command, prepare any) { command.(interface{ setPrepare(any) }).setPrepare(prepare) },
@@ -104,6 +106,9 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 // appendContained encodes a result and recovers from panics of its methods.
 func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
+	if raw, ok := res.(RawResult); ok && req.isChecked(raw) {
+		return appendRaw(dst, raw), nil
+	}
 	return encodeResult(dst, res, req.server, req.isPlainResult())
 }
 

@@ -85,10 +85,7 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
 		}
-		from := len(dst)
-		dst = appendRaw(dst, raw)
-		jsonscan.OneLine(dst[from:])
-		return dst, nil
+		return appendRaw(dst, raw), nil
 	}
 	dst = append(dst, '{')
 	empty := len(dst)
@@ -130,16 +127,20 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 	return append(dst, '}'), nil
 }
 
-// appendRaw appends a raw result, and adds resultType, which results of older servers lack.
+// appendRaw appends a raw result on one line, and adds resultType, which results of older servers lack.
 func appendRaw(dst []byte, raw RawResult) []byte {
+	from := len(dst)
 	if _, ok := jsonscan.Get(raw, "resultType"); ok {
-		return append(dst, raw...)
+		dst = append(dst, raw...)
+		jsonscan.OneLine(dst[from:])
+		return dst
 	}
 	dst = append(dst, `{"resultType":"`+ResultComplete+`"`...)
 	for key, value := range jsonscan.Members(raw) {
 		dst = append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
 		dst = append(dst, value...)
 	}
+	jsonscan.OneLine(dst[from:])
 	return append(dst, '}')
 }
 

@@ -49,6 +49,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	if jsonscan.Kind(m.Result) != '{' {
 		return nil, x.unanswered(errors.New("invalid result: must be a JSON object"))
 	}
+	mcpFuncs.Checked(req, m.Result)
 	return mcp.RawResult(m.Result), nil
 }
 
@@ -102,10 +103,11 @@ func (t *Transport) standardHeader(version, method string, subject []byte) (http
 		return nil, fmt.Errorf("invalid version %q or method %q: must be valid in a header", version, method)
 	}
 	header := maps.Clone(t.postHeader)
-	header[headerVersion] = []string{version}
-	header[headerMethod] = []string{method}
+	values := []string{version, method, ""} // of three headers
+	header[headerVersion], header[headerMethod] = values[0:1:1], values[1:2:2]
 	if name, err := jsonscan.Unquote(subject); subject != nil && err == nil {
-		header[headerName] = []string{encodeHeaderValue(name)}
+		values[2] = encodeHeaderValue(name)
+		header[headerName] = values[2:3:3]
 	}
 	return header, nil
 }

@@ -67,7 +67,8 @@ type Request struct {
 
 // A Call is one request at the server. Its client may send it several times, with answers.
 type Call struct {
-	// Queue queues a log message for Receive, and Drain waits until the queue is empty.
+	// Queue queues a log message for Receive, and Drain waits until the queue is empty; [Table.Run]
+	// does not need it.
 	Queue func(ctx context.Context, method string, params json.RawMessage) error
 	Drain func(ctx context.Context)
 	// Run sends the request to the server. Its context has the values of that of the first Serve.

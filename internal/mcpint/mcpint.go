@@ -4,6 +4,7 @@ package mcpint
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -20,6 +21,9 @@ type Funcs[R, H any] struct {
 	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
 	// NewOpened returns a request whose envelope has been opened.
 	NewOpened func(r wire.Request) R
+	// Checked says that a result of the request is a valid JSON object. If it is sent unchanged, it is
+	// not scanned again.
+	Checked func(req R, result json.RawMessage)
 	// ConnDone returns a channel that is closed when the current Conn of an mcp.Transport over
 	// streams has ended. It is nil for other transports, and before the first request.
 	ConnDone func(transport any) <-chan struct{}
