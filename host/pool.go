@@ -161,12 +161,30 @@ func (p *pool) notify() {
 	}
 }
 
+// known returns the lists that are as the server has them, nil for others.
+func (p *pool) known() (lists [catalogue.Kinds]*catalogue.List) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.lists {
+		if kind := catalogue.Kind(k); p.isFresh(kind) {
+			lists[kind] = p.lists[kind].list
+		}
+	}
+	return lists
+}
+
+// isFresh reports whether a list need not be read. The lock is held.
+func (p *pool) isFresh(kind catalogue.Kind) bool {
+	l := &p.lists[kind]
+	return l.list != nil && l.reading == nil && !l.changed && (p.announced[kind] || time.Since(l.read) < listAge)
+}
+
 // list returns a list of the server. If reading it takes long or fails, list returns the last one
 // and the error.
 func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
 	p.mu.Lock()
 	l := &p.lists[kind]
-	if l.list != nil && l.reading == nil && !l.changed && (p.announced[kind] || time.Since(l.read) < listAge) {
+	if p.isFresh(kind) {
 		defer p.mu.Unlock()
 		return l.list, nil
 	}

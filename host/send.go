@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
@@ -100,7 +101,7 @@ func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOpt
 		s.observe(nil)
 	}
 	if raw, ok := res.(mcp.RawResult); ok {
-		s.note(raw)
+		s.note(req.Method, raw)
 	}
 	return res, err
 }
@@ -110,8 +111,9 @@ func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOpt
 const answerTime = 10 * time.Minute
 
 // note records what a result says about the future of its connection.
-func (s *start) note(res mcp.RawResult) {
-	asks := res.ResultType() == mcp.ResultInputRequired
+func (s *start) note(method string, res mcp.RawResult) {
+	resultType := res.ResultType()
+	asks := resultType == mcp.ResultInputRequired
 	if asks || s.in.calls {
 		u := s.in.pool.up
 		u.mu.Lock()
@@ -123,7 +125,9 @@ func (s *start) note(res mcp.RawResult) {
 		}
 		u.mu.Unlock()
 	}
-	s.noteTask(res)
+	if resultType != mcp.ResultComplete || strings.HasPrefix(method, "tasks/") {
+		s.noteTask(res)
+	}
 }
 
 // exitOf returns the error of a connection that has ended by itself, nil for any other error.

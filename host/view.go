@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type merged struct {
 	lists     [][catalogue.Kinds]*catalogue.List
 	catalogue *catalogue.Catalogue
 	pools     map[string]*pool // by the name of the server
+	pages     listPages
 }
 
 func newView(h *Host, c *Caller) *View {
@@ -110,13 +112,14 @@ func (v *View) current(ctx context.Context) (*merged, error) { return v.currentW
 // currentWithin returns the merged catalogue, and does not wait for lists after wait has ended.
 func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
 	lists := make([][catalogue.Kinds]*catalogue.List, len(v.pools))
-	var reading sync.WaitGroup
+	known := true
 	for n, p := range v.pools {
-		for k := range catalogue.Kinds {
-			reading.Go(func() { lists[n][k], _ = p.list(wait, catalogue.Kind(k)) })
-		}
+		lists[n] = p.known()
+		known = known && !slices.Contains(lists[n][:], nil)
 	}
-	reading.Wait()
+	if !known {
+		v.readLists(wait, lists)
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -125,6 +128,19 @@ func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
 		v.notify(old, m)
 	}
 	return m, nil
+}
+
+// readLists sets the lists that are nil.
+func (v *View) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogue.List) {
+	var reading sync.WaitGroup
+	for n, p := range v.pools {
+		for k := range catalogue.Kinds {
+			if lists[n][k] == nil {
+				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k)) })
+			}
+		}
+	}
+	reading.Wait()
 }
 
 // update returns the catalogue before and after an update with lists.

@@ -290,10 +290,11 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 	if raw.ResultType() != mcp.ResultInputRequired {
 		if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(r.pool.up.name) {
 			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
+			res = raw
 		}
 		v.note(r.pool, raw)
 		v.validate(r, raw)
-		return raw, nil
+		return res, nil
 	}
 	st.Server = r.pool.up.name
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {

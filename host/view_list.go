@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -28,24 +29,70 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 			return nil, err
 		}
 	}
-	var items json.RawMessage
+	var items, page json.RawMessage
 	next := ""
 	if kind == catalogue.Tools && v.searches(m.catalogue) {
 		items = v.searchPage(m.catalogue)
-	} else if items, next, err = m.catalogue.Page(kind, after, 0); err != nil {
+	} else if page, next, err = m.catalogue.Page(kind, after, 0); err != nil {
 		return nil, errInvalidCursor
+	} else {
+		items = page
 	}
 	if kind == catalogue.Tools {
 		items = v.toolsFor(req, m, items)
 	}
-	b := append([]byte(`{"resultType":"complete","`), kind.Member()...)
-	b = append(append(b, `":`...), items...)
+	if len(page) == 0 || &items[0] != &page[0] { // it depends on the client
+		return v.listResult(kind, items, next), nil
+	}
+	raw := m.pages.get(kind, after)
+	if raw == nil {
+		raw = v.listResult(kind, items, next)
+		m.pages.put(kind, after, raw)
+	}
+	internals.Checked(req, json.RawMessage(raw))
+	return raw, nil
+}
+
+func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next string) mcp.RawResult {
+	const room = 256 // for what is around the items
+	b := append(make([]byte, 0, len(items)+room), `{"resultType":"complete","`...)
+	b = append(append(append(b, kind.Member()...), `":`...), items...)
 	if next != "" {
 		sealed := v.host.states.ring.SealText([]byte(next), v.cursorBound(kind)...)
 		b = jsonscan.AppendQuote(append(b, `,"nextCursor":`...), sealed)
 	}
 	// The lists of a caller are for no other, and change when a server says so.
-	return mcp.RawResult(append(b, `,"ttlMs":0,"cacheScope":"private"}`...)), nil
+	return append(b, `,"ttlMs":0,"cacheScope":"private"}`...)
+}
+
+// maxListPages bounds the results that are kept of one catalogue. Clients read few pages of most lists.
+const maxListPages = 64
+
+// A listPages has the results of list requests for one catalogue that are the same for all clients. It is safe for concurrent use.
+type listPages struct {
+	mu    sync.Mutex // guards pages
+	pages map[listPage]mcp.RawResult
+}
+
+// A listPage is the page of a list that follows a position.
+type listPage struct {
+	kind  catalogue.Kind
+	after string
+}
+
+func (l *listPages) get(kind catalogue.Kind, after string) mcp.RawResult {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pages[listPage{kind, after}]
+}
+
+func (l *listPages) put(kind catalogue.Kind, after string, raw mcp.RawResult) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pages == nil || len(l.pages) >= maxListPages {
+		l.pages = map[listPage]mcp.RawResult{}
+	}
+	l.pages[listPage{kind, after}] = raw
 }
 
 func (v *View) cursorBound(kind catalogue.Kind) []string {
