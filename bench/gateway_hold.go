@@ -16,7 +16,7 @@ const latencyConnections = 32
 func catalogueGatewayMeasures() []workload {
 	call := load.Call{Era: echo.Modern, Tool: echo.Tool}
 	var all []workload
-	for _, rate := range []int{500, 1000, 2000} {
+	for _, rate := range []int{500, 2000} {
 		all = append(all, workload{
 			name:    fmt.Sprintf("gateway-latency-%d", rate),
 			title:   fmt.Sprintf("gateways, latency at a fixed rate of %d calls a second, modern era", rate),
@@ -48,7 +48,7 @@ func latencyRounds(quick bool) time.Duration {
 	if quick {
 		return minRounds
 	}
-	return 7
+	return 5
 }
 
 // measureLatency compares the latencies of calls at a fixed rate.

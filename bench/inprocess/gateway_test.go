@@ -10,7 +10,7 @@ import (
 )
 
 func openGateway(t testing.TB, era echo.Era) *mcp.Client {
-	view, err := gateway.View(1, era, func(string) mcp.Transport { return mcp.InMemory(patchbay.NewServer()) })
+	view, err := gateway.View(gateway.Servers{N: 1, Era: era, Server: patchbay.NewServer})
 	if err != nil {
 		t.Fatal(err)
 	}

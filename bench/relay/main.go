@@ -56,7 +56,11 @@ func (o options) handler() (http.Handler, error) {
 	case "sdk":
 		return o.sdk()
 	case "patchbay":
-		view, err := gateway.View(o.servers, o.era, o.dial)
+		servers := gateway.Servers{N: o.servers, Era: o.era, URL: o.url, Command: o.command}
+		if o.tools > 0 {
+			servers.Server = func() *mcp.Server { return patchbay.NewLister(o.tools / o.servers) }
+		}
+		view, err := gateway.View(servers)
 		return mcphttp.NewHandler(view, nil), err
 	}
 	return nil, fmt.Errorf("unknown kind %q", o.kind)
@@ -73,19 +77,10 @@ func (o options) server() *mcp.Server {
 	return patchbay.NewServer()
 }
 
-func (o options) dial(string) mcp.Transport {
-	switch {
-	case o.tools > 0:
-		return mcp.InMemory(patchbay.NewLister(o.tools / o.servers))
-	case o.url != "":
-		return mcphttp.NewTransport(o.url, nil)
-	}
-	return mcp.Command(o.command[0], o.command[1:]...)
-}
 
 // sdk returns a server whose tool calls the server behind it with a client.
 func (o options) sdk() (http.Handler, error) {
-	c, err := mcp.Connect(context.Background(), o.dial(""), &mcp.ClientOptions{Revision: o.era.Revision()})
+	c, err := mcp.Connect(context.Background(), mcp.Command(o.command[0], o.command[1:]...), &mcp.ClientOptions{Revision: o.era.Revision()})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 func main() { rig.ClientMain(open) }
 
 func open(ctx context.Context, t rig.Target) (*rig.Connection, error) {
-	view, err := gateway.View(1, t.Era, func(string) mcp.Transport { return mcp.InMemory(patchbay.NewServer()) })
+	view, err := gateway.View(gateway.Servers{N: 1, Era: t.Era, Server: patchbay.NewServer})
 	if err != nil {
 		return nil, err
 	}

@@ -14,24 +14,49 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// View returns what the local user may use over n servers, which are named by echo.GatewayServer, dialed
-// with dial, and of an era.
-func View(n int, era echo.Era, dial func(name string) mcp.Transport) (*host.View, error) {
-	entries := make([]string, n)
+// Servers are what a gateway is in front of.
+type Servers struct {
+	N      int                // named by echo.GatewayServer
+	Era    echo.Era           // of all
+	Server func() *mcp.Server // makes a server in this process, unless it is nil
+	// URL is the endpoint of the servers. If it is empty, Command starts each.
+	URL     string
+	Command []string
+}
+
+func (s Servers) entry() string {
+	switch {
+	case s.Server != nil:
+		return `{"command":"unused"}`
+	case s.URL != "":
+		return fmt.Sprintf(`{"type":"http","url":%q}`, s.URL)
+	}
+	args := make([]string, len(s.Command)-1)
+	for i, arg := range s.Command[1:] {
+		args[i] = fmt.Sprintf("%q", arg)
+	}
+	return fmt.Sprintf(`{"command":%q,"args":[%s]}`, s.Command[0], strings.Join(args, ","))
+}
+
+// View returns what the local user may use over the servers.
+func View(s Servers) (*host.View, error) {
+	entries := make([]string, s.N)
 	for i := range entries {
-		name := echo.GatewayServer(i)
-		entries[i] = fmt.Sprintf(`%q:{"command":%q}`, name, name)
+		entries[i] = fmt.Sprintf(`%q:%s`, echo.GatewayServer(i), s.entry())
 	}
 	file, err := config.Parse([]byte(`{"mcpServers":{` + strings.Join(entries, ",") +
 		`},"patchbay":{"tools":{"mode":"list"}}}`)) // no search in place of a long list
 	if err != nil {
 		return nil, err
 	}
-	h, err := host.Open(context.Background(), file, &host.Options{
-		Dial:   func(_ context.Context, s *config.Server) (mcp.Transport, error) { return dial(s.Command), nil },
-		Client: mcp.ClientOptions{Revision: era.Revision()},
+	opts := &host.Options{
+		Client: mcp.ClientOptions{Revision: s.Era.Revision()},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	}
+	if s.Server != nil {
+		opts.Dial = func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s.Server()), nil }
+	}
+	h, err := host.Open(context.Background(), file, opts)
 	if err != nil {
 		return nil, err
 	}
