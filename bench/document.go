@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -30,7 +29,7 @@ type comparedServer struct{ Name, Description string }
 // writeDocument writes the document of a run to a file.
 func (b *bench) writeDocument(name, tables string, workloads []workload) error {
 	text := documentText
-	if !slices.ContainsFunc(workloads, func(w workload) bool { return w.gateway == nil }) {
+	if areGateways(workloads) {
 		text = gatewayText
 		var targets strings.Builder
 		writeTargets(&targets, b.targets)

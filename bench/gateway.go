@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
@@ -94,6 +95,11 @@ func catalogueGatewayCells() []workload {
 	add("result-1m", "modern era, a result of 1 MiB", echo.Modern, echo.Modern, load.Call{Tool: echo.LargeTool}, 4,
 		bound{of: bareRelay, cpu: 1.6})
 	return all
+}
+
+// areGateways reports whether all workloads are of gateways.
+func areGateways(all []workload) bool {
+	return !slices.ContainsFunc(all, func(w workload) bool { return w.gateway == nil })
 }
 
 // callOf returns the request of the load to a program of the cell.

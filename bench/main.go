@@ -64,8 +64,10 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	defer os.RemoveAll(bin)
 	log.Print("building")
 	b := &bench{servers: servers, clients: clients, bin: bin, quick: set.quick, rounds: set.rounds, slice: set.slice}
-	if err := b.findNode(ctx, set.servers != "" && set.servers != everything); err != nil {
-		return err
+	if !areGateways(workloads) {
+		if err := b.findNode(ctx, set.servers != "" && set.servers != everything); err != nil {
+			return err
+		}
 	}
 	if err := b.build(ctx, workloads); err != nil {
 		return err
