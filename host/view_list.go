@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -29,28 +30,22 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 			return nil, err
 		}
 	}
-	var items, page json.RawMessage
-	next := ""
+	p := m.pages.get(kind, after)
 	if kind == catalogue.Tools && v.searches(m.catalogue) {
-		items = v.searchPage(m.catalogue)
-	} else if page, next, err = m.catalogue.Page(kind, after, 0); err != nil {
-		return nil, errInvalidCursor
-	} else {
-		items = page
+		p = v.newListPage(kind, v.searchPage(m.catalogue), "")
+	} else if p == nil {
+		items, next, err := m.catalogue.Page(kind, after, 0)
+		if err != nil {
+			return nil, errInvalidCursor
+		}
+		p = v.newListPage(kind, items, next)
+		m.pages.put(kind, after, p)
 	}
-	if kind == catalogue.Tools {
-		items = v.toolsFor(req, m, items)
+	if kind == catalogue.Tools && v.changesTools(req, p) {
+		return v.listResult(kind, v.toolsFor(req, m, p.items), p.next), nil
 	}
-	if len(page) == 0 || &items[0] != &page[0] { // it depends on the client
-		return v.listResult(kind, items, next), nil
-	}
-	raw := m.pages.get(kind, after)
-	if raw == nil {
-		raw = v.listResult(kind, items, next)
-		m.pages.put(kind, after, raw)
-	}
-	internals.Checked(req, json.RawMessage(raw))
-	return raw, nil
+	internals.Checked(req, json.RawMessage(p.result))
+	return p.result, nil
 }
 
 func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next string) mcp.RawResult {
@@ -65,34 +60,50 @@ func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next strin
 	return append(b, `,"ttlMs":0,"cacheScope":"private"}`...)
 }
 
-// maxListPages bounds the results that are kept of one catalogue. Clients read few pages of most lists.
+// maxListPages bounds the pages that are kept of one catalogue. Clients read few pages of most lists.
 const maxListPages = 64
 
-// A listPages has the results of list requests for one catalogue that are the same for all clients. It is safe for concurrent use.
+// A listPages has the pages of lists of one catalogue. It is safe for concurrent use.
 type listPages struct {
 	mu    sync.Mutex // guards pages
-	pages map[listPage]mcp.RawResult
+	pages map[pagePosition]*listPage
 }
 
-// A listPage is the page of a list that follows a position.
-type listPage struct {
+// A pagePosition is what a page follows.
+type pagePosition struct {
 	kind  catalogue.Kind
 	after string
 }
 
-func (l *listPages) get(kind catalogue.Kind, after string) mcp.RawResult {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pages[listPage{kind, after}]
+// A listPage is a page for clients that receive all items unchanged. It never changes.
+type listPage struct {
+	items             json.RawMessage
+	next              string // position
+	result            mcp.RawResult
+	tasks, visibility bool // some items may have these members
 }
 
-func (l *listPages) put(kind catalogue.Kind, after string, raw mcp.RawResult) {
+func (v *View) newListPage(kind catalogue.Kind, items json.RawMessage, next string) *listPage {
+	return &listPage{
+		items: items, next: next, result: v.listResult(kind, items, next),
+		tasks:      bytes.Contains(items, []byte(`"taskSupport"`)),
+		visibility: bytes.Contains(items, []byte(`"visibility"`)),
+	}
+}
+
+func (l *listPages) get(kind catalogue.Kind, after string) *listPage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pages[pagePosition{kind, after}]
+}
+
+func (l *listPages) put(kind catalogue.Kind, after string, p *listPage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pages == nil || len(l.pages) >= maxListPages {
-		l.pages = map[listPage]mcp.RawResult{}
+		l.pages = map[pagePosition]*listPage{}
 	}
-	l.pages[listPage{kind, after}] = raw
+	l.pages[pagePosition{kind, after}] = p
 }
 
 func (v *View) cursorBound(kind catalogue.Kind) []string {

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -10,18 +9,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// changesTools reports whether [View.toolsFor] may change a page for the client of a request.
+func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
+	return p.tasks || p.visibility && !isObject(req.Capabilities().Extensions[extensionApps]) ||
+		taskFormOf(req) == sessionTasks && slices.ContainsFunc(v.pools, func(p *pool) bool {
+			return p.taskForm() == extendedTasks
+		})
+}
+
 // toolsFor returns a list of tools as the client of a request receives it: without those that run as
 // tasks only, or are for pages only, unless the client supports that.
 func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json.RawMessage {
 	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]taskForm{}
-	change := bytes.Contains(tools, []byte(`"taskSupport"`)) || !pages && bytes.Contains(tools, []byte(`"visibility"`))
 	for _, p := range v.pools {
 		forms[p.up.name] = p.taskForm()
-		change = change || caller == sessionTasks && forms[p.up.name] == extendedTasks
-	}
-	if !change {
-		return tools
 	}
 	b := []byte{'['}
 	for tool := range jsonscan.Elements(tools) {

@@ -30,7 +30,7 @@ const (
 	idleConnTimeout = 90 * time.Second
 	// idleConns is the number of idle connections to a server: enough for the parallel calls of a
 	// busy host.
-	idleConns = 64
+	idleConns = 256
 	// pingInterval and pingTimeout detect that the peer of an HTTP/2 connection is gone. Otherwise
 	// its streams would wait without a limit.
 	pingInterval, pingTimeout = 30 * time.Second, 15 * time.Second
