@@ -31,7 +31,7 @@ func (s *start) checkHealth() {
 		return
 	}
 	s.checking = true
-	u.host.work.Go(func() {
+	u.host.work.run(func() {
 		alive := s.responds()
 		u.mu.Lock()
 		s.checking = false

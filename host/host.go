@@ -57,7 +57,7 @@ type Host struct {
 
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
-	work   sync.WaitGroup
+	work   workGroup
 	poked  chan struct{} // has room for one element; see poke
 
 	mu     sync.Mutex // guards the fields below
@@ -100,7 +100,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		h.upstreams, h.byName[name] = append(h.upstreams, u), u
 		h.sessions = h.sessions || u.settings.Share == config.ShareSession
 	}
-	h.work.Go(h.supervise)
+	h.work.run(h.supervise)
 	return h, nil
 }
 
@@ -177,7 +177,7 @@ func (h *Host) Close() error {
 			wait.Go(u.close)
 		}
 		wait.Wait()
-		h.work.Wait()
+		h.work.wait()
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()

@@ -220,7 +220,7 @@ func (i *instance) begin() (*start, error) {
 	i.wake()
 	u.connections[s] = struct{}{}
 	u.event(s, StateStarting, nil)
-	u.host.work.Go(s.run)
+	u.host.work.run(s.run)
 	return s, nil
 }
 

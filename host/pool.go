@@ -101,7 +101,7 @@ func (p *pool) connected(s *start) {
 	if !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
 		return
 	}
-	p.up.host.work.Go(func() { p.followChanges(s.client, filter) })
+	p.up.host.work.run(func() { p.followChanges(s.client, filter) })
 }
 
 // followChanges marks lists as changed until the connection or the host ends.
@@ -200,7 +200,7 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 		}
 		done := make(chan struct{})
 		l.reading, l.missed = done, false
-		p.up.host.work.Go(func() { p.read(kind, done) })
+		p.up.host.work.run(func() { p.read(kind, done) })
 	}
 	done, missed, wait := l.reading, l.missed, listWait
 	if p.slow {

@@ -141,7 +141,7 @@ func (p *pool) subscribeResources() {
 	ctx, cancel := context.WithCancel(p.up.host.ctx)
 	ready := make(chan struct{})
 	w.cancel, w.ready = cancel, ready
-	p.up.host.work.Go(func() {
+	p.up.host.work.run(func() {
 		defer cancel()
 		open := sync.OnceFunc(func() {
 			if old != nil {

@@ -100,7 +100,7 @@ func (v *View) waitFor(req *mcp.Request, t *task) (*taskWait, error) {
 		ws.all = map[string]*taskWait{}
 	}
 	ws.all[key] = w
-	v.host.work.Go(func() { w.run(v.waitSender(req, t, w)) })
+	v.host.work.run(func() { w.run(v.waitSender(req, t, w)) })
 	return w, nil
 }
 

@@ -86,7 +86,7 @@ func (v *View) unread(kind catalogue.Kind, name string) error {
 		if len(v.pools) > 1 && !strings.HasPrefix(name, p.up.id+"__") {
 			continue
 		}
-		err := p.unlisted(kind)
+		err := p.listError(kind)
 		if e, ok := errors.AsType[*Error](err); ok {
 			unsent := *e
 			unsent.MayHaveRun = false // it is of the list

@@ -140,17 +140,6 @@ func (p *pool) listError(kind catalogue.Kind) error {
 	}
 }
 
-// unlisted is like listError, and also returns an error while a list is read for the first time.
-func (p *pool) unlisted(kind catalogue.Kind) error {
-	p.mu.Lock()
-	l := p.lists[kind]
-	p.mu.Unlock()
-	if l.list == nil && l.reading != nil {
-		return p.up.errorf(CodeStarting, "the server has not listed its %s yet", kind)
-	}
-	return p.listError(kind)
-}
-
 // merge merges lists of the servers, in the order of v.pools.
 func (v *View) merge(lists [][catalogue.Kinds]*catalogue.List) *merged {
 	m := &merged{lists: lists, pools: map[string]*pool{}}

@@ -125,7 +125,7 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 	h := l.view.host
 	running, cancel := context.WithCancel(context.WithValue(h.ctx, callerKey{}, l.view.caller))
 	ready := make(chan map[string]json.RawMessage, 1)
-	h.work.Go(func() {
+	h.work.run(func() {
 		defer close(ready)
 		defer cancel()
 		s, release, err := l.pool.acquire(running, anyClass)
