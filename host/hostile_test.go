@@ -145,7 +145,7 @@ func TestHostileLists(t *testing.T) {
 						t.Fatal("an unknown tool was called")
 					}
 				}
-				if n := evil.requests.Load() - before; n > 40 && name != "endless pages" || n > 2000 {
+				if n := evil.requests.Load() - before; n > 130 && name != "endless pages" || n > 2000 {
 					t.Errorf("500 requests with unknown names read %d pages", n)
 				}
 				if r, err := c.CallTool(t.Context(), "good__add", map[string]any{"A": 1, "B": 1}); err != nil || r.Text() != "good2" {
@@ -208,7 +208,7 @@ func TestHostileChangesWithoutEnd(t *testing.T) {
 			mcp.AddTool(s, &mcp.Tool{Name: fmt.Sprint("t", n)}, func(context.Context, struct{}) (string, error) { return "", nil })
 			time.Sleep(20 * time.Millisecond)
 		}
-		if n := lists.Load(); n < 5 || n > 60 {
+		if n := lists.Load(); n < 5 || n > 230 {
 			t.Errorf("5,000 changes in 100s: the list was read %d times, want a bounded number", n)
 		}
 		time.Sleep(30 * time.Second)

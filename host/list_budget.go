@@ -3,19 +3,22 @@ package host
 import "time"
 
 const (
-	// listBurst is how many pages of a list may be read without a pause.
-	listBurst = 20
-	// listRefill is how long it takes until one more page may be read. A server that announces changes
+	// listBurst is how often a list may be read without a pause. Several clients that come and go, each
+	// of which changes the list, are no reason for a pause.
+	listBurst = 60
+	// listRefill is how long it takes until it may be read once more. A server that announces changes
 	// without end, or a list that is always invalid, must not cost more than that, however many
 	// requests need the list.
-	listRefill = 5 * time.Second
-	// maxListPause bounds the pause after a list of many pages.
+	listRefill = time.Second
+	// pagesPerRead pages, or bytesPerRead bytes, cost as much as to read another list.
+	pagesPerRead, bytesPerRead = 20, 256 << 10
+	// maxListPause bounds the pause after a long list.
 	maxListPause = 10 * time.Second
 )
 
 // A listBudget bounds how often a list is read. Its zero value is full.
 type listBudget struct {
-	used float64 // pages
+	used float64 // times that the list was read
 	at   time.Time
 }
 
@@ -31,8 +34,8 @@ func (b *listBudget) wait(now time.Time) time.Duration {
 	return time.Duration((b.used-(listBurst-1))*float64(listRefill)) + time.Millisecond
 }
 
-// spend records that pages were read.
-func (b *listBudget) spend(pages int) {
+// spend records that the list was read, with all its pages and their bytes.
+func (b *listBudget) spend(pages, bytes int) {
 	const most = listBurst - 1 + float64(maxListPause)/float64(listRefill)
-	b.used = min(b.used+float64(pages), most)
+	b.used = min(b.used+1+float64(pages)/pagesPerRead+float64(bytes)/bytesPerRead, most)
 }

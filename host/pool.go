@@ -248,10 +248,10 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	p.mu.Lock()
 	p.lists[kind].changed = false
 	p.mu.Unlock()
-	list, pages, err := p.readAll(ctx, kind)
+	list, pages, size, err := p.readAll(ctx, kind)
 	p.mu.Lock()
 	l := &p.lists[kind]
-	l.budget.spend(pages)
+	l.budget.spend(pages, size)
 	l.reading, l.err, l.read = nil, err, time.Now()
 	again := l.missed || l.changed
 	if err == nil {
@@ -265,26 +265,26 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	}
 }
 
-// readAll reads all pages of a list. It returns how many it has requested.
-func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.List, requested int, err error) {
+// readAll reads all pages of a list. It returns how many it has requested, and their bytes.
+func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.List, requested, size int, err error) {
 	s, release, err := p.acquire(ctx, "")
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	defer release()
 	caps := s.client.Capabilities()
 	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
 		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
-		return catalogue.Parse(kind), 0, nil
+		return catalogue.Parse(kind), 0, 0, nil
 	}
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true})
 	var pages []json.RawMessage
 	var params any
-	seen, size := map[string]bool{}, 0
+	seen := map[string]bool{}
 	for {
 		raw, err := s.client.Do(ctx, kind.Method(), params)
 		if err != nil {
-			return nil, len(pages) + 1, p.up.failure(ctx, err)
+			return nil, len(pages) + 1, size, p.up.failure(ctx, err)
 		}
 		pages = append(pages, raw)
 		size += len(raw)
@@ -292,9 +292,9 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.L
 		next, _ := jsonscan.Unquote(cursor)
 		switch {
 		case next == "":
-			return catalogue.Parse(kind, pages...), len(pages), nil
+			return catalogue.Parse(kind, pages...), len(pages), size, nil
 		case seen[next] || len(pages) >= maxPages || size > maxListBytes:
-			return nil, len(pages), p.up.errorf(CodeInvalidResult,
+			return nil, len(pages), size, p.up.errorf(CodeInvalidResult,
 				"%s has more than %d pages or %d bytes, or repeats a cursor",
 				kind.Method(), maxPages, maxListBytes)
 		}

@@ -221,6 +221,9 @@ func (v *View) taskCall(req *mcp.Request, r *route, o *mcpint.ForwardOptions) (*
 	}
 	support := taskSupport(r.definition())
 	if !usable(c.caller, c.server, support) {
+		if isModern(req.Revision()) {
+			return nil, nil, mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"` + extensionTasks + `":{}}}`))
+		}
 		return nil, nil, errUnknownTool(r)
 	}
 	if c.caller == sessionTasks {
@@ -237,6 +240,8 @@ func (v *View) taskCall(req *mcp.Request, r *route, o *mcpint.ForwardOptions) (*
 		o.Capabilities = withTasks(req, r.pool)
 	case c.caller == extendedTasks && c.server == sessionTasks && support != "" && support != "forbidden":
 		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
+	case c.caller != sessionTasks && hasMember(req.Params, "task"): // it has no meaning for this caller
+		inner.Params = without(req.Params, "task")
 	}
 	return c, &inner, nil
 }
