@@ -396,9 +396,13 @@ func TestStderr(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []host.StderrLine
+	last := -1
 	waitUntil(t, "the last line arrives", func() bool {
 		all = u.Stderr()
-		return len(all) > 0 && strings.HasPrefix(all[len(all)-1].Text, fmt.Sprintf("line %d ", lines-1))
+		last = slices.IndexFunc(all, func(l host.StderrLine) bool {
+			return strings.HasPrefix(l.Text, fmt.Sprintf("line %d ", lines-1))
+		})
+		return last >= 0
 	})
 	size := 0
 	for _, l := range all {
@@ -407,7 +411,7 @@ func TestStderr(t *testing.T) {
 	if size > 256<<10 || len(all) < 1000 {
 		t.Errorf("got %d lines of %d bytes, want at most 256 KiB", len(all), size)
 	}
-	if got, want := all[len(all)-1], u.Status().Instances[0].ID; got.Instance != want ||
+	if got, want := all[last], u.Status().Instances[0].ID; got.Instance != want ||
 		got.Text != fmt.Sprintf(`line %d \x1b]0;title\x07 \u202e`, lines-1) {
 		t.Errorf("got %+v, want instance %s", got, want)
 	}

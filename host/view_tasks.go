@@ -222,7 +222,7 @@ func (v *View) taskCall(req *mcp.Request, r *route, o *mcpint.ForwardOptions) (*
 	support := taskSupport(r.definition())
 	if !usable(c.caller, c.server, support) {
 		if isModern(req.Revision()) {
-			return nil, nil, mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"` + extensionTasks + `":{}}}`))
+			return nil, nil, mcp.MissingClientCapability([]byte(`{"extensions":{"` + extensionTasks + `":{}}}`))
 		}
 		return nil, nil, errUnknownTool(r)
 	}
