@@ -124,6 +124,8 @@ func (a *gatewayAccount) judge() string {
 		return "lost: a call ended in an error that does not say whether it may have run"
 	case a.attempt.Outcome == failed && a.begins != 1:
 		return fmt.Sprintf("untrue: a call that failed at its server began %d times", a.begins)
+	case a.attempt.Error == "unknown tool":
+		return "untrue: a tool that its server has is unknown"
 	case a.attempt.Outcome == unsent && a.begins+a.runs > 0:
 		return "untrue: a call that was reported as not run has run"
 	}

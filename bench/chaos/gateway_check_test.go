@@ -32,6 +32,9 @@ func TestGatewayChecker(t *testing.T) {
 		"an error of a tool that did not run": {"untrue", []batch{ended(failed).with(func(b *batch) {
 			b.Attempts[0].Error = "tool error"
 		})}},
+		"an unknown tool": {"untrue", []batch{ended(unsent).with(func(b *batch) {
+			b.Attempts[0].Error = "unknown tool"
+		})}},
 		"an error of neither":            {"lost", []batch{ended(failed).ran(begin)}},
 		"an unclear call that ran":       {"", []batch{ended(unknown).ran(begin, effect)}},
 		"an unclear call that ran later": {"", []batch{ended(unknown), all().ran(begin, effect)}},
