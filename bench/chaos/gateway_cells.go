@@ -50,19 +50,28 @@ var gatewayFaults = []gatewayFault{
 	{terminate, 2, anywhere, nil},
 }
 
-func chooseFault(r *rand.Rand) gatewayFault {
+// choose returns one of the faults that match, by weight.
+func choose(r *rand.Rand, matches func(gatewayFault) bool) gatewayFault {
 	sum := 0
 	for _, f := range gatewayFaults {
-		sum += f.weight
+		if matches(f) {
+			sum += f.weight
+		}
 	}
 	n := r.IntN(sum)
 	for _, f := range gatewayFaults {
+		if !matches(f) {
+			continue
+		}
 		if n -= f.weight; n < 0 {
 			return f
 		}
 	}
 	panic("unreachable")
 }
+
+// endsGateway reports whether a new gateway starts after a fault.
+func (f gatewayFault) endsGateway() bool { return f.action == killGateway || f.action == terminate }
 
 // A cell is an action, and where it happens.
 type cell struct{ action, upstream, step string }

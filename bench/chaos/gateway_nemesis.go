@@ -114,7 +114,7 @@ func (s *gatewayRun) configuration() []byte {
 
 // strike makes one fault happen, and returns when it is over and everything serves again.
 func (s *gatewayRun) strike(r *rand.Rand) error {
-	f := chooseFault(r)
+	f := choose(r, func(f gatewayFault) bool { return !s.keepsGateway() || !f.endsGateway() })
 	at := s.cells.next(f, r)
 	length := minFault + time.Duration(r.Int64N(int64(maxStop-minFault)))
 	switch f.action {
