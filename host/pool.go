@@ -173,6 +173,13 @@ func (p *pool) known() (lists [catalogue.Kinds]*catalogue.List) {
 	return lists
 }
 
+// hasList reports whether a list was read at least once.
+func (p *pool) hasList(kind catalogue.Kind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lists[kind].list != nil
+}
+
 // isFresh reports whether a list need not be read. The lock is held.
 func (p *pool) isFresh(kind catalogue.Kind) bool {
 	l := &p.lists[kind]

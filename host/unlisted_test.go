@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,5 +34,30 @@ func TestCallOfAnUnlistedServerFailsWithItsError(t *testing.T) {
 		if f, text := failureOf(t, c, "fine__name"); f != nil || text != "fine" {
 			t.Errorf("got %+v, %q", f, text)
 		}
+	})
+}
+
+// A call finds a tool of a server whose list was read while the call waited for the list of another one.
+func TestCallFindsAToolThatWasListedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := &fakeProcess{handler: simpleServer("late"), fail: errBroken}
+		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}
+		h := openFakes(t, map[string]*fakeProcess{"late": late, "slow": slow}, "{}")
+		c := client(t, h, &host.Caller{})
+		var calling sync.WaitGroup
+		calling.Go(func() { // waits for the slow server
+			res, err := c.CallTool(t.Context(), "late__name", nil)
+			if err != nil || res.IsError || res.Text() != "late" {
+				t.Errorf("got %+v, %v", res, err)
+			}
+		})
+		synctest.Wait()
+		late.setFail(nil)
+		time.Sleep(2 * time.Second) // its start is delayed by at most that
+		only := client(t, h, &host.Caller{Server: "late"})
+		if f, text := failureOf(t, only, "name"); f != nil {
+			t.Errorf("got %+v, %q", f, text)
+		}
+		calling.Wait()
 	})
 }

@@ -69,14 +69,29 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 			return item, m.pools[item.Server], nil
 		}
 	}
-	m, err := v.current(ctx)
-	if err != nil {
-		return nil, nil, err
+	for {
+		m, err := v.current(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if item := m.catalogue.Find(kind, name); item != nil {
+			return item, m.pools[item.Server], nil
+		}
+		if err := v.unread(kind, name); err != nil || !v.hasRead(m, kind) {
+			return nil, nil, err
+		}
 	}
-	if item := m.catalogue.Find(kind, name); item != nil {
-		return item, m.pools[item.Server], nil
+}
+
+// hasRead reports whether a list that a catalogue lacks was read since: while a request waited for the
+// list of another server.
+func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
+	for n, p := range v.pools {
+		if m.lists[n][kind] == nil && p.hasList(kind) {
+			return true
+		}
 	}
-	return nil, nil, v.unread(kind, name)
+	return false
 }
 
 // unread returns why the list of the server has never been read that an unknown name is probably one of:

@@ -22,11 +22,12 @@ type gatewayChecker struct {
 	accounts  map[string]*gatewayAccount
 	instances map[string]string // the principal of each process and session
 	broken    map[string]bool   // calls that were reported
+	longest   map[string]*attempt
 }
 
 func newGatewayChecker() *gatewayChecker {
 	return &gatewayChecker{ends: newChecker(), accounts: map[string]*gatewayAccount{}, instances: map[string]string{},
-		broken: map[string]bool{}}
+		broken: map[string]bool{}, longest: map[string]*attempt{}}
 }
 
 // check returns the rules that the next batch of the history breaks. Accounts are kept: a call that
@@ -55,6 +56,9 @@ func (c *gatewayChecker) check(b batch) (broken []violation) {
 		}
 	}
 	for _, t := range b.Attempts {
+		if last := c.longest[t.Op]; last == nil || t.End-t.Begin > last.End-last.Begin {
+			c.longest[t.Op] = t
+		}
 		if t.Nonce != "" {
 			account(t.Nonce).attempt = t
 		}
@@ -78,6 +82,16 @@ func (c *gatewayChecker) check(b batch) (broken []violation) {
 		}
 	}
 	return broken
+}
+
+// slowest returns the longest attempt of each operation.
+func (c *gatewayChecker) slowest() string {
+	var b strings.Builder
+	for _, op := range slices.Sorted(maps.Keys(c.longest)) {
+		a := c.longest[op]
+		fmt.Fprintf(&b, "  %6.1f s  %s: %s %s\n", (a.End - a.Begin).Seconds(), op, a.Outcome, a.Error)
+	}
+	return b.String()
 }
 
 // checkInstance checks that a process or a session of an upstream serves one principal. The fields
@@ -106,6 +120,12 @@ func (a *gatewayAccount) judge() string {
 		return ""
 	case a.attempt.Outcome == answered && (a.begins != 1 || a.runs != 1):
 		return fmt.Sprintf("lost: an answered call began %d times and had its effect %d times", a.begins, a.runs)
+	case a.attempt.Outcome == failed && a.attempt.Error != "tool error":
+		return "lost: a call ended in an error that does not say whether it may have run"
+	case a.attempt.Outcome == failed && a.begins != 1:
+		return fmt.Sprintf("untrue: a call that failed at its server began %d times", a.begins)
+	case a.attempt.Error == "unknown tool":
+		return "untrue: a tool that its server has is unknown"
 	case a.attempt.Outcome == unsent && a.begins+a.runs > 0:
 		return "untrue: a call that was reported as not run has run"
 	}

@@ -3,10 +3,15 @@
 package main
 
 import (
+	"encoding/json"
+	"math/rand/v2"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -19,9 +24,18 @@ func TestGatewayChecker(t *testing.T) {
 		want    string
 		batches []batch
 	}{
-		"an answered call":               {"", []batch{ended(answered).ran(begin, effect)}},
-		"a call that was not sent":       {"", []batch{ended(unsent)}},
-		"a failed call that ran":         {"", []batch{ended(failed).ran(begin)}},
+		"an answered call":         {"", []batch{ended(answered).ran(begin, effect)}},
+		"a call that was not sent": {"", []batch{ended(unsent)}},
+		"a call that its tool failed": {"", []batch{ended(failed).with(func(b *batch) {
+			b.Attempts[0].Error = "tool error"
+		}).ran(begin)}},
+		"an error of a tool that did not run": {"untrue", []batch{ended(failed).with(func(b *batch) {
+			b.Attempts[0].Error = "tool error"
+		})}},
+		"an unknown tool": {"untrue", []batch{ended(unsent).with(func(b *batch) {
+			b.Attempts[0].Error = "unknown tool"
+		})}},
+		"an error of neither":            {"lost", []batch{ended(failed).ran(begin)}},
 		"an unclear call that ran":       {"", []batch{ended(unknown).ran(begin, effect)}},
 		"an unclear call that ran later": {"", []batch{ended(unknown), all().ran(begin, effect)}},
 		"a call in progress":             {"", []batch{all().ran(begin)}},
@@ -94,6 +108,81 @@ func TestClassifyGateway(t *testing.T) {
 			t.Errorf("%s: got %s (%s), want %s", name, got, kind, c.want)
 		}
 	}
+}
+
+// An action happens in all of its cells before it happens in one of them again, also if a step was not
+// reached at first.
+func TestCellsAreAllReached(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, f := range gatewayFaults {
+		c := newGatewayCells()
+		missed := 0
+		for range len(f.cells()) + 3 {
+			at := c.next(f, random)
+			if missed < 3 && random.IntN(2) == 0 {
+				missed++
+				c.putBack(at, random)
+				continue
+			}
+			c.reach(at)
+		}
+		for _, at := range f.cells() {
+			if n := c.reached[at]; n < 1 || n > 4-missed {
+				t.Errorf("%+v was reached %d times, want between 1 and %d", at, n, 4-missed)
+			}
+		}
+	}
+}
+
+// A process that an upstream has started counts as left after the upstream has ended, and a guard
+// process after its gateway.
+func TestProcessesLeft(t *testing.T) {
+	s := &gatewayRun{options: options{dir: t.TempDir()}, generation: 1, orphans: map[orphan]time.Time{},
+		guards: map[int]int{}}
+	start := func(cmd *exec.Cmd, c upstreamConfig) (end func()) {
+		c.Dir = s.dir
+		text, _ := json.Marshal(c)
+		cmd.Env = append(os.Environ(), upstreamVariable+"="+string(text))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	left := func(want int, when string) {
+		t.Helper()
+		for key := range s.orphans { // it has been known for long
+			s.orphans[key] = time.Now().Add(-2 * orphanTime)
+		}
+		if got := s.checkOrphans(); len(got) != want {
+			t.Errorf("%s: got %v, want %d violations", when, got, want)
+		}
+	}
+	upstream := exec.Command("sleep", "60")
+	endUpstream := start(upstream, upstreamConfig{Name: "s25", Generation: 1})
+	defer endUpstream()
+	helper := upstreamConfig{Name: "s25", Generation: 1, Parent: upstream.Process.Pid}
+	endHelper := start(exec.Command("sleep", "60"), helper)
+	defer endHelper()
+	guard := exec.Command("sh", "-c", "read -r end", "mcp-guard")
+	input, _ := guard.StdinPipe()
+	endGuard := start(guard, upstreamConfig{HTTP: true})
+	defer endGuard()
+	defer input.Close()
+	if pids, children := guards(os.Getpid()); !slices.Equal(pids, []int{guard.Process.Pid}) || children < 3 {
+		t.Errorf("got the guards %v of %d children, want %d of at least 3", pids, children, guard.Process.Pid)
+	}
+	s.guards[guard.Process.Pid] = 1
+	left(0, "all live")
+	left(0, "all live, later")
+	endUpstream()
+	left(0, "without the upstream")
+	left(1, "without the upstream, later")
+	s.generation = 2
+	left(1, "without the gateway")
+	left(2, "without the gateway, later")
+	endHelper()
+	endGuard()
+	left(0, "at the end")
 }
 
 // One of several processes executes the action of a step.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,74 +112,34 @@ func (s *gatewayRun) configuration() []byte {
 	return text
 }
 
-// A gatewayFault is a fault of the gateway or of an upstream, and the steps at which it happens.
-type gatewayFault struct {
-	action string
-	weight int
-	steps  []string // empty for a fault that does not wait for a step
-}
-
-const (
-	halfOpen  = "half-open HTTP to upstream"
-	resetHTTP = "reset of HTTP to upstream"
-	terminate = "SIGTERM of gateway"
-)
-
-var callSteps = []string{stepReceived, stepCall, stepProgress, stepQuestion, stepOpen, stepAnswer, stepRan}
-
-var gatewayFaults = []gatewayFault{
-	{killUpstream, 34, append([]string{stepStart, stepInitialize}, callSteps...)},
-	{killGateway, 22, append([]string{stepStart, stepInitialize}, callSteps...)},
-	{stopUpstream, 10, append([]string{stepInitialize}, callSteps...)},
-	{stopGateway, 6, callSteps},
-	{halfOpen, 9, nil},
-	{resetHTTP, 4, nil},
-	{loseSession, 6, []string{stepReceived}},
-	{waitAtStep, 4, []string{stepStart, stepInitialize, stepCall}},
-	{floodStderr, 3, []string{stepCall}},
-	{terminate, 2, nil},
-}
-
-func chooseFault(r *rand.Rand) gatewayFault {
-	sum := 0
-	for _, f := range gatewayFaults {
-		sum += f.weight
-	}
-	n := r.IntN(sum)
-	for _, f := range gatewayFaults {
-		if n -= f.weight; n < 0 {
-			return f
-		}
-	}
-	panic("unreachable")
-}
-
 // strike makes one fault happen, and returns when it is over and everything serves again.
 func (s *gatewayRun) strike(r *rand.Rand) error {
-	f := chooseFault(r)
-	upstream := upstreamNames[r.IntN(len(upstreamNames))]
-	switch f.action {
-	case loseSession:
-		upstream = "h25"
-	case halfOpen, resetHTTP:
-		upstream = []string{"h25", "h26"}[r.IntN(2)]
-	}
+	f := choose(r, func(f gatewayFault) bool { return !s.keepsGateway() || !f.endsGateway() })
+	at := s.cells.next(f, r)
 	length := minFault + time.Duration(r.Int64N(int64(maxStop-minFault)))
+	switch f.action {
+	case holdUpstream, holdHTTP:
+		length = holdTime
+	case halfOpen:
+		length += length / 2 // some are longer than the gateway waits
+	}
 	kind, began := f.action, s.history.now()
 	var err error
-	if len(f.steps) == 0 {
-		err = s.strikeNow(f.action, upstream, length, r)
+	if at.step == "" {
+		err = s.strikeNow(f.action, at.upstream, length, r)
+		s.cells.reach(at)
 	} else {
-		step := f.steps[r.IntN(len(f.steps))]
 		var reached bool
-		if reached, err = s.strikeAt(f.action, plan{s.dir, upstream, step}, length); reached {
-			kind += " at " + step
+		if reached, err = s.strikeAt(f.action, plan{s.dir, at.upstream, at.step}, length); reached {
+			kind += " at " + at.step
+			s.cells.reach(at)
 		} else {
 			kind = "step was not reached"
+			s.cells.putBack(at, r)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s, %s: %w", f.action, upstream, err)
+		return fmt.Errorf("%+v: %w", at, err)
 	}
 	s.history.fault(fault{Begin: began, End: s.history.now(), Kind: kind})
 	for _, r := range s.remotes {
@@ -193,15 +152,25 @@ func (s *gatewayRun) strike(r *rand.Rand) error {
 
 func (s *gatewayRun) strikeNow(action, upstream string, length time.Duration, r *rand.Rand) error {
 	switch action {
-	case halfOpen:
+	case halfOpen, holdHTTP:
 		up, down := r.IntN(3) > 0, r.IntN(3) > 0
 		p := s.remotes[upstream].proxy
 		p.setMode(proxyMode{stallUp: up || !down, stallDown: down})
-		time.Sleep(length + length/2)
+		time.Sleep(length)
 		if r.IntN(2) == 0 {
 			p.reset()
 		}
 		p.setMode(proxyMode{})
+	case clientHalfOpen:
+		defer s.history.late.add(length)
+		s.proxy.setMode(proxyMode{stallUp: r.IntN(2) == 0, stallDown: true})
+		time.Sleep(length)
+		if r.IntN(2) == 0 {
+			s.proxy.reset()
+		}
+		s.proxy.setMode(proxyMode{})
+	case clientReset:
+		s.proxy.reset()
 	case resetHTTP:
 		s.remotes[upstream].proxy.reset()
 	case terminate:
@@ -223,7 +192,7 @@ func (s *gatewayRun) strikeAt(action string, p plan, length time.Duration) (reac
 	if err := p.set(action); err != nil {
 		return false, err
 	}
-	if p.step == stepStart || p.step == stepInitialize {
+	if slices.Contains(startSteps, p.step) {
 		if err := s.renew(p.upstream); err != nil {
 			return false, err
 		}
@@ -245,17 +214,18 @@ func (s *gatewayRun) strikeAt(action string, p plan, length time.Duration) (reac
 			break
 		}
 		// strike starts it again.
-		if c := s.remotes[p.upstream].current(); c.cmd.Process.Pid == pid || p.step == stepOpen {
+		if c := s.remotes[p.upstream].current(); c.cmd.Process.Pid == pid || isOutside(p.step) {
 			return true, awaitExit(c)
 		}
-	case stopUpstream:
+	case stopUpstream, holdUpstream:
 		time.Sleep(length)
-		if p.step == stepOpen {
+		if isOutside(p.step) {
 			s.signal(p.upstream, syscall.SIGCONT)
 			break
 		}
 		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed
 	case stopGateway:
+		defer s.history.late.add(length)
 		time.Sleep(length)
 		return true, gateway.cmd.Process.Signal(syscall.SIGCONT)
 	case killGateway:
@@ -294,53 +264,6 @@ func (s *gatewayRun) atOpen(upstream string) {
 	if !slices.Contains(upstreamNames, upstream) {
 		return
 	}
-	switch (plan{s.dir, upstream, stepOpen}).take() {
-	case killUpstream:
-		s.signal(upstream, syscall.SIGKILL)
-	case stopUpstream:
-		s.signal(upstream, syscall.SIGSTOP)
-	case killGateway:
-		_ = s.gateway().cmd.Process.Kill()
-	case stopGateway:
-		_ = s.gateway().cmd.Process.Signal(syscall.SIGSTOP)
-	}
-}
-
-// signal sends a signal to all processes of an upstream.
-func (s *gatewayRun) signal(upstream string, signal syscall.Signal) {
-	for _, p := range s.processes() {
-		if p.config.Name == upstream {
-			if isHTTP(upstream) && signal == syscall.SIGKILL {
-				s.remotes[upstream].current().expected.Store(true)
-			}
-			_ = syscall.Kill(p.pid, signal) // it may have ended
-		}
-	}
-}
-
-// A process is a running process of an upstream.
-type process struct {
-	pid    int
-	config upstreamConfig
-}
-
-// processes returns the running processes of upstreams of this run. It needs /proc.
-func (s *gatewayRun) processes() (all []process) {
-	names, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, name := range names {
-		environment, err := os.ReadFile(name)
-		if err != nil {
-			continue // of another user, or it has ended
-		}
-		for variable := range bytes.SplitSeq(environment, []byte{0}) {
-			text, ok := bytes.CutPrefix(variable, []byte(upstreamVariable+"="))
-			p := process{}
-			if !ok || json.Unmarshal(text, &p.config) != nil || p.config.Dir != s.dir {
-				continue
-			}
-			p.pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			all = append(all, p)
-		}
-	}
-	return all
+	p := plan{s.dir, upstream, stepOpen}
+	p.execute(func(signal syscall.Signal) { s.signal(upstream, signal) }, func(error) {}) // it has ended
 }

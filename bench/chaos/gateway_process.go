@@ -55,7 +55,8 @@ func serveGateway(text string) error {
 	if err != nil {
 		return err
 	}
-	h, err := host.Open(ctx, file, &host.Options{StateKeys: keys, Logger: log})
+	h, err := host.Open(ctx, file, &host.Options{StateKeys: keys, Logger: log,
+		Policy: hostSteps{c.Dir}, Recorder: hostSteps{c.Dir}})
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func serveGateway(text string) error {
 	g := &gatewayProcess{host: h}
 	go g.late.measure(ctx)
 	go g.restartCrashed(ctx)
-	return errors.Join(g.serve(ctx, protect(handler), handler), h.Close())
+	return errors.Join(g.serve(ctx, protect(frontSteps(c.Dir, handler)), handler), h.Close())
 }
 
 // A gatewayProcess is what the gateway process holds.

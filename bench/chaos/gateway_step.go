@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// Steps of an upstream at which a fault can happen.
+// Steps at which a fault can happen: of the gateway, of an upstream, and of a client.
 const (
+	stepArrived    = "arrived"    // the gateway has read a call
+	stepDecided    = "decided"    // it has chosen the server, and has sent nothing
+	stepContinued  = "continued"  // it has read a call that comes again, with answers
+	stepRecorded   = "recorded"   // it has the result, and the client does not
 	stepStart      = "start"      // the process has begun
 	stepInitialize = "initialize" // it has read the first request of a connection
 	stepReceived   = "received"   // it has read a call and not run it
@@ -24,12 +29,25 @@ const (
 	stepOpen       = "open"       // the client has the question, and has not answered
 	stepAnswer     = "answer"     // the tool has the answer
 	stepRan        = "ran"        // the effect has happened, and the result is not sent
+	stepSent       = "sent"       // the result is sent
 )
+
+// Steps by the process that reaches them. At those of the gateway and of clients, an action on the
+// upstream is one on all of its processes.
+var (
+	gatewaySteps = []string{stepArrived, stepDecided, stepContinued, stepRecorded}
+	startSteps   = []string{stepStart, stepInitialize}
+	callSteps    = []string{stepReceived, stepCall, stepProgress, stepQuestion, stepAnswer, stepRan, stepSent}
+)
+
+// isOutside reports whether another process than the upstream reaches a step.
+func isOutside(step string) bool { return step == stepOpen || slices.Contains(gatewaySteps, step) }
 
 // Actions at a step.
 const (
 	killUpstream = "kill -9 of upstream"
 	stopUpstream = "SIGSTOP of upstream"
+	holdUpstream = "SIGSTOP of upstream past the deadline"
 	killGateway  = "kill -9 of gateway"
 	stopGateway  = "SIGSTOP of gateway"
 	waitAtStep   = "slow upstream"
@@ -88,19 +106,19 @@ func (p plan) taker() int {
 // slowTime is how long a slow upstream waits at a step.
 const slowTime = 700 * time.Millisecond
 
-// at executes the action of a step, if there is one, and returns its name.
-func (u *upstream) at(step string) (action string) {
-	action = plan{u.config.Dir, u.config.Name, step}.take()
+// execute takes the action of a step, executes it, and returns its name. target gets the signals that
+// are for the upstream, and failed the error of one for the gateway.
+func (p plan) execute(target func(syscall.Signal), failed func(error)) (action string) {
+	action = p.take()
 	switch action {
 	case killUpstream:
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		time.Sleep(time.Minute) // the signal arrives before
-	case stopUpstream:
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		target(syscall.SIGKILL)
+	case stopUpstream, holdUpstream:
+		target(syscall.SIGSTOP)
 	case killGateway:
-		u.signalGateway(syscall.SIGKILL)
+		signalGateway(p.dir, syscall.SIGKILL, failed)
 	case stopGateway:
-		u.signalGateway(syscall.SIGSTOP)
+		signalGateway(p.dir, syscall.SIGSTOP, failed)
 	case waitAtStep:
 		time.Sleep(slowTime)
 	case floodStderr:
@@ -112,13 +130,25 @@ func (u *upstream) at(step string) (action string) {
 	return action
 }
 
-func (u *upstream) signalGateway(signal syscall.Signal) {
-	pid, err := readPID(u.config.Dir)
+// at executes the action of a step of an upstream.
+func (u *upstream) at(step string) (action string) {
+	return plan{u.config.Dir, u.config.Name, step}.execute(func(signal syscall.Signal) {
+		_ = syscall.Kill(os.Getpid(), signal)
+		if signal == syscall.SIGKILL {
+			time.Sleep(time.Minute) // the signal arrives before
+		}
+	}, func(err error) {
+		_ = u.runs.write("failed", "signal", strings.ReplaceAll(fmt.Sprint(err), " ", "_"))
+	})
+}
+
+func signalGateway(dir string, signal syscall.Signal, failed func(error)) {
+	pid, err := readPID(dir)
 	if err == nil {
 		err = syscall.Kill(pid, signal)
 	}
 	if err != nil {
-		_ = u.runs.write("failed", "signal", strings.ReplaceAll(fmt.Sprint(err), " ", "_"))
+		failed(err)
 	}
 }
 

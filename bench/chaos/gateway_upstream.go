@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type upstreamConfig struct {
 	Name       string
 	HTTP       bool
 	Generation int // of the gateway that has started it
+	Parent     int // the process id of the upstream whose helper this process is; 0 if it is none
 }
 
 // An upstream is a server process behind the gateway.
@@ -72,8 +74,26 @@ func serveUpstream(config string) error {
 	if u.config.HTTP {
 		return u.serveHTTP(log)
 	}
+	if err := u.startHelper(); err != nil {
+		return err
+	}
 	conn := stepConn{mcp.NewStreamConn(os.Stdin, os.Stdout, nil), u}
 	return mcp.Serve(context.Background(), u.mcp, conn, &mcp.ServeOptions{Logger: log})
+}
+
+// startHelper starts a process that does not end by itself and keeps the output of the upstream open,
+// as the server has that a package runner starts: the gateway must end it with the upstream.
+func (u *upstream) startHelper() error {
+	config := u.config
+	config.Parent = os.Getpid()
+	text, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	helper := exec.Command("sleep", "3600")
+	helper.Env = append(os.Environ(), upstreamVariable+"="+string(text)) // the last value counts
+	helper.Stdout, helper.Stderr = os.Stdout, os.Stderr
+	return helper.Start()
 }
 
 // A stepConn executes the actions of the steps of messages.
@@ -89,6 +109,15 @@ func (c stepConn) Read(ctx context.Context) (*jsonrpc.Message, error) {
 		c.upstream.atMethod(m.Method)
 	}
 	return m, err
+}
+
+// Write writes a message.
+func (c stepConn) Write(ctx context.Context, m *jsonrpc.Message) error {
+	err := c.Conn.Write(ctx, m)
+	if err == nil && m.Method == "" && bytes.Contains(m.Result, []byte(`"content"`)) {
+		c.upstream.at(stepSent)
+	}
+	return err
 }
 
 func (u *upstream) atMethod(method string) (action string) {
@@ -147,6 +176,10 @@ func (u *upstream) steps(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+		if message.Method == "tools/call" {
+			_ = http.NewResponseController(w).Flush() // an error says that the client has gone
+			u.at(stepSent)
+		}
 	})
 }
 

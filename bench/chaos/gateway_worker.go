@@ -22,10 +22,19 @@ import (
 )
 
 const (
-	gatewayTimeout = 5 * time.Second // of a call
-	listTimeout    = 8 * time.Second // of a list, for which the gateway waits 5 seconds for each server
-	largePadding   = 300 << 10       // of the arguments and the result of a large call
-	cancelTime     = 80 * time.Millisecond
+	// callDeadline is by when a call must have ended: 5 seconds for a start that is delayed, 3 for the
+	// start, and 4 for the request; see serverSettings.
+	callDeadline = 12 * time.Second
+	// listDeadline is that of a list, for which the gateway waits 5 seconds for each server, all at a
+	// time, and connectDeadline that of a connection.
+	listDeadline    = 8 * time.Second
+	connectDeadline = 8 * time.Second
+	// clientTimeout is when a client ends a request itself: too late. The deadlines are the gateway's.
+	clientTimeout = 20 * time.Second
+	// holdTime is the length of a fault within which every request must have ended.
+	holdTime     = callDeadline + grace + time.Second
+	largePadding = 300 << 10 // of the arguments and the result of a large call
+	cancelTime   = 80 * time.Millisecond
 )
 
 // downstreams are the revisions of the clients of each principal. The oldest uses HTTP+SSE.
@@ -97,11 +106,11 @@ func (w *gatewayWorker) connect(ctx context.Context) bool {
 		Client: &http.Client{Transport: w}, Logger: log,
 		Header: http.Header{"Authorization": {"Bearer " + tokenOf(w.principal)}},
 	})
-	a := w.begin("connect", "", gatewayTimeout)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gatewayTimeout)
+	a := w.begin("connect", "", connectDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clientTimeout)
 	defer cancel()
 	client, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{
-		Revision: w.revision, Logger: log, Timeout: gatewayTimeout, MaxTimeout: gatewayTimeout, Log: w.logged,
+		Revision: w.revision, Logger: log, Timeout: clientTimeout, MaxTimeout: clientTimeout, Log: w.logged,
 		Elicit: w.elicit, ElicitationsPerMinute: 1e6,
 	})
 	w.end(a, nil, err)
@@ -218,9 +227,9 @@ func (w *gatewayWorker) call(ctx context.Context) {
 
 // list lists the tools. It fails if there is one that no upstream has.
 func (w *gatewayWorker) list(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clientTimeout)
 	defer cancel()
-	a := w.begin("list", "", listTimeout)
+	a := w.begin("list", "", listDeadline)
 	tools, err := mcp.Collect(w.client.Tools(ctx))
 	w.end(a, nil, err)
 	for _, tool := range tools {
@@ -233,7 +242,7 @@ func (w *gatewayWorker) list(ctx context.Context) {
 
 // attempt makes one call and records it. Each call has a nonce of its own.
 func (w *gatewayWorker) attempt(ctx context.Context, name, tool, op string, in *upstreamArguments, want string) {
-	timeout := gatewayTimeout
+	timeout := callDeadline
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	switch op {
@@ -245,7 +254,7 @@ func (w *gatewayWorker) attempt(ctx context.Context, name, tool, op string, in *
 		stop := time.AfterFunc(timeout, cancel)
 		defer stop.Stop()
 	}
-	ctx, end := context.WithTimeout(ctx, gatewayTimeout)
+	ctx, end := context.WithTimeout(ctx, clientTimeout)
 	defer end()
 	if op == "stream" {
 		last := 0.0

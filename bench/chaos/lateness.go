@@ -22,4 +22,7 @@ func (l *lateness) measure(ctx context.Context) {
 	}
 }
 
+// add adds a time for which the program under test was stopped.
+func (l *lateness) add(d time.Duration) { l.total.Add(int64(d)) }
+
 func (l *lateness) sum() time.Duration { return time.Duration(l.total.Load()) }
