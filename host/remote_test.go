@@ -90,7 +90,11 @@ func TestLostSessionIsNoSuccess(t *testing.T) {
 	seq := h.Events(ctx)
 	go func() {
 		for e := range seq {
-			events <- e
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	for n := 2; n <= 3; n++ {
@@ -98,8 +102,13 @@ func TestLostSessionIsNoSuccess(t *testing.T) {
 		if f, text := failureOf(t, c, "r__write"); f != nil || text != fmt.Sprint("written ", n) {
 			t.Errorf("after the loss: got %+v, %q, want one more call", f, text)
 		}
-		if e := <-events; !errors.Is(e.Err, mcp.ErrSessionLost) || e.Server != "r" {
-			t.Errorf("got event %+v, want the lost session", e)
+		select {
+		case e := <-events:
+			if !errors.Is(e.Err, mcp.ErrSessionLost) || e.Server != "r" {
+				t.Errorf("got event %+v, want the lost session", e)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("no event of the lost session")
 		}
 	}
 	if st := upstream(t, h, "r").Status(); st.State != host.StateReady || st.Starts != 1 || !st.Session {

@@ -66,11 +66,11 @@ type start struct {
 	stopping bool
 	checking bool // a check of its health is in progress
 	pid      int  // of the process; zero if it is unknown
-	// A session that the server has lost, until a request has opened another; then renewed is closed.
+	// A session that the server has lost, until a request has opened another.
 	lostSession <-chan struct{}
-	renewed     chan struct{}
-	idle        chan struct{}      // closed with the end of the last request; may be nil
-	limiter     *proclimit.Limiter // of the process; may be nil. Used by run only
+	renewed     chan (<-chan struct{}) // gets the Done channel of the other
+	idle        chan struct{}          // closed with the end of the last request; may be nil
+	limiter     *proclimit.Limiter     // of the process; may be nil. Used by run only
 }
 
 // isConnected reports whether requests can use the connection. The lock of the upstream is held.
@@ -157,8 +157,7 @@ func (u *Upstream) startTimeout() time.Duration {
 // HTTP again itself, when the next request needs it.
 func (s *start) waitForEnd(t mcp.Transport) {
 	u := s.in.pool.up
-	for {
-		done := s.forward.Done()
+	for done := s.forward.Done(); ; {
 		select {
 		case <-done:
 		case <-s.ctx.Done():
@@ -169,13 +168,14 @@ func (s *start) waitForEnd(t mcp.Transport) {
 			s.waitForRequests()
 			return
 		}
-		renewed := make(chan struct{})
+		renewed := make(chan (<-chan struct{}), 1)
 		u.mu.Lock()
 		s.lostSession, s.renewed = done, renewed
+		s.checkRenewed() // the request that has noticed the loss may have ended
 		u.mu.Unlock()
 		s.sessionLost()
 		select {
-		case <-renewed:
+		case done = <-renewed:
 		case <-s.ctx.Done():
 			return
 		}
@@ -311,16 +311,25 @@ func (s *start) release() {
 		close(s.idle)
 		s.idle = nil
 	}
-	if s.lostSession != nil && s.forward.Done() != s.lostSession {
-		s.lostSession = nil
-		close(s.renewed)
-	}
+	s.checkRenewed()
 	if s.users == 0 && !s.stopping && s.ends() {
 		if s.isBusy() {
 			u.host.poke()
 			return
 		}
 		s.stop()
+	}
+}
+
+// checkRenewed passes on the session that a request has opened in place of a lost one. The lock of the
+// upstream is held.
+func (s *start) checkRenewed() {
+	if s.lostSession == nil {
+		return
+	}
+	if done := s.forward.Done(); done != s.lostSession {
+		s.lostSession = nil
+		s.renewed <- done // has room
 	}
 }
 

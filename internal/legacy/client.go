@@ -94,6 +94,7 @@ type Client struct {
 	droppedReplies atomic.Int64           // since the last log message about them
 	requests       atomic.Int64           // of the server so far
 	level          atomic.Pointer[string] // the last one sent to the server; nil for none
+	levels         levelCounts            // of the requests in progress
 	levelLock      chan struct{}          // holds a token while the level is set
 
 	ctx    context.Context // of all work that no caller waits for; ends with the session

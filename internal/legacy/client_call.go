@@ -45,7 +45,10 @@ func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMe
 	if err := c.awaitElicitations(ctx, method, env.Subject(params).InputResponses); err != nil {
 		return nil, err
 	}
-	c.setLevel(ctx, env.LogLevel)
+	if env.LogLevel != "" {
+		defer c.levels.add(env.LogLevel)()
+		c.setLevel(ctx)
+	}
 	x, invalid := c.begin(ctx, env.ProgressToken, notify)
 	if invalid != nil {
 		return nil, invalid
@@ -129,11 +132,12 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	return append(closeWith(dst, '}'), ',')
 }
 
-// setLevel sets the server's log level, if it differs from the last one sent. A failure is logged
+// setLevel sets the server's log level to the lowest of the requests in progress, of which one has a
+// level, if it differs from the last one sent. A failure is logged
 // and not retried, since the request itself matters more. Spec:
 // server/utilities/logging#setting-log-level
-func (c *Client) setLevel(ctx context.Context, level string) {
-	if level == "" || !c.server.logging || c.hasLevel(level) {
+func (c *Client) setLevel(ctx context.Context) {
+	if !c.server.logging || c.hasLevel(c.levels.lowest()) {
 		return
 	}
 	select {
@@ -142,6 +146,7 @@ func (c *Client) setLevel(ctx context.Context, level string) {
 	case <-ctx.Done():
 		return
 	}
+	level := c.levels.lowest()
 	if c.hasLevel(level) {
 		return
 	}

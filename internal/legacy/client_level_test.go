@@ -102,6 +102,37 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 	})
 }
 
+// The level is the lowest of the requests in progress, which may be those of several callers.
+func TestLevelIsNotRaisedDuringARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeServer{serve: func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			if req.Method == "prompts/list" {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}}
+		c := open(t, clientConfig("2025-06-18"), s)
+		send := func(method, level string) {
+			meta := `"io.modelcontextprotocol/logLevel":"` + level + `"`
+			if _, err := c.RoundTrip(t.Context(), method, withEnvelope("", meta), nil); err != nil {
+				t.Error(err)
+			}
+		}
+		var slow sync.WaitGroup
+		slow.Go(func() { send("prompts/list", "info") })
+		synctest.Wait()
+		send("tools/list", "error")
+		send("tools/list", "debug")
+		send("tools/list", "error")
+		slow.Wait()
+		send("tools/list", "error")
+		const tools = `"method":"tools/list"`
+		set := func(level string) string { return `"method":"logging/setLevel","params":{"level":"` + level + `"}` }
+		s.wants(t, set("info"), `"method":"prompts/list"`, tools, set("debug"), tools, set("info"), tools, set("error"), tools)
+		c.Close()
+	})
+}
+
 func TestLevelIsSetAgainAfterACancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
