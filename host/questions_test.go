@@ -39,6 +39,9 @@ func TestHOST08_HOST19_SamplingIsTheCallers(t *testing.T) {
 		if err != nil || r.Text() != "edited by the user" {
 			t.Errorf("got %+v, %v", r, err)
 		}
+		if seen != nil && seen.Meta["dev.patchbay/server"] != "ai" {
+			t.Errorf("the request has the _meta %v, want the name of the server", seen.Meta)
+		}
 		if seen == nil || seen.MaxTokens != 7 || seen.SystemPrompt != "Be short." || len(seen.Messages) != 1 {
 			t.Errorf("the caller was shown %+v", seen)
 		}
