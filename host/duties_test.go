@@ -277,5 +277,9 @@ func TestHOST36_InstructionsAreCut(t *testing.T) {
 			!strings.Contains(got, "Add numbers.") || strings.Count(got, "obey me.") > 300 {
 			t.Errorf("got %d bytes: %.300s", len(got), got)
 		}
+		one := mcptest.Dial(t, h.For(&host.Caller{Server: "long"}), down, nil)
+		if got := one.Instructions(); len(got) > 16<<10 || !strings.HasPrefix(got, "obey me. ") {
+			t.Errorf("one server: got %d bytes: %.300s", len(got), got)
+		}
 	})
 }

@@ -75,8 +75,8 @@ func newPool(u *Upstream, c *Caller) *pool {
 // get fewer: see [catalogue.MaxServerInstructions].
 const maxInstructions = 64 << 10
 
-func cutInstructions(text string) string {
-	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxInstructions)]), "")
+func cutInstructions(text string, most int) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "")
 }
 
 // connected is called after a connection was made.
@@ -90,7 +90,7 @@ func (p *pool) connected(s *start) {
 	declared, _ := json.Marshal(caps)
 	p.mu.Lock()
 	p.capabilities, p.revision = declared, s.client.Revision()
-	p.instructions = cutInstructions(s.client.Instructions())
+	p.instructions = cutInstructions(s.client.Instructions(), maxInstructions)
 	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
 	for k := range p.lists {
@@ -232,6 +232,17 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 		return l.list, p.up.errorf(CodeStarting, "the server has not listed its %s yet", kind)
 	}
 	return l.list, l.err
+}
+
+// firstReading returns the channel of the reading in progress of a list that was never read, nil if
+// there is none.
+func (p *pool) firstReading(kind catalogue.Kind) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := &p.lists[kind]; l.list == nil {
+		return l.reading
+	}
+	return nil
 }
 
 // delay makes the views with subscriptions read a list when its budget allows it. The lock is held.

@@ -288,7 +288,7 @@ func TestCloseEndsAStart(t *testing.T) {
 
 // The failure of a process has its exit status, and its status has its last output, which callers do
 // not see. The call is not sent again.
-func TestExitDuringACall(t *testing.T) {
+func TestHOST42_ExitDuringACall(t *testing.T) {
 	entry, starts := processEntry(t, "server")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")

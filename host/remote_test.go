@@ -283,7 +283,7 @@ func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 
 // The roots of the configuration answer the questions of servers of both eras, also if the client
 // has none. The questions of the same round that are for the client go to it.
-func TestRootsOfTheConfiguration(t *testing.T) {
+func TestHOST27_RootsOfTheConfiguration(t *testing.T) {
 	type asked struct {
 		Roots []mcp.Root
 		Sure  bool
@@ -324,6 +324,34 @@ func TestRootsOfTheConfiguration(t *testing.T) {
 					if f, text := failureOf(t, none, "s__roots"); f != nil || text != want {
 						t.Errorf("client without roots: got %+v, %q, want %s", f, text, want)
 					}
+				}
+			})
+		}
+	}
+}
+
+// The roots of a caller are files of its machine: a server over HTTP, of either era, gets an empty list
+// unless the configuration passes them.
+func TestHOST27_RemoteServersGetNoRoots(t *testing.T) {
+	s := mcp.NewServer("r", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "roots"}, func(ctx context.Context, _ struct{}) (string, error) {
+		roots, err := mcp.Roots(ctx)
+		return fmt.Sprint(len(roots)), err
+	})
+	for _, era := range []string{"session", "modern"} {
+		for mode, want := range map[string]string{"": "0", `,"roots":"pass"`: "1", `,"roots":"none"`: "0"} {
+			t.Run(era+mode, func(t *testing.T) {
+				r := newRemote(t)
+				r.serve(s)
+				h := openRemote(t, r, `{"era":"`+era+`"`+mode+`}`)
+				asked := false
+				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{
+					Roots: func(context.Context) ([]mcp.Root, error) {
+						asked = true
+						return []mcp.Root{{URI: "file:///home"}}, nil
+					}})
+				if f, text := failureOf(t, c, "r__roots"); f != nil || text != want || asked != (want == "1") {
+					t.Errorf("got %+v, %q, the caller was asked: %v, want %s roots", f, text, asked, want)
 				}
 			})
 		}

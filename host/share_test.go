@@ -206,7 +206,7 @@ func TestRestartDrains(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &fakeProcess{handler: simpleServer("calc"), startup: 1500 * time.Millisecond}
+				p := &fakeProcess{handler: simpleServer("calc"), startup: 2 * time.Second}
 				h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"era": "session"}}}`)
 				u := upstream(t, h, "calc")
 				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{

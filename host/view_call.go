@@ -69,13 +69,17 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 			return item, m.pools[item.Server], nil
 		}
 	}
-	for {
+	deadline := time.Now().Add(listWait)
+	for waited := false; ; waited = true {
 		m, err := v.current(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
 		if item := m.catalogue.Find(kind, name); item != nil {
 			return item, m.pools[item.Server], nil
+		}
+		if !waited && v.awaitFirst(ctx, kind, name, deadline) {
+			continue
 		}
 		if err := v.unread(kind, name); err != nil || !v.hasRead(m, kind) {
 			return nil, nil, err
@@ -94,11 +98,38 @@ func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
 	return false
 }
 
-// unread returns why the list of the server has never been read that an unknown name is probably one of:
-// the only server, or the one whose prefix the name has. The request has not run.
+// awaitFirst waits until the servers that an unknown name may be of have been listed for the first time:
+// a call waits for a server that is starting, also if lists no longer wait for it. It reports whether a
+// list may have been read.
+func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string, deadline time.Time) (read bool) {
+	for _, p := range v.pools {
+		done := p.firstReading(kind)
+		if done == nil || !v.mayHave(p, name) {
+			continue
+		}
+		timer := time.NewTimer(time.Until(deadline))
+		select {
+		case <-done:
+			read = true
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return read
+}
+
+// mayHave reports whether an unknown name is probably one of a server: the only one, or the one whose
+// prefix it has.
+func (v *View) mayHave(p *pool, name string) bool {
+	return len(v.pools) == 1 || strings.HasPrefix(name, p.up.id+"__")
+}
+
+// unread returns why the list of the server has never been read that an unknown name is probably one of.
+// The request has not run.
 func (v *View) unread(kind catalogue.Kind, name string) error {
 	for _, p := range v.pools {
-		if len(v.pools) > 1 && !strings.HasPrefix(name, p.up.id+"__") {
+		if !v.mayHave(p, name) {
 			continue
 		}
 		err := p.listError(kind)
@@ -303,7 +334,7 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 	}
 	raw = withoutOwnMeta(raw)
 	if raw.ResultType() != mcp.ResultInputRequired {
-		if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(r.pool.up.name) {
+		if m := v.merged.Load(); m != nil {
 			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
 			res = raw
 		}
@@ -327,36 +358,5 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 		return nil, &Error{Code: CodeTooLarge, Server: r.pool.up.name, MayHaveRun: true, Err: err}
 	}
 	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
-	if !v.single() {
-		out = nameServer(out, r.pool.up.name)
-	}
-	return mcp.RawResult(out), nil
-}
-
-// nameServer names the server in the elicitations of a result: "[server] " before the message. The
-// schema has no member for that in sampling and roots.
-func nameServer(raw []byte, server string) []byte {
-	requests, ok := jsonscan.Get(raw, "inputRequests")
-	if !ok || jsonscan.Kind(requests) != '{' {
-		return raw
-	}
-	b := []byte{'{'}
-	for key, request := range jsonscan.Members(requests) {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), nameInRequest(request, server)...)
-	}
-	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
-}
-
-func nameInRequest(request []byte, server string) []byte {
-	params, _ := jsonscan.Get(request, "params")
-	message, ok := jsonscan.Get(params, "message")
-	text, err := jsonscan.Unquote(message)
-	if !ok || err != nil {
-		return request
-	}
-	params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+visible(text)))
-	return jsonscan.WithMember(request, "params", params)
+	return mcp.RawResult(v.signQuestions(out, r.pool)), nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -54,6 +55,7 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request) (mcp.Result
 	defer release()
 	res, err := mcp.Forward(s.client).ServeMCP(ctx, req)
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
+		d.Instructions = cutInstructions(d.Instructions, catalogue.MaxInstructions)
 		v.declareTasks(req, &d.Capabilities)
 	}
 	return res, err

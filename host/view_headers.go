@@ -9,14 +9,13 @@ import (
 
 // HeaderParams returns the arguments of a tool that HTTP clients repeat in headers; see
 // [mcp.HeaderParam]. It returns nil for an unknown tool.
-func (v *View) HeaderParams(_ context.Context, _ *mcp.Request, tool string) []mcp.HeaderParam {
-	m := v.merged.Load()
-	if m == nil {
+//
+// It waits for the lists of the servers as a call of the tool does: otherwise the first calls would be
+// served with headers that differ from their arguments.
+func (v *View) HeaderParams(ctx context.Context, _ *mcp.Request, tool string) []mcp.HeaderParam {
+	item, p, err := v.find(context.WithValue(ctx, callerKey{}, v.caller), catalogue.Tools, tool)
+	if err != nil || item == nil {
 		return nil
 	}
-	item := m.catalogue.Find(catalogue.Tools, tool)
-	if item == nil {
-		return nil
-	}
-	return m.pools[item.Server].up.schemas.of(item).headers
+	return p.up.schemas.of(item).headers
 }

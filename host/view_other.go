@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -32,12 +34,25 @@ func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
 
 // other serves a method of another extension.
 func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if isOfOlderRevisions(req.Method) {
+		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
+	}
 	v.connect(ctx) // so that the extensions are known
 	p := v.extensionPool(req.Method)
 	if p == nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
 	return v.send(ctx, req, &route{kind: ActionOther, pool: p})
+}
+
+// isOfOlderRevisions reports whether a method is one that only sessions have. They change what a session
+// sends, such as logging/setLevel and resources/unsubscribe: that with the server may be the session of
+// other callers too. The transports of the host serve them for the sessions of callers.
+func isOfOlderRevisions(method string) bool {
+	return slices.ContainsFunc(wire.Revisions(), func(r wire.Revision) bool {
+		_, ok := r.Method(method)
+		return ok
+	})
 }
 
 // extensionPool returns the pool of the only server that may have a method or a topic of another

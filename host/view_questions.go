@@ -1,10 +1,8 @@
 package host
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -105,38 +103,6 @@ func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params 
 func has(object []byte, key string) bool {
 	_, ok := jsonscan.Get(object, key)
 	return ok
-}
-
-// ownMeta is the prefix of the members of `_meta` that are the host's.
-const ownMeta = "dev.patchbay/"
-
-// withoutOwnMeta returns a result of a server without members of `_meta` that only the host sets: a
-// server must not report a failure of another one.
-func withoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
-	meta, ok := jsonscan.Get(raw, "_meta")
-	if !ok || jsonscan.Kind(meta) != '{' {
-		return raw
-	}
-	var forged []string
-	for key := range jsonscan.Members(meta) {
-		if strings.HasPrefix(string(key), ownMeta) {
-			forged = append(forged, string(key))
-		}
-	}
-	if len(forged) == 0 {
-		return raw
-	}
-	b := []byte{'{'}
-	for key, value := range jsonscan.Members(meta) {
-		if slices.Contains(forged, string(key)) {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), value...)
-	}
-	return mcp.RawResult(jsonscan.WithMember(json.RawMessage(raw), "_meta", append(b, '}')))
 }
 
 // visible returns the message of a question without characters that a user does not see, or that

@@ -79,10 +79,7 @@ func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.
 	}
 	b := append([]byte(`{"resultType":"complete"`), extendedMembers(raw, t.handle, status)...)
 	out := append(append(b, more...), '}')
-	if !v.single() {
-		out = nameServer(out, t.pool.up.name)
-	}
-	return out, nil
+	return v.signQuestions(out, t.pool), nil
 }
 
 // questions returns the open questions of a task as a member, and the status that goes with them: ""
@@ -155,10 +152,7 @@ func (v *View) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.Ra
 func (v *View) askAbout(t *task, requests []byte, state string) mcp.RawResult {
 	b := append([]byte(`{"resultType":"input_required","inputRequests":`), relateQuestions(requests, t.handle)...)
 	b = append(jsonscan.AppendQuote(append(b, `,"requestState":`...), state), '}')
-	if !v.single() {
-		b = nameServer(b, t.pool.up.name)
-	}
-	return b
+	return v.signQuestions(b, t.pool)
 }
 
 // followTask serves tasks/result for a server of the extension, which is polled.

@@ -149,15 +149,13 @@ func (v *View) publicTask(t *task, raw []byte) mcp.RawResult {
 	if result, ok := jsonscan.Get(raw, "result"); ok && isObject(result) {
 		raw = jsonscan.WithMember(raw, "result", v.mapResult(t.pool, methodToolsCall, result))
 	}
-	if !v.single() {
-		raw = nameServer(raw, t.pool.up.name)
-	}
-	return raw
+	return v.signQuestions(raw, t.pool)
 }
 
 // mapResult returns a result of a server with the URIs that callers know.
 func (v *View) mapResult(p *pool, method string, raw []byte) []byte {
-	if m := v.merged.Load(); m != nil && m.catalogue.MapsURIs(p.up.name) {
+	raw = withoutOwnMeta(raw)
+	if m := v.merged.Load(); m != nil {
 		raw = m.catalogue.MapResult(p.up.name, method, raw)
 	}
 	v.note(p, raw)

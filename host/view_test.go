@@ -168,6 +168,9 @@ func TestHeadersOfArgumentsAreRepeated(t *testing.T) {
 	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
 	h := newHost(t, map[string]mcp.Handler{"calc": s, "other": newServer("other")}, on, "{}")
 	view := h.For(&host.Caller{})
+	if params := view.HeaderParams(t.Context(), nil, "calc__n"); len(params) != 1 || params[0].Header != "Tenant" {
+		t.Errorf("before the first list: got %+v", params)
+	}
 	c := mcptest.Dial(t, view, on, nil)
 	if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
 		t.Fatal(err)
@@ -214,7 +217,11 @@ func TestToolsOfAStartingServer(t *testing.T) {
 		if r, err := c.CallTool(t.Context(), "calc__add", map[string]any{"A": 1, "B": 1}); err != nil || r.Text() != "calc2" {
 			t.Errorf("got %+v, %v", r, err)
 		}
+		begin = time.Now()
 		r, err := c.CallTool(t.Context(), "slow__add", map[string]any{"A": 1, "B": 1})
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("the call waited %v, want 5s", took)
+		}
 		if err != nil || !r.IsError || !strings.Contains(r.Text(), `server "slow"`) || !strings.Contains(r.Text(), "did not run") {
 			t.Errorf("got %+v, %v, want a failure that names the server", r, err)
 		}
@@ -223,4 +230,32 @@ func TestToolsOfAStartingServer(t *testing.T) {
 			t.Errorf("after the start: got %+v, %v", r, err)
 		}
 	})
+}
+
+// A call waits up to 5 seconds for a server that is starting, also after discovery and lists have stopped
+// to wait for it.
+func TestCallWaitsForAStartingServer(t *testing.T) {
+	for name, caller := range map[string]*host.Caller{"slow__name": {}, "name": {Server: "slow"}} {
+		for startup, list := range map[time.Duration]bool{4 * time.Second: false, 8 * time.Second: true} {
+			t.Run(fmt.Sprintf("%s after %v", name, startup), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := openFakes(t, map[string]*fakeProcess{
+						"slow":  {handler: simpleServer("slow"), startup: startup},
+						"quick": {handler: simpleServer("quick")},
+					}, "{}")
+					begin := time.Now()
+					c := client(t, h, caller)
+					if list && caller.Server == "" {
+						if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
+							t.Error(err)
+						}
+					}
+					f, text := failureOf(t, c, name)
+					if took := time.Since(begin); f != nil || text != "slow" || took != startup {
+						t.Errorf("got %+v, %q after %v, want the result after %v", f, text, took, startup)
+					}
+				})
+			})
+		}
+	}
 }

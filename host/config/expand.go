@@ -65,7 +65,7 @@ func (s *Server) Expand(ctx context.Context, lookup func(name string) (string, b
 		e.add("headersHelper", e.addHeaders(&out))
 	}
 	if err := errors.Join(e.errs...); err != nil {
-		return nil, fmt.Errorf("server %q: %w", s.Name, err)
+		return nil, fmt.Errorf("server %.64q: %w", s.Name, err)
 	}
 	out.secrets = e.allSecrets(&out)
 	return &out, nil

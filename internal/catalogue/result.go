@@ -1,25 +1,19 @@
 package catalogue
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// MapsURIs reports whether results of a server may need [Catalogue.MapResult]: it has a resource or
-// template that has another public URI.
-func (c *Catalogue) MapsURIs(server string) bool {
-	s := c.byName[server]
-	return s != nil && len(s.mapped) > 0
-}
-
 // MapResult returns a valid result of a server with public URIs: those of the contents of
 // resources/read, and of the resources and resource links in results of tools/call, tasks/result and
 // prompts/get. All other bytes stay. It returns the result itself if nothing changes.
 func (c *Catalogue) MapResult(server, method string, result json.RawMessage) json.RawMessage {
 	s := c.byName[server]
-	if s == nil || c.options.Single {
+	if s == nil || c.options.Single || len(c.servers) == 1 || !mayHaveURI(result) {
 		return result
 	}
 	m := resultMapper{c, s, matchBudget}
@@ -38,6 +32,11 @@ func (c *Catalogue) MapResult(server, method string, result json.RawMessage) jso
 		})
 	}
 	return result
+}
+
+// mayHaveURI reports whether a result may have a member uri, as text or escaped. Most results have none.
+func mayHaveURI(result []byte) bool {
+	return bytes.Contains(result, []byte(`"uri"`)) || bytes.Contains(result, []byte(`\u`))
 }
 
 // at applies f to one member of an object.

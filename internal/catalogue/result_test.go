@@ -35,8 +35,11 @@ func TestURIsInResultsAreMapped(t *testing.T) {
 			t.Errorf("%s: got %s of the first server, want %s", test.name, got, want)
 		}
 	}
-	if !c.MapsURIs("b") || c.MapsURIs("a") || c.MapsURIs("none") {
-		t.Error("MapsURIs is not true for b alone")
+	// A template of one server matches the URIs that another one names in results.
+	c = merge(nil, resourcesAnd("thief", nil, []string{"{+any}"}), withURIs("b", "db://x/1"))
+	got := string(c.MapResult("b", "tools/call", []byte(`{"content":[{"type":"resource_link","u\u0072i":"db://x/2"}]}`)))
+	if !strings.Contains(got, `"patchbay://b/db%3A%2F%2Fx%2F2"`) {
+		t.Errorf("a URI that the template of another server matches: got %s", got)
 	}
 	result := []byte(`{"content":[{"type":"text","text":"x"}]}`)
 	if got := c.MapResult("b", "tools/call", result); &got[0] != &result[0] {

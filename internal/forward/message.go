@@ -175,7 +175,12 @@ func isSubject(method, key string) bool {
 	return key == "name" || key == "uri"
 }
 
-// Meta returns the members of the `_meta` of a request that are not of its envelope, nil for none.
+// hostMeta is the prefix of the members of `_meta` that hosts set in results and questions. In a request
+// of a client they could only pretend to be of a host.
+const hostMeta = "dev.patchbay/"
+
+// Meta returns the members of the `_meta` of a request that are neither of its envelope nor of a host,
+// nil for none.
 func Meta(meta []byte) map[string]any {
 	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
@@ -184,7 +189,8 @@ func Meta(meta []byte) map[string]any {
 			wire.MetaProgressToken:
 			continue
 		}
-		if s := string(key); !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
+		s := string(key)
+		if !strings.HasPrefix(s, hostMeta) && !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
 			if kept == nil {
 				kept = map[string]any{}
 			}

@@ -285,7 +285,7 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 }
 
 // The MCP server moves to another authorization server and back.
-func TestREG16_AUTHR19_RegistrationsAndTokensAreKeptByIssuer(t *testing.T) {
+func TestHOST35_REG16_AUTHR19_RegistrationsAndTokensAreKeptByIssuer(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := &recordingStore{oauthclient.NewMemoryStore(), map[string]bool{}}
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})

@@ -1,0 +1,88 @@
+package host
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// ownMeta is the prefix of the members of `_meta` that are the host's.
+	ownMeta = "dev.patchbay/"
+)
+
+// withoutOwnMeta returns a result of a server without members of `_meta` that only the host sets: a
+// server must not report a failure of another one.
+func withoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
+	if meta, forged := withoutForged(raw); forged {
+		return mcp.RawResult(jsonscan.WithMember(json.RawMessage(raw), "_meta", meta))
+	}
+	return raw
+}
+
+// withoutForged returns the `_meta` of an object without the host's members, and whether it has any.
+func withoutForged(object []byte) (rest []byte, forged bool) {
+	meta, ok := jsonscan.Get(object, "_meta")
+	if !ok || jsonscan.Kind(meta) != '{' {
+		return nil, false
+	}
+	b := []byte{'{'}
+	for key, value := range jsonscan.Members(meta) {
+		if strings.HasPrefix(string(key), ownMeta) {
+			forged = true
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), value...)
+	}
+	return append(b, '}'), forged
+}
+
+// signQuestions names the server in the questions of a result if there are several, and removes members
+// of their `_meta` that only the host sets.
+func (v *View) signQuestions(raw []byte, p *pool) []byte {
+	server := p.up.name
+	if v.single() {
+		server = ""
+	}
+	requests, ok := jsonscan.Get(raw, "inputRequests")
+	if !ok || jsonscan.Kind(requests) != '{' {
+		return raw
+	}
+	b := []byte{'{'}
+	for key, request := range jsonscan.Members(requests) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), signQuestion(request, server)...)
+	}
+	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
+}
+
+// signQuestion names the server before the message of an elicitation. Requests for sampling have no
+// member for that: most revisions define no `_meta` for their params.
+func signQuestion(request []byte, server string) []byte {
+	params, ok := jsonscan.Get(request, "params")
+	if !ok || jsonscan.Kind(params) != '{' {
+		return request
+	}
+	before := params
+	if meta, forged := withoutForged(params); forged {
+		params = jsonscan.WithMember(params, "_meta", meta)
+	}
+	if server != "" && stringMember(request, "method") == wire.MethodElicitationCreate {
+		message, _ := jsonscan.Get(params, "message")
+		if text, err := jsonscan.Unquote(message); err == nil {
+			params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+visible(text)))
+		}
+	}
+	if len(params) == len(before) && string(params) == string(before) {
+		return request
+	}
+	return jsonscan.WithMember(request, "params", params)
+}
