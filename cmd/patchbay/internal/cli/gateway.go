@@ -175,7 +175,7 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 			name := shorten(cleanLine(e.Server), maxNameShown)
 			switch {
 			case e.Err != nil:
-				text := shorten(cleanLine(g.config.masked(e.Err.Error())), maxEventShown)
+				text := shorten(cleanLine(g.config.masked(eventReason(e.Err))), maxEventShown)
 				p.screen.printf("patchbay: server %s: %s: %s", name, e.State, text)
 			case p.flags.verbose:
 				p.screen.printf("patchbay: server %s: %s", name, e.State)
@@ -186,6 +186,15 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 		cancel()
 		<-done
 	}
+}
+
+// eventReason returns the reason of an event, without the server and the request, which the line names or
+// does not concern.
+func eventReason(err error) string {
+	if e, ok := errors.AsType[*host.Error](err); ok {
+		err = e.Err
+	}
+	return err.Error()
 }
 
 // maxEventShown bounds the error of a server in a line, in characters.

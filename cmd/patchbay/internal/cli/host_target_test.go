@@ -2,11 +2,15 @@ package cli
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -111,13 +115,26 @@ func TestHostIsCompleted(t *testing.T) {
 	}
 }
 
-// The servers of @host have the logins of their own. An error names the command that logs in.
-func TestHostUsesLogins(t *testing.T) {
+// The servers of @host have the logins of their own: no other server gets the token. An error names the
+// command that logs in.
+func TestHOST35_HostUsesTheLoginOfEachServer(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	freshState(t)
 	file := filepath.Join(t.TempDir(), "mcp.json")
-	writeFile(t, file, `{"mcpServers": {"demo": {"url": "`+protected(t)+`"}, "open": `+demoEntry(t)+`}}`)
+	var requests, tokens atomic.Int64 // of another server
+	inner := mcphttp.NewHandler(newServer("demo"), nil)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		if r.Header.Get("Authorization") != "" {
+			tokens.Add(1)
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	defer other.Close()
+	defer inner.Shutdown(t.Context())
+	writeFile(t, file, `{"mcpServers": {"demo": {"url": "`+protected(t)+`"}, "other": {"url": "`+other.URL+
+		`"}, "open": `+demoEntry(t)+`}}`)
 	ann := newUserBrowser(t)
 	o := patchbay(t, "", "tools", hostName, "--config", file)
 	if o.status != exitOK || !strings.Contains(o.stdout, "open__add") || strings.Contains(o.stdout, "demo__") {
@@ -140,5 +157,8 @@ func TestHostUsesLogins(t *testing.T) {
 	o = patchbay(t, "", "call", hostName, "demo__who_am_i", "--config", file)
 	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) {
 		t.Errorf("with the login: %+v, want ann", o)
+	}
+	if requests.Load() == 0 || tokens.Load() != 0 {
+		t.Errorf("%d of %d requests to the other server had a token", tokens.Load(), requests.Load())
 	}
 }

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A line about a server names it once.
+func TestGatewayEventsNameTheServerOnce(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, `{"mcpServers": {"notes": {"command": "x", "env": {"A": "${NO_SUCH_VARIABLE}"}}, "open": `+demoEntry(t)+`}}`)
+	g := startGateway(t, nil, "--config", file)
+	patchbay(t, "", append([]string{"tools", g.url}, g.header()...)...)
+	end := g.stop()
+	found := false
+	for line := range strings.Lines(end.stderr) {
+		if strings.Contains(line, "NO_SUCH_VARIABLE") {
+			found = true
+			if strings.Count(line, "notes") != 1 || strings.Contains(line, "did not run") {
+				t.Errorf("got %q, want the name of the server once, and nothing about a request", line)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("no line about the server: %+v", end)
+	}
+}
