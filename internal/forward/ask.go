@@ -163,7 +163,12 @@ func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) 
 	switch {
 	case candidates > 1:
 		// The roots are those of the client, whichever call they are for.
-		t.serial = t.serial || method != wire.MethodRootsList
+		if method != wire.MethodRootsList {
+			t.serial = true
+			for _, c := range t.calls {
+				c.mixed = true
+			}
+		}
 		return found, nil
 	case found != nil:
 		return found, nil

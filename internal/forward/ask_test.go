@@ -189,7 +189,8 @@ func TestQuestionOfOneOfSeveralPrincipalsIsRefused(t *testing.T) {
 }
 
 // Of several requests of one principal, the newest is asked, and then they run one at a time: the
-// next starts when one ends or is suspended, and an answer is delivered when it is its turn.
+// next starts when one ends or is suspended. The answer is delivered at once: it may be for a question of
+// the other request, which would wait for it.
 func TestGuessedQuestionMakesRequestsSerial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table Table
@@ -221,14 +222,44 @@ func TestGuessedQuestionMakesRequestsSerial(t *testing.T) {
 		r := request("ann", `{}`)
 		r.Caller = "new"
 		last := serve(ctx, &table, retry(*r, newest.state, `{"q1":{"action":"decline"}}`), nil)
-		if last.done {
-			t.Error("the answer was delivered while another request runs")
+		if !last.done || len(order) != 2 {
+			t.Errorf("the answer waits for another request, or the next request does not: started %v", order)
 		}
 		stop()
 		synctest.Wait()
 		collected()
 		if !old.done || !last.done || !next.done {
 			t.Errorf("got %+v, %+v, %+v, want them over", old, last, next)
+		}
+	})
+}
+
+// The questions of two requests are taken for those of the newest. Its answers reach both.
+func TestAnswersOfGuessedQuestionsReachTheirRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table Table
+		ask := asks(&table, wire.MethodElicitationCreate)
+		both := func(ctx context.Context) (json.RawMessage, error) {
+			time.Sleep(time.Second)
+			return ask(ctx)
+		}
+		run := func(name string) *outcome {
+			r := request("ann", `{}`)
+			r.Caller = name
+			return serve(t.Context(), &table, r, both)
+		}
+		old, newest := run("old"), run("new")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if newest.state == "" || old.done {
+			t.Fatalf("got %+v and %+v, want the questions for the newest", newest, old)
+		}
+		r := request("ann", `{}`)
+		r.Caller = "new"
+		answers := `{"q1":{"action":"decline"},"q2":{"action":"decline"}}`
+		last := serve(t.Context(), &table, retry(*r, newest.state, answers), nil)
+		if synctest.Wait(); !old.done || !last.done {
+			t.Errorf("got %+v and %+v, want both over", old, last)
 		}
 	})
 }

@@ -89,6 +89,7 @@ type Call struct {
 	limits    Pauser        // of the request; nil before it is sent
 	turn      chan struct{} // closed when it is the turn of a queued call
 	running   bool          // counts in Table.running
+	mixed     bool          // its answers may be for the question of another call, which it must not wait for
 	ended     bool          // the server has responded
 	open      []*question   // without an answer, the oldest first
 	questions int           // so far, that its client was asked
@@ -190,7 +191,7 @@ func (t *Table) Started(c *Call, limits Pauser) {
 // enter adds a call, or continues a suspended one. In a serial table, it waits for its turn.
 func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 	t.mu.Lock()
-	if !c.askable || !t.serial || t.running == 0 || c.ended {
+	if !c.askable || !t.serial || t.running == 0 || c.ended || again && c.mixed {
 		t.admit(c)
 		t.mu.Unlock()
 		return nil
