@@ -299,3 +299,22 @@ func TestStop(t *testing.T) {
 		}
 	})
 }
+
+// Callers do not share a server over HTTP by default, also if it keeps no sessions: its transport may use
+// credentials of the caller.
+func TestServersOverHTTPAreNotSharedByDefault(t *testing.T) {
+	for _, era := range []string{"session", "modern"} {
+		r := newRemote(t)
+		r.serve(simpleServer("r"))
+		h := openRemote(t, r, `{"era":"`+era+`"}`)
+		for _, name := range []string{"a", "b", "a"} {
+			c := client(t, h, &host.Caller{Principal: principal(name)})
+			if f, text := failureOf(t, c, "r__name"); f != nil || text != "r" {
+				t.Errorf("%s: got %+v, %q", era, f, text)
+			}
+		}
+		if st := upstream(t, h, "r").Status(); len(st.Instances) != 2 {
+			t.Errorf("%s: got %d instances, want one for each principal", era, len(st.Instances))
+		}
+	}
+}

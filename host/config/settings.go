@@ -66,8 +66,7 @@ type Profile struct {
 
 // ServerSettings are the settings of a server.
 type ServerSettings struct {
-	// Share is which callers use an instance together. Default: ShareCaller for a command and for
-	// HTTP+SSE, else the empty value. Package host takes that for ShareCaller.
+	// Share is which callers use an instance together. Default: ShareCaller.
 	Share Share
 	// Era is the era of the protocol that is used with the server. Default: EraAuto.
 	Era Era

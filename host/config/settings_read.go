@@ -202,7 +202,7 @@ func (r *settingsReader) knows(server string, at ...string) bool {
 
 func (r *settingsReader) server(name string, given serverJSON) *ServerSettings {
 	at := func(member ...string) string { return pointer(append([]string{"servers", name}, member...)...) }
-	s := &ServerSettings{Share: given.Share, Era: given.Era, Allow: given.Allow, Deny: given.Deny,
+	s := &ServerSettings{Share: cmp.Or(given.Share, ShareCaller), Era: given.Era, Allow: given.Allow, Deny: given.Deny,
 		Rename: given.Rename, Describe: given.Describe, HideArgs: given.HideArgs,
 		Validate: given.Validate, Methods: given.Methods}
 	s.Timeout = r.duration(given.Timeout, at("timeout"))
@@ -232,9 +232,6 @@ func (r *settingsReader) addEntry(name string, s *ServerSettings, at func(member
 		s.Allow = entry.AllowedTools
 	}
 	s.Deny = slices.Concat(s.Deny, entry.ExcludedTools)
-	if entry.Type != TypeHTTP || s.Era == EraSession {
-		s.Share = cmp.Or(s.Share, ShareCaller)
-	}
 	if entry.Type != TypeStdio && s.Limits != (Limits{}) {
 		r.problem(at("limits"), "the server is a URL: limits are for commands")
 	}

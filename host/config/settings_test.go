@@ -32,7 +32,8 @@ func TestSettingsHaveDefaults(t *testing.T) {
 	want := &config.Settings{Listen: "127.0.0.1:7777", Names: config.Names{Mode: config.NamesPrefix, Max: 48},
 		Tools: config.ToolListing{Mode: config.ListAuto}, Profiles: map[string]*config.Profile{},
 		Servers: map[string]*config.ServerSettings{"a": defaultServer(config.ShareCaller),
-			"b": defaultServer(""), "c": defaultServer(config.ShareCaller), "broken": defaultServer("")}}
+			"b": defaultServer(config.ShareCaller), "c": defaultServer(config.ShareCaller),
+			"broken": defaultServer(config.ShareCaller)}}
 	const servers = `"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://example.com/mcp"},
 		"c": {"type": "sse", "url": "https://example.com/sse"}, "broken": {}}`
 	for _, text := range []string{`{` + servers + `}`, `{` + servers + `, "patchbay": {}}`,
