@@ -205,6 +205,8 @@ func (w *gatewayWorker) call(ctx context.Context) {
 	switch n := w.random.IntN(100); {
 	case n < 4:
 		w.list(ctx)
+	case n < 8 && w.revision == downstreams[0]:
+		w.replay(ctx, name, in)
 	case n < 40:
 		w.attempt(ctx, name, "echo", "echo", in, want)
 	case n < 47:
