@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (p *pool) sendOnce(
 	for again := false; ; again = true {
 		s, release, err := p.acquireCall(ctx, class, id)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, p.up.requestError(ctx, err)
 		}
 		res, err := s.send(ctx, req, o)
 		release()
@@ -78,6 +79,8 @@ func (u *Upstream) requestError(ctx context.Context, err error) error {
 		return nil
 	case failed:
 		return u.failure(ctx, err)
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it was waiting to be sent
+		return u.errorf(CodeUnavailable, "%w", statement{fmt.Errorf("the request was cancelled: %w", err)})
 	}
 	return err
 }

@@ -56,6 +56,9 @@ func (c *gatewayChecker) check(b batch) (broken []violation) {
 		}
 	}
 	for _, t := range b.Attempts {
+		if t.Outcome == failed && t.Error == cancelledByServer && b.terminatedDuring(t) {
+			t.Outcome = unknown
+		}
 		if last := c.longest[t.Op]; last == nil || t.End-t.Begin > last.End-last.Begin {
 			c.longest[t.Op] = t
 		}
@@ -82,6 +85,17 @@ func (c *gatewayChecker) check(b batch) (broken []violation) {
 		}
 	}
 	return broken
+}
+
+// cancelledByServer is the error of a call of a session client whose question is open when the gateway
+// is shut down. It has no members of the host, which does not know of this wait.
+const cancelledByServer = "error -32603"
+
+// terminatedDuring reports whether the gateway was shut down during an attempt.
+func (b *batch) terminatedDuring(a *attempt) bool {
+	return slices.ContainsFunc(b.Faults, func(f fault) bool {
+		return f.Kind == terminate && f.Begin <= a.End && a.Begin <= f.End
+	})
 }
 
 // slowest returns the longest attempt of each operation.

@@ -32,6 +32,13 @@ func TestGatewayChecker(t *testing.T) {
 		"an error of a tool that did not run": {"untrue", []batch{ended(failed).with(func(b *batch) {
 			b.Attempts[0].Error = "tool error"
 		})}},
+		"cancelled by a shutdown": {"", []batch{ended(failed).with(func(b *batch) {
+			b.Attempts[0].Error = cancelledByServer
+			b.Faults = []fault{{Kind: terminate, End: time.Hour}}
+		}).ran(begin)}},
+		"cancelled without a shutdown": {"lost", []batch{ended(failed).with(func(b *batch) {
+			b.Attempts[0].Error = cancelledByServer
+		}).ran(begin)}},
 		"an unknown tool": {"untrue", []batch{ended(unsent).with(func(b *batch) {
 			b.Attempts[0].Error = "unknown tool"
 		})}},

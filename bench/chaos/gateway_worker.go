@@ -205,6 +205,8 @@ func (w *gatewayWorker) call(ctx context.Context) {
 	switch n := w.random.IntN(100); {
 	case n < 4:
 		w.list(ctx)
+	case n < 8 && w.revision == downstreams[0]:
+		w.replay(ctx, name, in)
 	case n < 40:
 		w.attempt(ctx, name, "echo", "echo", in, want)
 	case n < 47:
@@ -218,6 +220,7 @@ func (w *gatewayWorker) call(ctx context.Context) {
 		w.attempt(ctx, name, "stream", "stream", in, want)
 	case n < 75:
 		in.Count = 1
+		want += " " + wordFor(in.Nonce) // the question may reach another call of the principal, which answers it
 		w.attempt(ctx, name, "ask", "leave", in, want)
 	default:
 		in.Count = 1 + w.random.IntN(2)
