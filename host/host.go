@@ -116,14 +116,14 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 		}
 		wait.Go(func() {
 			u.resume()
-			_, release, err := u.pool(&Caller{}).acquire(ctx, "")
+			s, err := u.pool(&Caller{}).acquire(ctx, "")
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, err)
 				return
 			}
-			release()
+			s.release()
 		})
 	}
 	wait.Wait()

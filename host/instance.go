@@ -60,15 +60,15 @@ func (p *pool) instance(class string, calls bool) *instance {
 }
 
 // acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
-// caller calls release when its request has ended.
-func (p *pool) acquire(ctx context.Context, class string) (s *start, release func(), err error) {
+// caller releases it when its request has ended.
+func (p *pool) acquire(ctx context.Context, class string) (*start, error) {
 	return p.join(ctx, 0, func(p *pool) *instance { return p.instance(class, false) })
 }
 
 // acquireCall is like acquire for a call, which waits for a start that is delayed by at most
 // backoffWait. It has a connection of its own if the configuration says so. A call that continues has
 // the id of its connection. The request has not run if there is an error.
-func (p *pool) acquireCall(ctx context.Context, class, id string) (s *start, release func(), err error) {
+func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error) {
 	calls := p.up.share() == config.ShareCall
 	if id == "" {
 		return p.join(ctx, backoffWait, func(p *pool) *instance { return p.instance(class, calls) })
@@ -79,17 +79,17 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (s *start, rel
 	for s := range u.connections {
 		if s.id == id && s.in.pool.key == p.key && s.isConnected() {
 			s.users++
-			return s, s.release, nil
+			return s, nil
 		}
 	}
-	return nil, nil, &Error{Code: CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
+	return nil, &Error{Code: CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
 }
 
 // join returns the connection of an instance for one more request. It waits for a delayed start that
 // begins within a time.
 func (p *pool) join(
 	ctx context.Context, within time.Duration, find func(p *pool) *instance,
-) (*start, func(), error) {
+) (*start, error) {
 	deadline := time.Now().Add(within)
 	u := p.up
 	for {
@@ -99,24 +99,24 @@ func (p *pool) join(
 		changed := i.changed
 		u.mu.Unlock()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if s == nil {
 			if err := waitFor(ctx, changed, wait); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			continue
 		}
 		if err := s.wait(ctx); err != nil {
 			s.release()
-			return nil, nil, err
+			return nil, err
 		}
 		if s.err == nil {
-			return s, s.release, nil
+			return s, nil
 		}
 		s.release()
 		if !s.replaced {
-			return nil, nil, s.err
+			return nil, s.err
 		}
 	}
 }

@@ -285,11 +285,11 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 
 // readAll reads all pages of a list. It returns how many it has requested, and their bytes.
 func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.List, requested, size int, err error) {
-	s, release, err := p.acquire(ctx, "")
+	s, err := p.acquire(ctx, "")
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	defer release()
+	defer s.release()
 	caps := s.client.Capabilities()
 	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
 		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {

@@ -60,12 +60,12 @@ func (p *pool) sendOnce(
 	ctx context.Context, req *mcp.Request, class, id string, o *mcpint.ForwardOptions,
 ) (*start, mcp.Result, error) {
 	for again := false; ; again = true {
-		s, release, err := p.acquireCall(ctx, class, id)
+		s, err := p.acquireCall(ctx, class, id)
 		if err != nil {
 			return nil, nil, p.up.requestError(ctx, err)
 		}
 		res, err := s.send(ctx, req, o)
-		release()
+		s.release()
 		if again || id != "" || !isUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
 			return s, res, p.up.requestError(ctx, err)
 		}

@@ -42,11 +42,11 @@ const (
 // subscribe subscribes a view to resources, with one request. It returns the URIs of those that the
 // server can announce. stop is nil if there are none.
 func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (stop func(), agreed []string) {
-	s, release, err := p.acquire(ctx, "")
+	s, err := p.acquire(ctx, "")
 	if err != nil {
 		return nil, nil
 	}
-	defer release()
+	defer s.release()
 	if caps := s.client.Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
 		return nil, nil
 	}
@@ -150,11 +150,11 @@ func (p *pool) subscribeResources() {
 			close(ready)
 		})
 		defer open()
-		s, release, err := p.acquire(ctx, "")
+		s, err := p.acquire(ctx, "")
 		if err != nil {
 			return
 		}
-		defer release()
+		defer s.release()
 		for e, err := range s.client.Listen(ctx, filter) {
 			if err != nil {
 				return

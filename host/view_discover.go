@@ -48,11 +48,11 @@ func (h *Host) identity() mcp.Implementation {
 
 func (v *View) discoverSingle(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p := v.pools[0]
-	s, release, err := p.acquire(ctx, p.class(req))
+	s, err := p.acquire(ctx, p.class(req))
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer s.release()
 	res, err := mcp.Forward(s.client).ServeMCP(ctx, req)
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
 		d.Instructions = cutInstructions(d.Instructions, catalogue.MaxInstructions)
@@ -90,11 +90,11 @@ func (p *pool) connect(ctx context.Context) {
 	if slow {
 		return
 	}
-	_, release, err := p.acquire(ctx, "")
+	s, err := p.acquire(ctx, "")
 	p.mu.Lock()
 	p.slow = err != nil && ctx.Err() != nil
 	p.mu.Unlock()
 	if err == nil {
-		release()
+		s.release()
 	}
 }

@@ -48,11 +48,11 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 
 func (v *View) serveTask(ctx context.Context, req *mcp.Request, t *task, form taskForm) (mcp.Result, error) {
 	if !t.pool.isKnown() {
-		_, release, err := t.pool.acquireCall(ctx, t.Class, t.Instance)
+		s, err := t.pool.acquireCall(ctx, t.Class, t.Instance)
 		if err != nil {
 			return nil, err
 		}
-		release()
+		s.release()
 	}
 	var raw mcp.RawResult
 	var err error
@@ -213,10 +213,11 @@ func (v *View) taskCall(req *mcp.Request, r *route, o *mcpint.ForwardOptions) (*
 	if r.kind != ActionCall {
 		return nil, req, nil
 	}
-	c := &taskCall{view: v, caller: taskFormOf(req), server: r.pool.taskForm()}
-	if c.server == noTasks && c.caller != sessionTasks {
+	server := r.pool.taskForm()
+	if server == noTasks && !coreTasks(req.Revision()) {
 		return nil, req, nil
 	}
+	c := &taskCall{view: v, caller: taskFormOf(req), server: server}
 	support := taskSupport(r.definition())
 	if !usable(c.caller, c.server, support) {
 		if isModern(req.Revision()) {

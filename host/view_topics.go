@@ -128,11 +128,11 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 	h.work.run(func() {
 		defer close(ready)
 		defer cancel()
-		s, release, err := l.pool.acquire(running, anyClass)
+		s, err := l.pool.acquire(running, anyClass)
 		if err != nil {
 			return
 		}
-		defer release()
+		defer s.release()
 		first := true
 		for e, err := range s.client.Listen(running, l.filter) {
 			if err != nil {

@@ -243,7 +243,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	}
 	c.forwards.Default = c.answerDefault
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
-	c.logs = peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(c.logged)}
+	c.logs = peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(c.logged)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil
 }

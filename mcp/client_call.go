@@ -333,7 +333,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 // progressInbox returns the queue of progress notifications of a request.
 func (c *Client) progressInbox(o *CallOptions) *peer.Inbox {
 	last := math.Inf(-1) // progress
-	return &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(func(_ string, params json.RawMessage) {
+	return &peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(func(_ string, params json.RawMessage) {
 		o.progressed(&last, params)
 	})}
 }
@@ -360,8 +360,8 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	}
 }
 
-// guarded returns a handler of notifications that recovers from panics of f.
-func (c *Client) guarded(f func(method string, params json.RawMessage)) func(string, json.RawMessage) {
+// guarded returns a receiver of notifications that recovers from panics of f.
+func (c *Client) guarded(f peer.ReceiverFunc) peer.ReceiverFunc {
 	return func(method string, params json.RawMessage) {
 		var err error
 		defer recovered(c.ctx, c.opts.Logger, method, &err)

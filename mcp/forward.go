@@ -99,62 +99,67 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.Forwar
 	if conn.session != nil {
 		r.Subject = forward.Subject(req.Params, req.Method)
 		raw, err = f.client.forwards.Serve(ctx, r, func() *forward.Call {
-			k := f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities))
-			k.call.Drain = k.forward.Drain
-			return k.call
+			return &f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities)).call
 		})
 	} else {
-		k := f.newCall(req, o, req.Params, r.Capabilities)
-		raw, err = f.client.forwards.Run(ctx, r, k.call)
-		req.checked = k.checked
+		c := f.newCall(req, o, req.Params, r.Capabilities)
+		raw, err = f.client.forwards.Run(ctx, r, &c.call)
+		req.checked = c.request.checked
 	}
 	return RawResult(raw), err
 }
 
-// newCall returns the request of a client in a call that keeps nothing of it except params and capabilities.
+// A forwardedCall is a call with its request, in one allocation. It keeps nothing of the request of the
+// caller except params and capabilities.
+type forwardedCall struct {
+	call    forward.Call
+	client  *Client
+	name    string // of a tool
+	inbox   peer.Inbox
+	options CallOptions
+	request clientRequest
+}
+
 func (f forwarder) newCall(
 	req *Request, o *mcpint.ForwardOptions, params, capabilities json.RawMessage,
-) *clientRequest {
-	c, method := f.client, req.Method
-	t := &struct { // one allocation
-		call    forward.Call
-		inbox   peer.Inbox
-		options CallOptions
-		request clientRequest
-	}{}
-	call, k := &t.call, &t.request
-	t.inbox.Log, t.inbox.Handle = c.opts.Logger, func(method string, params json.RawMessage) {
-		var err error
-		defer recovered(c.ctx, c.opts.Logger, method, &err)
-		t.call.Receive(method, params)
-	}
-	*k = clientRequest{method: method, params: params, subject: o.Subject, capabilities: capabilities,
-		mirror: req.HeaderParams, forward: &t.inbox, call: call, options: &t.options}
-	name := o.Subject
-	if name == "" {
+) *forwardedCall {
+	c := &forwardedCall{client: f.client, name: o.Subject}
+	c.call.Queue, c.call.Sender = &c.inbox, c
+	c.inbox.Log, c.inbox.Receiver = f.client.opts.Logger, c
+	c.request = clientRequest{method: req.Method, params: params, subject: o.Subject, capabilities: capabilities,
+		mirror: req.HeaderParams, forward: &c.inbox, call: &c.call, options: &c.options}
+	if c.name == "" {
 		raw, _ := req.Param("name")
-		name, _ = jsonscan.Unquote(raw)
+		c.name, _ = jsonscan.Unquote(raw)
 	}
 	meta := forward.Meta(req.env.Meta)
 	for key, value := range o.Meta {
 		put(&meta, key, value)
 	}
-	t.options = CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: meta}
+	c.options = CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: meta}
 	if req.takesProgress() {
-		t.options.Progress = func(ProgressUpdate) {} // requests a token
+		c.options.Progress = func(ProgressUpdate) {} // requests a token
 	}
-	call.Queue = k.forward.Put
-	call.Run = func(ctx context.Context) (_ json.RawMessage, err error) {
-		defer recovered(ctx, c.opts.Logger, method, &err)
-		defer k.forward.Close()
-		if method == wire.MethodToolsCall {
-			raw, err := c.callTool(ctx, name, k)
-			return json.RawMessage(raw), err
-		}
-		raw, err := c.do(ctx, k)
+	return c
+}
+
+// Send implements [forward.Sender].
+func (c *forwardedCall) Send(ctx context.Context) (_ json.RawMessage, err error) {
+	defer recovered(ctx, c.client.opts.Logger, c.request.method, &err)
+	defer c.inbox.Close()
+	if c.request.method == wire.MethodToolsCall {
+		raw, err := c.client.callTool(ctx, c.name, &c.request)
 		return json.RawMessage(raw), err
 	}
-	return k
+	raw, err := c.client.do(ctx, &c.request)
+	return json.RawMessage(raw), err
+}
+
+// Receive implements [peer.Receiver].
+func (c *forwardedCall) Receive(method string, params json.RawMessage) {
+	var err error
+	defer recovered(c.client.ctx, c.client.opts.Logger, method, &err)
+	c.call.Receive(method, params)
 }
 
 // Usage implements [mcpint.Forwarder].

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -119,7 +120,16 @@ type lazyContext struct {
 	context.Context
 	cancel  context.CancelCauseFunc
 	release func() bool
+	values  detached // the parent
 }
+
+// A detached is a context that has the values of another one and does not end, as that of
+// context.WithoutCancel, but within another allocation.
+type detached struct{ context.Context }
+
+func (detached) Deadline() (deadline time.Time, ok bool) { return }
+func (detached) Done() <-chan struct{}                   { return nil }
+func (detached) Err() error                              { return nil }
 
 // cancelable returns the cancelable context, which it creates if necessary.
 func (c *callContext) cancelable() *lazyContext {
@@ -131,8 +141,8 @@ func (c *callContext) cancelable() *lazyContext {
 	if a := c.lazy.Load(); a != nil {
 		return a
 	}
-	a := &lazyContext{}
-	a.Context, a.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+	a := &lazyContext{values: detached{c.Context}}
+	a.Context, a.cancel = context.WithCancelCause(&a.values)
 	switch {
 	case c.ended:
 		a.cancel(nil) // a goroutine uses the context after the call

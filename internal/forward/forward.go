@@ -65,24 +65,45 @@ type Request struct {
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
 }
 
+// A Queue is a [peer.Inbox].
+type Queue interface {
+	Put(ctx context.Context, method string, params json.RawMessage) error
+	Drain(ctx context.Context)
+}
+
+// A Sender sends the request of a call, and returns the result.
+type Sender interface {
+	Send(ctx context.Context) (json.RawMessage, error)
+}
+
 // A Call is one request at the server. Its client may send it several times, with answers.
 type Call struct {
-	// Queue queues a log message for Receive, and Drain waits until the queue is empty; [Table.Run]
-	// does not need it.
-	Queue func(ctx context.Context, method string, params json.RawMessage) error
-	Drain func(ctx context.Context)
-	// Run sends the request to the server. Its context has the values of that of the first Serve.
-	Run func(ctx context.Context) (json.RawMessage, error)
+	// Queue queues the notifications of the server for Receive.
+	Queue Queue
+	// Sender sends the request to the server. Its context has the values of that of the first Serve.
+	Sender Sender
 
-	method, subject, task, principal, caller, level string
-	capabilities                                    json.RawMessage
-	mayAsk                                          bool // the server may ask during the request
-	askable                                         bool // and the client accepts some questions
-	cancel                                          context.CancelCauseFunc
-	asked                                           chan struct{} // has an element if there may be open questions
-	done                                            chan struct{} // closed when result and err are set
-	result                                          json.RawMessage
-	err                                             error
+	principal, caller, level string
+	*asking
+
+	mu   sync.Mutex      // guards the fields below
+	req  *Request        // receives notifications; nil while the call is suspended
+	ctx  context.Context // of req
+	kept kept
+}
+
+// An asking is the part of a call that only its server's questions need. All calls of [Table.Run] share
+// one, which nothing writes to.
+type asking struct {
+	method, subject, task string
+	capabilities          json.RawMessage
+	mayAsk                bool // the server may ask during the request
+	askable               bool // and the client accepts some questions
+	cancel                context.CancelCauseFunc
+	asked                 chan struct{} // has an element if there may be open questions
+	done                  chan struct{} // closed when result and err are set
+	result                json.RawMessage
+	err                   error
 
 	// Guarded by the lock of the table.
 	began     time.Time     // when it was sent
@@ -98,12 +119,9 @@ type Call struct {
 	used      []string      // its earlier states
 	abandoned bool          // its client has not come back
 	expiry    *time.Timer   // of state
-
-	mu   sync.Mutex      // guards the fields below
-	req  *Request        // receives notifications; nil while the call is suspended
-	ctx  context.Context // of req
-	kept kept
 }
+
+var asksNothing asking
 
 type callKey struct{}
 
@@ -137,6 +155,7 @@ func (t *Table) Serve(ctx context.Context, r *Request, open func() *Call) (json.
 
 // Run serves a request with a call to a server that asks no questions of its own.
 func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, error) {
+	c.asking = &asksNothing
 	c.principal, c.caller, c.level = r.Principal, r.Caller, r.Level
 	c.attach(ctx, r)
 	defer c.detach()
@@ -144,12 +163,12 @@ func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, 
 	t.calls = append(t.calls, c)
 	t.mu.Unlock()
 	defer t.remove(c)
-	return c.Run(ctx)
+	return c.Sender.Send(ctx)
 }
 
 // start sends the request of a call to the server, when it is its turn.
 func (t *Table) start(ctx context.Context, c *Call, r *Request) error {
-	c.method, c.subject, c.task = r.Method, r.Subject, r.Task
+	c.asking = &asking{method: r.Method, subject: r.Subject, task: r.Task}
 	c.principal, c.caller, c.level = r.Principal, r.Caller, r.Level
 	c.mayAsk, c.capabilities = r.MayAsk, bytes.Clone(r.Capabilities)
 	c.askable = c.mayAsk && c.task == "" && isAskable(c.capabilities) // a task takes no turn
@@ -165,7 +184,7 @@ func (t *Table) start(ctx context.Context, c *Call, r *Request) error {
 	go func() { // ends with the request, which its client bounds
 		defer c.cancel(nil)
 		defer close(c.done)
-		c.result, c.err = c.Run(running)
+		c.result, c.err = c.Sender.Send(running)
 		t.end(c, running.Err() != nil)
 	}()
 	return nil

@@ -51,13 +51,24 @@ func (s *fakeServer) open() *Call {
 }
 
 func call(run func(ctx context.Context) (json.RawMessage, error)) *Call {
-	c := &Call{Drain: func(context.Context) {}, Run: run}
-	c.Queue = func(_ context.Context, method string, params json.RawMessage) error {
-		c.Receive(method, params)
-		return nil
-	}
+	c := &Call{Sender: sendFunc(run)}
+	c.Queue = receiver{c}
 	return c
 }
+
+// A receiver passes notifications on at once.
+type receiver struct{ call *Call }
+
+func (r receiver) Put(_ context.Context, method string, params json.RawMessage) error {
+	r.call.Receive(method, params)
+	return nil
+}
+
+func (receiver) Drain(context.Context) {}
+
+type sendFunc func(ctx context.Context) (json.RawMessage, error)
+
+func (f sendFunc) Send(ctx context.Context) (json.RawMessage, error) { return f(ctx) }
 
 // ask sends a first request and returns the state of the question.
 func (s *fakeServer) ask(ctx context.Context, r *Request) (state string, err error) {
@@ -260,10 +271,10 @@ func TestNotificationsHaveTheTokenOfTheClient(t *testing.T) {
 			r.Token = json.RawMessage(token)
 		}
 		c := call(nil)
-		c.Run = func(context.Context) (json.RawMessage, error) {
+		c.Sender = sendFunc(func(context.Context) (json.RawMessage, error) {
 			c.Receive(wire.NotificationProgress, json.RawMessage(`{"progressToken":7,"progress":1,"total":2}`))
 			return nil, nil
-		}
+		})
 		if _, err := table.Run(t.Context(), r, c); err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 	if !exact {
 		c = t.oldest(wants)
 	}
-	return c != nil && wants(c) && c.Queue(ctx, wire.NotificationMessage, params) == nil
+	return c != nil && wants(c) && c.Queue.Put(ctx, wire.NotificationMessage, params) == nil
 }
 
 // oldest returns the oldest call that matches, if all calls are of one principal.

@@ -44,7 +44,7 @@ func invalid(format string, args ...any) *jsonrpc.Error {
 // wait waits for the result or questions. When ctx ends, it cancels the call.
 func (t *Table) wait(ctx context.Context, c *Call, r *Request) (json.RawMessage, error) {
 	defer c.detach()
-	defer c.Drain(ctx)
+	defer c.Queue.Drain(ctx)
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
 	for {
 		select {

@@ -16,12 +16,23 @@ const (
 	maxInboxBytes = 16 << 20
 )
 
-// An Inbox queues notifications between the reader of the connection, which must not block, and a
-// function of the caller, which may. It calls the function in order, on a goroutine that exists
-// while the queue is not empty.
+// A Receiver receives notifications. It must not panic.
+type Receiver interface {
+	Receive(method string, params json.RawMessage)
+}
+
+// A ReceiverFunc is a function that is a [Receiver].
+type ReceiverFunc func(method string, params json.RawMessage)
+
+// Receive calls f.
+func (f ReceiverFunc) Receive(method string, params json.RawMessage) { f(method, params) }
+
+// An Inbox queues notifications between the reader of the connection, which must not block, and its
+// receiver, which may. It passes them on in order, on a goroutine that exists while the queue is not
+// empty.
 type Inbox struct {
-	Log    *slog.Logger
-	Handle func(method string, params json.RawMessage) // must not panic
+	Log      *slog.Logger
+	Receiver Receiver
 
 	mu      sync.Mutex // guards the fields below
 	queued  []notification
@@ -73,11 +84,11 @@ func (b *Inbox) run(idle chan<- struct{}) {
 		b.queued[0] = notification{}
 		b.queued, b.bytes = b.queued[1:], b.bytes-len(n.params)
 		b.mu.Unlock()
-		b.Handle(n.method, n.params)
+		b.Receiver.Receive(n.method, n.params)
 	}
 }
 
-// Close discards queued and later notifications. It does not wait for the function.
+// Close discards queued and later notifications. It does not wait for the receiver.
 func (b *Inbox) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
