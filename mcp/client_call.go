@@ -408,7 +408,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
 		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
 	}
-	const metaSize = 128 // of typical optional members of _meta
+	const metaSize = 64 // of typical optional members of _meta
 	size := len(declared) + len(k.members) + len(k.params) + len(k.subject) + len(k.input) + metaSize
 	if k.forward == nil { // else params have a _meta of the same size, which is left out
 		size += len(conn.prefix)

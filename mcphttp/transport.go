@@ -139,6 +139,9 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	if client.Jar == nil && client.Timeout == 0 {
 		t.direct, _ = client.Transport.(*http.Transport)
 	}
+	if t.direct != nil && !t.direct.DisableCompression {
+		t.postHeader["Accept-Encoding"] = []string{"gzip"}
+	}
 	return t
 }
 
@@ -147,7 +150,11 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 // copy.
 func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	if t.direct != nil && req.Method != http.MethodGet {
-		return t.direct.RoundTrip(req)
+		res, err := t.direct.RoundTrip(req)
+		if err == nil && req.Header["Accept-Encoding"] != nil {
+			decompress(res)
+		}
+		return res, err
 	}
 	req.Header = maps.Clone(req.Header)
 	return t.client.Do(req)

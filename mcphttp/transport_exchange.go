@@ -150,7 +150,7 @@ func (x *clientExchange) failed(err *mcp.TransportError) error {
 }
 
 func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
-	const room = 128 // for what is around the params
+	const room = 72 // for what is around the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
 	posted := &x.posted
 	if posted.Size() > 0 {

@@ -33,9 +33,12 @@ func (c *LazyContext) cancellable() context.Context {
 // current returns the parent for as long as the child would not differ from it.
 func (c *LazyContext) current() context.Context {
 	c.mu.Lock()
-	same := c.child == nil && !c.ended
+	child, ended := c.child, c.ended
 	c.mu.Unlock()
-	if same && c.Context.Err() == nil {
+	switch {
+	case child != nil:
+		return child
+	case !ended && c.Context.Err() == nil:
 		return c.Context
 	}
 	return c.cancellable()
