@@ -1,8 +1,8 @@
 package host
 
 import (
+	"bytes"
 	"encoding/json"
-	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -31,7 +31,7 @@ func withoutForged(object []byte) (rest []byte, forged bool) {
 	}
 	b := []byte{'{'}
 	for key, value := range jsonscan.Members(meta) {
-		if strings.HasPrefix(string(key), ownMeta) {
+		if bytes.HasPrefix(key, []byte(ownMeta)) {
 			forged = true
 			continue
 		}
