@@ -101,12 +101,12 @@ func (p *pool) connected(s *start) {
 	if !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
 		return
 	}
-	p.up.host.work.run(func() { p.followChanges(s.client, filter) })
+	p.up.host.work.run(func() { p.followChanges(s, filter) })
 }
 
-// followChanges marks lists as changed until the connection or the host ends.
-func (p *pool) followChanges(c *mcp.Client, filter mcp.SubscriptionFilter) {
-	for e, err := range c.Listen(p.up.host.ctx, filter) {
+// followChanges marks lists as changed until the connection ends.
+func (p *pool) followChanges(s *start, filter mcp.SubscriptionFilter) {
+	for e, err := range s.client.Listen(s.ctx, filter) { // s.ctx also ends a pause before it subscribes again
 		if err != nil {
 			p.up.host.opts.Logger.Debug("host: subscription ended", "server", p.up.name, "error", err)
 			return

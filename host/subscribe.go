@@ -155,6 +155,7 @@ func (p *pool) subscribeResources() {
 			return
 		}
 		defer s.release()
+		defer context.AfterFunc(s.ctx, cancel)()
 		for e, err := range s.client.Listen(ctx, filter) {
 			if err != nil {
 				return

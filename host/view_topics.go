@@ -133,6 +133,7 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 			return
 		}
 		defer s.release()
+		defer context.AfterFunc(s.ctx, cancel)()
 		first := true
 		for e, err := range s.client.Listen(running, l.filter) {
 			if err != nil {

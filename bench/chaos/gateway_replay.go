@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -23,8 +24,9 @@ func (w *gatewayWorker) replay(ctx context.Context, upstream string, in *upstrea
 		return
 	}
 	answers := map[string]any{}
-	for key := range asked.InputRequests {
-		answers[key] = map[string]any{"action": "accept", "content": map[string]string{"value": wordFor(in.Nonce)}}
+	for key, question := range asked.InputRequests {
+		nonce := lastWord(question.Params.Message) // over stdio it may be that of another call
+		answers[key] = map[string]any{"action": "accept", "content": map[string]string{"value": wordFor(nonce)}}
 	}
 	text, _ := json.Marshal(map[string]any{"requestState": asked.RequestState, "inputResponses": answers})
 	more := string(bytes.Trim(text, "{}")) + "," // the state is the last member
@@ -67,16 +69,22 @@ func (w *gatewayWorker) replay(ctx context.Context, upstream string, in *upstrea
 	}
 }
 
+func lastWord(text string) string { return text[strings.LastIndexByte(text, ' ')+1:] }
+
 // isSession reports whether an upstream has sessions: its calls that ask are in progress meanwhile.
 func isSession(upstream string) bool { return upstream[1:] == "25" }
 
 // A rawToolResult is the part of the result of a call that the checks need. It is zero for an error.
 type rawToolResult struct {
-	ResultType    string                     `json:"resultType"`
-	RequestState  string                     `json:"requestState"`
-	IsError       bool                       `json:"isError"`
-	InputRequests map[string]json.RawMessage `json:"inputRequests"`
-	Content       []struct {
+	ResultType    string `json:"resultType"`
+	RequestState  string `json:"requestState"`
+	IsError       bool   `json:"isError"`
+	InputRequests map[string]struct {
+		Params struct {
+			Message string `json:"message"`
+		} `json:"params"`
+	} `json:"inputRequests"`
+	Content []struct {
 		Text string `json:"text"`
 	} `json:"content"`
 }
