@@ -47,6 +47,7 @@ func (p *program) prepareCall(
 	}
 	tool, err := find(tools, words[0], "tool", toolName)
 	if err != nil {
+		p.reportFailed()
 		return nil, nil, err
 	}
 	a, err := p.newArguments(ctx, words[1:], tool.InputSchema)

@@ -59,6 +59,7 @@ type program struct {
 	leaveOpen    bool              // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{}     // a token while the user is prompted
 	sampler      *sampler          // of --sample-with; nil without it
+	failed       func()            // prints which servers of @host have failed; nil for other targets
 	noQuestions  bool              // the client declares neither elicitation nor sampling
 
 	tls     *tls.Config                        // with the certificates of --cacert; nil for the default

@@ -172,13 +172,8 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 	go func() { // ends with ctx
 		defer close(done)
 		for e := range events {
-			name := shorten(cleanLine(e.Server), maxNameShown)
-			switch {
-			case e.Err != nil:
-				text := shorten(cleanLine(g.config.masked(eventReason(e.Err))), maxEventShown)
-				p.screen.printf("patchbay: server %s: %s: %s", name, e.State, text)
-			case p.flags.verbose:
-				p.screen.printf("patchbay: server %s: %s", name, e.State)
+			if e.Err != nil || p.flags.verbose {
+				p.printServer(g.config, e.Server, e.State, e.Err)
 			}
 		}
 	}()
@@ -186,6 +181,15 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 		cancel()
 		<-done
 	}
+}
+
+// printServer prints the state of a server, and the reason of a failure.
+func (p *program) printServer(c *hostConfig, name string, state host.State, err error) {
+	reason := ""
+	if err != nil {
+		reason = ": " + shorten(cleanLine(c.masked(eventReason(err))), maxEventShown)
+	}
+	p.screen.printf("patchbay: server %s: %s%s", shorten(cleanLine(name), maxNameShown), state, reason)
 }
 
 // eventReason returns the reason of an event, without the server and the request, which the line names or

@@ -28,8 +28,25 @@ func (p *program) hostTarget(ctx context.Context) (*target, error) {
 		return nil, err
 	}
 	p.atEnd = append(p.atEnd, h.Close)
+	p.failed = func() { p.printFailed(c, h) }
 	t := &target{command: []string{hostName}, host: &hostTarget{h, h.For(&host.Caller{})}}
 	return t, nil
+}
+
+// reportFailed prints which servers of @host have failed: their items are missing in lists.
+func (p *program) reportFailed() {
+	if p.failed != nil && !p.completing {
+		p.failed()
+	}
+}
+
+func (p *program) printFailed(c *hostConfig, h *host.Host) {
+	for _, u := range h.Upstreams() {
+		switch st := u.Status(); st.State {
+		case host.StateAuth, host.StateBackoff, host.StateCrashLoop, host.StateConfig:
+			p.printServer(c, u.Name(), st.State, st.Err)
+		}
+	}
 }
 
 // hostCapabilities returns what this command supports, nil if its clients decide. A server that has

@@ -162,3 +162,24 @@ func TestHOST35_HostUsesTheLoginOfEachServer(t *testing.T) {
 		t.Errorf("%d of %d requests to the other server had a token", tokens.Load(), requests.Load())
 	}
 }
+
+// Servers that cannot be reached are named where their tools are missing.
+func TestFailedServersAreNamed(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	freshState(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {"gone": {"command": "/no/such/program"}, "off": {"command": "/no/such"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"tools", hostName}, {"prompts", hostName, "--json"}, {"call", hostName, "gone__x"}} {
+		o := patchbay(t, "", append(args, "--config", file)...)
+		if !strings.Contains(o.stderr, `patchbay: server gone: backoff: start server "/no/such/program"`) {
+			t.Errorf("%q: %+v, want the failure of the server", args, o)
+		}
+	}
+	cobra := patchbay(t, "", "__complete", "call", hostName, "--config", file, "")
+	if strings.Contains(cobra.stderr, "gone") {
+		t.Errorf("completion: %+v", cobra)
+	}
+}

@@ -55,6 +55,7 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if len(words) > 0 && p.search != nil {
 			return usage(errors.New("--search selects from the whole list: leave out NAME"))
 		}
+		p.reportFailed()
 		all := len(list)
 		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.text(item), p.search) })
 		if len(words) > 0 {
