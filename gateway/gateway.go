@@ -23,6 +23,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,6 +44,9 @@ type Options struct {
 	// InsecureNoAuth serves HTTP without a key, on loopback addresses only. Then every program of this
 	// machine, of any user, can use the servers of the host as the user that runs the gateway.
 	InsecureNoAuth bool
+	// Profile is the only profile that is served: /mcp serves it, too, and all other paths have the
+	// status 404. Default: all profiles and servers.
+	Profile string
 	// HTTP configures the paths: their limits, the origins of web pages and the names of hosts. Its
 	// limits are for each path.
 	HTTP mcphttp.Options
@@ -101,7 +105,11 @@ func New(h *host.Host, o *Options) *Gateway {
 // check returns an error for a route to a profile or server that the configuration does not have.
 func (g *Gateway) check(r Route) error {
 	hasName := func(u *host.Upstream) bool { return u.Name() == r.Server }
+	only := g.opts.Profile
 	switch {
+	case only != "" && (r.Server != "" || r.Profile != "" && r.Profile != only):
+		name := cmp.Or(r.Server, r.Profile)
+		return fmt.Errorf("gateway: %q is not served: this gateway serves the profile %q only", name, only)
 	case r.Profile != "" && !slices.Contains(g.host.Profiles(), r.Profile):
 		return fmt.Errorf("gateway: unknown profile %q", r.Profile)
 	case r.Server != "" && !slices.ContainsFunc(g.host.Upstreams(), hasName):

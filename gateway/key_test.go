@@ -82,6 +82,21 @@ func TestKeyIsRequired(t *testing.T) {
 			t.Errorf("%s: %d, want 404", path, w.Code)
 		}
 	}
+	if w := request(h, "POST", "/mcp/p/unknown", "Authorization", "Bearer "+key); !strings.Contains(w.Body.String(), `unknown profile "unknown"`) {
+		t.Errorf("got %q, want the name that is unknown", w.Body)
+	}
+}
+
+// A gateway of one profile serves nothing else.
+func TestOnlyOneProfileIsServed(t *testing.T) {
+	g := gateway.New((&upstreams{}).newHost(t, twoServers), &gateway.Options{Keys: []string{key}, Profile: "code"})
+	h := g.Handler()
+	for path, want := range map[string]int{"/mcp": 200, "/mcp/p/code": 200, "/mcp/s/one": 404, "/mcp/s/two": 404, "/mcp/p/other": 404} {
+		w := request(h, "POST", path, "Authorization", "Bearer "+key)
+		if w.Code != want || want == 200 && (strings.Contains(w.Body.String(), "one__") || !strings.Contains(w.Body.String(), "two__")) {
+			t.Errorf("%s: %d %s, want %d, and tools of two only", path, w.Code, w.Body, want)
+		}
+	}
 }
 
 func TestWebPagesAreRefused(t *testing.T) {

@@ -83,8 +83,9 @@ func withoutKey(r *http.Request) *http.Request {
 }
 
 func (g *Gateway) serveRoute(w http.ResponseWriter, r *http.Request, route Route) {
-	if g.check(route) != nil {
-		notFound(w, r)
+	if err := g.check(route); err != nil {
+		limitBodyTime(w)
+		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	h := g.handler(route)

@@ -23,11 +23,14 @@ var _ interface {
 
 // Endpoint returns the handler of a route. The caller of a request is its principal, or the local
 // user without one. It is an [mcp.Listener]. A route to an unknown profile or server has no tools,
-// prompts or resources.
+// prompts or resources. [Options].Profile does not limit routes other than the zero value.
 func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, "") }
 
 func (g *Gateway) endpoint(r Route, session string) *endpoint {
-	if r == (Route{}) {
+	switch {
+	case r == (Route{}) && g.opts.Profile != "":
+		r.Profile = g.opts.Profile
+	case r == (Route{}):
 		r.Server = g.only
 	}
 	return &endpoint{gateway: g, route: r, session: session}

@@ -11,7 +11,6 @@ type ActionKind string
 
 // Kinds of actions.
 const (
-	ActionList     ActionKind = "list"     // an item becomes visible
 	ActionCall     ActionKind = "call"     // tools/call
 	ActionRead     ActionKind = "read"     // resources/read
 	ActionGet      ActionKind = "get"      // prompts/get

@@ -44,22 +44,13 @@ type merged struct {
 func newView(h *Host, c *Caller) *View {
 	v := &View{host: h, caller: c, principal: "principal " + c.principal()}
 	for _, u := range h.upstreams {
-		if c.Server != "" && u.name != c.Server || c.Server == "" && !h.inProfile(c.Profile, u.name) {
+		if c.Server != "" && u.name != c.Server || c.Server == "" && !h.InProfile(c.Profile, u.name) {
 			continue
 		}
 		v.pools = append(v.pools, u.pool(c))
 	}
 	v.changes = mcp.NewBroadcaster(v.agree)
 	return v
-}
-
-// inProfile reports whether a profile has a server. An unknown profile has none.
-func (h *Host) inProfile(profile, server string) bool {
-	if profile == "" {
-		return true
-	}
-	p := h.settings.Profiles[profile]
-	return p != nil && (len(p.Servers) == 0 || contains(p.Servers, server))
 }
 
 // single reports whether names and URIs are unchanged.

@@ -129,7 +129,7 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 	}
 	defer p.reportServers(ctx, g)()
 	if g.stdio {
-		return p.newGateway(g.host, nil, false).ServeStdio(ctx, p.stdio(), g.route)
+		return p.newGateway(g, nil).ServeStdio(ctx, p.stdio(), g.route)
 	}
 	return p.serveGateway(ctx, g)
 }
@@ -158,7 +158,7 @@ func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 	if key != "" {
 		keys = []string{key}
 	}
-	gw := p.newGateway(g.host, keys, g.noAuth)
+	gw := p.newGateway(g, keys)
 	p.announceGateway(g, authority(l.Addr()), key)
 	return gw.Serve(ctx, l)
 }
@@ -220,13 +220,23 @@ func (p *program) stdioCommand(g *gatewayRun) (command string, args []string) {
 	return selfCommand(append(words, g.targetWords...)...)
 }
 
-// serverNames returns the names of the servers of a host, for messages.
-func serverNames(h *host.Host) string {
+// servers returns the names of the servers that a gateway serves.
+func (g *gatewayRun) servers() []string {
+	names := []string{}
+	for _, u := range g.host.Upstreams() {
+		if g.host.InProfile(g.profile, u.Name()) {
+			names = append(names, u.Name())
+		}
+	}
+	return names
+}
+
+// serverNames returns names of servers for messages.
+func serverNames(all []string) string {
 	const most = 20
 	var names []string
-	all := h.Upstreams()
-	for _, u := range all[:min(len(all), most)] {
-		names = append(names, shorten(cleanLine(u.Name()), maxNameShown))
+	for _, name := range all[:min(len(all), most)] {
+		names = append(names, shorten(cleanLine(name), maxNameShown))
 	}
 	text := strings.Join(names, ", ")
 	if len(all) > most {

@@ -93,17 +93,14 @@ func (p *program) announceGateway(g *gatewayRun, authority, key string) {
 	}
 	where := p.keyStorage()
 	if p.flags.json {
-		report := gatewayReport{URL: address, Servers: []string{}}
-		for _, u := range g.host.Upstreams() {
-			report.Servers = append(report.Servers, u.Name())
-		}
+		report := gatewayReport{URL: address, Servers: g.servers()}
 		if key != "" {
 			report.Key = &keyLocation{vaultGatewayKey, where}
 		}
 		p.output.value(report)
 		return
 	}
-	p.output.printf("The gateway is running at %s\nServers: %s", address, serverNames(g.host))
+	p.output.printf("The gateway is running at %s\nServers: %s", address, serverNames(g.servers()))
 	if key != "" && !p.output.terminal {
 		p.output.printf("Clients need a key, in the header Authorization: Bearer KEY. It is stored in\n%s.\n"+
 			"Run \"patchbay gateway\" in a terminal to see the configuration of clients with it.",

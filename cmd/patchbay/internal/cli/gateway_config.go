@@ -358,7 +358,9 @@ func (s *prefixedScreen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// newGateway returns a gateway for a host.
-func (p *program) newGateway(h *host.Host, keys []string, insecure bool) *gateway.Gateway {
-	return gateway.New(h, &gateway.Options{Keys: keys, InsecureNoAuth: insecure, Logger: p.logger()})
+// newGateway returns a gateway for a host, and for one profile if the command line has one.
+func (p *program) newGateway(g *gatewayRun, keys []string) *gateway.Gateway {
+	return gateway.New(g.host, &gateway.Options{
+		Keys: keys, InsecureNoAuth: g.noAuth && !g.stdio, Profile: g.profile, Logger: p.logger(),
+	})
 }

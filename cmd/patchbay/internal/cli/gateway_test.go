@@ -350,6 +350,16 @@ func TestGatewayProfile(t *testing.T) {
 	if !strings.HasSuffix(g.url, "/mcp/p/work") || !strings.Contains(o.stdout, "two__add") || strings.Contains(o.stdout, "one__") {
 		t.Errorf("%s: %+v, want the tools of two", g.url, o)
 	}
+	for _, other := range []string{"/mcp/s/one", "/mcp/s/two"} {
+		url := strings.TrimSuffix(g.url, "/mcp/p/work") + other
+		if o := patchbay(t, "", append([]string{"tools", url}, g.header()...)...); o.status == exitOK {
+			t.Errorf("%s: %+v, want no tools of other paths", url, o)
+		}
+	}
+	all := strings.TrimSuffix(g.url, "/p/work")
+	if o := patchbay(t, "", append([]string{"tools", all}, g.header()...)...); strings.Contains(o.stdout, "one__") {
+		t.Errorf("%s: %+v, want the tools of two", all, o)
+	}
 	if o = patchbay(t, "", "gateway", "--config", file, "--profile", "works"); o.status != exitUsage ||
 		!strings.Contains(o.stderr, "work") {
 		t.Errorf("an unknown profile: %+v, want a usage error that names the known one", o)
