@@ -84,6 +84,7 @@ func (s *start) run() {
 	if err == nil && !s.in.calls {
 		s.in.pool.connected(s)
 	}
+	watched := s.in.pool.hasSubscriptions()
 	u.mu.Lock()
 	switch {
 	case s.stopping:
@@ -100,7 +101,7 @@ func (s *start) run() {
 	u.host.poke()
 	if err == nil {
 		if !s.in.calls {
-			s.in.pool.resubscribe()
+			s.in.pool.resubscribe(watched)
 		}
 		s.waitForEnd(t)
 	}

@@ -166,11 +166,18 @@ func (p *pool) subscribeResources() {
 	})
 }
 
-// resubscribe opens the subscriptions of callers on a new connection. What has changed before that is
-// not known.
-func (p *pool) resubscribe() {
+// hasSubscriptions reports whether callers have subscribed to resources.
+func (p *pool) hasSubscriptions() bool {
 	p.mu.Lock()
-	resources, lists := len(p.watched.callers) > 0, len(p.views) > 0
+	defer p.mu.Unlock()
+	return len(p.watched.callers) > 0
+}
+
+// resubscribe opens the subscriptions of callers that they had before a new connection. What has changed
+// since the last one is not known.
+func (p *pool) resubscribe(watched bool) {
+	p.mu.Lock()
+	resources, lists := watched && len(p.watched.callers) > 0, len(p.views) > 0
 	if resources {
 		p.subscribeResources()
 	}
