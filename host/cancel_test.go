@@ -3,12 +3,17 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // A call that a shutdown cancels fails with the error of its server, also while it waits to be sent:
@@ -56,4 +61,36 @@ func TestCancelledCallSaysWhetherItMayHaveRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call whose time limit ends while its client opens a lost session again fails with the error of its
+// server.
+func TestTimeoutOfANewSessionNamesTheServer(t *testing.T) {
+	handler := mcphttp.NewHandler(simpleServer("s"), &mcphttp.Options{Logger: noLog})
+	var hangs atomic.Bool
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !hangs.Load():
+			handler.ServeHTTP(w, r)
+		case r.Header.Get("Mcp-Session-Id") != "":
+			http.NotFound(w, r)
+		default:
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}
+	}))
+	defer up.Close()
+	h := openFile(t, map[string]any{"s": map[string]string{"type": "http", "url": up.URL}},
+		`{"servers": {"s": {"era": "session", "timeout": "300ms"}}}`, &host.Options{})
+	c := client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "p"}})
+	if f, text := failureOf(t, c, "s__name"); f != nil {
+		t.Fatalf("got %+v, %q", f, text)
+	}
+	hangs.Store(true)
+	for _, code := range []host.ErrorCode{host.CodeUnavailable, host.CodeTimeout, host.CodeTimeout} {
+		if f, text := failureOf(t, c, "s__name"); f == nil || f.Server != "s" || f.Code != code {
+			t.Errorf("got %+v, %q, want %s", f, text, code)
+		}
+	}
+	_ = h.Close()
 }

@@ -81,8 +81,19 @@ func (u *Upstream) requestError(ctx context.Context, err error) error {
 		return u.failure(ctx, err)
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it was waiting to be sent
 		return u.errorf(CodeUnavailable, "%w", statement{fmt.Errorf("the request was cancelled: %w", err)})
+	case isResponse(err):
+		return err
 	}
-	return err
+	e := *u.failure(ctx, err)
+	e.MayHaveRun = true // the error does not say
+	return &e
+}
+
+// isResponse reports whether an error is one of the server, or says already what a caller receives.
+func isResponse(err error) bool {
+	_, remote := errors.AsType[*mcp.Error](err)
+	_, own := errors.AsType[*Error](err)
+	return remote || own
 }
 
 // send sends a request, and records whether the server has responded.
