@@ -110,6 +110,33 @@ func TestSkillsOfAllServers(t *testing.T) {
 	})
 }
 
+// A server whose skills cannot be listed does not hide those of the servers after it.
+func TestSkillsAfterAServerThatFails(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		if !up.Since("2025-11-25") || !down.Since("2025-11-25") {
+			return // has no extensions
+		}
+		for _, failing := range []string{"a", "b", "c"} {
+			servers := map[string]mcp.Handler{}
+			for _, name := range []string{"a", "b", "c"} {
+				servers[name] = newSkills(t, name, "skill-of-"+name)
+			}
+			working := servers[failing]
+			servers[failing] = mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				if req.Method == "skills/list" {
+					return nil, mcp.Errorf(mcp.CodeInternalError, "the list fails")
+				}
+				return working.ServeMCP(ctx, req)
+			})
+			h := openHost(t, servers, up, "{}", "", nil)
+			c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+			if all, err := mcp.Collect(skills.List(t.Context(), c)); err != nil || len(all) != 2 {
+				t.Errorf("%s fails: got %d skills, %v, want 2", failing, len(all), err)
+			}
+		}
+	})
+}
+
 func wantSkill(t *testing.T, c *mcp.Client, s *skills.Skill) {
 	t.Helper()
 	again, err := skills.Get(t.Context(), c, s.URI)

@@ -56,9 +56,10 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		res, err := v.send(ctx, &inner, &route{kind: ActionOther, pool: p})
 		raw, ok := res.(mcp.RawResult)
 		if err != nil || !ok || !isObject(raw) {
-			if at.Server != "" {
+			if at.Cursor != "" { // the client has a part of its list
 				return res, err
 			}
+			at = listCursor{}
 			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
 			continue
 		}

@@ -59,9 +59,10 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 		}
 		raw, err := v.taskPage(ctx, req, p, at)
 		if err != nil {
-			if at.Server != "" {
+			if at.Cursor != "" { // the client has a part of its list
 				return nil, err
 			}
+			at = listCursor{}
 			v.host.opts.Logger.DebugContext(ctx, "host: tasks not listed", "server", p.up.name, "error", err)
 			continue
 		}
