@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxKept bounds the results that are kept, and maxKeptBytes their size. Beyond that the oldest
-	// ones are forgotten.
+	// one of the principal whose results cost the most is forgotten.
 	maxKept      = 1000
 	maxKeptBytes = 64 << 20
 	// keptTTL is how long a result is kept unless the caller asks for a shorter time.
@@ -65,9 +65,26 @@ func (a *keptTasks) add(k *keptTask) {
 	a.bytes += len(k.result)
 	a.expire()
 	for len(a.all) > maxKept || a.bytes > maxKeptBytes && len(a.all) > 1 {
-		a.bytes -= len(a.all[0].result)
-		a.all = slices.Delete(a.all, 0, 1)
+		n := a.oldestOfLargest()
+		a.bytes -= len(a.all[n].result)
+		a.all = slices.Delete(a.all, n, n+1)
 	}
+}
+
+// keptCost is what a kept result costs besides its bytes, so that many small ones count.
+const keptCost = 1 << 10
+
+// oldestOfLargest returns the index of the oldest result of the principal whose results cost the most,
+// so that no principal can remove those of others. The lock is held.
+func (a *keptTasks) oldestOfLargest() int {
+	costs := map[string]int{}
+	largest := a.all[0].principal
+	for _, k := range a.all {
+		if costs[k.principal] += keptCost + len(k.result); costs[k.principal] > costs[largest] {
+			largest = k.principal
+		}
+	}
+	return slices.IndexFunc(a.all, func(k *keptTask) bool { return k.principal == largest })
 }
 
 // expire forgets results whose time is over. The lock is held.

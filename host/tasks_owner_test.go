@@ -140,6 +140,21 @@ func TestTaskSubscription(t *testing.T) {
 	})
 }
 
+// Results that the host keeps for one principal are not removed by those of another one.
+func TestKeptResultsOfOtherPrincipal(t *testing.T) {
+	up := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
+	down := mcptest.Combination{Transport: "in-memory", Revision: "2025-11-25"}
+	h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up)
+	ada := mcptest.Dial(t, h.For(person("ada")), down, answering())
+	bob := mcptest.Dial(t, h.For(person("bob")), down, answering())
+	task := start(t, ada, "a__plain")
+	const many = 1001 // more than the host keeps
+	for range many {
+		start(t, bob, "a__plain")
+	}
+	wantResult(t, task, "plain")
+}
+
 // The lists of the servers merge, for clients of the revision that has lists.
 func TestTaskList(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
