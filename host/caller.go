@@ -20,7 +20,8 @@ type Caller struct {
 	// Profile is the name of a profile of the configuration: the servers and tools that the caller
 	// sees. Default: all.
 	Profile string
-	// Server is the name of the only server that the caller sees, with its names and URIs unchanged.
+	// Server is the name of the only server that the caller sees, with its names and URIs unchanged. A
+	// profile must have it, too.
 	Server string
 }
 

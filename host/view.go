@@ -44,7 +44,7 @@ type merged struct {
 func newView(h *Host, c *Caller) *View {
 	v := &View{host: h, caller: c, principal: "principal " + c.principal()}
 	for _, u := range h.upstreams {
-		if c.Server != "" && u.name != c.Server || c.Server == "" && !h.InProfile(c.Profile, u.name) {
+		if c.Server != "" && u.name != c.Server || !h.InProfile(c.Profile, u.name) {
 			continue
 		}
 		v.pools = append(v.pools, u.pool(c))

@@ -65,6 +65,8 @@ func TestProfilesLimitServersAndTools(t *testing.T) {
 		{host.Caller{Profile: "add"}, []string{"calc__add", "shop__add"}},
 		{host.Caller{Profile: "none"}, nil},
 		{host.Caller{Server: "none"}, nil},
+		{host.Caller{Profile: "one", Server: "shop"}, []string{"add", "ask"}},
+		{host.Caller{Profile: "one", Server: "calc"}, nil}, // not of the profile
 	} {
 		t.Run(fmt.Sprintf("%+v", test.caller), func(t *testing.T) {
 			c := mcptest.Dial(t, h.For(&test.caller), on, nil)
