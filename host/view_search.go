@@ -3,7 +3,9 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -85,8 +87,14 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 	}
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &args); err != nil {
-			return failed(fmt.Sprintf("invalid arguments: %v", err)), true, nil
+			return failed(invalidArguments(name, err)), true, nil
 		}
+	}
+	switch {
+	case name != searchTool && args.Name == "":
+		return failed("missing arguments.name: must be the name of a tool"), true, nil
+	case len(args.Arguments) > 0 && !isObject(args.Arguments):
+		return failed("invalid arguments.arguments: must be an object"), true, nil
 	}
 	switch name {
 	case searchTool:
@@ -110,6 +118,15 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 	}
 	res, err = v.callFound(ctx, req, args.Name, args.Arguments)
 	return res, true, err
+}
+
+// invalidArguments returns the text for arguments that a tool of search mode cannot decode.
+func invalidArguments(tool string, err error) string {
+	member := ""
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		member = "." + strings.ToLower(e.Field)
+	}
+	return fmt.Sprintf("invalid arguments%s: must have the type that the input schema of %s has", member, tool)
 }
 
 // callFound calls the tool that call_tool names, as if the client had called it.

@@ -49,3 +49,24 @@ func TestHOST40_ToolsAreFoundBySearch(t *testing.T) {
 		}
 	})
 }
+
+// Mistakes of a model get a text with the member and the rule, and do not reach a server.
+func TestToolsOfSearchRefuseInvalidArguments(t *testing.T) {
+	on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
+	h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, on,
+		`{"tools":{"mode":"search"}}`)
+	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	for _, test := range []struct{ tool, arguments, want string }{
+		{"call_tool", `{"name":5}`, "invalid arguments.name: must have the type that the input schema of call_tool has"},
+		{"search_tools", `{"query":"x","limit":"3"}`,
+			"invalid arguments.limit: must have the type that the input schema of search_tools has"},
+		{"call_tool", `{"name":"calc__add","arguments":"A"}`, "invalid arguments.arguments: must be an object"},
+		{"call_tool", `{}`, "missing arguments.name: must be the name of a tool"},
+		{"describe_tool", `{}`, "missing arguments.name: must be the name of a tool"},
+	} {
+		r, err := c.CallTool(t.Context(), test.tool, json.RawMessage(test.arguments))
+		if err != nil || !r.IsError || r.Text() != test.want {
+			t.Errorf("%s %s: got %+v, %v, want %q", test.tool, test.arguments, r, err, test.want)
+		}
+	}
+}
