@@ -45,7 +45,7 @@ func (s *Server) Expand(ctx context.Context, lookup func(name string) (string, b
 	out.Command = e.text("command", s.Command)
 	out.Args = slices.Clone(s.Args)
 	for i, arg := range out.Args {
-		out.Args[i] = e.text(fmt.Sprintf("args %d", i), arg)
+		out.Args[i] = e.text(fmt.Sprintf("args[%d]", i), arg)
 	}
 	out.Dir = s.resolve(e.text("cwd", s.Dir))
 	if out.Dir == "" && s.Project && s.Type == TypeStdio {
@@ -169,7 +169,11 @@ func (e *expansion) variable(inner string) (string, error) {
 func (e *expansion) stored(kind, name string) (string, error) {
 	value, set := e.lookup(kind + ":" + name)
 	if !set || !inputID.MatchString(name) {
-		return "", fmt.Errorf("%s %.64q is not set", kind, name)
+		hint := ""
+		if kind == "input" {
+			hint = ": start the program on a terminal, which asks for it, or add a default to the input"
+		}
+		return "", fmt.Errorf("%s %.64q is not set%s", kind, name, hint)
 	}
 	shown := slices.ContainsFunc(e.server.Inputs, func(in Input) bool { return in.ID == name && !in.Password })
 	if kind == "secret" || !shown {

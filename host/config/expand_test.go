@@ -71,7 +71,7 @@ func TestExpandReadsSecretsFilesAndCommands(t *testing.T) {
 		s := load(t, `{"command": "x", "args": ["`+text+`"]}`)
 		got, err := s.Expand(t.Context(), env)
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
-			if err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), `server "a": args 0: `) {
+			if err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), `server "a": args[0]: `) {
 				t.Errorf("%s: got %v, want %q", text, err, problem)
 			}
 		} else if err != nil || got.Args[0] != want {
@@ -94,7 +94,7 @@ func TestMissingValueNamesVariableAndServer(t *testing.T) {
 	f := parse(t, `{"servers": {"a": {"command": "x", "env": {"K": "${GONE}"}, "args": ["${secret:gone}"]},
 		"b": {"command": "x"}}}`)
 	for name, want := range map[string][]string{"b": nil,
-		"a": {`server "a": `, `env "K": environment variable GONE is not set`, `args 0: secret "gone" is not set`}} {
+		"a": {`server "a": `, `env "K": environment variable GONE is not set`, `args[0]: secret "gone" is not set`}} {
 		s, err := f.Server(name)
 		if err != nil {
 			t.Fatal(err)

@@ -174,7 +174,7 @@ func TestExpandReplacesEnvironmentVariables(t *testing.T) {
 		got, err := s.Expand(t.Context(), env)
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), problem) ||
-				!strings.Contains(err.Error(), `server "s": args 0`) {
+				!strings.Contains(err.Error(), `server "s": args[0]`) {
 				t.Errorf("%q: got %v, want %q", text, err, problem)
 			}
 			continue

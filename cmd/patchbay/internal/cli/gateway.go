@@ -164,16 +164,24 @@ func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 }
 
 // reportServers prints the failures of servers, and with -v all changes of their states, until the
-// returned function is called.
+// returned function is called. A failure is printed again only after the server was ready.
 func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	events := g.host.Events(ctx)
 	go func() { // ends with ctx
 		defer close(done)
+		failed := map[string]string{} // the last failure of each server
 		for e := range events {
-			if e.Err != nil || p.flags.verbose {
+			text := ""
+			if e.Err != nil {
+				text = string(e.State) + e.Err.Error()
+			}
+			if p.flags.verbose || text != "" && failed[e.Server] != text {
 				p.printServer(g.config, e.Server, e.State, e.Err)
+			}
+			if text != "" || e.State == host.StateReady {
+				failed[e.Server] = text
 			}
 		}
 	}()
