@@ -77,7 +77,6 @@ func (o options) server() *mcp.Server {
 	return patchbay.NewServer()
 }
 
-
 // sdk returns a server whose tool calls the server behind it with a client.
 func (o options) sdk() (http.Handler, error) {
 	c, err := mcp.Connect(context.Background(), mcp.Command(o.command[0], o.command[1:]...), &mcp.ClientOptions{Revision: o.era.Revision()})
