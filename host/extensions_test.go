@@ -209,5 +209,8 @@ func TestMethodsOfOtherExtensions(t *testing.T) {
 		if got, err := hello(t, c, "acme/hello"); err != nil || !strings.Contains(got, `"from":"acme"`) {
 			t.Errorf("single mode: got %s, %v", got, err)
 		}
+		if _, err := hello(t, c, "Tools/call"); !errors.As(err, &refused) || refused.Code != mcp.CodeMethodNotFound {
+			t.Errorf("capitals: got %v, want an unknown method", err)
+		}
 	})
 }

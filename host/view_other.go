@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -47,11 +48,13 @@ func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 
 // isOfOlderRevisions reports whether a method is one that only sessions have. They change what a session
 // sends, such as logging/setLevel and resources/unsubscribe: that with the server may be the session of
-// other callers too. The transports of the host serve them for the sessions of callers.
+// other callers too. The transports of the host serve them for the sessions of callers. Capitals make no
+// method of an extension: a server that ignores case would run Tools/call, which no profile limits.
 func isOfOlderRevisions(method string) bool {
 	return slices.ContainsFunc(wire.Revisions(), func(r wire.Revision) bool {
-		_, ok := r.Method(method)
-		return ok
+		_, exact := r.Method(method)
+		_, folded := r.Method(strings.ToLower(method))
+		return exact || folded
 	})
 }
 
