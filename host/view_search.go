@@ -111,7 +111,7 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 		if err != nil {
 			return nil, true, err
 		}
-		if item == nil {
+		if item == nil || len(v.usableBy(req, []*catalogue.Item{item})) == 0 {
 			return failed(fmt.Sprintf("unknown tool %q", args.Name)), true, nil
 		}
 		return found([]*catalogue.Item{item}), true, nil

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -67,6 +68,22 @@ func TestToolsOfSearchRefuseInvalidArguments(t *testing.T) {
 		r, err := c.CallTool(t.Context(), test.tool, json.RawMessage(test.arguments))
 		if err != nil || !r.IsError || r.Text() != test.want {
 			t.Errorf("%s %s: got %+v, %v, want %q", test.tool, test.arguments, r, err, test.want)
+		}
+	}
+}
+
+// A tool that is for pages only is not described to clients whose lists do not have it.
+func TestHiddenToolsAreNotDescribed(t *testing.T) {
+	on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
+	s := newServer("calc")
+	mcp.AddTool(s, &mcp.Tool{Name: "refresh", Meta: mcp.Meta{"ui": map[string]any{"visibility": []string{"app"}}}},
+		func(context.Context, struct{}) (string, error) { return "", nil })
+	h := newHost(t, map[string]mcp.Handler{"calc": s, "shop": newServer("shop")}, on, `{"tools":{"mode":"search"}}`)
+	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	for name, known := range map[string]bool{"calc__refresh": false, "calc__add": true} {
+		r, err := c.CallTool(t.Context(), "describe_tool", map[string]any{"name": name})
+		if err != nil || r.IsError == known {
+			t.Errorf("%s: got %+v, %v, want known: %v", name, r, err, known)
 		}
 	}
 }
