@@ -137,6 +137,28 @@ func TestSkillsAfterAServerThatFails(t *testing.T) {
 	})
 }
 
+// A server that never sends the last page of its skills does not hide those of the servers after it.
+func TestSkillsAfterAServerWithoutAnEnd(t *testing.T) {
+	on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
+	endless := newSkills(t, "a", "skill-of-a")
+	pages := 0
+	h := openHost(t, map[string]mcp.Handler{
+		"a": mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if req.Method == "skills/list" {
+				pages++
+				return mcp.RawResult(fmt.Sprintf(
+					`{"resultType":"complete","skills":[],"nextCursor":"%d","ttlMs":0,"cacheScope":"private"}`, pages)), nil
+			}
+			return endless.ServeMCP(ctx, req)
+		}),
+		"b": newSkills(t, "b", "skill-of-b"),
+	}, on, "{}", "", nil)
+	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	if all, err := mcp.Collect(skills.List(t.Context(), c)); err != nil || len(all) != 1 || pages != 200 {
+		t.Errorf("got %d skills after %d pages, %v, want that of b after 200", len(all), pages, err)
+	}
+}
+
 func wantSkill(t *testing.T, c *mcp.Client, s *skills.Skill) {
 	t.Helper()
 	again, err := skills.Get(t.Context(), c, s.URI)

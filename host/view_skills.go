@@ -63,11 +63,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
 			continue
 		}
-		next := v.nextListCursor(req, n+1)
-		if cursor := stringMember(raw, "nextCursor"); cursor != "" {
-			next = v.sealListCursor(req, listCursor{p.up.name, cursor})
-		}
-		return mcp.RawResult(v.skillPage(p, raw, next)), nil
+		return mcp.RawResult(v.skillPage(p, raw, v.cursorAfter(req, n, at, raw))), nil
 	}
 	return mcp.RawResult(`{"resultType":"complete","skills":[],"ttlMs":0,"cacheScope":"private"}`), nil
 }

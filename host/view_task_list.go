@@ -67,11 +67,7 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			continue
 		}
 		tasks = append(tasks, v.listed(p, p.class(req), raw)...)
-		if cursor := stringMember(raw, "nextCursor"); cursor != "" {
-			next = v.sealListCursor(req, listCursor{p.up.name, cursor})
-		} else {
-			next = v.nextListCursor(req, n+1)
-		}
+		next = v.cursorAfter(req, n, at, raw)
 		break
 	}
 	b := append([]byte(`{"resultType":"complete","tasks":[`), strings.TrimPrefix(string(tasks), ",")...)
@@ -116,6 +112,20 @@ func (v *View) listed(p *pool, class string, page []byte) (tasks []byte) {
 type listCursor struct {
 	Server string `json:"s"`
 	Cursor string `json:"c,omitzero"` // of the server; empty for its first page
+	Page   int    `json:"p,omitzero"` // how many pages of the server come before
+}
+
+// maxPagesInTurn bounds the pages of one server in a list of several: one that never sends the last page
+// must not hide the items of the servers after it from clients, which read 1,000 pages or so.
+const maxPagesInTurn = 200
+
+// cursorAfter returns the cursor after a page of a server, n-th of the view; "" after the last page.
+func (v *View) cursorAfter(req *mcp.Request, n int, at listCursor, page []byte) string {
+	cursor := stringMember(page, "nextCursor")
+	if cursor == "" || at.Page+1 >= maxPagesInTurn {
+		return v.nextListCursor(req, n+1)
+	}
+	return v.sealListCursor(req, listCursor{v.pools[n].up.name, cursor, at.Page + 1})
 }
 
 // nextListCursor returns the cursor of the first list of the servers from n on; "" if there is none.
