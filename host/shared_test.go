@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,7 +78,7 @@ func TestSharedInstanceKeepsTheSubscriptionsOfEachCaller(t *testing.T) {
 					`{"servers":{"s":{"share":"shared"}}}`)
 				a := mcptest.Dial(t, h.For(caller(principal("a"))), down, nil)
 				b := mcptest.Dial(t, h.For(caller(principal("b"))), down, nil)
-				updates := 0
+				var updates atomic.Int32
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				for _, c := range []*mcp.Client{a, b} {
@@ -85,7 +86,7 @@ func TestSharedInstanceKeepsTheSubscriptionsOfEachCaller(t *testing.T) {
 					go func() {
 						for e := range c.Listen(running, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}) {
 							if c == a && e.Kind == mcp.EventResourceUpdated {
-								updates++
+								updates.Add(1)
 							}
 						}
 					}()
@@ -110,8 +111,8 @@ func TestSharedInstanceKeepsTheSubscriptionsOfEachCaller(t *testing.T) {
 				time.Sleep(time.Second)
 				s.ResourceUpdated(uri)
 				time.Sleep(time.Second)
-				if updates != 1 {
-					t.Errorf("got %d updates, want 1", updates)
+				if n := updates.Load(); n != 1 {
+					t.Errorf("got %d updates, want 1", n)
 				}
 			})
 		})
