@@ -216,11 +216,11 @@ func TestPlanIsTakenOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if len(taken) != 1 || taken[0] != floodStderr || p.taker() != os.Getpid() {
-			t.Fatalf("taken: %q by %d, want one by %d", taken, p.taker(), os.Getpid())
+		if len(taken) != 1 || taken[0] != floodStderr || p.claimant() != os.Getpid() {
+			t.Fatalf("taken: %q by %d, want one by %d", taken, p.claimant(), os.Getpid())
 		}
-		if err := p.remove(); err != nil || p.taker() != 0 {
-			t.Fatalf("remove: %v, taken by %d", err, p.taker())
+		if err := p.remove(); err != nil || p.claimant() != 0 {
+			t.Fatalf("remove: %v, taken by %d", err, p.claimant())
 		}
 	}
 }

@@ -197,10 +197,10 @@ func (s *gatewayRun) strikeAt(action string, p plan, length time.Duration) (reac
 			return false, err
 		}
 	}
-	for end := time.Now().Add(stepTime); time.Now().Before(end) && p.taker() == 0; {
+	for end := time.Now().Add(stepTime); time.Now().Before(end) && p.claimant() == 0; {
 		time.Sleep(2 * time.Millisecond)
 	}
-	pid := p.taker()
+	pid := p.claimant()
 	if err := p.remove(); err != nil {
 		return false, err
 	}

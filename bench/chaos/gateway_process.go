@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -76,7 +75,7 @@ func serveGateway(text string) error {
 	g := &gatewayProcess{host: h}
 	go g.late.measure(ctx)
 	go g.restartCrashed(ctx)
-	return errors.Join(g.serve(ctx, protect(frontSteps(c.Dir, handler)), handler), h.Close())
+	return errors.Join(serveBoth(ctx, protect(frontSteps(c.Dir, handler)), g.debug(), handler), h.Close())
 }
 
 // A gatewayProcess is what the gateway process holds.
@@ -119,16 +118,8 @@ func (g *gatewayProcess) usage() gatewayUsage {
 	return u
 }
 
-// serve serves until ctx ends, and then shuts down.
-func (g *gatewayProcess) serve(ctx context.Context, front http.Handler, handler *mcphttp.Handler) error {
-	public, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	private, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+// debug returns the endpoint for the usage and the state of the process.
+func (g *gatewayProcess) debug() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /usage", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(g.usage())
@@ -146,25 +137,5 @@ func (g *gatewayProcess) serve(ctx context.Context, front http.Handler, handler 
 			fmt.Fprintf(w, "%s: %+v\n", u.Name(), u.Status())
 		}
 	})
-	site := &http.Server{Handler: front, ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-	debug := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	failed := make(chan error, 2)
-	go func() { failed <- site.Serve(public) }()
-	go func() { failed <- debug.Serve(private) }()
-	line, err := json.Marshal(announcement{public.Addr().String(), private.Addr().String()})
-	if err != nil {
-		return err
-	}
-	fmt.Println(string(line))
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
-	defer cancel()
-	_ = handler.Shutdown(ending) // an error says that calls were cancelled
-	_ = site.Shutdown(ending)
-	return errors.Join(site.Close(), debug.Close())
+	return mux
 }

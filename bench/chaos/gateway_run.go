@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -190,7 +189,7 @@ func (s *gatewayRun) stage(ctx context.Context, from, to int) error {
 			err = s.startGateway()
 		}
 	}
-	s.keepHistory(from, s.violated > before || err != nil)
+	keepHistory(s.dir, from, s.violated > before || err != nil)
 	s.progress(from, to-1, time.Since(began))
 	return err
 }
@@ -267,7 +266,7 @@ func (s *gatewayRun) judge(found []violation) error {
 		return err
 	}
 	b.Direct = append(b.Direct, found...)
-	if err := s.keep(b); err != nil {
+	if err := b.appendTo(s.dir); err != nil {
 		return err
 	}
 	for _, v := range s.checker.check(b) {
@@ -275,31 +274,6 @@ func (s *gatewayRun) judge(found []violation) error {
 		fmt.Fprintf(s.out, "VIOLATION, seed %d, round %d: %v\n", s.seed, s.round.Load(), v)
 	}
 	return nil
-}
-
-// keep writes a batch to a file, in which the cause of a violation can be found.
-func (s *gatewayRun) keep(b batch) error {
-	file, err := os.OpenFile(filepath.Join(s.dir, "history"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(file)
-	for _, a := range b.Attempts {
-		fmt.Fprintln(w, a)
-	}
-	for _, f := range b.Faults {
-		fmt.Fprintln(w, f)
-	}
-	return errors.Join(w.Flush(), file.Close())
-}
-
-func (s *gatewayRun) keepHistory(stage int, keep bool) {
-	name := filepath.Join(s.dir, "history")
-	if keep {
-		_ = os.Rename(name, fmt.Sprint(name, "-", stage))
-		return
-	}
-	_ = os.Remove(name)
 }
 
 // checkResidue stops the servers of the gateway, and checks that it and this process hold what they

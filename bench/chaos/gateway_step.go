@@ -96,8 +96,8 @@ func (p plan) take() string {
 	return string(action)
 }
 
-// taker returns the id of the process that has claimed the action, 0 if there is none.
-func (p plan) taker() int {
+// claimant returns the id of the process that has claimed the action, 0 before that.
+func (p plan) claimant() int {
 	text, _ := os.ReadFile(p.claimed() + ".pid")
 	pid, _ := strconv.Atoi(string(text))
 	return pid

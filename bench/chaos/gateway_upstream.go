@@ -33,7 +33,7 @@ type upstreamConfig struct {
 	Name       string
 	HTTP       bool
 	Generation int // of the gateway that has started it
-	Parent     int // the process id of the upstream whose helper this process is; 0 if it is none
+	Parent     int // the process id of the upstream that has started this process; 0 for an upstream
 }
 
 // An upstream is a server process behind the gateway.

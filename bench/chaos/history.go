@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -99,6 +103,38 @@ type batch struct {
 	Runs       []string // lines of the journal
 	Now        time.Duration
 	Direct     []violation // found by a worker
+}
+
+// appendTo appends a batch to a file, in which the cause of a violation can be found.
+func (b batch) appendTo(dir string) error {
+	file, err := os.OpenFile(filepath.Join(dir, "history"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(file)
+	for _, a := range b.Attempts {
+		fmt.Fprintln(w, a)
+	}
+	for _, n := range b.Notes {
+		fmt.Fprintln(w, n)
+	}
+	for _, u := range b.Uses {
+		fmt.Fprintln(w, u)
+	}
+	for _, f := range b.Faults {
+		fmt.Fprintln(w, f)
+	}
+	return errors.Join(w.Flush(), file.Close())
+}
+
+// keepHistory keeps the file of a stage in which a rule was broken, and removes it otherwise.
+func keepHistory(dir string, stage int, keep bool) {
+	name := filepath.Join(dir, "history")
+	if keep {
+		_ = os.Rename(name, fmt.Sprint(name, "-", stage))
+		return
+	}
+	_ = os.Remove(name)
 }
 
 // A history records what happens. Its methods are safe for concurrent use.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -116,7 +114,7 @@ func (s *session) stage(ctx context.Context, from, to int) error {
 		err = s.judge(to-1, nil)
 	}
 	s.checkResidue(to - 1)
-	s.keepHistory(from, s.violated > before)
+	keepHistory(s.dir, from, s.violated > before)
 	h := s.history
 	h.mu.Lock()
 	answers := 0
@@ -209,43 +207,11 @@ func (s *session) judge(round int, found []violation) error {
 		return err
 	}
 	b.Direct = append(b.Direct, found...)
-	if err := s.keep(b); err != nil {
+	if err := b.appendTo(s.dir); err != nil {
 		return err
 	}
 	s.report(round, s.checker.check(b))
 	return nil
-}
-
-// keep writes a batch to a file, in which the cause of a violation can be found.
-func (s *session) keep(b batch) error {
-	file, err := os.OpenFile(filepath.Join(s.dir, "history"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(file)
-	for _, a := range b.Attempts {
-		fmt.Fprintln(w, a)
-	}
-	for _, n := range b.Notes {
-		fmt.Fprintln(w, n)
-	}
-	for _, u := range b.Uses {
-		fmt.Fprintln(w, u)
-	}
-	for _, f := range b.Faults {
-		fmt.Fprintln(w, f)
-	}
-	return errors.Join(w.Flush(), file.Close())
-}
-
-// keepHistory keeps the file of a stage in which a rule was broken, and removes it otherwise.
-func (s *session) keepHistory(stage int, keep bool) {
-	name := filepath.Join(s.dir, "history")
-	if keep {
-		_ = os.Rename(name, fmt.Sprint(name, "-", stage))
-		return
-	}
-	_ = os.Remove(name)
 }
 
 func (s *session) report(round int, broken []violation) {

@@ -191,6 +191,12 @@ func (s *server) ask(ctx context.Context, in callArguments) (string, error) {
 
 // serve serves the site and the debug endpoint until ctx ends. Then it shuts down.
 func (s *server) serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
+	return serveBoth(ctx, site, s.debug(), handler)
+}
+
+// serveBoth serves a site, which passes requests to handler, and a debug endpoint until ctx ends. It
+// prints their addresses. At the end handler and then the site shut down.
+func serveBoth(ctx context.Context, site, debug http.Handler, handler *mcphttp.Handler) error {
 	public, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -201,10 +207,10 @@ func (s *server) serve(ctx context.Context, site http.Handler, handler *mcphttp.
 	}
 	front := &http.Server{Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-	debug := &http.Server{Handler: s.debug(), ReadHeaderTimeout: 10 * time.Second}
+	back := &http.Server{Handler: debug, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 2)
 	go func() { failed <- front.Serve(public) }()
-	go func() { failed <- debug.Serve(private) }()
+	go func() { failed <- back.Serve(private) }()
 	line, err := json.Marshal(announcement{public.Addr().String(), private.Addr().String()})
 	if err != nil {
 		return err
@@ -219,7 +225,7 @@ func (s *server) serve(ctx context.Context, site http.Handler, handler *mcphttp.
 	defer cancel()
 	_ = handler.Shutdown(ending) // an error says that calls were cancelled
 	_ = front.Shutdown(ending)
-	return errors.Join(front.Close(), debug.Close())
+	return errors.Join(front.Close(), back.Close())
 }
 
 // A usage is what a process holds.
