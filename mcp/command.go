@@ -134,10 +134,19 @@ func (s *CommandTransport) command() *exec.Cmd {
 	cmd.Dir = s.Dir
 	env := cmd.Environ() // of this process, with PWD set to Dir
 	if !s.InsecureInheritEnv {
-		env = slices.DeleteFunc(env, func(variable string) bool { return !isInherited(variable) })
+		env = slices.DeleteFunc(env, func(variable string) bool { return !childproc.IsInherited(variable) })
 	}
 	cmd.Env = slices.Concat(env, s.Env)
 	return cmd
+}
+
+func (s *CommandTransport) isRunner() bool { return childproc.IsPackageRunner(s.Path) }
+
+func (s *CommandTransport) withheld() []string {
+	if s.InsecureInheritEnv {
+		return nil
+	}
+	return childproc.Withheld(s.Env)
 }
 
 // ServerKey returns a key made of the command line and the working directory.

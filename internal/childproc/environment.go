@@ -1,12 +1,10 @@
-package mcp
+package childproc
 
 import (
 	"os"
 	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
 // Variables that a server inherits by default. Programs need them to run or to find their files.
@@ -33,7 +31,8 @@ var (
 	runnerPrefixes = []string{"NPM_CONFIG_", "NODE_", "PIP_", "UV_", "BUN_", "DENO_", "DOCKER_"}
 )
 
-func isInherited(variable string) bool {
+// IsInherited reports whether a server inherits a variable, such as "HOME=/root", by default.
+func IsInherited(variable string) bool {
 	name, value, _ := strings.Cut(variable, "=")
 	upper := strings.ToUpper(name)
 	switch {
@@ -47,22 +46,17 @@ func isInherited(variable string) bool {
 	return slices.Contains(inheritedUnix, name) || strings.HasPrefix(name, "LC_")
 }
 
-func (s *CommandTransport) isRunner() bool { return childproc.IsPackageRunner(s.Path) }
-
-// withheld returns the names of variables that the server does not inherit, although package
-// runners use them for the network.
-func (s *CommandTransport) withheld() (names []string) {
+// Withheld returns the names of variables that a server with the variables env does not inherit,
+// although package runners use them for the network.
+func Withheld(env []string) (names []string) {
 	const shown = 16 // an environment may have hundreds
-	if s.InsecureInheritEnv {
-		return nil
-	}
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		upper := strings.ToUpper(name)
 		used := slices.Contains(inheritedNetwork, upper) ||
 			slices.ContainsFunc(runnerPrefixes, func(p string) bool { return strings.HasPrefix(upper, p) })
 		set := func(v string) bool { return strings.HasPrefix(v, name+"=") }
-		if used && !isInherited(variable) && !slices.ContainsFunc(s.Env, set) && len(names) < shown {
+		if used && !IsInherited(variable) && !slices.ContainsFunc(env, set) && len(names) < shown {
 			names = append(names, name)
 		}
 	}
