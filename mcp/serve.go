@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/linestream"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/readerpool"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -107,7 +108,8 @@ type stream struct {
 	initializing atomic.Int32
 	readers      readerpool.Pool
 	work         sync.WaitGroup // the readers and all other goroutines
-	queue        writeQueue
+	queue        linestream.Queue
+	written      []byte        // buffer for the lines of a batch, guarded by the write lock
 	writing      chan struct{} // the write lock: holds a token while messages are written
 	out          legacy.Stream // write
 }
@@ -193,10 +195,10 @@ func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
 // client leaves too many responses unread. The error is io.EOF when the stream or ctx has ended.
 func (s *stream) next(ctx context.Context) (job, error) {
 	for {
-		if waits, overdue := s.queue.unclaimed(); overdue || waits && !s.readsAtOnce() {
+		if waits, overdue := s.queue.Unclaimed(); overdue || waits && !s.readsAtOnce() {
 			return job{}, nil
 		}
-		if s.queue.uncalled() >= maxUncalled {
+		if s.queue.Uncalled() >= maxUncalled {
 			s.writeQueued(ctx) // blocks until the client reads
 		}
 		m, err := readMessage(ctx, s.log, s.conn)
@@ -353,7 +355,7 @@ func (s *stream) do(j job) {
 	case s.lines == nil:
 		s.enqueue(nil, j.exchange.Response())
 	default:
-		line, _ := j.exchange.AppendResponse(s.queue.newLine()) // the line holds the error, if any
+		line, _ := j.exchange.AppendResponse(s.queue.NewLine()) // the line holds the error, if any
 		if len(line) > 0 {                                      // it was not cancelled
 			s.enqueueLine(nil, line)
 		}
@@ -374,7 +376,7 @@ func (s *stream) serveRequest(r *streamRequest) {
 		s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request))
 	default:
 		// The line holds the error, if any.
-		line, _ := appendResponse(s.queue.newLine(), ctx, s.handler, &r.Request)
+		line, _ := appendResponse(s.queue.NewLine(), ctx, s.handler, &r.Request)
 		s.enqueueLine(&r.call, line)
 	}
 }
