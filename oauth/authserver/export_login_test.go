@@ -32,7 +32,7 @@ func LimitedKeys(s *Server) int {
 	for i := range s.limits.limiters {
 		l := &s.limits.limiters[i]
 		l.mu.Lock()
-		n = max(n, len(l.buckets.byKey), l.buckets.recent.Len())
+		n = max(n, l.buckets.Len())
 		l.mu.Unlock()
 	}
 	return n
@@ -75,7 +75,7 @@ func CachedDocuments(s *Server) (values, failures int) {
 	r := &s.documents.copies
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.values.byKey), len(r.failures.byKey)
+	return r.values.Len(), r.failures.Len()
 }
 
 // StoreConsent stores an interaction that a user at an address has consented to.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 )
 
 const (
@@ -136,8 +138,8 @@ func newLimits(o *LimitOptions) *limits {
 		limitRegistrationHosts:   newClients.extra(),
 	} {
 		l.limiters[kind].rate = rate
-		l.limiters[kind].buckets.max, l.limiters[kind].folded.max = maxLimited, maxLimited
-		l.limiters[kind].buckets.onEvict = l.limiters[kind].fold
+		l.limiters[kind].buckets = lru.Folding[string, string, bucket]{Max: maxLimited, Group: foldKey,
+			Add: func(to, from *bucket) { to.add(time.Now(), from) }}
 	}
 	registrations := &l.limiters[limitRegistrations]
 	registrations.isStrict = registrations.rate.Count <= maxStrict
@@ -305,9 +307,10 @@ type rateLimiter struct {
 	rate     Rate
 	isStrict bool // no span of rate.Per sees more than rate.Count
 
-	mu      sync.Mutex // guards the buckets
-	buckets lru[bucket]
-	folded  lru[bucket] // by foldKey; new buckets start with what these have taken
+	mu sync.Mutex // guards the buckets
+	// New buckets start with what the evicted ones of their network have taken. Otherwise requests from
+	// more than maxLimited addresses would reset the limits of the first ones.
+	buckets lru.Folding[string, string, bucket]
 }
 
 type bucket struct {
@@ -326,32 +329,19 @@ func (b *bucket) add(now time.Time, other *bucket) {
 	b.taken = b.taken[max(0, len(b.taken)-b.tokens.Burst()):]
 }
 
-// fold adds what an evicted bucket has taken to the bucket of its network. Otherwise requests from
-// more than maxLimited addresses would reset the limits of the first ones. The caller holds l.mu.
-func (l *rateLimiter) fold(key string, b *bucket) {
-	if key = foldKey(key); key == "" {
-		return
-	}
-	if network := l.folded.get(key); network != nil {
-		network.add(time.Now(), b)
-		return
-	}
-	l.folded.put(key, b)
-}
-
-// foldKey returns the key of the network that an evicted key is folded into, "" if there is none.
-// IPv6 networks within a /48 count for it in any case.
-func foldKey(key string) string {
+// foldKey returns the key of the network that an evicted key is folded into, if there is one. IPv6
+// networks within a /48 count for it in any case.
+func foldKey(key string) (network string, ok bool) {
 	address, suffix, _ := strings.Cut(key, " ")
 	if addr, err := netip.ParseAddr(address); err == nil && addr.Is4() {
 		network, _ := addr.Prefix(networkBits4)
-		return network.String() + " " + suffix
+		return network.String() + " " + suffix, true
 	}
 	if network, err := netip.ParsePrefix(address); err == nil && network.Bits() == networkBits6 {
 		network, _ = network.Addr().Prefix(32) // the smallest allocation of a provider
-		return network.String() + " " + suffix
+		return network.String() + " " + suffix, true
 	}
-	return ""
+	return "", false
 }
 
 // A cost is one request that counts against a key of a limiter, whose rate is a multiple of the
@@ -424,7 +414,7 @@ func (c cost) capacity() int { return c.times * c.limiter.rate.Count }
 func (c cost) isKnown() bool {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
-	return c.limiter.buckets.get(c.key) != nil
+	return c.limiter.buckets.Get(c.key) != nil
 }
 
 func (c cost) remember() {
@@ -435,14 +425,8 @@ func (c cost) remember() {
 
 // bucket returns the bucket of a key. The caller holds l.mu.
 func (l *rateLimiter) bucket(c cost) *bucket {
-	b := l.buckets.get(c.key)
-	if b == nil {
+	return l.buckets.GetOrPut(c.key, func() *bucket {
 		perSecond := float64(c.capacity()) / l.rate.Per.Seconds()
-		b = &bucket{tokens: rate.NewLimiter(rate.Limit(perSecond), c.capacity())}
-		if network := l.folded.get(foldKey(c.key)); network != nil {
-			b.add(time.Now(), network)
-		}
-		l.buckets.put(c.key, b)
-	}
-	return b
+		return &bucket{tokens: rate.NewLimiter(rate.Limit(perSecond), c.capacity())}
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -119,7 +120,7 @@ func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 		fetcher = oauth.NewFetcher(nil)
 	}
 	u := &providerLogin{byID: map[string]*provider{}, checks: providerChecks{
-		checks: lru[providerCheck]{max: maxChecks}, unsaved: map[string]*providerGrant{},
+		checks: lru.Map[string, providerCheck]{Max: maxChecks}, unsaved: map[string]*providerGrant{},
 	}}
 	for _, o := range opts.Providers {
 		p, err := newProvider(o, fetcher)

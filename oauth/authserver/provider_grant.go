@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -355,7 +356,7 @@ type providerChecks struct {
 	running singleflight.Group[string, struct{}]
 
 	mu      sync.Mutex // guards the fields below
-	checks  lru[providerCheck]
+	checks  lru.Map[string, providerCheck]
 	unsaved map[string]*providerGrant // renewed grants that could not be stored yet; at most maxChecks
 }
 
@@ -367,7 +368,7 @@ type providerCheck struct {
 func (c *providerChecks) forget(handle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.checks.drop(handle)
+	c.checks.Drop(handle)
 	delete(c.unsaved, handle)
 }
 
@@ -392,7 +393,7 @@ func (c *providerChecks) unsavedGrant(handle string) *providerGrant {
 func (c *providerChecks) isFresh(handle string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	check := c.checks.get(handle)
+	check := c.checks.Get(handle)
 	return check != nil && time.Now().Before(check.until)
 }
 
@@ -400,7 +401,7 @@ func (c *providerChecks) isFresh(handle string) bool {
 func (c *providerChecks) confirm(handle string, now, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.checks.put(handle, &providerCheck{now, until})
+	c.checks.Put(handle, &providerCheck{now, until})
 }
 
 // toleratesOutage reports whether the last confirmation of a grant is recent enough to accept it
@@ -410,13 +411,13 @@ func (c *providerChecks) toleratesOutage(handle string, issued time.Time, outage
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, last := time.Now(), issued
-	if check := c.checks.get(handle); check != nil {
+	if check := c.checks.Get(handle); check != nil {
 		last = later(last, check.last)
 	}
 	if last.IsZero() || !now.Before(last.Add(outage)) {
 		return false
 	}
-	c.checks.put(handle, &providerCheck{last, now.Add(outageRetry)})
+	c.checks.Put(handle, &providerCheck{last, now.Add(outageRetry)})
 	return true
 }
 

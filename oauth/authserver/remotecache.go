@@ -1,7 +1,6 @@
 package authserver
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -40,15 +40,15 @@ type remoteCache[T any] struct {
 	failureTime, staleTime time.Duration
 
 	mu       sync.Mutex // guards the fields below
-	values   lru[cached[T]]
-	failures lru[failure]
+	values   lru.Map[string, cached[T]]
+	failures lru.Map[string, failure]
 	calls    map[string]*fetchCall[T] // the fetches in progress
 }
 
 func newRemoteCache[T any](l *fetchLimiter, failureTime, staleTime time.Duration) remoteCache[T] {
 	return remoteCache[T]{
 		limiter: l, failureTime: failureTime, staleTime: staleTime,
-		values: lru[cached[T]]{max: maxCached}, failures: lru[failure]{max: maxCached},
+		values: lru.Map[string, cached[T]]{Max: maxCached}, failures: lru.Map[string, failure]{Max: maxCached},
 		calls: map[string]*fetchCall[T]{},
 	}
 }
@@ -109,8 +109,8 @@ func (r *remoteCache[T]) lookup(ctx context.Context, address string) (*cached[T]
 	}
 	r.mu.Lock()
 	// The result of a fetch is newer.
-	if r.values.get(address) == nil && r.failures.get(address) == nil && r.calls[address] == nil {
-		r.values.put(address, loaded)
+	if r.values.Get(address) == nil && r.failures.Get(address) == nil && r.calls[address] == nil {
+		r.values.Put(address, loaded)
 	}
 	r.mu.Unlock()
 	return r.lookupMemory(address)
@@ -119,10 +119,10 @@ func (r *remoteCache[T]) lookup(ctx context.Context, address string) (*cached[T]
 func (r *remoteCache[T]) lookupMemory(address string) (*cached[T], *fetchCall[T], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.failures.get(address); f != nil && time.Now().Before(f.until) {
+	if f := r.failures.Get(address); f != nil && time.Now().Before(f.until) {
 		return nil, nil, f.err
 	}
-	return r.values.get(address), r.calls[address], nil
+	return r.values.Get(address), r.calls[address], nil
 }
 
 // fetchLimited fetches a value when the limiter has a slot for it. A request that gets no slot can
@@ -165,7 +165,7 @@ func (r *remoteCache[T]) startCall(ctx context.Context, address string) (call *f
 	}
 	call = &fetchCall[T]{done: make(chan struct{}), err: errors.New("the fetch panicked")}
 	// Another fetch may have ended since the lookup.
-	now, held, failed := time.Now(), r.values.get(address), r.failures.get(address)
+	now, held, failed := time.Now(), r.values.Get(address), r.failures.Get(address)
 	switch {
 	case failed != nil && now.Before(failed.until):
 		return nil, false, failed.err
@@ -185,19 +185,19 @@ func (r *remoteCache[T]) startCall(ctx context.Context, address string) (call *f
 func (r *remoteCache[T]) store(address string, value T, fresh time.Duration, err error, began time.Time) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held, now := r.values.get(address), time.Now()
+	held, now := r.values.Get(address), time.Now()
 	switch {
 	case err == nil:
-		r.failures.drop(address)
-		r.values.put(address, &cached[T]{value: value, fetched: began, freshUntil: began.Add(limitFresh(fresh))})
+		r.failures.Drop(address)
+		r.values.Put(address, &cached[T]{value: value, fetched: began, freshUntil: began.Add(limitFresh(fresh))})
 		return value, nil
 	case held != nil && held.isWithin(r.staleTime, now) && !isPermanent(err):
-		r.values.put(address, &cached[T]{value: held.value, fetched: held.fetched, freshUntil: now.Add(r.failureTime)})
+		r.values.Put(address, &cached[T]{value: held.value, fetched: held.fetched, freshUntil: now.Add(r.failureTime)})
 		return held.value, nil
 	case isPermanent(err):
-		r.values.drop(address)
+		r.values.Drop(address)
 	}
-	r.failures.put(address, &failure{err, now.Add(r.failureTime)})
+	r.failures.Put(address, &failure{err, now.Add(r.failureTime)})
 	return value, err
 }
 
@@ -211,7 +211,7 @@ func (r *remoteCache[T]) endCall(address string, call *fetchCall[T]) {
 func (r *remoteCache[T]) peek(address string) *cached[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.values.get(address)
+	return r.values.Get(address)
 }
 
 func (c *fetchCall[T]) wait(ctx context.Context) (T, error) {
@@ -354,51 +354,5 @@ func (f *fetchLimiter) removeUser(key string, client *clientSlots) {
 	defer f.mu.Unlock()
 	if client.users--; client.users == 0 {
 		delete(f.clients, key)
-	}
-}
-
-// An lru is a map of at most max values, which drops the least recently used one. The caller locks
-// it.
-type lru[V any] struct {
-	max int
-	// onEvict is called for each value that put drops because there are too many. It may be nil.
-	onEvict func(key string, value *V)
-	byKey   map[string]*list.Element
-	recent  list.List // of *lruEntry[V], the most recently used first
-}
-
-type lruEntry[V any] struct {
-	key   string
-	value *V
-}
-
-func (l *lru[V]) get(key string) *V {
-	e, ok := l.byKey[key]
-	if !ok {
-		return nil
-	}
-	l.recent.MoveToFront(e)
-	return e.Value.(*lruEntry[V]).value
-}
-
-func (l *lru[V]) put(key string, value *V) {
-	l.drop(key)
-	if l.byKey == nil {
-		l.byKey = map[string]*list.Element{}
-	}
-	if len(l.byKey) >= l.max {
-		oldest := l.recent.Back().Value.(*lruEntry[V])
-		l.drop(oldest.key)
-		if l.onEvict != nil {
-			l.onEvict(oldest.key, oldest.value)
-		}
-	}
-	l.byKey[key] = l.recent.PushFront(&lruEntry[V]{key, value})
-}
-
-func (l *lru[V]) drop(key string) {
-	if e, ok := l.byKey[key]; ok {
-		l.recent.Remove(e)
-		delete(l.byKey, key)
 	}
 }
