@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/filelock"
 	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
@@ -78,29 +79,17 @@ func writeFile(path string, text []byte) error {
 // request to a server.
 const minBackoff, maxBackoff = 2 * time.Millisecond, 50 * time.Millisecond
 
-// errLocked is returned by tryLock if the file is locked.
-var errLocked = errors.New("locked")
-
 // lockFile locks a file among all goroutines of all processes, until it is closed or the process
-// exits. The file is created, and never removed: two processes could then lock different files.
+// exits. It waits until ctx ends.
 func lockFile(ctx context.Context, path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		err := tryLock(f)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, errLocked) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+		f, err := filelock.Open(path)
+		if !errors.Is(err, filelock.ErrLocked) {
+			return f, err
 		}
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
-			f.Close()
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -1,0 +1,7 @@
+// Package filelock locks files against other processes.
+package filelock
+
+import "errors"
+
+// ErrLocked is returned by [Open] if another process, or another file of this one, has the lock.
+var ErrLocked = errors.New("locked")
