@@ -220,11 +220,11 @@ type Client struct {
 	requests requestSet
 	logs     peer.Inbox
 	known    toolIndex
-	pages    elicitedPages
+	pages    peer.RecentIDs // that the user was asked to visit: other completions are ignored
 	cache    resultCache
 	forwards forward.Table
 
-	elicitations elicitationLimit
+	elicitations peer.MinuteLimit // so that a hostile server cannot flood the user
 	deprecations deprecations
 }
 

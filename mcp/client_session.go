@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -57,45 +56,11 @@ func (c *Client) ping(conn *connection) error {
 	return err
 }
 
-// maxElicitedPages bounds the pages whose completion a client accepts. A user visits far fewer.
-const maxElicitedPages = 256
-
-// elicitedPages has the ids of the pages that the user was asked to visit, so that completions of
-// other ids are ignored. Spec: client/elicitation (2025-11-25), Completion Notifications.
-type elicitedPages struct {
-	mu  sync.Mutex // guards ids
-	ids map[string]struct{}
-}
-
-func (p *elicitedPages) add(id string) {
-	if id == "" {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for old := range p.ids {
-		if len(p.ids) < maxElicitedPages {
-			break
-		}
-		delete(p.ids, old)
-	}
-	put(&p.ids, id, struct{}{})
-}
-
-// remove removes an id and reports whether it was present.
-func (p *elicitedPages) remove(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.ids[id]
-	delete(p.ids, id)
-	return ok
-}
-
 func (c *Client) elicitationCompleted(params json.RawMessage) {
 	var p struct {
 		ElicitationID string `json:"elicitationId"`
 	}
-	if c.opts.ElicitationComplete == nil || jsonv2.Unmarshal(params, &p) != nil || !c.pages.remove(p.ElicitationID) {
+	if c.opts.ElicitationComplete == nil || jsonv2.Unmarshal(params, &p) != nil || !c.pages.Remove(p.ElicitationID) {
 		return
 	}
 	c.opts.ElicitationComplete(c.ctx, p.ElicitationID)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -196,7 +195,7 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 
 // Spec: client/elicitation (2026-07-28).
 func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	if !c.elicitations.allow(time.Now(), float64(c.opts.ElicitationsPerMinute)) {
+	if !c.elicitations.Allow(time.Now(), float64(c.opts.ElicitationsPerMinute)) {
 		return nil, wire.Busy("too many questions to the user")
 	}
 	var p ElicitRequestParams
@@ -210,11 +209,11 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 			return nil, invalidInputRequest(CodeInvalidParams, "%v", err)
 		}
 		p.URL = page
-		c.pages.add(p.ElicitationID)
+		c.pages.Add(p.ElicitationID)
 		r, err := c.opts.ElicitURL(ctx, &p)
 		err = checkElicited("ElicitURL", r, err)
 		if err != nil || r.Action != ElicitAccept {
-			c.pages.remove(p.ElicitationID)
+			c.pages.Remove(p.ElicitationID)
 		}
 		if err != nil {
 			return nil, err
@@ -225,26 +224,6 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 		return c.answerForm(ctx, &p)
 	}
 	return nil, invalidInputRequest(CodeInvalidParams, "invalid mode %.64q: the client did not declare it", p.Mode)
-}
-
-// An elicitationLimit is a token bucket for the questions of one server to the user, so that a
-// hostile server cannot flood the user. Spec: client/elicitation, Security Considerations.
-type elicitationLimit struct {
-	mu   sync.Mutex // guards the fields below
-	used float64    // tokens taken and not refilled
-	last time.Time  // when used was computed
-}
-
-func (l *elicitationLimit) allow(now time.Time, perMinute float64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used = max(0, l.used-now.Sub(l.last).Minutes()*perMinute)
-	l.last = now
-	if l.used+1 > perMinute {
-		return false
-	}
-	l.used++
-	return true
 }
 
 // checkElicited returns an error if a function of the options returned an invalid result.

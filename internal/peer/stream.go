@@ -23,3 +23,19 @@ func ArrivalFrom(ctx context.Context) Arrival {
 	a, _ := ctx.Value(arrivalKey{}).(Arrival)
 	return a
 }
+
+// WithValuesOf returns ctx with the values of another context that it does not have itself.
+func WithValuesOf(ctx, other context.Context) context.Context { return &valuesContext{ctx, other} }
+
+type valuesContext struct {
+	context.Context
+	other context.Context
+}
+
+// Value returns the value of the context, or else of the other one.
+func (c *valuesContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.other.Value(key)
+}
