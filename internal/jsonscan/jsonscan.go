@@ -145,19 +145,21 @@ func Get(obj []byte, key string) ([]byte, bool) {
 // place if it is there, else at the end.
 func WithMember(obj []byte, key string, value []byte) []byte {
 	out := append(make([]byte, 0, len(obj)+len(key)+len(value)+len(`{"":,}`)), '{')
-	add := func(k string, v []byte) {
-		out = append(append(AppendQuote(out, k), ':'), v...)
-		out = append(out, ',')
-	}
 	replaced := false
 	for k, v := range Members(obj) {
 		if string(k) == key {
 			v, replaced = value, true
 		}
-		add(string(k), v)
+		if end, high := plain(k, 0); end == len(k) && high == 0 { // as most are: no copy
+			out = append(append(append(out, '"'), k...), '"')
+		} else {
+			out = AppendQuote(out, string(k))
+		}
+		out = append(append(append(out, ':'), v...), ',')
 	}
 	if !replaced {
-		add(key, value)
+		out = append(append(AppendQuote(out, key), ':'), value...)
+		out = append(out, ',')
 	}
 	out[len(out)-1] = '}'
 	return out
