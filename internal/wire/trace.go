@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -23,7 +24,7 @@ func ValidTraceContext(key string, value []byte) bool {
 	var valid func(string) bool
 	switch key {
 	case MetaTraceParent:
-		valid = validTraceParent
+		return validTraceParent(value)
 	case MetaTraceState:
 		valid = validTraceState
 	case MetaBaggage:
@@ -38,21 +39,25 @@ func ValidTraceContext(key string, value []byte) bool {
 	return err == nil && valid(text)
 }
 
-// validTraceParent checks version, trace id, parent id and flags. A version after 00 may append
-// fields.
-func validTraceParent(text string) bool {
+// validTraceParent checks version, trace id, parent id and flags in a JSON string without escapes. A
+// version after 00 may append fields.
+func validTraceParent(value []byte) bool {
 	const length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
+		return false
+	}
+	text := value[1 : len(value)-1]
 	if len(text) < length || len(text) > 2*length || text[2] != '-' || text[35] != '-' || text[52] != '-' {
 		return false
 	}
 	version, trace, parent, flags := text[:2], text[3:35], text[36:52], text[53:55]
-	if !isHex(version) || !isHex(trace) || !isHex(parent) || !isHex(flags) || version == "ff" {
+	if !isHex(version) || !isHex(trace) || !isHex(parent) || !isHex(flags) || string(version) == "ff" {
 		return false
 	}
-	if strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "" {
+	if len(bytes.Trim(trace, "0")) == 0 || len(bytes.Trim(parent, "0")) == 0 {
 		return false
 	}
-	return len(text) == length || version != "00" && text[length] == '-' && isPrintable(text[length:])
+	return len(text) == length || string(version) != "00" && text[length] == '-' && isPrintable(string(text[length:]))
 }
 
 func validTraceState(text string) bool {
@@ -100,7 +105,7 @@ func validBaggage(text string) bool {
 	return true
 }
 
-func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
+func isHex(text []byte) bool { return len(bytes.Trim(text, "0123456789abcdef")) == 0 }
 
 // isPrintable reports whether the text is ASCII without control characters.
 func isPrintable(text string) bool {
