@@ -47,11 +47,17 @@ func RequestFrom(ctx context.Context) *Request {
 
 // knownTool returns the name of a registered tool, given in JSON, without an allocation, or "".
 func (r *Request) knownTool(name []byte) string {
-	if r.Method != wire.MethodToolsCall || r.server == nil || len(name) < 2 || name[0] != '"' {
+	if r.Method != wire.MethodToolsCall || r.server == nil {
 		return ""
 	}
-	if e, ok := r.server.tools.snapshot().byName[string(name[1:len(name)-1])]; ok {
-		return e.name
+	return knownName(&r.server.tools, name)
+}
+
+func knownName[V, E any](set *featureSet[V, E], name []byte) string {
+	if len(name) > 1 && name[0] == '"' {
+		if e, ok := set.snapshot().byName[string(name[1:len(name)-1])]; ok {
+			return e.name
+		}
 	}
 	return ""
 }

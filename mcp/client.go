@@ -126,6 +126,9 @@ type ClientOptions struct {
 	// Middleware wraps every request; the first is the outermost. It is called again each time a
 	// request is sent again with input.
 	Middleware []Middleware
+	// Observer receives the begin and the end of every request that is sent, outside of Middleware.
+	// If it is a [SessionObserver], it receives the sessions with servers. Default: none.
+	Observer Observer
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -223,6 +226,7 @@ type Client struct {
 	pages    peer.RecentIDs // that the user was asked to visit: other completions are ignored
 	cache    resultCache
 	forwards forward.Table
+	via      viaSource // of the transport
 
 	elicitations peer.MinuteLimit // so that a hostile server cannot flood the user
 	deprecations deprecations
@@ -241,7 +245,11 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions: %w", err)
 	}
-	c.forwards.Default = c.answerDefault
+	c.via, _ = t.(viaSource)
+	if c.via == nil {
+		c.via = sentOnStream{}
+	}
+	c.forwards.Default, c.forwards.Observe = c.answerDefault, c.answerBy
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
 	c.logs = peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(c.logged)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

@@ -81,12 +81,19 @@ func (o *CallOptions) limits(client *ClientOptions) peer.TimeLimits {
 // checkMeta refuses keys that would contradict the envelope.
 func (o *CallOptions) checkMeta() error {
 	for key := range o.Meta {
-		if key == wire.MetaProgressToken || wire.Latest().ReservesMeta(key) {
-			return fmt.Errorf("mcp: invalid CallOptions.Meta: the key %q is reserved for the protocol", key)
+		if err := checkMetaKey(key); err != nil {
+			return err
 		}
-		if !wire.ValidMetaKey(key) {
-			return fmt.Errorf("mcp: invalid CallOptions.Meta: %q is not a valid key of _meta", key)
-		}
+	}
+	return nil
+}
+
+func checkMetaKey(key string) error {
+	switch {
+	case key == wire.MetaProgressToken, wire.Latest().ReservesMeta(key):
+		return fmt.Errorf("mcp: invalid CallOptions.Meta: the key %q is reserved for the protocol", key)
+	case !wire.ValidMetaKey(key):
+		return fmt.Errorf("mcp: invalid CallOptions.Meta: %q is not a valid key of _meta", key)
 	}
 	return nil
 }
@@ -313,7 +320,12 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 		return nil, err
 	}
 	k.token = req.env.ProgressToken
-	res, err := c.handler.ServeMCP(w, req)
+	var res Result
+	if ob := c.opts.Observer; ob != nil {
+		res, err = observe(w, ob, c.handler, req, acceptedTarget)
+	} else {
+		res, err = c.handler.ServeMCP(w, req)
+	}
 	if box != nil {
 		box.Drain(w)
 		if k.forward == nil { // which lasts until the last round
@@ -399,7 +411,7 @@ func (c *Client) invalid(method string, err error) error {
 }
 
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
-	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
+	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror, via: c.via}
 	level, declared := string(cmp.Or(o.LogLevel, c.opts.LogLevel)), c.declared
 	if k.forward != nil && c.opts.ForwardInput && conn.session == nil {
 		declared = k.capabilities

@@ -163,6 +163,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		conn.end()
 		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
 	}
+	c.sessionBegan(ctx, conn)
 	if conn.session != nil && c.opts.KeepAlive > 0 {
 		go c.keepAlive(conn) // ends with the session or the client
 	}
@@ -264,7 +265,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	}
 	if c.isRunner() && errors.Is(probed, ErrTimeout) {
 		c.opts.Logger.Warn("mcp: the server has not responded yet, it may still be downloaded: waiting",
-			"for", c.startTimeout())
+			"upTo", c.startTimeout())
 	}
 	conn, err := c.openSession(ctx, sessions)
 	if isUnsupportedVersion(err) && errors.Is(probed, ErrTimeout) {

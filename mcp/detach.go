@@ -57,6 +57,13 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if c := callFrom(ctx); c != nil && c.isOf(r) && d.State == nil {
 		d.takeOver(c)
 	}
+	if r.server != nil {
+		if o, ok := r.server.opts.Observer.(interface {
+			Detached(context.Context, *Request)
+		}); ok {
+			o.Detached(ctx, n)
+		}
+	}
 	return n
 }
 

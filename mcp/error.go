@@ -48,7 +48,10 @@ var (
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
 )
 
-// Errorf returns a protocol error with a formatted message, which the client sees.
+// Errorf returns a protocol error with a formatted message, which the client sees. It is not inlined:
+// its calls are many, and none is on a fast path.
+//
+//go:noinline
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -14,3 +14,7 @@ func NewDialTransport(dial func(context.Context) (Conn, error)) Transport {
 	t.init(dial)
 	return t
 }
+
+// IsPlain reports whether the results of a server need not be copied for other handlers, and its
+// subscriptions are served when they have returned.
+func IsPlain(s *Server) bool { return plainServer(s) == s }

@@ -132,7 +132,7 @@ func (f forwarder) newCall(
 		raw, _ := req.Param("name")
 		c.name, _ = jsonscan.Unquote(raw)
 	}
-	meta := forward.Meta(req.env.Meta)
+	meta := forward.Meta(req.env.Meta, o.WithoutMeta)
 	for key, value := range o.Meta {
 		put(&meta, key, value)
 	}

@@ -135,16 +135,18 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 	if c.opts.ForwardInput {
 		return c.forwards.Ask(ctx, method, params)
 	}
-	return c.answerHere(ctx, method, params)
+	return c.answerHere(ctx, method, params, c.answer)
 }
 
 // answerHere responds with the functions of the options.
-func (c *Client) answerHere(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
+func (c *Client) answerHere(
+	ctx context.Context, method string, params json.RawMessage, answer answerFunc,
+) (json.RawMessage, *Error) {
 	c.requests.beginQuestion()
 	defer c.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
 	defer cancel()
-	raw, err := c.answer(ctx, method, params)
+	raw, err := answer(ctx, method, params)
 	if err == nil {
 		return raw, nil
 	}
@@ -163,7 +165,7 @@ func (c *Client) answerDefault(ctx context.Context, method string, params json.R
 	if !c.answersHere(method) {
 		return nil, nil, false
 	}
-	raw, err := c.answerHere(ctx, method, params)
+	raw, err := c.answerHere(ctx, method, params, c.answerWith) // within answerBy
 	return raw, err, true
 }
 
@@ -180,8 +182,11 @@ func (c *Client) answersHere(method string) bool {
 
 // answer calls the function of the options that handles an input request. The error wraps
 // errInvalidInputRequest if the server violates the protocol.
-func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (_ json.RawMessage, err error) {
-	defer recovered(ctx, c.opts.Logger, method, &err)
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return c.answerBy(ctx, method, params, c.answerWith)
+}
+
+func (c *Client) answerWith(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case !c.answersHere(method):
 		return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)

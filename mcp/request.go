@@ -47,6 +47,7 @@ type Request struct {
 	detached *Detached   // nil for a request of a client
 	checked  RawResult   // a result that is known to be a valid JSON object
 	plain    *Server     // a server whose result is only encoded: no other handler sees it; may be nil
+	via      viaSource   // of the transport; nil for streams and in memory
 }
 
 // NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,

@@ -29,9 +29,13 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 // _ makes the functions below available to package mcphttp.
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
-	Checked:   func(req *Request, result json.RawMessage) { req.checked = RawResult(result) },
-	ConnDone:  connDone,
-	ConnErr:   connErr,
+	SetVia:     func(req *Request, via any) { req.via = via.(viaSource) },
+	ObserverOf: func(h Handler) any { return observerOf(h) },
+	Observe: func(ctx context.Context, o any, h Handler, r *Request, known func(*Request, error) string) (any, error) {
+		return observe(ctx, o.(Observer), h, r, known)
+	},
+	Checked:  func(req *Request, result json.RawMessage) { req.checked = RawResult(result) },
+	ConnDone: connDone, ConnErr: connErr,
 	Prepare:   func(command, prepare any) { command.(interface{ setPrepare(any) }).setPrepare(prepare) },
 	Configure: func(cfg any, h Handler) { configure(cfg.(*legacy.Config), h) },
 })

@@ -456,9 +456,11 @@ func (s *stream) initialized(session *streamSession, ok bool) {
 		s.session.CompareAndSwap(session, nil)
 		session.end(ErrClosed)
 		session.Close(ErrClosed)
+		return
 	case s.pingInterval > 0:
 		s.work.Go(func() { s.keepAlive(session.Session) })
 	}
+	s.observeSession(session)
 }
 
 // endSession ends the requests of a session and responds to them before the response to the next
@@ -605,7 +607,7 @@ func (c core) Serve(ctx context.Context, dst []byte, r wire.Request, notify lega
 // a slow client has not received yet collect in the handler, which merges them.
 func (c core) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) (stop func(), err error) {
 	req := newOpenedRequest(r)
-	req.Principal = PrincipalFrom(c.s.ctx)
+	req.Principal, req.via = PrincipalFrom(c.s.ctx), ownRequest{}
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
 	serve := func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {

@@ -64,6 +64,9 @@ type ServerOptions struct {
 	Logger *slog.Logger
 	// Middleware wraps the handling of all requests, the first one outermost.
 	Middleware []Middleware
+	// Observer receives the begin and the end of every request, outside of Middleware. If it is a
+	// [SessionObserver] or [RefusalObserver], it receives these from the transports. Default: none.
+	Observer Observer
 	// Visible reports whether the caller of ctx may see and use a feature. The caller is
 	// [PrincipalFrom](ctx), or nil. Visible is called when features are listed and again when one
 	// is used: using a hidden feature is the same error as using one that does not exist. For a
@@ -260,6 +263,22 @@ func configure(cfg *legacy.Config, h Handler) {
 
 // ServeMCP serves one request through the server's middleware.
 func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
+	o := s.opts.Observer
+	if o == nil {
+		return s.serve(ctx, req)
+	}
+	req.server = s
+	return observe(ctx, o, (*unobserved)(s), req, knownTarget)
+}
+
+// An unobserved serves requests without the Observer of the server.
+type unobserved Server
+
+func (s *unobserved) ServeMCP(ctx context.Context, req *Request) (Result, error) {
+	return (*Server)(s).serve(ctx, req)
+}
+
+func (s *Server) serve(ctx context.Context, req *Request) (Result, error) {
 	if s.accepts != nil && !slices.Contains(s.accepts, req.env.Revision) {
 		return nil, wire.UnsupportedVersion(req.env.VersionText, s.accepts)
 	}

@@ -54,6 +54,9 @@ func (p *pushSubscription) close() {
 	if p.req.outlivesHandler() {
 		c := callFrom(p.ctx)
 		c.progress.finish(c)
+		if p.req.listen.ended != nil {
+			p.req.listen.ended()
+		}
 	}
 }
 
@@ -103,6 +106,7 @@ type listenCall struct {
 	detached bool              // notifications are sent by the goroutines that make the changes
 	stop     func()            // ends a detached subscription
 	push     *pushSubscription // the subscription if it is not detached
+	ended    func()            // reports the end of the subscription to an Observer; may be nil
 }
 
 // outlivesHandler reports whether the request is a subscription that is served after its handler

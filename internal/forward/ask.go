@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -52,6 +53,28 @@ type answer struct {
 // principals it is refused. A client that did not declare the capability is not asked.
 func (t *Table) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	c, q, fault := t.ask(ctx, method, params)
+	if t.Observe == nil {
+		return t.await(ctx, c, q, fault, method, params)
+	}
+	if c != nil && c.sent != nil {
+		ctx = peer.WithValuesOf(ctx, c.sent)
+	}
+	answer := func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		raw, fault := t.await(ctx, c, q, fault, method, params)
+		if fault != nil {
+			return nil, fault
+		}
+		return raw, nil
+	}
+	raw, err := t.Observe(ctx, method, params, answer)
+	fault, _ = errors.AsType[*jsonrpc.Error](err)
+	return raw, fault
+}
+
+// await returns the answer to a question that ask has attributed.
+func (t *Table) await(
+	ctx context.Context, c *Call, q *question, fault *jsonrpc.Error, method string, params json.RawMessage,
+) (json.RawMessage, *jsonrpc.Error) {
 	switch {
 	case fault != nil:
 		return nil, fault

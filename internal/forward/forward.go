@@ -21,11 +21,14 @@ import (
 const maxQueued, maxQueuedPerPrincipal = 64, 32
 
 // A Table has the calls to one server. The zero value is empty. It is safe for concurrent use; its
-// exported field must not change after the first use.
+// exported fields must not change after the first use.
 type Table struct {
 	// Default answers questions that belong to no call. It reports false for those that it cannot
 	// answer, which are refused. It may be nil.
 	Default func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error, bool)
+	// Observe calls answer and returns what it does. Its context has the values of the request that the
+	// question belongs to. Default: that is all.
+	Observe func(ctx context.Context, method string, params json.RawMessage, answer answerFunc) (json.RawMessage, error)
 
 	mu        sync.Mutex       // guards the fields below
 	calls     []*Call          // at the server, the oldest first
@@ -36,6 +39,8 @@ type Table struct {
 	serial bool
 	queue  []*Call
 }
+
+type answerFunc = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 
 // A Request is a request of a client, as it is sent each time.
 type Request struct {
@@ -97,8 +102,9 @@ type Call struct {
 type asking struct {
 	method, subject, task string
 	capabilities          json.RawMessage
-	mayAsk                bool // the server may ask during the request
-	askable               bool // and the client accepts some questions
+	mayAsk                bool            // the server may ask during the request
+	askable               bool            // and the client accepts some questions
+	sent                  context.Context // of the request at the server
 	cancel                context.CancelCauseFunc
 	asked                 chan struct{} // has an element if there may be open questions
 	done                  chan struct{} // closed when result and err are set
@@ -175,6 +181,7 @@ func (t *Table) start(ctx context.Context, c *Call, r *Request) error {
 	c.asked, c.done = make(chan struct{}, 1), make(chan struct{})
 	running := context.WithValue(context.WithoutCancel(ctx), callKey{}, c)
 	running, c.cancel = context.WithCancelCause(running)
+	c.sent = running
 	c.attach(ctx, r)
 	if err := t.enter(ctx, c, false); err != nil {
 		c.cancel(err)

@@ -180,8 +180,8 @@ func isSubject(method, key string) bool {
 const hostMeta = "dev.patchbay/"
 
 // Meta returns the members of the `_meta` of a request that are neither of its envelope nor of a host,
-// nil for none.
-func Meta(meta []byte) map[string]any {
+// without one of them, nil for none. A trace context without the form of the W3C is left out.
+func Meta(meta []byte, without string) map[string]any {
 	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
 		switch string(key) {
@@ -190,7 +190,10 @@ func Meta(meta []byte) map[string]any {
 			continue
 		}
 		s := string(key)
-		if !strings.HasPrefix(s, hostMeta) && !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) {
+		if strings.EqualFold(s, without) || strings.HasPrefix(s, hostMeta) { // some receivers ignore the case
+			continue
+		}
+		if !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) && wire.ValidTraceContext(s, value) {
 			if kept == nil {
 				kept = map[string]any{}
 			}

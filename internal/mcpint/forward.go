@@ -36,6 +36,8 @@ type ForwardOptions struct {
 	Subject string
 	// Capabilities replace those of the request's client, unless they are nil.
 	Capabilities json.RawMessage
+	// WithoutMeta is a member of `_meta` that is not forwarded; "" for none.
+	WithoutMeta string
 	// Meta is added to the `_meta` of the request, and replaces members of the same name.
 	Meta map[string]any
 }

@@ -21,6 +21,13 @@ type Funcs[R, H any] struct {
 	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
 	// NewOpened returns a request whose envelope has been opened.
 	NewOpened func(r wire.Request) R
+	// SetVia sets what says how a request has arrived or is sent: a value with a method Via() mcp.Via.
+	SetVia func(req R, via any)
+	// ObserverOf returns the mcp.Observer of a handler, or nil.
+	ObserverOf func(h H) any
+	// Observe serves a request with a handler between the two calls of an mcp.Observer, as a server does.
+	// known returns the Target of the outcome. The result is an mcp.Result.
+	Observe func(ctx context.Context, observer any, h H, req R, known func(R, error) string) (result any, err error)
 	// Checked says that a result of the request is a valid JSON object. If it is sent unchanged, it is
 	// not scanned again.
 	Checked func(req R, result json.RawMessage)

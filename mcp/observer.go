@@ -1,0 +1,229 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// An Observer receives the begin and the end of each request, for traces and metrics. It does not see
+// or change results, so that they are cached and sent as without it: see [Middleware] for a function
+// that does. Set it with [ServerOptions].Observer and [ClientOptions].Observer. Package otelmcp has
+// one.
+//
+// Begin is called before the handler of a server and before the transport of a client; the context
+// that it returns is theirs. A request that asks for input is observed once for each round, and each
+// run of a task once. A client also observes how it answers questions of the server. What transports do
+// themselves is not observed: pings, the level of logs, and subscriptions of sessions.
+//
+// End is called exactly once for each Begin, with the same context; for subscriptions/listen when the
+// subscription ends. Both must be fast and safe for concurrent use. A
+// panic in them fails the request.
+//
+// An Observer with a method Detached(ctx context.Context, req *Request) receives what [Request.Detach]
+// returns, with the context of that call, and may call SetMeta: so the runs of a task, perhaps in
+// another process, have a trace context with the span that created it.
+type Observer interface {
+	Begin(ctx context.Context, req *Request) context.Context
+	End(ctx context.Context, req *Request, o Outcome)
+}
+
+// An Outcome is the end of a request for an [Observer].
+type Outcome struct {
+	// Err is the error of the request: an [*Error] that the peer sees, or a [*TransportError].
+	Err error
+	// ToolError reports a result of tools/call with isError, InputRequired one that asks for input.
+	ToolError, InputRequired bool
+	// Target is the tool or prompt of the request. It is empty for a name that is not known: that the
+	// server does not have, or has refused. So servers bound the number of values, for labels of
+	// metrics; clients do not.
+	Target string
+}
+
+// A Via says how a request has arrived at a server, or how a client sends it.
+type Via struct {
+	Sent            bool   // by this client; otherwise it was received
+	Network         string // "tcp" or "unix" of HTTP; "pipe" of streams, in memory, and of other transports
+	Protocol        string // "http", or empty
+	ProtocolVersion string // of HTTP, such as "1.1"; empty if it is not known yet
+	Peer            string // the address of a client, or the host of a server with its port if the URL has one
+	Session         string // a hash of the session's id; empty since 2026-07-28, on streams, and in clients
+}
+
+// A viaSource is the part of a transport that knows how a request has arrived or is sent.
+type viaSource interface{ Via() Via }
+
+// sentOnStream is the viaSource of clients whose transport is none.
+type sentOnStream struct{}
+
+func (sentOnStream) Via() Via { return Via{Sent: true, Network: "pipe"} }
+
+// Via says how the request has arrived at the server, or how the client sends it.
+func (r *Request) Via() Via {
+	if r.via == nil {
+		return Via{Network: "pipe"}
+	}
+	return r.via.Via()
+}
+
+// SetMeta sets a member of `_meta` to a JSON value, such as traceparent. It is for [Observer].Begin
+// and [Middleware] of clients, and for detached requests: the params are copied once, and the bytes
+// of the old ones stay. It panics if key is a member that the protocol defines other than the trace
+// context, or value is not JSON.
+func (r *Request) SetMeta(key string, value []byte) {
+	if checkMetaKey(key) != nil || jsonscan.Valid(value, jsonscan.Limits{}) != nil {
+		panic("mcp: SetMeta: invalid member " + key)
+	}
+	meta := r.env.Meta
+	if meta == nil {
+		meta = []byte("{}")
+	}
+	r.env.Meta = jsonscan.WithMember(meta, key, value)
+	r.Params = jsonscan.WithMember(r.Params, "_meta", r.env.Meta)
+}
+
+var errNoReturn = errors.New("the handler has panicked or ended its goroutine")
+
+// observe serves a request between the two calls of an observer. known returns the Target of the
+// outcome.
+func observe(
+	ctx context.Context, o Observer, h Handler, req *Request, known func(*Request, error) string,
+) (Result, error) {
+	if _, own := req.via.(ownRequest); own || req.listen != nil && req.listen.detached {
+		return h.ServeMCP(ctx, req)
+	}
+	began := o.Begin(ctx, req)
+	end := Outcome{Err: errNoReturn}
+	goesOn := false
+	defer func() {
+		if !goesOn {
+			end.Target = known(req, end.Err)
+			o.End(began, req, end)
+		}
+	}()
+	res, err := h.ServeMCP(began, req)
+	if l := req.listen; err == nil && l != nil && l.push != nil {
+		l.ended = func() { o.End(began, req, Outcome{}) }
+		goesOn = true
+		return res, nil
+	}
+	end = Outcome{Err: err}
+	switch res := res.(type) {
+	case *CallToolResult:
+		end.ToolError = res.IsError
+	case *InputRequiredResult:
+		end.InputRequired = true
+	case RawResult:
+		end.ToolError, end.InputRequired = res.isError(), res.ResultType() == ResultInputRequired
+	}
+	return res, err
+}
+
+// An answerFunc answers a question of the server.
+type answerFunc = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+
+// answerBy answers a question with a function. An observer receives the values of the request that the
+// question belongs to, as far as that is known.
+func (c *Client) answerBy(
+	ctx context.Context, method string, params json.RawMessage, answer answerFunc,
+) (raw json.RawMessage, err error) {
+	defer recovered(ctx, c.opts.Logger, method, &err)
+	if c.opts.Observer == nil {
+		return answer(ctx, method, params)
+	}
+	req := &Request{Method: method, Params: params, via: asked{c.via}}
+	req.env.Meta, _ = jsonscan.Get(params, "_meta")
+	if conn := c.connection.Load(); conn != nil { // a session may ask before it is open here
+		req.env.VersionText = conn.revision.String()
+	}
+	serve := func(ctx context.Context, _ *Request) (Result, error) {
+		raw, err = answer(ctx, method, params)
+		return RawResult(raw), err
+	}
+	ctx = peer.WithValuesOf(ctx, c.requests.askedFor(ctx))
+	_, err = observe(ctx, c.opts.Observer, HandlerFunc(serve), req, acceptedTarget)
+	return raw, err
+}
+
+// ownRequest is the viaSource of a subscription that a session of a stream opens itself. It is not
+// observed, and nor is one with listenCall.detached.
+type ownRequest struct{}
+
+func (ownRequest) Via() Via { return Via{Network: "pipe"} }
+
+// asked is the viaSource of questions of a server.
+type asked struct{ viaSource }
+
+func (a asked) Via() Via {
+	v := a.viaSource.Via()
+	v.Sent = false
+	return v
+}
+
+// askedFor returns the context of the request that a question belongs to: the one on whose stream it
+// has arrived, or the only one in progress.
+func (s *requestSet) askedFor(ctx context.Context) context.Context {
+	if of := peer.ArrivalFrom(ctx).Of; of != nil {
+		return of
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.requests) == 1 {
+		for r := range s.requests {
+			return r
+		}
+	}
+	return ctx
+}
+
+// isError reports whether the member isError is true.
+func (r RawResult) isError() bool {
+	v, _ := jsonscan.Get(r, "isError")
+	return string(v) == "true"
+}
+
+// knownTarget returns the name of the registered tool or prompt that a request uses, or "".
+func knownTarget(r *Request, _ error) string {
+	name, ok := r.Param("name")
+	switch {
+	case !ok:
+	case r.Method == wire.MethodToolsCall:
+		return r.knownTool(name)
+	case r.Method == wire.MethodPromptsGet:
+		return knownName(&r.server.prompts, name)
+	}
+	return ""
+}
+
+// acceptedTarget returns the name of the tool or prompt that a server has used, or "".
+func acceptedTarget(r *Request, err error) string {
+	if err != nil || r.Method != wire.MethodToolsCall && r.Method != wire.MethodPromptsGet {
+		return ""
+	}
+	quoted, _ := r.Param("name")
+	name, _ := unquoteAtMost(quoted, maxURI)
+	return name
+}
+
+// observerOf returns the observer of the server that h is or that is behind it. A Handler that is no
+// server, and observes its requests itself, has a method Observer.
+func observerOf(h Handler) Observer {
+	for h != nil {
+		if s := serverOf(h); s != nil {
+			return s.opts.Observer
+		}
+		if o, ok := h.(interface{ Observer() Observer }); ok {
+			return o.Observer()
+		}
+		outer, ok := h.(interface{ Unwrap() Handler })
+		if !ok {
+			return nil
+		}
+		h = outer.Unwrap()
+	}
+	return nil
+}
