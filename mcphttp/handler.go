@@ -30,6 +30,7 @@ type Handler struct {
 	streams  waitCounter // GET streams being served
 	sizes    sizeHint    // of responses
 	refused  refusalCounter
+	observer mcp.RefusalObserver // nil for none
 
 	bodyReads      *deadlineQueue[*bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
@@ -48,6 +49,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	if err := handler.opts.validate(); err != nil {
 		panic("mcphttp: NewHandler: " + err.Error())
 	}
+	handler.observer, _ = mcpFuncs.ObserverOf(h).(mcp.RefusalObserver)
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions",
 		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))

@@ -83,6 +83,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	}
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header
+	mcpFuncs.SetVia(req, (*httpVia)(r))
 	endsAt := over
 	limit, caller := h.inFlight, h.caller(r)
 	if isListen(req) {

@@ -101,6 +101,10 @@ type session struct {
 	prev    *session      // in the list
 	next    *session
 
+	observed func(cause error) // reports the end; set before hasBegun, nil without an observer
+
+	hashed atomic.Pointer[string] // see hash; nil before it is needed
+
 	conv atomic.Pointer[legacy.Session] // set once, under mu
 
 	mu         sync.Mutex                // guards the fields below

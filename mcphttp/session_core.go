@@ -2,6 +2,8 @@ package mcphttp
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"sync/atomic"
 
@@ -61,7 +63,8 @@ func (c *sessionCore) Listen(ctx context.Context, r wire.Request, notify legacy.
 
 func attribute(ctx context.Context, req *mcp.Request) {
 	if c := sessionContextFrom(ctx); c != nil {
-		req.Principal, req.Header = c.principal, c.header
+		req.Principal, req.Header = c.principal, c.request.Header
+		mcpFuncs.SetVia(req, c)
 	} else {
 		req.Principal = mcp.PrincipalFrom(ctx)
 	}
@@ -72,9 +75,10 @@ func attribute(ctx context.Context, req *mcp.Request) {
 // basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
-	session   string         // the id of the session, for handlers
+	session   string // the id of the session, for handlers
+	of        *session
 	principal *mcp.Principal // of the HTTP request
-	header    http.Header
+	request   *http.Request
 	post      *sessionPost // for CloseStream; nil if the message is not a request of a POST
 	// challenged is the challenge of an error response; nil for none.
 	challenged atomic.Pointer[challenge]
@@ -89,7 +93,27 @@ func (s *session) newContext(r *http.Request) *sessionContext {
 }
 
 func (c *sessionContext) begin(r *http.Request, s *session, principal *mcp.Principal) {
-	c.Context, c.session, c.principal, c.header = context.WithoutCancel(r.Context()), s.id, principal, r.Header
+	c.Context, c.session, c.of = context.WithoutCancel(r.Context()), s.id, s
+	c.principal, c.request = principal, r
+}
+
+// Via is for [mcp.Request.Via].
+func (c *sessionContext) Via() mcp.Via {
+	v := (*httpVia)(c.request).Via()
+	v.Session = c.of.hash()
+	return v
+}
+
+// hash returns a hash of the id that does not reveal it, for traces.
+func (s *session) hash() string {
+	h := s.hashed.Load()
+	if h == nil {
+		sum := sha256.Sum256([]byte(s.id))
+		text := hex.EncodeToString(sum[:8])
+		h = &text
+		s.hashed.Store(h)
+	}
+	return *h
 }
 
 func sessionContextFrom(ctx context.Context) *sessionContext {

@@ -141,16 +141,22 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	return answer
 }
 
-// begun calls [SessionOptions.Begin].
-func (t *sessions) begun(ctx context.Context, s *session) {
+// begun calls [SessionOptions.Begin], and reports the session to the observer of the server.
+func (t *sessions) begun(ctx *sessionContext, s *session) {
+	if t.observer != nil {
+		s.observed = t.observer.SessionBegan(ctx, ctx.Via())
+	}
 	if t.opts.Sessions.Begin != nil && !t.opts.Sessions.Stateless {
 		defer t.recovered("SessionOptions.Begin")
 		t.opts.Sessions.Begin(ctx, s.id)
 	}
 }
 
-// over calls [SessionOptions.End].
+// over calls [SessionOptions.End], and reports the end to the observer of the server.
 func (t *sessions) over(s *session, cause error) {
+	if s.observed != nil {
+		s.observed(cause)
+	}
 	if t.opts.Sessions.End != nil && !t.opts.Sessions.Stateless {
 		defer t.recovered("SessionOptions.End")
 		t.opts.Sessions.End(s.id, cause)

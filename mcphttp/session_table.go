@@ -19,8 +19,10 @@ type sessions struct {
 	config legacy.Config
 	quota  *quota
 	events *sessionEventLog
-	begin  time.Time                     // times are stored as durations since then
-	change atomic.Pointer[encodedChange] // the last one
+	// observer is that of the server; nil for none.
+	observer mcp.SessionObserver
+	begin    time.Time                     // times are stored as durations since then
+	change   atomic.Pointer[encodedChange] // the last one
 
 	mu      sync.Mutex // guards the fields below
 	byID    map[string]*session
@@ -47,6 +49,9 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 		byID:   make(map[string]*session),
 	}
 	mcpFuncs.Configure(&t.config, h)
+	if !opts.Sessions.Stateless {
+		t.observer, _ = mcpFuncs.ObserverOf(h).(mcp.SessionObserver)
+	}
 	return t
 }
 

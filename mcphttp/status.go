@@ -92,6 +92,9 @@ func retryAfter(err *mcp.Error) string {
 
 // refuse writes a refusal. The id is that of the request, if it was read.
 func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
+	if h.observer != nil {
+		h.observer.Refused(no.status, no.reason())
+	}
 	h.refused.add(no.reason())
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
