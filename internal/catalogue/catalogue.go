@@ -38,6 +38,7 @@ type member struct {
 type section struct {
 	items  []*Item          // in the order of the list
 	public map[string]*Item // by public name, URI or template
+	hidden map[string]*Item // those that List.Hide hides, by public name, URI or template
 	pages  func() []page    // built on first use
 }
 
@@ -179,6 +180,13 @@ func (c *Catalogue) add(s *member, e *entry, public string) {
 	visible := k != Tools || c.options.ToolGlobs == nil || matchAny(c.options.ToolGlobs, public)
 	if visible && c.options.Visible != nil {
 		visible = c.options.Visible(item)
+	}
+	if visible && s.Lists[k].Hides(e.original) {
+		visible = false
+		if c.kinds[k].hidden == nil {
+			c.kinds[k].hidden = map[string]*Item{}
+		}
+		c.kinds[k].hidden[public] = item
 	}
 	if !visible {
 		if s.hidden[k] == nil {

@@ -40,6 +40,7 @@ type List struct {
 	entries  []*entry // sorted by original name
 	problems []Problem
 	digest   [sha256.Size]byte
+	hidden   map[string]struct{} // original names
 }
 
 // An entry is an item as sent, with the last public form that was built of it.
@@ -182,6 +183,13 @@ func hidesText(text string) bool {
 		}
 	}
 	return false
+}
+
+// find returns the position of an item.
+func (l *List) find(original string) (i int, ok bool) {
+	return slices.BinarySearchFunc(l.entries, original, func(e *entry, name string) int {
+		return cmp.Compare(e.original, name)
+	})
 }
 
 // Len returns the number of items.

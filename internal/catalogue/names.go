@@ -29,8 +29,8 @@ const (
 	Prefixed NameMode = iota
 	// PrefixedConflicts have a prefix only if two servers have the same name.
 	PrefixedConflicts
-	// Unprefixed names never have a prefix. Of two equal names the first in the order of the
-	// configuration is used, the other is [Misconfigured].
+	// Unprefixed names never have a prefix. Two items with equal names are both [Misconfigured]: a
+	// server must not take the name of another one's tool.
 	Unprefixed
 )
 
@@ -209,6 +209,13 @@ func (n *naming) place(i int, pending []int) []int {
 	switch {
 	case !taken:
 		n.claims[c.name] = claim{c.step, i}
+		return pending
+	case n.mode == Unprefixed && c.step == stepPlain && old.step == stepPlain:
+		n.claims[c.name] = claim{stepPlain, -1}
+		c.step = stepEnd
+		if old.item >= 0 {
+			n.items[old.item].step = stepEnd
+		}
 		return pending
 	case n.mode == Unprefixed, c.step < old.step:
 		c.step = n.after(c.step)

@@ -136,11 +136,13 @@ func TestConflictModePrefixesOnlyEqualNames(t *testing.T) {
 func TestUnprefixedModeRefusesEqualNames(t *testing.T) {
 	o := &catalogue.Options{Names: catalogue.Unprefixed}
 	c := merge(o, withTools("web", "search", "fetch"), withTools("docs", "search", "read"))
-	wantNames(t, c, catalogue.Tools, "fetch", "search", "read")
-	if item := c.Find(catalogue.Tools, "search"); item.Server != "web" {
-		t.Errorf("search leads to %s, want the first server", item.Server)
-	}
+	wantNames(t, c, catalogue.Tools, "fetch", "read")
 	wantProblem(t, c.Problems(), catalogue.Misconfigured, "search", "another item")
+	c = merge(o, withTools("a", "x"), withTools("b", "x", "y"), withTools("c", "x", "y", "z"))
+	wantNames(t, c, catalogue.Tools, "z")
+	if n := len(c.Problems()); n != 5 {
+		t.Errorf("got %d problems, want one for each item that is left out: %+v", n, c.Problems())
+	}
 	o.ReservedNames = []string{"read"}
 	c = merge(o, withTools("docs", "read", "write"))
 	wantNames(t, c, catalogue.Tools, "write")
@@ -249,7 +251,7 @@ func FuzzNames(f *testing.F) {
 			most = catalogue.DefaultMaxName
 		}
 		checkNames(t, c, most, want)
-		// In the other order, all names are the same, unless the first server keeps its names.
+		// In the other order, all names are the same, unless names without a prefix have a digest.
 		slices.Reverse(servers)
 		reversed := merge(o, servers...)
 		for _, item := range c.Items(catalogue.Tools) {

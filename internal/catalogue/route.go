@@ -145,16 +145,7 @@ func (c *Catalogue) routeMapped(id, original string) (Route, bool) {
 // hidesTemplateOf reports whether a template that the caller may not see matches a URI, or may match
 // it, if the budget does not suffice.
 func (s *member) hidesTemplateOf(uri string, budget *int) bool {
-	for template := range s.hidden[Templates] {
-		t, err := uritemplate.Parse(template)
-		if err != nil || !strings.HasPrefix(uri, t.LiteralPrefix()) {
-			continue
-		}
-		if *budget -= len(uri); *budget < 0 || matcher(t)(uri) {
-			return true
-		}
-	}
-	return false
+	return hidesURI(s.hidden[Templates], uri, budget)
 }
 
 func (s *member) hides(k Kind, original string) bool {

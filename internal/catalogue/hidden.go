@@ -1,0 +1,103 @@
+package catalogue
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"iter"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+)
+
+// Hide returns the list with the items of some original names hidden: they keep their public names
+// and URIs, but callers neither see nor reach them. It replaces the names that were hidden before.
+func (l *List) Hide(names map[string]struct{}) *List {
+	if l == nil {
+		return nil
+	}
+	hiding := *l
+	hiding.hidden = names
+	return &hiding
+}
+
+// Hides reports whether the item of an original name is hidden by [List.Hide].
+func (l *List) Hides(original string) bool {
+	if l == nil {
+		return false
+	}
+	_, hidden := l.hidden[original]
+	return hidden
+}
+
+// HidesURI reports whether a hidden template of the list matches a URI, or may match it, if that
+// takes too long to find out.
+func (l *List) HidesURI(uri string) bool {
+	if l == nil || l.kind != Templates {
+		return false
+	}
+	budget := matchBudget
+	return hidesURI(l.hidden, uri, &budget)
+}
+
+func hidesURI(templates map[string]struct{}, uri string, budget *int) bool {
+	for template := range templates {
+		t, err := uritemplate.Parse(template)
+		if err != nil || len(uri) < len(t.LiteralPrefix()) || uri[:len(t.LiteralPrefix())] != t.LiteralPrefix() {
+			continue
+		}
+		if *budget -= len(uri); *budget < 0 || matcher(t)(uri) {
+			return true
+		}
+	}
+	return false
+}
+
+// Has reports whether the list has an item, hidden or not.
+func (l *List) Has(original string) bool {
+	if l == nil {
+		return false
+	}
+	_, ok := l.find(original)
+	return ok
+}
+
+// Digests returns the original names or URIs with the digests of their definitions, sorted by name.
+func (l *List) Digests() iter.Seq2[string, [sha256.Size]byte] {
+	return func(yield func(string, [sha256.Size]byte) bool) {
+		if l == nil {
+			return
+		}
+		for _, e := range l.entries {
+			if !yield(e.original, e.digest) {
+				return
+			}
+		}
+	}
+}
+
+// Definition returns the definition of an original name or URI as sent; nil if there is none.
+func (l *List) Definition(original string) json.RawMessage {
+	if l == nil {
+		return nil
+	}
+	i, ok := l.find(original)
+	if !ok {
+		return nil
+	}
+	return l.entries[i].raw
+}
+
+// Hidden returns the item of a public name that its list hides, and that the caller could see
+// otherwise; nil if there is none.
+func (c *Catalogue) Hidden(k Kind, public string) *Item { return c.kinds[k].hidden[public] }
+
+// DigestOf returns the SHA-256 digest of a valid value in the canonical form of [Item].
+func DigestOf(raw json.RawMessage) [sha256.Size]byte { return digestOf(raw) }
+
+// IsHidden reports whether a user does not see a character, or whether it changes the order of what
+// the user sees: control and format characters, which include those for bidirectional text and tags,
+// separators of lines, selectors of variants, and others that are ignored in display.
+func IsHidden(r rune) bool {
+	return r < ' ' || r >= 0x7f && (unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co,
+		unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, tags) || r == 0x2800)
+}
