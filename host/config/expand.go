@@ -27,9 +27,11 @@ const maxExpanded = 1 << 20
 //     configuration file.
 //   - ${exec:COMMAND} by the output of a command line, which the shell runs for at most 60 seconds,
 //     without line breaks at its end. It must not contain }. Not in a project file.
-//   - ${workspaceFolder} by the directory of the project, or the current directory for a file of the
+//   - ${workspaceFolder} by the directory of the project, or [Server].Workspace for a file of the
 //     user; ${workspaceFolderBasename} by the last element of that path.
 //   - ${userHome} by the user's home directory, and ${pathSeparator} and ${/} by / or \.
+//   - ${caller:subject}, in args, env and headers, by what lookup returns for "caller:subject": the
+//     subject of the caller that an instance serves. One that [IsSafeSubject] refuses is an error.
 //   - ${$} by a dollar sign.
 //
 // A variable that is unset and has no default is an error, which names it and the server. Values are
@@ -40,16 +42,23 @@ const maxExpanded = 1 << 20
 // Expand reads and runs what the entry says: see [TrustStore] for servers of project files. The
 // result has the [Server.Secrets].
 func (s *Server) Expand(ctx context.Context, lookup func(name string) (string, bool)) (*Server, error) {
+	return (&expansion{ctx: ctx, server: s, lookup: lookup}).expand()
+}
+
+func (e *expansion) expand() (*Server, error) {
+	s := e.server
 	out := *s
-	e := &expansion{ctx: ctx, server: s, lookup: lookup}
 	out.Command = e.text("command", s.Command)
 	out.Args = slices.Clone(s.Args)
 	for i, arg := range out.Args {
 		out.Args[i] = e.text(fmt.Sprintf("args[%d]", i), arg)
 	}
 	out.Dir = s.resolve(e.text("cwd", s.Dir))
-	if out.Dir == "" && s.Project && s.Type == TypeStdio {
-		out.Dir = s.base // a relative command is that of the project
+	if out.Dir == "" && s.Type == TypeStdio {
+		out.Dir = s.Workspace
+		if s.Project {
+			out.Dir = s.base // a relative command is that of the project
+		}
 	}
 	out.EnvFile = s.resolve(e.text("envFile", s.EnvFile))
 	out.URL = e.text("url", s.URL)
@@ -61,7 +70,7 @@ func (s *Server) Expand(ctx context.Context, lookup func(name string) (string, b
 		maps.Copy(variables, out.Env)
 		out.Env = variables
 	}
-	if len(e.errs) == 0 && s.HeaderCommand != "" && s.Type != TypeStdio {
+	if len(e.errs) == 0 && s.HeaderCommand != "" && !e.static && s.Type != TypeStdio {
 		e.add("headersHelper", e.addHeaders(&out))
 	}
 	if err := errors.Join(e.errs...); err != nil {
@@ -87,6 +96,8 @@ type expansion struct {
 	secrets []string
 	errs    []error
 	outputs map[string]string // of commands that have run
+	static  bool              // no command is run: its text replaces its output
+	where   string            // the member that is expanded
 }
 
 func (e *expansion) add(where string, err error) {
@@ -96,6 +107,7 @@ func (e *expansion) add(where string, err error) {
 }
 
 func (e *expansion) text(where, text string) string {
+	e.where = where
 	expanded, err := e.replace(text)
 	e.add(where, err)
 	return expanded
@@ -154,6 +166,8 @@ func (e *expansion) variable(inner string) (string, error) {
 	case rest == "" || strings.HasPrefix(rest, "-"): // ${NAME:-text}
 	case prefix == "input" || prefix == "secret":
 		return e.stored(prefix, rest)
+	case prefix == "caller":
+		return e.caller(rest)
 	case prefix == "file" || prefix == "exec":
 		value, err := e.outside(prefix, rest)
 		if err != nil {
@@ -172,6 +186,8 @@ func (e *expansion) stored(kind, name string) (string, error) {
 		hint := ""
 		if kind == "input" {
 			hint = ": start the program on a terminal, which asks for it, or add a default to the input"
+		} else if inputID.MatchString(name) {
+			hint = ": store it with \"patchbay gateway secret set " + name + "\""
 		}
 		return "", fmt.Errorf("%s %.64q is not set%s", kind, name, hint)
 	}
@@ -210,6 +226,9 @@ var (
 func (s *Server) workspace() (string, error) {
 	if s.Project {
 		return filepath.Abs(s.base)
+	}
+	if s.Workspace != "" {
+		return s.Workspace, nil
 	}
 	return os.Getwd()
 }

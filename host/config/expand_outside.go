@@ -36,6 +36,9 @@ func (e *expansion) outside(kind, rest string) (value string, err error) {
 		if e.server.Project {
 			return "", errors.New("refused in a project file: use it in a file of the user")
 		}
+		if e.static {
+			return rest, nil
+		}
 		content, err = e.run(execTimeout, rest)
 	} else {
 		if home, ok := strings.CutPrefix(rest, "~/"); ok {

@@ -85,7 +85,7 @@ func TestSchemaAcceptsWhatThePackageAccepts(t *testing.T) {
 		}
 	}
 	for _, settings := range []string{`[]`, `{"lisen": 1}`, `{"names": {"max": 8}}`, `{"servers": {"a": {"timeout": "60"}}}`,
-		`{"servers": {"a": {"roots": "all"}}}`, `{"servers": {"a": {"roots": ["/srv"]}}}`, `{"auth": {}}`,
+		`{"servers": {"a": {"roots": "all"}}}`, `{"servers": {"a": {"roots": ["/srv"]}}}`, `{"ops": {}}`,
 		`{"servers": {"a": {"limits": {"memory": "1 GB"}}}}`, `{"profiles": {"p": {"tool": []}}}`} {
 		text := `{"servers": {"a": {"command": "x"}}, "patchbay": ` + settings + `}`
 		if err := validate(t, s, text); err == nil {

@@ -25,6 +25,10 @@ const (
 type Server struct {
 	// Name is the key of the entry.
 	Name string
+	// Workspace is the directory of a client that the server runs for: that of ${workspaceFolder}, and of
+	// a command whose Dir is empty. Files do not have it, and it has no effect on an entry of a project
+	// file. Default: the current directory.
+	Workspace string
 	// Project is set if the entry is in a project file; see [File.Project].
 	Project bool
 	// Type is the member type. Default: TypeHTTP with a URL, else TypeStdio.

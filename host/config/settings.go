@@ -9,6 +9,23 @@ import (
 type Settings struct {
 	// Listen is the address at which a gateway listens, as host:port. Default: 127.0.0.1:7777.
 	Listen string
+	// Ops is the address at which a gateway serves metrics, health and readiness over HTTP, without
+	// authorization, as host:port. Default: empty, for none.
+	Ops string
+	// Pprof serves profiles at the address of Ops, which must be a loopback address.
+	Pprof bool
+	// TrustTraceContext lets callers choose the traces that their requests are part of, and whether these
+	// are sampled, also where other machines reach the gateway: at PublicURL, or at an address of Listen
+	// that is not loopback. Without it, spans have links to those of such callers.
+	TrustTraceContext bool
+	// PublicURL is the URL by which clients reach the gateway, without a path, such as that of a reverse
+	// proxy. Default: that of Listen.
+	PublicURL string
+	// AllowedHosts are names by which clients may reach the gateway, besides that of PublicURL; see
+	// package mcphttp.
+	AllowedHosts []string
+	// Auth configures the credentials that a gateway accepts over HTTP; nil for keys only.
+	Auth *Auth
 	// Names chooses the public names of tools and prompts.
 	Names Names
 	// Tools chooses how tools are listed.
@@ -17,6 +34,26 @@ type Settings struct {
 	Servers map[string]*ServerSettings
 	// Profiles are named parts of the servers and tools.
 	Profiles map[string]*Profile
+	// Audit configures how requests are recorded; nil if they are not.
+	Audit *Audit
+	// Policy decides what callers may do; nil for no restrictions.
+	Policy *Policy
+	// Approve are the channels by which approvals are asked for, in order: "client", "console" and
+	// "webhook". Default: "client", "console".
+	Approve []string
+	// Webhook is asked for approvals of the channel "webhook"; nil if there is none.
+	Webhook *Webhook
+	// Limits bound what one caller may do.
+	Limits CallerLimits
+	// Connect configures how the users of callers log in to servers.
+	Connect Connect
+}
+
+// A Webhook is a URL that receives requests for approval.
+type Webhook struct {
+	URL string
+	// Secret is the name of a variable of the environment with the key that signs the requests.
+	Secret string
 }
 
 // Names chooses the public names of tools and prompts.
@@ -27,7 +64,7 @@ type Names struct {
 	Max int
 }
 
-// A NamesMode is when a public name has the id of its server as a prefix.
+// A NamesMode chooses when a public name has the id of its server as a prefix.
 type NamesMode string
 
 // Modes of public names.
@@ -89,6 +126,19 @@ type ServerSettings struct {
 	Roots Roots
 	// Limits bound what the processes of a command use.
 	Limits Limits
+	// Rate is the rate of requests to the server. Those above it wait. Default: none.
+	Rate Rate
+	// ToolRates are the rates of the calls of tools by one caller, by original name. They replace
+	// [CallerLimits.PerTool].
+	ToolRates map[string]Rate
+	// Concurrency is how many requests a server serves at once: each process of a command that is not
+	// shared, else the server as a whole. Further ones wait. Default: 8 for a command, 64 for a URL.
+	Concurrency int
+	// Queue is how many requests may wait, and QueueTimeout for how long. Defaults: 64 and 10 seconds.
+	Queue        int
+	QueueTimeout time.Duration
+	// Breaker is when requests are refused because the server does not respond.
+	Breaker Breaker
 	// Rename has public names of tools and prompts, without the prefix, by original name. Values are
 	// unique.
 	Rename map[string]string
@@ -100,12 +150,32 @@ type ServerSettings struct {
 	// Validate is whether structured results are validated against the output schema. Default:
 	// ValidateWarn.
 	Validate Validate
+	// Trust is which definitions of the server are approved without a user; see package host. The empty
+	// value is TrustFirst, or TrustReview for a server of a project file, if the host compares
+	// definitions with approved ones.
+	Trust Trust
+	// TrustResources approves resources and resource templates as they are listed, also those that have
+	// changed. Without it, new resources of servers with [TrustFirst] are approved.
+	TrustResources bool
 	// Methods are patterns of methods of extensions that are sent to this server if a host serves
 	// several; see [Match].
 	Methods []string
+	// Auth is how requests are authorized. Default: see [ServerAuth].
+	Auth ServerAuth
+	// OAuth is the client of logins, for AuthCaller and AuthGateway.
+	OAuth OAuthClient
+	// ForwardHeaders are the headers of callers that are passed on, for AuthForward. They have their
+	// canonical form.
+	ForwardHeaders []string
+	// InsecureForwardAuthorization passes on the header Authorization of callers, for AuthForward: with
+	// it the server can use the gateway as these callers do.
+	InsecureForwardAuthorization bool
+	// ForwardBaggage passes on the member baggage of the `_meta` of callers: text that programs send along a
+	// trace, and that may be meant for those of one organization only. Without it the member is removed.
+	ForwardBaggage bool
 }
 
-// A Share is which callers use an instance of a server together.
+// A Share chooses which callers use an instance of a server together.
 type Share string
 
 // Modes of sharing.
@@ -126,7 +196,19 @@ const (
 	EraSession Era = "session" // sessions with initialize: 2025-11-25 and older
 )
 
-// Validate is what happens with a structured result that does not match the output schema.
+// A Trust chooses which definitions of a server are approved without a user.
+type Trust string
+
+// Values of Trust.
+const (
+	TrustFirst  Trust = "first"  // those of the first connection
+	TrustReview Trust = "review" // none
+	// TrustInsecureAll approves all, also those that have changed since: for servers that add and change
+	// tools while they run, and that are trusted as much as the program itself.
+	TrustInsecureAll Trust = "insecureAll"
+)
+
+// A Validate chooses what happens with a structured result that does not match the output schema.
 type Validate string
 
 // Modes of validation.

@@ -16,6 +16,12 @@ import (
 type settingsJSON struct {
 	Listen string `json:"listen" jsonschema:"address of the gateway as host:port,default=127.0.0.1:7777"`
 
+	Ops string `json:"ops,omitzero" jsonschema:"address of metrics and health as host:port"`
+
+	Pprof bool `json:"pprof" jsonschema:"serve profiles at the address of ops on loopback,default=false"`
+
+	TrustTraceContext bool `json:"trustTraceContext" jsonschema:"continue traces of other machines,default=false"`
+
 	Names namesJSON `json:"names,omitzero" jsonschema:"public names of tools and prompts"`
 
 	Tools toolsJSON `json:"tools,omitzero" jsonschema:"how tools are listed"`
@@ -23,6 +29,30 @@ type settingsJSON struct {
 	Servers map[string]serverJSON `json:"servers,omitzero" jsonschema:"settings of servers, by name"`
 
 	Profiles map[string]profileJSON `json:"profiles,omitzero" jsonschema:"named parts of the servers and tools"`
+
+	Audit *auditJSON `json:"audit,omitzero" jsonschema:"log of all requests; absent for none"`
+
+	Policy *policyJSON `json:"policy,omitzero" jsonschema:"what callers may do"`
+
+	Approve []string `json:"approve,omitzero" jsonschema:"how approvals are asked for,enum=client|console|webhook"`
+
+	Webhook *webhookJSON `json:"webhook,omitzero" jsonschema:"URL that is asked for approvals"`
+
+	PublicURL string `json:"publicURL,omitzero" jsonschema:"URL of the gateway for clients,pattern=^https?://"`
+
+	AllowedHosts []string `json:"allowedHosts,omitzero" jsonschema:"names of the gateway,minLength=1,maxLength=256"`
+
+	Auth *authJSON `json:"auth,omitzero" jsonschema:"whom the gateway serves over HTTP"`
+
+	Limits callerLimitsJSON `json:"limits,omitzero" jsonschema:"what one caller may do"`
+
+	Connect connectJSON `json:"connect,omitzero" jsonschema:"logins of callers to servers with auth caller"`
+}
+
+type webhookJSON struct {
+	URL string `json:"url" jsonschema:"receives requests for approval by POST,pattern=^https?://"`
+
+	Secret string `json:"secret" jsonschema:"variable with the key of signatures,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
 type namesJSON struct {
@@ -64,6 +94,18 @@ type serverJSON struct {
 
 	Limits limitsJSON `json:"limits,omitzero" jsonschema:"what the processes of a command may use"`
 
+	Rate string `json:"rate" jsonschema:"rate of requests,pattern=^off|RATE$,default=off"`
+
+	ToolRates map[string]string `json:"toolRates,omitzero" jsonschema:"rates of tools by caller, by original name"`
+
+	Concurrency int `json:"concurrency,omitzero" jsonschema:"requests at once,minimum=1,maximum=100000"`
+
+	Queue int `json:"queue" jsonschema:"requests that wait,minimum=0,maximum=100000,default=64"`
+
+	QueueTimeout string `json:"queueTimeout" jsonschema:"longest wait,pattern=^([0-9.]+(ms|s|m|h))+$,default=10s"`
+
+	Breaker *breakerJSON `json:"breaker,omitzero" jsonschema:"when a server that does not respond gets no requests"`
+
 	Rename map[string]string `json:"rename,omitzero" jsonschema:"public names without prefix, by original name"`
 
 	Describe map[string]string `json:"describe,omitzero" jsonschema:"descriptions of tools, by original name"`
@@ -72,7 +114,21 @@ type serverJSON struct {
 
 	Validate Validate `json:"validate" jsonschema:"validation of structured results,enum=off|warn,default=warn"`
 
+	Trust Trust `json:"trust,omitzero" jsonschema:"definitions approved without a user,enum=first|review|insecureAll"`
+
+	TrustResources bool `json:"trustResources" jsonschema:"approve resources as they are listed,default=false"`
+
 	Methods []string `json:"methods,omitzero" jsonschema:"patterns of methods of extensions,minLength=1,maxLength=256"`
+
+	Auth ServerAuth `json:"auth,omitzero" jsonschema:"credentials,enum=none|static|gateway|caller|forward"`
+
+	OAuth *oauthClientJSON `json:"oauth,omitzero" jsonschema:"client of logins, for auth caller or gateway"`
+
+	ForwardHeaders []string `json:"forwardHeaders,omitzero" jsonschema:"headers to pass on,minLength=1"`
+
+	InsecureForwardAuthorization bool `json:"insecureForwardAuthorization" jsonschema:"pass it on,default=false"`
+
+	ForwardBaggage bool `json:"forwardBaggage" jsonschema:"pass on the baggage of traces,default=false"`
 }
 
 type limitsJSON struct {
@@ -91,11 +147,23 @@ type limitsJSON struct {
 const rootsSchema = `"roots":{"anyOf":[{"type":"string","enum":["none","pass"]},` +
 	`{"type":"array","items":{"type":"string","pattern":"^file:///"},"maxItems":100}],`
 
+// toolRatesSchema is the type of the values of the member toolRates: the tag of a map has no pattern.
+const (
+	toolRates       = `"description":"rates of tools by caller, by original name",`
+	toolRatesAny    = toolRates + `"additionalProperties":{"type":"string"}`
+	toolRatesSchema = toolRates + `"additionalProperties":{"type":"string","pattern":"` + ratePattern + `"}`
+)
+
+// sizePattern is what settingsReader.size parses.
+const sizePattern = `^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$`
+
 // settingWords replaces texts of the schema in errors.
 var settingWords = strings.NewReplacer(
 	"a string that matches the regular expression ^([0-9.]+(ms|s|m|h))+$", `a duration such as "90s" or "10m"`,
-	"a string that matches the regular expression ^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$", `a size such as "512MiB"`,
+	"a string that matches the regular expression "+sizePattern, `a size such as "512MiB"`,
+	"a string that matches the regular expression "+ratePattern, `"off" or a rate such as "20/s burst 40"`,
 	"a string that matches the regular expression ^file:///", `a URI such as "file:///srv/app"`,
+	"a string that matches the regular expression ^https?://", `a URL such as "https://mcp.example.com"`,
 	"want a string or an array", `want "none", "pass" or an array of file URIs`,
 	"unknown property", "unknown member", "known are", "want one of")
 
@@ -103,7 +171,8 @@ var settingWords = strings.NewReplacer(
 var settingsSchema = sync.OnceValue(func() *schema.Schema {
 	s, err := schema.For(reflect.TypeFor[settingsJSON]())
 	if err == nil {
-		s, err = schema.Compile([]byte(strings.Replace(string(s.JSON()), `"roots":{`, rootsSchema, 1)))
+		s, err = schema.Compile([]byte(strings.NewReplacer(`"roots":{`, rootsSchema, toolRatesAny, toolRatesSchema,
+			"^off|RATE$", ratePattern, "^[1-9].*B$", sizePattern).Replace(string(s.JSON()))))
 	}
 	if err != nil {
 		panic(err) // of the tags in this file

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,14 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
-)
-
-// Members of settings that other versions have: to ignore them would serve what they protect.
-var (
-	laterSettings       = []string{"ops", "auth", "policy", "limits", "audit", "approve"}
-	laterServerSettings = []string{"auth", "trust"}
 )
 
 // Settings parses the member patchbay, and returns the defaults if the file has none. Settings have
@@ -104,14 +96,6 @@ func pointer(steps ...string) string {
 }
 
 func (r *settingsReader) read() *Settings {
-	r.refuse("", laterSettings, r.text)
-	servers, _ := jsonscan.Get(r.text, "servers")
-	for name, settings := range jsonscan.Members(servers) {
-		r.refuse(pointer("servers", string(name)), laterServerSettings, settings)
-	}
-	if len(r.problems) > 0 {
-		return nil
-	}
 	if err := settingsSchema().Validate(r.text); err != nil {
 		r.addProblems(err)
 		return nil
@@ -122,16 +106,6 @@ func (r *settingsReader) read() *Settings {
 		return nil
 	}
 	return r.convert(&given)
-}
-
-// refuse records problems of the members that this version does not support.
-func (r *settingsReader) refuse(at string, later []string, object []byte) {
-	for name := range jsonscan.Members(object) {
-		if slices.Contains(later, string(name)) {
-			r.problem(at+pointer(string(name)),
-				"not supported by this version: remove the member, or use a newer version")
-		}
-	}
 }
 
 func (r *settingsReader) addProblems(err error) {
@@ -148,7 +122,7 @@ func (r *settingsReader) addProblems(err error) {
 // withAbsent returns the settings with the objects whose members have defaults.
 func (r *settingsReader) withAbsent() []byte {
 	text := r.text
-	for _, name := range []string{"names", "tools"} {
+	for _, name := range []string{"names", "tools", "limits"} {
 		if _, has := jsonscan.Get(text, name); !has {
 			text = jsonscan.WithMember(text, name, []byte("{}"))
 		}
@@ -168,8 +142,24 @@ func (r *settingsReader) withAbsent() []byte {
 func (r *settingsReader) convert(given *settingsJSON) *Settings {
 	s := &Settings{Listen: given.Listen, Names: Names(given.Names), Tools: ToolListing(given.Tools),
 		Servers: map[string]*ServerSettings{}, Profiles: map[string]*Profile{}}
-	if host, port, err := net.SplitHostPort(s.Listen); err != nil || host == "" || port != "0" && !netx.IsPort(port) {
+	s.Audit, s.Auth = r.audit(given.Audit), r.auth(given.Auth, given.Profiles)
+	s.PublicURL, s.AllowedHosts = r.publicURL(given.PublicURL), r.hosts(given.AllowedHosts)
+	s.Limits = r.callerLimits(&given.Limits)
+	s.Connect = Connect(given.Connect)
+	if !isAddress(s.Listen) {
 		r.problem("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
+	}
+	s.Ops, s.Pprof = r.ops(given.Ops, given.Listen, given.Pprof), given.Pprof
+	s.TrustTraceContext = given.TrustTraceContext
+	s.Policy, s.Approve = r.policy(given.Policy), given.Approve
+	if s.Approve == nil {
+		s.Approve = []string{"client", "console"}
+	}
+	if given.Webhook != nil {
+		w := Webhook(*given.Webhook)
+		s.Webhook = &w
+	} else if slices.Contains(s.Approve, "webhook") {
+		r.problem("/approve", "has \"webhook\", and the settings have no member webhook")
 	}
 	for _, name := range slices.Sorted(maps.Keys(given.Servers)) {
 		if !r.knows(name, "servers", name) {
@@ -204,7 +194,8 @@ func (r *settingsReader) server(name string, given serverJSON) *ServerSettings {
 	at := func(member ...string) string { return pointer(append([]string{"servers", name}, member...)...) }
 	s := &ServerSettings{Share: cmp.Or(given.Share, ShareCaller), Era: given.Era, Allow: given.Allow, Deny: given.Deny,
 		Rename: given.Rename, Describe: given.Describe, HideArgs: given.HideArgs,
-		Validate: given.Validate, Methods: given.Methods}
+		Validate: given.Validate, Methods: given.Methods, Trust: given.Trust, TrustResources: given.TrustResources,
+		ForwardBaggage: given.ForwardBaggage}
 	s.Timeout = r.duration(given.Timeout, at("timeout"))
 	s.MaxTimeout = r.duration(given.MaxTimeout, at("maxTimeout"))
 	s.StartTimeout = r.duration(given.StartTimeout, at("startTimeout"))
@@ -216,7 +207,9 @@ func (r *settingsReader) server(name string, given serverJSON) *ServerSettings {
 	}
 	s.Roots = r.roots(given.Roots, at)
 	s.Limits = r.limits(&given.Limits, at("limits"))
+	r.serverLimits(name, s, &given, at)
 	r.checkRename(given.Rename, at)
+	r.credentials(name, &given, s)
 	r.addEntry(name, s, at)
 	return s
 }
@@ -268,23 +261,29 @@ func (r *settingsReader) roots(value any, at func(member ...string) string) (out
 var sizeUnits = []struct {
 	name  string
 	bytes int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}}
+}{{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
 func (r *settingsReader) limits(given *limitsJSON, at string) Limits {
 	l := Limits{Processes: given.Processes, OpenFiles: given.OpenFiles, CPU: given.CPU, BestEffort: given.BestEffort}
+	const least = 1 << 20 // no server runs in less
+	l.Memory = r.size(given.Memory, least, at+"/memory")
+	return l
+}
+
+// size returns the bytes of a size, zero for an absent one.
+func (r *settingsReader) size(text string, least int64, at string) (bytes int64) {
 	for _, unit := range sizeUnits {
-		digits, ok := strings.CutSuffix(given.Memory, unit.name)
-		if !ok {
+		digits, ok := strings.CutSuffix(text, unit.name)
+		if !ok || unit.bytes == 1 && strings.HasSuffix(text, "iB") {
 			continue
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
-		const least = 1 << 20 // no server runs in less
-		if l.Memory = n * unit.bytes; err != nil || n > math.MaxInt64/unit.bytes || l.Memory < least {
-			r.problem(at+"/memory", "got %q, want at least 1MiB and less than 8388608TiB", given.Memory)
+		if bytes = n * unit.bytes; err != nil || n > math.MaxInt64/unit.bytes || bytes < least {
+			r.problem(at, "got %q, want at least %s and less than 8388608TiB", text, Size(least))
 		}
 		break
 	}
-	return l
+	return bytes
 }
 
 var publicName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

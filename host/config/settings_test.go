@@ -25,14 +25,27 @@ func settings(t *testing.T, text string) *config.Settings {
 // defaultServer returns the settings that a server has without any.
 func defaultServer(share config.Share) *config.ServerSettings {
 	return &config.ServerSettings{Share: share, Era: config.EraAuto, Timeout: time.Minute, MaxTimeout: 10 * time.Minute,
-		Idle: 10 * time.Minute, StartTimeout: 2 * time.Minute, Validate: config.ValidateWarn}
+		Idle: 10 * time.Minute, StartTimeout: 2 * time.Minute, Validate: config.ValidateWarn, Concurrency: 8,
+		Queue: 64, QueueTimeout: 10 * time.Second, Breaker: config.Breaker{Failures: 5, Open: 10 * time.Second}}
 }
+
+// remoteServer is defaultServer for a URL.
+func remoteServer(share config.Share) *config.ServerSettings {
+	s := defaultServer(share)
+	s.Concurrency = 64
+	return s
+}
+
+// defaultLimits are the limits of callers without any settings.
+var defaultLimits = config.CallerLimits{PerCaller: config.Rate{Count: 1000, Per: time.Second, Burst: 2000},
+	ArgumentBytes: 1 << 20, ResultBytes: 8 << 20, Result: config.ResultError}
 
 func TestSettingsHaveDefaults(t *testing.T) {
 	want := &config.Settings{Listen: "127.0.0.1:7777", Names: config.Names{Mode: config.NamesPrefix, Max: 48},
-		Tools: config.ToolListing{Mode: config.ListAuto}, Profiles: map[string]*config.Profile{},
+		Tools: config.ToolListing{Mode: config.ListAuto}, Profiles: map[string]*config.Profile{}, Limits: defaultLimits,
+		Approve: []string{"client", "console"},
 		Servers: map[string]*config.ServerSettings{"a": defaultServer(config.ShareCaller),
-			"b": defaultServer(config.ShareCaller), "c": defaultServer(config.ShareCaller),
+			"b": remoteServer(config.ShareCaller), "c": remoteServer(config.ShareCaller),
 			"broken": defaultServer(config.ShareCaller)}}
 	const servers = `"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://example.com/mcp"},
 		"c": {"type": "sse", "url": "https://example.com/sse"}, "broken": {}}`
@@ -49,6 +62,7 @@ const fullSettings = `{
 	"mcpServers": {"fs": {"command": "x", "allowedTools": ["ignored"], "excludedTools": ["format"]}, "web": {"url": "x"}},
 	"patchbay": {
 		"listen": "[::1]:0",
+		"ops": "127.0.0.1:9464", "pprof": true,
 		"names": {"mode": "conflict", "max": 64},
 		"tools": {"mode": "search", "keep": ["fs__*"]},
 		"servers": {
@@ -56,18 +70,23 @@ const fullSettings = `{
 				"maxTimeout": "1h", "idle": "0s", "startTimeout": "500ms", "roots": ["file:///srv/app"],
 				"limits": {"memory": "512MiB", "processes": 8, "openFiles": 64, "cpu": 0.5, "bestEffort": true},
 				"rename": {"read.file": "read"}, "describe": {"read.file": "Reads a file."},
-				"hideArgs": {"read.file": ["encoding"]}, "validate": "off", "methods": ["acme/*"]},
-			"web": {"share": "shared", "era": "modern", "roots": "pass"}
+				"hideArgs": {"read.file": ["encoding"]}, "validate": "off", "methods": ["acme/*"],
+				"rate": "100/m", "toolRates": {"read.file": "5/h burst 2", "write": "off"}, "concurrency": 1, "queue": 0,
+				"queueTimeout": "1s", "breaker": {"failures": 2, "open": "1m"}},
+			"web": {"share": "shared", "era": "modern", "roots": "pass", "breaker": {"failures": 0}}
 		},
+		"limits": {"perCaller": "20/s burst 40", "perTool": "60/m", "callsPerDay": 1000, "bytesPerDay": "1GiB",
+			"argumentBytes": "64KiB", "resultBytes": "1500B", "result": "spill"},
 		"profiles": {"code": {"servers": ["fs"], "tools": ["fs__read*"]}, "all": {}}
 	}
 }`
 
 func TestSettingsHaveEveryMember(t *testing.T) {
-	web := defaultServer(config.ShareShared)
+	web := remoteServer(config.ShareShared)
+	web.Breaker.Failures = 0
 	web.Era, web.Roots = config.EraModern, config.Roots{Mode: config.RootsPass}
 	want := &config.Settings{
-		Listen: "[::1]:0", Names: config.Names{Mode: config.NamesConflict, Max: 64},
+		Listen: "[::1]:0", Ops: "127.0.0.1:9464", Pprof: true, Names: config.Names{Mode: config.NamesConflict, Max: 64},
 		Tools: config.ToolListing{Mode: config.ListSearch, Keep: []string{"fs__*"}},
 		Servers: map[string]*config.ServerSettings{"web": web, "fs": {
 			Share: config.ShareSession, Era: config.EraSession, Allow: []string{"read_*"},
@@ -77,9 +96,16 @@ func TestSettingsHaveEveryMember(t *testing.T) {
 			Limits:       config.Limits{Memory: 512 << 20, Processes: 8, OpenFiles: 64, CPU: 0.5, BestEffort: true},
 			Rename:       map[string]string{"read.file": "read"}, Describe: map[string]string{"read.file": "Reads a file."},
 			HideArgs: map[string][]string{"read.file": {"encoding"}}, Validate: config.ValidateOff,
-			Methods: []string{"acme/*"},
+			Methods: []string{"acme/*"}, Rate: config.Rate{Count: 100, Per: time.Minute, Burst: 100},
+			ToolRates:   map[string]config.Rate{"read.file": {Count: 5, Per: time.Hour, Burst: 2}, "write": {}},
+			Concurrency: 1, QueueTimeout: time.Second, Breaker: config.Breaker{Failures: 2, Open: time.Minute},
 		}},
+		Limits: config.CallerLimits{PerCaller: config.Rate{Count: 20, Per: time.Second, Burst: 40},
+			Local:   config.Rate{Count: 20, Per: time.Second, Burst: 40},
+			PerTool: config.Rate{Count: 60, Per: time.Minute, Burst: 60}, CallsPerDay: 1000, BytesPerDay: 1 << 30,
+			ArgumentBytes: 64 << 10, ResultBytes: 1500, Result: config.ResultSpill},
 		Profiles: map[string]*config.Profile{"all": {}, "code": {Servers: []string{"fs"}, Tools: []string{"fs__read*"}}},
+		Approve:  []string{"client", "console"},
 	}
 	if diff := cmp.Diff(want, settings(t, fullSettings)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -103,6 +129,11 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 		`{"listen": ":7777"}`:                              `patchbay.listen: got ":7777", want host:port`,
 		`{"listen": "localhost:http"}`:                     `patchbay.listen: got "localhost:http", want host:port`,
 		`{"listen": "localhost:65536"}`:                    `patchbay.listen: got "localhost:65536", want host:port`,
+		`{"ops": "9464"}`:                                  `patchbay.ops: got "9464", want host:port, such as "127.0.0.1:9464"`,
+		`{"ops": ":9464"}`:                                 `patchbay.ops: got ":9464", want host:port`,
+		`{"ops": {}}`:                                      `patchbay.ops: got an object, want a string`,
+		`{"ops": "127.0.0.1:7777"}`:                        `patchbay.ops: got "127.0.0.1:7777", which is also listen`,
+		`{"ops": "0.0.0.0:9464", "pprof": true}`:           `patchbay.pprof: got true, and other machines reach ops, "0.0.0.0:9464"`,
 		`{"listen": 7777}`:                                 `patchbay.listen: got the number 7777, want a string`,
 		`{"names": {"mode": "prefx"}}`:                     `patchbay.names.mode: got the string "prefx", want one of "prefix"`,
 		`{"names": {"max": 8}}`:                            `patchbay.names.max: got the number 8, want a number of at least 36`,
@@ -170,20 +201,9 @@ func TestEveryProblemHasItsLine(t *testing.T) {
 	_, err := parse(t, "{\"servers\": {\"a\": {\"command\": \"x\"}},\n\"patchbay\": {\n\t\"listen\": 1,\n\t\"nmaes\": {}\n}}").Settings()
 	const want = "line 3, column 2: patchbay.listen: got the number 1, want a string\n" +
 		"line 4, column 2: patchbay.nmaes: unknown member \"nmaes\" (did you mean \"names\"?), " +
-		"want one of listen, names, tools, servers, profiles"
+		"want one of listen, ops, pprof, trustTraceContext, names, tools, servers, profiles, audit, policy, approve, webhook, publicURL, allowedHosts, auth, limits, connect"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
-	}
-}
-
-// A setting that this version does not know may protect the user: it is not ignored.
-func TestSettingsOfLaterVersionsAreRefused(t *testing.T) {
-	for _, member := range []string{"ops", "auth", "policy", "limits", "audit", "approve"} {
-		checkProblem(t, `{"`+member+`": {}}`, "patchbay."+member+": not supported by this version")
-	}
-	for _, member := range []string{"auth", "trust"} {
-		checkProblem(t, `{"servers": {"fs": {"`+member+`": "caller"}}}`,
-			"patchbay.servers.fs."+member+": not supported by this version")
 	}
 }
 

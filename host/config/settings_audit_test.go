@@ -1,0 +1,41 @@
+package config_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+func TestAuditHasDefaults(t *testing.T) {
+	for text, want := range map[string]*config.Audit{
+		`{"mcpServers": {}}`: nil,
+		`{"mcpServers": {}, "patchbay": {"audit": {}}}`: {Args: config.AuditShape, Sync: config.SyncSecond,
+			SegmentSize: 64 << 20, SegmentAge: 24 * time.Hour, Keep: 90 * 24 * time.Hour},
+		`{"mcpServers": {}, "patchbay": {"audit": {"dir": "log", "heads": "../heads", "args": "full", "sync": "record",
+			"strict": true, "segment": "1MiB", "segmentAge": "1h", "keep": "48h"}}}`: {
+			Dir: filepath.FromSlash("/etc/log"), Heads: filepath.FromSlash("/heads"), Args: config.AuditFull, Sync: config.SyncRecord,
+			Strict: true, SegmentSize: 1 << 20, SegmentAge: time.Hour, Keep: 48 * time.Hour},
+	} {
+		f, err := config.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Path = filepath.FromSlash("/etc/servers.json")
+		s, err := f.Settings()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Audit; (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%s: got %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func TestInvalidAuditIsRefused(t *testing.T) {
+	checkProblem(t, `{"audit": {"args": "all"}}`, `patchbay.audit.args: got the string "all", want one of`)
+	checkProblem(t, `{"audit": {"sync": "never", "strict": true}}`, `patchbay.audit.sync: got "never" with strict`)
+	checkProblem(t, `{"audit": {"segment": "1KiB"}}`, `patchbay.audit.segment: got "1KiB", want at least 1MiB`)
+	checkProblem(t, `{"audit": {"keep": "0s"}}`, `patchbay.audit.keep: got "0s", want a duration of more than 0`)
+}

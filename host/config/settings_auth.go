@@ -1,0 +1,116 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+)
+
+// An Auth configures the credentials that a gateway accepts over HTTP.
+type Auth struct {
+	// Keys is whether keys are accepted: that of the local user, and those of principals. Default: true.
+	Keys bool
+	// OIDC has the access tokens that are accepted; nil for none.
+	OIDC *OIDC
+}
+
+// An OIDC is an authorization server whose access tokens a gateway accepts.
+type OIDC struct {
+	// Issuer is its URL, as in the claim iss of tokens.
+	Issuer string
+	// Audience is accepted as the audience of tokens, besides the URL of the path of a request.
+	Audience string
+	// Scopes are needed by every request.
+	Scopes []string
+	// Profiles are profiles by scopes: a token opens those of its scopes only. Nil for no restriction.
+	Profiles map[string]string
+	// InsecureAnyTokenType accepts access tokens whose header does not say that they are, as some
+	// authorization servers issue them.
+	InsecureAnyTokenType bool
+}
+
+type authJSON struct {
+	Keys bool `json:"keys" jsonschema:"accept keys,default=true"`
+
+	OIDC *oidcJSON `json:"oidc,omitzero" jsonschema:"authorization server whose access tokens are accepted"`
+}
+
+type oidcJSON struct {
+	Issuer string `json:"issuer" jsonschema:"URL of the authorization server,pattern=^https?://"`
+
+	Audience string `json:"audience" jsonschema:"accepted audience of tokens,minLength=1,maxLength=1024"`
+
+	Scopes []string `json:"scopes,omitzero" jsonschema:"needed by every request,pattern=^[!#-\\[\\]-~]{1,128}$"`
+
+	Profiles map[string]string `json:"profiles,omitzero" jsonschema:"profiles that tokens open, by scope"`
+
+	InsecureAnyTokenType bool `json:"insecureAnyTokenType" jsonschema:"accept any typ of tokens,default=false"`
+}
+
+// auth returns the member auth of the settings.
+func (r *settingsReader) auth(given *authJSON, profiles map[string]profileJSON) *Auth {
+	if given == nil {
+		return nil
+	}
+	a := &Auth{Keys: given.Keys}
+	if given.OIDC == nil {
+		if !a.Keys {
+			r.problem("/auth/keys", "got false without oidc: no client could use the gateway")
+		}
+		return a
+	}
+	o := OIDC(*given.OIDC)
+	a.OIDC = &o
+	u, err := url.Parse(o.Issuer)
+	if err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(o.Issuer, "?#") ||
+		u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
+		r.problem("/auth/oidc/issuer", "got %.100q, want an https URL without a query, such as "+
+			"\"https://login.example.com\"", o.Issuer)
+	}
+	for scope, profile := range o.Profiles {
+		if _, known := profiles[profile]; !known {
+			r.problem(pointer("auth", "oidc", "profiles", scope), "unknown profile %.64q", profile)
+		}
+		if strings.ContainsFunc(scope, isNotScope) {
+			r.problem(pointer("auth", "oidc", "profiles", scope), "invalid scope: must be ASCII without spaces and "+
+				"quotes")
+		}
+	}
+	return a
+}
+
+func isNotScope(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
+
+// publicURL checks the member publicURL, and returns it without a slash at its end.
+func (r *settingsReader) publicURL(text string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	isSecure := err == nil && (u.Scheme == "https" || u.Scheme == "http" && netx.IsLoopback(u.Hostname()))
+	if !isSecure || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
+		strings.ContainsAny(text, "?#") {
+		r.problem("/publicURL", "got %.100q, want an https URL without a path, such as "+
+			"\"https://mcp.example.com\"", text)
+	}
+	return strings.TrimRight(text, "/")
+}
+
+// hosts checks the member allowedHosts.
+func (r *settingsReader) hosts(all []string) []string {
+	isInvalid := func(host string) bool {
+		name, port, hasPort := strings.Cut(host, ":")
+		if ip, err := netip.ParseAddrPort(host); err == nil && ip.Addr().Is6() {
+			return false
+		}
+		return name == "" || strings.ContainsAny(host, "/@[] *?#") || hasPort && !netx.IsPort(port)
+	}
+	if n := slices.IndexFunc(all, isInvalid); n >= 0 {
+		r.problem("/allowedHosts", "got %.100q, want a name with or without a port, such as "+
+			"\"mcp.example.com\"", all[n])
+	}
+	return all
+}

@@ -1,0 +1,55 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+func TestAuth(t *testing.T) {
+	const servers = `"mcpServers": {"a": {"command": "x"}}`
+	for text, want := range map[string]*config.Auth{
+		``:                       nil,
+		`"auth": {}`:             {Keys: true},
+		`"auth": {"keys": true}`: {Keys: true},
+		`"auth": {"keys": false, "oidc": {"issuer": "https://login.example.com/tenant", "audience": "mcp"}}`: {
+			OIDC: &config.OIDC{Issuer: "https://login.example.com/tenant", Audience: "mcp"}},
+		`"profiles": {"work": {}}, "auth": {"oidc": {"issuer": "http://127.0.0.1:9", "audience": "a", "scopes": ["mcp:use"],
+			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true}}`: {Keys: true, OIDC: &config.OIDC{
+			Issuer: "http://127.0.0.1:9", Audience: "a", Scopes: []string{"mcp:use"},
+			Profiles: map[string]string{"mcp:work": "work"}, InsecureAnyTokenType: true}},
+	} {
+		if diff := cmp.Diff(want, settings(t, `{`+servers+`, "patchbay": {`+text+`}}`).Auth); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+	s := settings(t, `{`+servers+`, "patchbay": {"publicURL": "https://mcp.example.com/",
+		"allowedHosts": ["mcp.internal", "mcp.internal:8443", "[::1]:80"]}}`)
+	if s.PublicURL != "https://mcp.example.com" || len(s.AllowedHosts) != 3 {
+		t.Errorf("got %q, %q, want both", s.PublicURL, s.AllowedHosts)
+	}
+}
+
+func TestProblemsOfAuth(t *testing.T) {
+	const issuer = `"issuer": "https://login.example.com"`
+	for text, want := range map[string]string{
+		`"auth": {"keys": false}`:                                                      "auth.keys: got false without oidc",
+		`"auth": {"tls": 1}`:                                                           `auth.tls: unknown member "tls"`,
+		`"auth": {"oidc": {` + issuer + `}}`:                                           "auth.oidc",
+		`"auth": {"oidc": {"audience": "x"}}`:                                          "auth.oidc",
+		`"auth": {"oidc": {` + issuer + `, "audience": ""}}`:                           "auth.oidc.audience: got 0 characters",
+		`"auth": {"oidc": {"issuer": "http://login.example.com", "audience": "x"}}`:    "auth.oidc.issuer: got \"http://login.example.com\", want an https URL",
+		`"auth": {"oidc": {"issuer": "https://x.example/?a", "audience": "x"}}`:        "auth.oidc.issuer: got",
+		`"auth": {"oidc": {` + issuer + `, "audience": "x", "profiles": {"a": "no"}}}`: `auth.oidc.profiles.a: unknown profile "no"`,
+		`"auth": {"oidc": {` + issuer + `, "audience": "x", "scopes": ["a b"]}}`:       "auth.oidc.scopes[0]",
+		`"publicURL": "http://mcp.example.com"`:                                        "publicURL: got \"http://mcp.example.com\", want an https URL",
+		`"publicURL": "https://mcp.example.com/mcp"`:                                   "publicURL: got",
+		`"publicURL": "mcp.example.com"`:                                               "publicURL: got the string \"mcp.example.com\", want a URL such as",
+		`"allowedHosts": ["https://mcp.example.com"]`:                                  "allowedHosts: got",
+		`"allowedHosts": ["a:b"]`:                                                      "allowedHosts: got",
+	} {
+		checkProblem(t, "{"+text+"}", "patchbay."+want)
+	}
+}
