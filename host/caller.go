@@ -2,7 +2,10 @@ package host
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -18,11 +21,26 @@ type Caller struct {
 	// with "share": "session" depend on it.
 	Session string
 	// Profile is the name of a profile of the configuration: the servers and tools that the caller
-	// sees. Default: all.
+	// may use. Default: all.
 	Profile string
-	// Server is the name of the only server that the caller sees, with its names and URIs unchanged. A
+	// Server is the name of the only server that the caller may use, with its names and URIs unchanged. A
 	// profile must have it, too.
 	Server string
+	// Workspace is the directory that the client works in, if it is on this machine: an absolute path.
+	// Commands of the user's own configuration run in it, with it as ${workspaceFolder}, so callers
+	// with different ones share no process. Default: the current directory.
+	Workspace string
+	// Single leaves names and URIs unchanged, as Server does, while the configuration has one server.
+	Single bool
+	// Servers are the names of the only servers that the caller may use; nil for all.
+	Servers []string
+	// Only are the kinds of requests that the caller may make: ActionCall (tools, and their tasks),
+	// ActionGet (prompts) and ActionRead (resources and skills). For the caller, nothing else exists.
+	// Default: all, and the methods of other extensions.
+	Only []ActionKind
+	// ReadOnly hides the tools that do not declare readOnlyHint, and refuses methods of other
+	// extensions. The hint is a claim of the server.
+	ReadOnly bool
 }
 
 type callerKey struct{}
@@ -39,16 +57,40 @@ func (c *Caller) principal() string { return c.Principal.Key() }
 
 // viewKey returns a key of the view: callers with equal keys share it.
 func (c *Caller) viewKey(sessions bool) string {
-	parts := []string{c.principal(), c.Profile, c.Server, ""}
+	parts := append(make([]string, 0, viewKeyParts), c.principal(), c.Profile, c.Server, "",
+		strconv.FormatBool(c.Single), c.Workspace, "", "")
 	if sessions {
 		parts[3] = c.Session
 	}
+	if c.isLimited() {
+		parts[6] = fmt.Sprintf("%q %q %t", c.Servers, c.Only, c.ReadOnly)
+	}
 	if c.Principal != nil {
+		parts[7] = claimsKey(c.Principal.Claims)
 		scopes := slices.Clone(c.Principal.Scopes)
 		slices.Sort(scopes)
 		parts = append(parts, scopes...)
 	}
 	return joinKey(parts...)
+}
+
+// viewKeyParts is the capacity for the parts of the key of a view, with a few scopes.
+const viewKeyParts = 12
+
+// claimsKey returns a key that is unequal for different claims: a policy decides by them.
+func claimsKey(claims map[string]any) string {
+	switch len(claims) {
+	case 0:
+		return ""
+	case 1: // that of a key of package gateway; without reflection
+		for name, value := range claims {
+			if text, ok := value.(string); ok {
+				return joinKey(name, text)
+			}
+		}
+	}
+	text, _ := json.Marshal(claims) // of JSON; others match no rule
+	return string(text)
 }
 
 var keyEscapes = strings.NewReplacer(`\`, `\\`, "\x00", `\0`)

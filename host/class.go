@@ -15,7 +15,8 @@ const noCapabilities = "-"
 
 // class returns the class of a request: the capabilities that the instance which serves it must have
 // declared. Only servers of the session era over HTTP have several classes: modern servers learn the
-// capabilities with each request, and for a command each class would be one more process.
+// capabilities with each request, and for a command each class would be one more process. Requests that do
+// not depend on capabilities use the instance of the class that was returned last: see [pool.instance].
 func (p *pool) class(req *mcp.Request) string {
 	u := p.up
 	u.mu.Lock()
@@ -52,7 +53,7 @@ func (p *pool) class(req *mcp.Request) string {
 
 // noteClass notes the class of a request that needs no instance of its class.
 func (v *View) noteClass(req *mcp.Request) {
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		p.class(req)
 	}
 }

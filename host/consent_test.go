@@ -86,13 +86,20 @@ func TestHOST17_HOST21_ConsentShowsTheCall(t *testing.T) {
 	}
 }
 
-type policyFunc func(a *host.Action) (*host.Verdict, error)
+// A policyFunc decides about each action anew.
+type policyFunc func(a *host.Action) host.Decision
 
-func (f policyFunc) Decide(_ context.Context, a *host.Action) (*host.Verdict, error) { return f(a) }
+func (f policyFunc) Decide(_ context.Context, a *host.Action) host.Decision { return f(a) }
+func (f policyFunc) Needs(host.ActionKind) host.Fields                      { return host.FieldTime }
+func (f policyFunc) Epoch() uint64                                          { return 1 }
 
 type recorderFunc func(*host.Record)
 
-func (f recorderFunc) Record(r *host.Record) { f(r) }
+func (f recorderFunc) Record(r *host.Record) error {
+	kept := *r // an intent is valid until this returns
+	f(&kept)
+	return nil
+}
 
 // The policy of the host decides before a request leaves it, and records have the outcome.
 func TestHOST06_HOST23_PolicyAndRecords(t *testing.T) {
@@ -100,8 +107,11 @@ func TestHOST06_HOST23_PolicyAndRecords(t *testing.T) {
 	var records []*host.Record
 	allow := false
 	h := openWith(t, &host.Options{
-		Policy: policyFunc(func(a *host.Action) (*host.Verdict, error) {
-			return &host.Verdict{Allow: allow, Reason: "closed on " + a.Server}, nil
+		Policy: policyFunc(func(a *host.Action) host.Decision {
+			if allow || a.Kind == host.ActionList {
+				return host.Decision{Do: host.OutcomeAllow}
+			}
+			return host.Decision{Reason: "closed on " + a.Server}
 		}),
 		Recorder: recorderFunc(func(r *host.Record) { records = append(records, r) }),
 	}, &calls)
@@ -118,8 +128,17 @@ func TestHOST06_HOST23_PolicyAndRecords(t *testing.T) {
 	if r, err = c.CallTool(t.Context(), "calc__run", map[string]any{}); err != nil || r.Text() != "done" || calls != 1 {
 		t.Errorf("got %+v, %v and %d calls, want one call", r, err, calls)
 	}
-	if len(records) != 2 || records[0].Err == nil || records[1].Err != nil || records[1].Kind != host.ActionCall ||
-		records[1].Target != "run" || records[1].Start.IsZero() {
-		t.Errorf("records: got %d, want the refusal and the call: %+v", len(records), records)
+	var got []string
+	for _, r := range records {
+		got = append(got, string(r.Event))
+	}
+	if want := "config refused intent end"; strings.Join(got, " ") != want {
+		t.Fatalf("records: %q, want %s", got, want)
+	}
+	last := records[3]
+	if records[1].Err == nil || last.Err != nil || last.Kind != host.ActionCall || last.Target != "run" ||
+		last.Public != "calc__run" || last.Start.IsZero() || last.Call != records[2].Call ||
+		last.Call == records[1].Call || len(last.Result) == 0 || len(last.Client) == 0 || last.Digest == [32]byte{} {
+		t.Errorf("records: %+v, want the refusal and the call", records)
 	}
 }

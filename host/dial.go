@@ -17,13 +17,13 @@ import (
 
 // Dial returns the transport to a server: a child process with its command, or Streamable HTTP to
 // its URL, with HTTP+SSE as the fallback. It is the default of [Options.Dial].
-func Dial(_ context.Context, s *config.Server) (mcp.Transport, error) {
+func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	if s.Type != config.TypeStdio {
 		header := http.Header{}
 		for key, value := range s.Header {
 			header.Set(key, value)
 		}
-		return mcphttp.NewTransport(s.URL, &mcphttp.TransportOptions{Header: header}), nil
+		return mcphttp.NewTransport(s.URL, &mcphttp.TransportOptions{Header: header, Client: ClientFrom(ctx)}), nil
 	}
 	t := mcp.Command(s.Command, s.Args...)
 	t.Dir = s.Dir
@@ -33,16 +33,22 @@ func Dial(_ context.Context, s *config.Server) (mcp.Transport, error) {
 	return t, nil
 }
 
-// expanded returns the entry with its variables replaced.
-func (u *Upstream) expanded(ctx context.Context) (*config.Server, error) {
-	if u.invalid != nil {
-		return nil, u.invalid
+// expanded returns the entry with its variables replaced, for a caller.
+func (u *Upstream) expanded(ctx context.Context, e *entry, c *Caller) (*config.Server, error) {
+	if e.invalid != nil {
+		return nil, e.invalid
 	}
-	server, err := u.server.Expand(ctx, u.host.opts.Lookup)
-	if err == nil {
-		u.keepSecrets(server.Secrets())
+	server := *e.server
+	if u.usesWorkspace() {
+		server.Workspace = c.Workspace
 	}
-	return server, err
+	expanded, err := server.Expand(ctx, u.host.lookup(c))
+	if err != nil {
+		return nil, err
+	}
+	u.keepSecrets(expanded.Secrets())
+	u.setEndpoint(e, expanded.URL)
+	return expanded, checkHeaders(e, expanded)
 }
 
 // dial connects to the server. The transport must be closed also if there is an error, which waits
@@ -69,11 +75,11 @@ func (u *Upstream) dial(
 // revisions returns the revisions to connect with, in turn, for an era; an empty one is for what the
 // server supports.
 func (u *Upstream) revisions(chosen string) (all []string) {
-	if chosen != "" || u.settings.Era != config.EraModern && u.settings.Era != config.EraSession {
+	if chosen != "" || u.entry().settings.Era != config.EraModern && u.entry().settings.Era != config.EraSession {
 		return []string{chosen}
 	}
 	for _, r := range wire.Revisions() {
-		if r.Modern() == (u.settings.Era == config.EraModern) {
+		if r.Modern() == (u.entry().settings.Era == config.EraModern) {
 			all = append([]string{r.String()}, all...)
 		}
 	}
@@ -99,10 +105,10 @@ func (u *Upstream) prepare(t mcp.Transport, s *start) error {
 			report(pid)
 		}
 	}
-	if u.settings.Limits == (config.Limits{}) {
+	if u.entry().settings.Limits == (config.Limits{}) {
 		return nil
 	}
-	limiter, err := proclimit.New(proclimit.Limits(u.settings.Limits))
+	limiter, err := proclimit.New(proclimit.Limits(u.entry().settings.Limits))
 	if err != nil {
 		return &Error{Code: CodeConfigError, Server: u.name, Err: fmt.Errorf("limits: %w", err)}
 	}

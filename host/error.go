@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An ErrorCode says why a request did not reach its server, or has no valid response.
+// An ErrorCode is the reason why a request did not reach its server, or has no valid response.
 type ErrorCode string
 
 // Codes of an [Error].
@@ -28,6 +28,12 @@ const (
 	CodeAuthRequired ErrorCode = "auth_required"
 	// CodeDenied: the policy or the user refused the request.
 	CodeDenied ErrorCode = "denied"
+	// CodeUnrecorded: the request was not sent, because the Recorder could not store it.
+	CodeUnrecorded ErrorCode = "unrecorded"
+	// CodeApprovalNeeded: the request needs an approval, and no channel can ask for it.
+	CodeApprovalNeeded ErrorCode = "approval_needed"
+	// CodeApprovalExpired: the request was not approved in time.
+	CodeApprovalExpired ErrorCode = "approval_expired"
 	// CodeLimited: a limit of the host is reached.
 	CodeLimited ErrorCode = "limited"
 	// CodeTooLarge: the arguments or the result are larger than allowed.
@@ -37,6 +43,8 @@ const (
 	CodeCallLost ErrorCode = "call_lost"
 	// CodeInvalidResult: the response of the server violates the protocol.
 	CodeInvalidResult ErrorCode = "invalid_result"
+	// CodeQuarantined: the definition is not approved; see [Pin].
+	CodeQuarantined ErrorCode = "quarantined"
 	// CodeConfigError: the entry of the server in the configuration is invalid.
 	CodeConfigError ErrorCode = "config_error"
 )
@@ -55,23 +63,39 @@ type Error struct {
 	Err error
 }
 
-// Error returns the server, the reason, and whether the request may have run.
+// Error returns the server, the reason, whether the request may have run, and the code, whose page in
+// docs/errors says what to do.
 func (e *Error) Error() string { return e.describe(fmt.Sprint(e.Err)) }
 
 func (e *Error) describe(reason string) string {
 	text := fmt.Sprintf("server %q: %s", e.Server, reason)
+	ran := "did not run"
 	if e.MayHaveRun {
-		return text + "; the request may have run"
+		ran = "may have run"
 	}
-	return text + "; the request did not run"
+	return fmt.Sprintf("%s; the request %s (code %s)", text, ran, e.Code)
 }
 
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
+// unsent returns an error of what comes before a request: the request has not run.
+func unsent(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	before := *e
+	before.MayHaveRun = false
+	return &before
+}
+
 // begun returns the error of a request that a server has executed in part: sending it again from the
 // start would repeat what the server did before its first question.
 func begun(err error) error {
+	if unbegun, ok := errors.AsType[unbegunError](err); ok {
+		return unbegun.error
+	}
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.MayHaveRun {
 		return err

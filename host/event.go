@@ -21,20 +21,32 @@ const (
 	StateStopped   State = "stopped"   // ended because it was not used, or by [Upstream.Stop]
 	StateDraining  State = "draining"  // replaced; ends with its last request
 	StateAuth      State = "auth_required"
-	StateConfig    State = "config_error" // the entry of the configuration cannot be used
+	// StateQuarantined: the server is as before, but has sent definitions that are not approved.
+	StateQuarantined State = "quarantined"
+	StateConfig      State = "config_error" // the entry of the configuration cannot be used
 )
 
 // An Event reports a change of an instance of a server.
 type Event struct {
 	Time time.Time
-	// Server is the name of the server in the configuration.
+	// Server is the name of the server in the configuration. It is empty for an event of a reload.
 	Server string
 	// Instance is the id of the instance; see [InstanceStatus].
 	Instance string
 	State    State
+	// Pending is the id of a request that waits for approval; then there is no Instance and State.
+	Pending string
+	// Decided reports that Pending does not wait any more, and Answer is its answer; it is empty for a
+	// request that was canceled or has expired.
+	Decided bool
+	Answer  Answer
 	// Err is the reason of a failure, nil if there is none. With StateReady it reports a session that
 	// the server has lost, or a restart that failed.
 	Err error
+	// Pins are the definitions that are quarantined from now on, with StateQuarantined.
+	Pins []*Pin
+	// Reload reports what a reload has changed, nil for other events and for a reload that has failed.
+	Reload *Diff
 }
 
 // maxEvents bounds the events that wait for one reader.

@@ -1,12 +1,18 @@
 package host
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
 
 // Sizes returns the number of views and of pools that a host keeps.
 func Sizes(h *Host) (views, pools int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, u := range h.upstreams {
+	for _, u := range h.set.Load().upstreams {
 		u.mu.Lock()
 		pools += len(u.pools)
 		u.mu.Unlock()
@@ -25,4 +31,26 @@ func EndBackoff(u *Upstream) {
 			}
 		}
 	}
+}
+
+// CheckPins decodes a record of pins, and returns it encoded with the number of its pins.
+func CheckPins(text []byte) (encoded []byte, pins int, err error) {
+	r, err := decodePins(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	encoded, err = r.encode()
+	for _, p := range r.pins("id") {
+		_, _ = p.Diff(), p.describe()
+		pins++
+	}
+	for k := range pinKinds {
+		_ = r.list(catalogue.Kind(k))
+	}
+	return encoded, pins, err
+}
+
+// ResponseOf returns what a client receives for an error.
+func ResponseOf(v *View, method string, err error) (mcp.Result, error) {
+	return v.response(context.Background(), method, err)
 }

@@ -70,22 +70,27 @@ func exitText(e *mcp.ExitError) string {
 
 // summaries replace reasons that only the log has.
 var summaries = map[ErrorCode]string{
-	CodeUnavailable:   "the server cannot be reached",
-	CodeStarting:      "the server did not become ready in time",
-	CodeTimeout:       "the server did not respond in time",
-	CodeAuthRequired:  "the server requires authorization",
-	CodeDenied:        "denied",
-	CodeInvalidResult: "the response of the server violates the protocol",
-	CodeConfigError:   "the entry of the server in the configuration is invalid",
+	CodeUnavailable:    "the server cannot be reached",
+	CodeStarting:       "the server did not become ready in time",
+	CodeTimeout:        "the server did not respond in time",
+	CodeAuthRequired:   "the server requires authorization",
+	CodeDenied:         "denied",
+	CodeApprovalNeeded: "the request needs an approval that could not be asked for",
+	CodeUnrecorded:     "the request could not be recorded",
+	CodeInvalidResult:  "the response of the server violates the protocol",
+	CodeQuarantined:    "the definition is not known to be approved",
+	CodeConfigError:    "the entry of the server in the configuration is invalid",
 }
 
 // reasonFor returns the reason of a failure for the caller of the view. The local user sees all but
 // secrets and what processes write; a caller with a principal sees reasons that say nothing about
-// the machine, else an incident id, with which the full reason is logged.
+// the machine, else an incident id, with which the full reason is logged. With a policy, the local user
+// does not see parts of responses either.
 func (v *View) reasonFor(ctx context.Context, method string, e *Error) (text, incident string) {
 	text, ok := publicReason(e.Err)
-	if _, exited := errors.AsType[*mcp.ExitError](e.Err); !exited && (!ok || v.caller.Principal == nil) {
-		if v.caller.Principal == nil {
+	local := v.caller.Principal == nil && !(v.host.currentPolicy() != nil && quotesResponse(e))
+	if _, exited := errors.AsType[*mcp.ExitError](e.Err); !exited && (!ok || local) {
+		if local {
 			text = e.Err.Error()
 		} else {
 			incident = rand.Text()[:16]
@@ -98,19 +103,29 @@ func (v *View) reasonFor(ctx context.Context, method string, e *Error) (text, in
 				"code", string(e.Code), "incident", incident, "error", e.Err)
 		}
 	}
-	if u := v.host.byName[e.Server]; u != nil {
-		text = u.mask(text)
+	for _, u := range v.host.all() {
+		if u.name == e.Server {
+			text = u.mask(text)
+		}
 	}
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], ""), incident
 }
 
+// quotesResponse reports whether the text of an error may have a part of a response. A policy does not
+// decide about it, and might hide or redact it.
+func quotesResponse(e *Error) bool {
+	_, status := errors.AsType[*mcphttp.StatusError](e.Err)
+	return status || e.Code == CodeInvalidResult
+}
+
 // keepSecrets adds to the texts that errors and the lines of standard error must not contain.
 func (u *Upstream) keepSecrets(texts []string) {
+	defer u.host.forgetSecrets()
 	u.secretsMu.Lock()
 	defer u.secretsMu.Unlock()
 	all := slices.Clone(u.secrets)
 	for _, s := range texts {
-		if !slices.Contains(all, s) {
+		if s != "" && !slices.Contains(all, s) {
 			all = append(all, s)
 		}
 	}
@@ -123,6 +138,7 @@ func (u *Upstream) mask(text string) string {
 	u.secretsMu.Lock()
 	all := slices.Clone(u.secrets)
 	u.secretsMu.Unlock()
+	all = append(all, u.tokensOf(nil)...)
 	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may contain another
 	for _, s := range all {
 		text = strings.ReplaceAll(text, s, "[secret]")

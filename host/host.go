@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // Options configures a [Host]. The zero value is valid.
@@ -29,40 +31,95 @@ type Options struct {
 	Client mcp.ClientOptions
 	// Consent asks the user before [Host.Call] calls a tool. Default: every call is refused.
 	Consent func(ctx context.Context, a *Action) (*Verdict, error)
-	// Policy decides about the requests of all callers. Default: all are allowed.
+	// Policy decides about the requests of all callers, and about their results. Default: all are
+	// allowed. [Host.SetPolicy] replaces it.
 	Policy Policy
-	// Recorder records the requests of all callers. Default: none are recorded.
+	// Channels are the ways to ask for the approval of a request, in order: the first that is there is
+	// used. A request that none can ask about is refused. Default: ChannelClient.
+	Channels []Channel
+	// Webhook asks another program for the approval of a request, for ChannelWebhook. ctx ends when the
+	// request does, after 5 minutes at the latest. An empty Answer leaves the decision to others: see
+	// [Approvals]. An error refuses the request unless Channels has ChannelConsole.
+	Webhook func(ctx context.Context, p *Pending) (Answer, error)
+	// Configure sets Policy, Channels and Webhook of o as the settings of a file say. [Open] and
+	// [Host.Reload] call it with a copy of the Options; an error means that the file is invalid. Default:
+	// they are those of the Options for every file.
+	Configure func(f *config.File, o *Options) error
+	// Recorder records the requests of all callers, and what changes for them. Default: nothing is
+	// recorded.
 	Recorder Recorder
+	// State keeps what the host must find again after a restart, such as pins. Default: a MemoryState.
+	State StateStore
+	// Pins compares the definitions of all servers with those in State that were approved, and neither
+	// lists nor uses others; see [Pin]. Default: only those of servers whose settings have "trust".
+	Pins bool
 	// StateKeys encrypt what callers carry for the host, such as the state of a question; each has at
 	// least 32 random bytes. The first encrypts, all decrypt. Hosts that share keys accept each
 	// other's states. Default: a random key for this host.
 	StateKeys [][]byte
+	// Tokens returns the store of the tokens of a principal: [mcp.Principal.Key], which is empty for the
+	// local user. Stores of different principals have nothing in common. With Dial, servers without "auth"
+	// in their settings and with "auth": "gateway" have the login of the local user; see
+	// [Host.BeginLogin]. Default: one in memory for each.
+	Tokens func(principal string) oauthclient.Store
+	// OAuth returns how logins at a server are made. Store and Authorizer are not used. Default: the
+	// program registers itself where that is possible.
+	OAuth func(s *config.Server) *oauthclient.TransportOptions
+	// LoginCommand returns the command line with which the local user logs in to a server, for errors.
+	// Default: errors name none.
+	LoginCommand func(server string) string
 	// Instructions are sent to clients before those of the servers.
 	Instructions string
+	// Observer receives the requests of all callers, as that of a server, and those of the host to its
+	// servers, as that of a client; see [mcp.Observer]. [ServerFrom] returns the server of the latter. The
+	// target of a request of a caller is the public name of a tool or prompt, empty for a name that its view
+	// does not have. Default: that of Client for the requests to servers.
+	Observer mcp.Observer
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
 }
 
 // A Host uses the servers of one configuration. It is safe for concurrent use.
 type Host struct {
-	opts      Options
-	settings  *config.Settings
-	upstreams []*Upstream // in the order of the file
-	byName    map[string]*Upstream
-	states    *stateSealer
-	waits     taskWaits
-	kept      keptTasks
-	events    eventBroadcaster
-	sessions  bool // some upstream depends on Caller.Session
+	opts     Options
+	set      atomic.Pointer[serverSet] // see [Host.Reload]
+	asking   atomic.Pointer[asking]    // how approvals are asked for; see [Host.Reload]
+	states   *stateSealer
+	callIDs  *callIDs
+	policy   atomic.Pointer[Policy]
+	recent   recentServers
+	misnamed misnamedItems
+	held     heldRequests
+	granted  sync.Map      // digests of sessions with grants
+	pruned   atomic.Uint64 // approvals used
+	dials    bool          // connections are those of Dial
+	waits    taskWaits
+	logins   logins
+	memory   memoryTokens
+	kept     keptTasks
+	rates    *rateTable
+	budgets  *budgets
+	spilled  spilledResults
+	events   eventBroadcaster
+	counts   hostCounts
+
+	reloading      sync.Mutex // held by Reload
+	fingerprintKey []byte     // random
+	following      sync.Once  // see followPins
 
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
 	work   workGroup
 	poked  chan struct{} // has room for one element; see poke
 
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	views  viewCache
+	mu         sync.Mutex // guards the fields below
+	closed     bool
+	views      viewCache
+	subscribed map[*View]struct{} // views with subscriptions
+	leaving    []*Upstream        // removed, with connections that have not ended
+
+	secretsMu  sync.Mutex // held while allSecrets changes
+	allSecrets atomic.Pointer[[]string]
 
 	agent agent
 }
@@ -72,7 +129,9 @@ type Host struct {
 // fail with [CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{byName: map[string]*Upstream{}}
+	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: newFingerprintKey(),
+		rates: newRateTable()}
+	h.budgets = newBudgets(h)
 	if o != nil {
 		h.opts = *o
 	}
@@ -81,26 +140,30 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		h.opts.Lookup = os.LookupEnv
 	}
 	if h.opts.Dial == nil {
-		h.opts.Dial = Dial
+		h.opts.Dial, h.dials = Dial, true
+	}
+	if h.opts.State == nil {
+		h.opts.State = &MemoryState{}
 	}
 	var err error
 	if h.states, err = newStateSealer(h.opts.StateKeys); err != nil {
 		return nil, err
 	}
-	if h.settings, err = f.Settings(); err != nil {
-		return nil, fmt.Errorf("host: %w", err)
+	set, err := h.newServerSet(f, nil)
+	if err != nil {
+		return nil, err
 	}
+	rules, err := h.configured(f)
+	if err != nil {
+		return nil, err
+	}
+	h.use(rules)
+	h.set.Store(set)
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.poked = make(chan struct{}, 1)
-	for _, name := range f.Names() {
-		u := newUpstream(h, f, name)
-		if u.server != nil && u.server.Disabled {
-			continue
-		}
-		h.upstreams, h.byName[name] = append(h.upstreams, u), u
-		h.sessions = h.sessions || u.settings.Share == config.ShareSession
-	}
 	h.work.run(h.supervise)
+	h.startPins(set)
+	h.recordConfig(f, "open")
 	return h, nil
 }
 
@@ -110,7 +173,7 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 	var errs []error
 	var mu sync.Mutex
 	var wait sync.WaitGroup
-	for _, u := range h.upstreams {
+	for _, u := range h.set.Load().upstreams {
 		if len(names) > 0 && !contains(names, u.name) {
 			continue
 		}
@@ -140,7 +203,10 @@ func contains(names []string, name string) bool {
 }
 
 // Upstreams returns the servers that are not disabled, in the order of the file.
-func (h *Host) Upstreams() []*Upstream { return h.upstreams }
+func (h *Host) Upstreams() []*Upstream { return slices.Clone(h.set.Load().upstreams) }
+
+// State returns the state that the host uses: that of [Options].
+func (h *Host) State() StateStore { return h.opts.State }
 
 // Events returns changes of the states of servers from now on, until ctx or the Host ends. A reader
 // that is slow misses events.
@@ -173,11 +239,13 @@ func (h *Host) Close() error {
 		h.cancel(mcp.ErrClosed)
 		h.agent.close()
 		var wait sync.WaitGroup
-		for _, u := range h.upstreams {
+		for _, u := range h.all() {
 			wait.Go(u.close)
 		}
 		wait.Wait()
 		h.work.wait()
+		h.budgets.close()
+		h.spilled.close()
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()

@@ -21,11 +21,15 @@ type instance struct {
 	last    *start // ended, perhaps not quite
 	next    *start // replaces current when it is connected; nil for none
 	backoff backoff
+	breaker breaker
 	state   State         // if current is nil
 	since   time.Time     // of state
 	err     *Error        // the last failure
 	starts  int           // all
 	changed chan struct{} // closed with the next start, for requests that wait for it; may be nil
+
+	swapped    time.Time // the last attempt to replace current because the configuration has changed
+	swapFailed bool
 }
 
 // anyClass is the class of requests that do not depend on capabilities.
@@ -62,16 +66,19 @@ func (p *pool) instance(class string, calls bool) *instance {
 // acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
 // caller releases it when its request has ended.
 func (p *pool) acquire(ctx context.Context, class string) (*start, error) {
-	return p.join(ctx, 0, func(p *pool) *instance { return p.instance(class, false) })
+	return p.join(ctx, 0, func(p *pool) (*instance, error) { return p.instance(class, false), nil })
 }
 
 // acquireCall is like acquire for a call, which waits for a start that is delayed by at most
 // backoffWait. It has a connection of its own if the configuration says so. A call that continues has
-// the id of its connection. The request has not run if there is an error.
+// the id of its connection. The request has not run if there is an error. The caller calls releaseCall.
 func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error) {
 	calls := p.up.share() == config.ShareCall
 	if id == "" {
-		return p.join(ctx, backoffWait, func(p *pool) *instance { return p.instance(class, calls) })
+		return p.join(ctx, backoffWait, func(p *pool) (*instance, error) {
+			i := p.instance(class, calls)
+			return i, i.checkBreaker()
+		})
 	}
 	u := p.up
 	u.mu.Lock()
@@ -79,6 +86,7 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error
 	for s := range u.connections {
 		if s.id == id && s.in.pool.key == p.key && s.isConnected() {
 			s.users++
+			s.resumed++
 			return s, nil
 		}
 	}
@@ -88,14 +96,18 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error
 // join returns the connection of an instance for one more request. It waits for a delayed start that
 // begins within a time.
 func (p *pool) join(
-	ctx context.Context, within time.Duration, find func(p *pool) *instance,
+	ctx context.Context, within time.Duration, find func(p *pool) (*instance, error),
 ) (*start, error) {
 	deadline := time.Now().Add(within)
 	u := p.up
 	for {
 		u.mu.Lock()
-		i := find(u.present(p))
-		s, wait, err := i.join(deadline)
+		i, err := find(u.present(p))
+		var s *start
+		var wait time.Duration
+		if err == nil {
+			s, wait, err = i.join(deadline)
+		}
 		changed := i.changed
 		u.mu.Unlock()
 		if err != nil {
@@ -217,6 +229,9 @@ func (i *instance) begin() (*start, error) {
 	i.last = nil
 	s.ctx, s.cancel = context.WithCancelCause(u.host.ctx)
 	i.starts++
+	if i.starts > 1 && (i.current != nil || i.state != StateOff && i.state != StateStopped) {
+		u.counts.restarts.Add(1)
+	}
 	i.wake()
 	u.connections[s] = struct{}{}
 	u.event(s, StateStarting, nil)
@@ -238,8 +253,9 @@ func (i *instance) failed(s *start, e *Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
 	if i.next == s { // the server in use continues
-		i.next = nil
+		i.next, i.swapFailed = nil, true
 		if i.current != nil {
+			u.host.poke()
 			u.event(i.current, i.current.state, e)
 			return
 		}
@@ -294,7 +310,7 @@ func (i *instance) ready(s *start) {
 // restart connects again, and then replaces the current connection. The lock of the upstream is
 // held.
 func (i *instance) restart() (*start, error) {
-	i.backoff = backoff{}
+	i.backoff, i.breaker = backoff{}, breaker{}
 	if i.next != nil {
 		return i.next, nil
 	}
@@ -325,8 +341,11 @@ func (i *instance) options() *mcp.ClientOptions {
 		o.ForwardCapabilities = declared
 	}
 	o.Roots = i.pool.ownRoots()
-	o.Timeout, o.MaxTimeout = u.settings.Timeout, u.settings.MaxTimeout
+	o.Timeout, o.MaxTimeout = u.entry().settings.Timeout, u.entry().settings.MaxTimeout
 	o.KeepAlive = keepAlive
+	if u.host.opts.Observer != nil {
+		o.Observer = &clientObserver{u.host.opts.Observer, u.name}
+	}
 	if o.Logger == nil {
 		o.Logger = u.host.opts.Logger.With("server", u.name)
 	}

@@ -9,30 +9,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const (
-	// ownMeta is the prefix of the members of `_meta` that are the host's.
-	ownMeta = "dev.patchbay/"
-)
+// ownMeta is the prefix of the members of `_meta` that only the host sets.
+const ownMeta = "dev.patchbay/"
 
 // withoutOwnMeta returns a result of a server without members of `_meta` that only the host sets: a
 // server must not report a failure of another one.
 func withoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
-	if meta, forged := withoutForged(raw); forged {
+	if meta, changed := withoutOwn(raw); changed {
 		return mcp.RawResult(jsonscan.WithMember(json.RawMessage(raw), "_meta", meta))
 	}
 	return raw
 }
 
-// withoutForged returns the `_meta` of an object without the host's members, and whether it has any.
-func withoutForged(object []byte) (rest []byte, forged bool) {
+// withoutOwn returns the `_meta` of an object without the host's members. changed is false if it has no
+// such member.
+func withoutOwn(object []byte) (meta []byte, changed bool) {
 	meta, ok := jsonscan.Get(object, "_meta")
-	if !ok || jsonscan.Kind(meta) != '{' {
+	if !ok || jsonscan.Kind(meta) != '{' || !hasOwn(meta) {
 		return nil, false
 	}
 	b := []byte{'{'}
 	for key, value := range jsonscan.Members(meta) {
 		if bytes.HasPrefix(key, []byte(ownMeta)) {
-			forged = true
 			continue
 		}
 		if len(b) > 1 {
@@ -40,12 +38,21 @@ func withoutForged(object []byte) (rest []byte, forged bool) {
 		}
 		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), value...)
 	}
-	return append(b, '}'), forged
+	return append(b, '}'), true
 }
 
-// signQuestions names the server in the questions of a result if there are several, and removes members
-// of their `_meta` that only the host sets.
-func (v *View) signQuestions(raw []byte, p *pool) []byte {
+func hasOwn(meta []byte) bool {
+	for key := range jsonscan.Members(meta) {
+		if bytes.HasPrefix(key, []byte(ownMeta)) {
+			return true
+		}
+	}
+	return false
+}
+
+// publicQuestions returns a result with its questions as callers see them: with the name of the server if
+// there are several, and without members of `_meta` that only the host sets.
+func (v *View) publicQuestions(raw []byte, p *pool) []byte {
 	server := p.up.name
 	if v.single() {
 		server = ""
@@ -59,20 +66,20 @@ func (v *View) signQuestions(raw []byte, p *pool) []byte {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), signQuestion(request, server)...)
+		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), publicQuestion(request, server)...)
 	}
 	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
 }
 
-// signQuestion names the server before the message of an elicitation. Requests for sampling have no
+// publicQuestion names the server before the message of an elicitation. Requests for sampling have no
 // member for that: most revisions define no `_meta` for their params.
-func signQuestion(request []byte, server string) []byte {
+func publicQuestion(request []byte, server string) []byte {
 	params, ok := jsonscan.Get(request, "params")
 	if !ok || jsonscan.Kind(params) != '{' {
 		return request
 	}
 	before := params
-	if meta, forged := withoutForged(params); forged {
+	if meta, changed := withoutOwn(params); changed {
 		params = jsonscan.WithMember(params, "_meta", meta)
 	}
 	if server != "" && stringMember(request, "method") == wire.MethodElicitationCreate {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -43,32 +44,49 @@ type pool struct {
 	used      time.Time // by a request
 	latest    string    // the class of the latest request, for servers with classes
 
+	requests *requestQueue // see queue
+
+	forwarded forwardedHeader
+
+	restoring sync.Once  // see restore
+	reviewing sync.Mutex // held from the review of what the server has sent until it is used
+
 	mu           sync.Mutex // guards the fields below
 	lists        [catalogue.Kinds]listing
 	views        map[*View]struct{} // that are notified of changes
 	watched      resourceSubscriptions
 	capabilities json.RawMessage // of the server; nil before the first connection
 	instructions string
+	serverInfo   json.RawMessage       // approved; nil without pins
+	pins         *serverPins           // of the last connection, before it of the entry; nil for none
+	about        []foundDefinition     // of the server; see reviewAbout
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
 	slow         bool                  // server/discover has waited in vain for a connection
 	closed       bool
+
+	lacksTools atomic.Bool // the server lists no tools, and had some before
 }
 
 // A listing is one list of a server, as it was last read.
 type listing struct {
-	list    *catalogue.List // nil before the first
-	read    time.Time
-	changed bool          // since then
-	reading chan struct{} // closed when the reading in progress ends; nil if there is none
-	err     error         // of the last reading
-	missed  bool          // a request has waited for this reading in vain
-	budget  listBudget
-	delayed bool // views are notified when it may be read again
+	list     *catalogue.List // nil before the first
+	from     *start          // the connection that it was read from; nil before the first
+	pins     *serverPins     // of that connection; nil for none
+	read     time.Time
+	restored bool          // from pins: the server has not been connected to since
+	changed  bool          // since then
+	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
+	err      error         // of the last reading
+	missed   bool          // a request has waited for this reading in vain
+	budget   listBudget
+	delayed  bool // views are notified when it may be read again
 }
 
 func newPool(u *Upstream, c *Caller) *pool {
-	return &pool{up: u, caller: c, instances: map[string]*instance{}, views: map[*View]struct{}{}}
+	p := &pool{up: u, caller: c, pins: u.entry().pins, instances: map[string]*instance{}, views: map[*View]struct{}{}}
+	p.requests = &requestQueue{up: u}
+	return p
 }
 
 // maxInstructions bounds the instructions of a server that are kept for a caller, in bytes. Clients
@@ -88,16 +106,30 @@ func (p *pool) connected(s *start) {
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
 	declared, _ := json.Marshal(caps)
+	if s.pins != nil {
+		p.reviewing.Lock()
+		p.reviewAbout(p.up.host.ctx, s.pins, aboutServer(s), declared, s.client.Revision())
+		p.reviewing.Unlock()
+	}
 	p.mu.Lock()
+	p.pins = s.pins
 	p.capabilities, p.revision = declared, s.client.Revision()
-	p.instructions = cutInstructions(s.client.Instructions(), maxInstructions)
+	if s.pins == nil {
+		p.about, p.serverInfo = nil, nil
+		p.instructions = cutInstructions(s.client.Instructions(), maxInstructions)
+	}
 	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
+	restored := false
 	for k := range p.lists {
-		p.lists[k].changed, p.lists[k].missed = true, false
+		restored = restored || p.lists[k].restored
+		p.lists[k].changed, p.lists[k].missed, p.lists[k].restored = true, false, false
 	}
 	p.slow = false
 	p.mu.Unlock()
+	if restored {
+		p.notify() // reads the lists of views with subscriptions again
+	}
 	if !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
 		return
 	}
@@ -180,10 +212,12 @@ func (p *pool) hasList(kind catalogue.Kind) bool {
 	return p.lists[kind].list != nil
 }
 
-// isFresh reports whether a list need not be read. The lock is held.
+// isFresh reports whether a list need not be read. The lock is held. With pins, a server that announces
+// changes is not relied on to announce all of them.
 func (p *pool) isFresh(kind catalogue.Kind) bool {
 	l := &p.lists[kind]
-	return l.list != nil && l.reading == nil && !l.changed && (p.announced[kind] || time.Since(l.read) < listAge)
+	return l.list != nil && l.reading == nil &&
+		(l.restored || !l.changed && (p.announced[kind] && l.pins == nil || time.Since(l.read) < listAge))
 }
 
 // list returns a list of the server. If reading it takes long or fails, list returns the last one
@@ -266,34 +300,78 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	p.mu.Lock()
 	p.lists[kind].changed = false
 	p.mu.Unlock()
-	list, pages, size, err := p.readAll(ctx, kind)
+	r, err := p.readAll(ctx, kind)
+	list := r.list
+	p.reviewing.Lock()
+	defer p.reviewing.Unlock()
+	if err == nil {
+		list = p.review(ctx, r.pins, kind, list)
+	}
 	p.mu.Lock()
 	l := &p.lists[kind]
-	l.budget.spend(pages, size)
+	l.budget.spend(r.pages, r.size)
 	l.reading, l.err, l.read = nil, err, time.Now()
-	again := l.missed || l.changed
+	again, before := l.missed || l.changed, l.list
 	if err == nil {
-		l.list = list
+		l.list, l.from, l.pins = list, r.from, r.pins
 	} else {
 		l.changed = true // read again with the next request
 	}
 	p.mu.Unlock()
-	if again && err == nil {
+	if err != nil {
+		return
+	}
+	p.recordDrift(kind, before, list)
+	if kind == catalogue.Tools {
+		p.observeTools(r.from, before, r.list)
+	}
+	if again {
 		p.notify()
 	}
 }
 
-// readAll reads all pages of a list. It returns how many it has requested, and their bytes.
-func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.List, requested, size int, err error) {
+// observeTools records whether a server has lost its tools: it responds, but clients cannot use it.
+func (p *pool) observeTools(s *start, before, now *catalogue.List) {
+	switch {
+	case now.Len() > 0:
+		if p.lacksTools.Swap(false) {
+			s.observe(nil)
+		}
+	case before != nil && before.Len() > 0:
+		p.lacksTools.Store(true)
+		s.observe(p.up.errorf(CodeUnavailable, "the server lists no tools, and had %d before", before.Len()))
+	}
+}
+
+// A listReading is the outcome of reading all pages of a list.
+type listReading struct {
+	list        *catalogue.List // nil if there is an error
+	from        *start
+	pins        *serverPins // of the connection
+	pages, size int         // that were requested, and their bytes
+}
+
+// readAll reads all pages of a list.
+func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (r listReading, err error) {
+	if p.failedLogin() { // the user may have logged in with another process
+		_ = p.checkLogin(ctx) // the error of the connection says more
+	}
 	s, err := p.acquire(ctx, "")
 	if err != nil {
-		return nil, 0, 0, err
+		return r, err
 	}
 	defer s.release()
+	return p.readFrom(ctx, s, kind)
+}
+
+// readFrom reads all pages of a list of a connection.
+func (p *pool) readFrom(ctx context.Context, s *start, kind catalogue.Kind) (r listReading, err error) {
+	r.from, r.pins = s, s.pins
 	caps := s.client.Capabilities()
 	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
 		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
-		return catalogue.Parse(kind), 0, 0, nil
+		r.list = catalogue.Parse(kind)
+		return r, nil
 	}
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true})
 	var pages []json.RawMessage
@@ -302,17 +380,19 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (l *catalogue.L
 	for {
 		raw, err := s.client.Do(ctx, kind.Method(), params)
 		if err != nil {
-			return nil, len(pages) + 1, size, p.up.failure(ctx, err)
+			r.pages++
+			return r, p.up.failure(ctx, err)
 		}
 		pages = append(pages, raw)
-		size += len(raw)
+		r.pages, r.size = len(pages), r.size+len(raw)
 		cursor, _ := jsonscan.Get(raw, "nextCursor")
 		next, _ := jsonscan.Unquote(cursor)
 		switch {
 		case next == "":
-			return catalogue.Parse(kind, pages...), len(pages), size, nil
-		case seen[next] || len(pages) >= maxPages || size > maxListBytes:
-			return nil, len(pages), size, p.up.errorf(CodeInvalidResult,
+			r.list = catalogue.Parse(kind, pages...)
+			return r, nil
+		case seen[next] || len(pages) >= maxPages || r.size > maxListBytes:
+			return r, p.up.errorf(CodeInvalidResult,
 				"%s has more than %d pages or %d bytes, or repeats a cursor",
 				kind.Method(), maxPages, maxListBytes)
 		}

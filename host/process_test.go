@@ -43,6 +43,8 @@ func init() {
 	switch role {
 	case "server":
 		serveProcess()
+	case "turning":
+		serveTurning()
 	case "exit":
 		fmt.Fprint(os.Stderr, "cannot read \x1b[31mthe key\n")
 		os.Exit(3)

@@ -6,13 +6,7 @@ import (
 )
 
 // Profiles returns the names of the profiles of the configuration, sorted.
-func (h *Host) Profiles() []string { return slices.Sorted(maps.Keys(h.settings.Profiles)) }
+func (h *Host) Profiles() []string { return slices.Sorted(maps.Keys(h.set.Load().settings.Profiles)) }
 
 // InProfile reports whether a profile has a server. The empty profile has all, an unknown one none.
-func (h *Host) InProfile(profile, server string) bool {
-	if profile == "" {
-		return true
-	}
-	p := h.settings.Profiles[profile]
-	return p != nil && (len(p.Servers) == 0 || contains(p.Servers, server))
-}
+func (h *Host) InProfile(profile, server string) bool { return h.set.Load().inProfile(profile, server) }

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A previousRound is what a request knows of the one that it continues.
+// A previousRound is the state of the request that another one continues.
 type previousRound struct {
 	instance string   // the id of the connection; empty for any
 	roots    []string // the keys of questions that the configuration answers
+	uses     pinned   // what the connection must offer in an approved form
 }
 
 // forward sends a request to an instance of a class, and answers questions for the roots of the
@@ -26,9 +28,12 @@ func (p *pool) forward(
 	if o.Capabilities == nil {
 		o.Capabilities = p.clientCapabilities(req)
 	}
+	if !p.up.entry().settings.ForwardBaggage {
+		o.WithoutMeta = wire.MetaBaggage
+	}
 	req = p.withRoots(req, c.roots)
 	for round := range maxRootsRounds {
-		if s, res, err = p.sendOnce(ctx, req, class, c.instance, o); err != nil {
+		if s, res, err = p.sendOnce(ctx, req, class, c, o); err != nil {
 			if round > 0 {
 				err = begun(err)
 			}
@@ -57,15 +62,20 @@ func (p *pool) forward(
 // sendOnce sends one round of a request. If the connection ends before the request was sent, it is
 // sent once more, on another one. A request that continues another has the id of its connection.
 func (p *pool) sendOnce(
-	ctx context.Context, req *mcp.Request, class, id string, o *mcpint.ForwardOptions,
+	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
 ) (*start, mcp.Result, error) {
+	id := c.instance
 	for again := false; ; again = true {
 		s, err := p.acquireCall(ctx, class, id)
 		if err != nil {
 			return nil, nil, p.up.requestError(ctx, err)
 		}
+		if err := s.checkPins(ctx, c.uses); err != nil {
+			s.releaseCall(id)
+			return nil, nil, err
+		}
 		res, err := s.send(ctx, req, o)
-		s.release()
+		s.releaseCall(id)
 		if again || id != "" || !isUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
 			return s, res, p.up.requestError(ctx, err)
 		}
@@ -98,14 +108,19 @@ func isResponse(err error) bool {
 
 // send sends a request, and records whether the server has responded.
 func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOptions) (mcp.Result, error) {
+	began := time.Now()
 	res, err := s.forward.ForwardAs(ctx, req, o)
 	u := s.in.pool.up
-	if _, failed := errors.AsType[*mcp.TransportError](err); failed && ctx.Err() == nil {
+	if failed, ok := errors.AsType[*mcp.TransportError](err); ok && ctx.Err() == nil {
+		if errors.Is(err, mcp.ErrTimeout) {
+			err = u.withSetting(failed, time.Since(began))
+		}
 		if exited := exitOf(err); exited != nil && u.isCommand() {
 			s.lost(exited)
 		}
 		e := u.failure(ctx, err)
 		s.observe(e)
+		s.countFailure(e, o.Principal)
 		if e.Code == CodeTimeout && u.isCommand() && !s.session {
 			s.checkHealth()
 		}
@@ -162,11 +177,14 @@ func (s *start) observe(failed *Error) {
 	defer u.mu.Unlock()
 	if failed != nil {
 		s.in.err = failed
+	} else {
+		s.in.breaker.succeeded()
 	}
 	if !s.isConnected() || s.state == StateDraining {
 		return
 	}
 	switch {
+	case failed == nil && s.in.pool.lacksTools.Load(): // the server responds, and is of no use
 	case failed == nil:
 		s.set(StateReady, nil)
 	case failed.Code == CodeAuthRequired:

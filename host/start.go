@@ -58,6 +58,7 @@ type start struct {
 	since    time.Time // of state
 	began    time.Time
 	users    int       // requests in progress
+	resumed  int       // of them those whose caller has answered a question
 	used     time.Time // when the last one ended
 	asked    time.Time // until when a caller may answer a question of a modern server
 	cut      time.Time // when requests of a replaced connection are ended
@@ -66,11 +67,16 @@ type start struct {
 	stopping bool
 	checking bool // a check of its health is in progress
 	pid      int  // of the process; zero if it is unknown
+	// fingerprint is that of the entry with which the connection is made; zero until that is known.
+	fingerprint fingerprint
+	pins        *serverPins // of that entry; nil for none
 	// A session that the server has lost, until a request has opened another.
 	lostSession <-chan struct{}
 	renewed     chan (<-chan struct{}) // gets the Done channel of the other
 	idle        chan struct{}          // closed with the end of the last request; may be nil
 	limiter     *proclimit.Limiter     // of the process; may be nil. Used by run only
+
+	own ownLists // see checkPins
 }
 
 // isConnected reports whether requests can use the connection. The lock of the upstream is held.
@@ -125,13 +131,17 @@ func (s *start) waitForLast() {
 func (s *start) connect() (mcp.Transport, *Error) {
 	u := s.in.pool.up
 	ctx, cancel := context.WithTimeoutCause(s.ctx, u.startTimeout(),
-		fmt.Errorf("%w within %v", errNotReady, u.startTimeout()))
+		statement{fmt.Errorf("%w within startTimeout of %v", errNotReady, u.startTimeout())})
 	defer cancel()
-	server, err := u.expanded(ctx)
+	e := u.entry()
+	s.setEntry(e, u.host.fingerprint(e))
+	server, err := u.expanded(ctx, e, s.in.pool.caller)
 	if err != nil {
 		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
-	t, client, err := u.dial(context.WithValue(ctx, callerKey{}, s.in.pool.caller), server, s)
+	ctx = context.WithValue(ctx, callerKey{}, s.in.pool.caller)
+	ctx = context.WithValue(ctx, clientKey{}, s.in.pool.client(e, server.URL))
+	t, client, err := u.dial(ctx, server, s)
 	if err != nil {
 		e := u.failure(ctx, err)
 		if cause := context.Cause(ctx); errors.Is(cause, errNotReady) {
@@ -148,8 +158,8 @@ func (s *start) connect() (mcp.Transport, *Error) {
 }
 
 func (u *Upstream) startTimeout() time.Duration {
-	if u.settings.StartTimeout > 0 {
-		return u.settings.StartTimeout
+	if u.entry().settings.StartTimeout > 0 {
+		return u.entry().settings.StartTimeout
 	}
 	return defaultStartTimeout
 }
@@ -288,6 +298,7 @@ func (s *start) end(t mcp.Transport) {
 	delete(u.connections, s)
 	u.mu.Unlock()
 	close(s.ended)
+	u.host.poke() // the server may have been removed
 }
 
 // close closes a transport, which waits until the process has ended, and ends its limits.
@@ -301,11 +312,27 @@ func (s *start) close(t mcp.Transport) {
 	}
 }
 
+// releaseCall ends a call; see acquireCall.
+func (s *start) releaseCall(id string) {
+	u := s.in.pool.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if id != "" {
+		s.resumed--
+	}
+	s.releaseLocked()
+}
+
 // release ends a request.
 func (s *start) release() {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	s.releaseLocked()
+}
+
+func (s *start) releaseLocked() {
+	u := s.in.pool.up
 	s.users--
 	s.used = time.Now()
 	if s.users == 0 && s.idle != nil {

@@ -33,10 +33,14 @@ var errInvalidState = mcp.Errorf(mcp.CodeInvalidParams,
 // A requestState is the content of a sealed requestState: which instance has asked, and its state.
 type requestState struct {
 	Server   string   `json:"s"`
+	Call     string   `json:"a,omitzero"` // the id of its records
 	Class    string   `json:"c,omitzero"`
 	Instance string   `json:"i,omitzero"`  // the start of an instance of the session era; see instance.id
+	Target   string   `json:"t,omitzero"`  // name or URI at the server, with Instance
 	Roots    []string `json:"r,omitempty"` // questions that the configuration answers
 	State    *string  `json:"u,omitempty"` // of the server
+	Policy   string   `json:"p,omitzero"`  // see [approval.bind]
+	Nonce    string   `json:"n,omitzero"`  // of an approved request, which can be continued once
 	Expires  int64    `json:"e"`           // in seconds since 1970
 }
 

@@ -23,13 +23,15 @@ type UpstreamStatus struct {
 	Requests, Suspended int
 	// Starts is the number of processes or connections so far.
 	Starts int
-	// Err is the last failure, nil if there was none. It may be older than State. The text may come
-	// from the server and must not be trusted.
+	// Err is the last failure, nil if there was none or an instance has become ready since. The text
+	// may come from the server and must not be trusted.
 	Err error
 	// Exit is how the last process that has ended by itself did so, nil if there is none.
 	Exit *mcp.ExitError
 	// RetryAfter is when a delayed start may begin; zero if none is delayed.
 	RetryAfter time.Duration
+	// Limits are the figures of the limits of requests.
+	Limits LimitStatus
 	// Instances are the connections and attempts to connect, the oldest first.
 	Instances []InstanceStatus
 }
@@ -61,10 +63,11 @@ func (u *Upstream) Status() *UpstreamStatus {
 	if u.stopped {
 		st.State = StateStopped
 	}
-	if u.invalid != nil {
-		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", withoutServer(u.invalid, u.name))
+	if u.entry().invalid != nil {
+		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", withoutServer(u.entry().invalid, u.name))
 	}
 	now := time.Now()
+	st.Limits = u.limitStatus(now)
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			st.addInstance(i, now)
@@ -91,7 +94,9 @@ func (st *UpstreamStatus) offer(state State, since time.Time) {
 func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
 	st.Starts += i.starts
 	if i.err != nil {
-		st.Err = i.err
+		if s := i.current; s == nil || s.state != StateReady || i.swapFailed {
+			st.Err = i.err
+		}
 		if exit, ok := errors.AsType[*mcp.ExitError](i.err); ok {
 			st.Exit = exit
 		}

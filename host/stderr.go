@@ -21,7 +21,9 @@ const (
 
 // A StderrLine is a line that a process of a server has written to its standard error.
 type StderrLine struct {
-	Time time.Time
+	// Number is the number of the line among all of the server, from 1.
+	Number uint64
+	Time   time.Time
 	// Instance is the id of the instance that has written it; see [InstanceStatus].
 	Instance string
 	// Text is the line, with control and other invisible characters in the form of Go strings, such
@@ -34,11 +36,14 @@ type stderrRing struct {
 	mu    sync.Mutex // guards the fields below
 	lines []StderrLine
 	size  int
+	last  uint64 // number of the last line
 }
 
 func (r *stderrRing) add(l StderrLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.last++
+	l.Number = r.last
 	r.lines = append(r.lines, l)
 	r.size += len(l.Text) + stderrLineCost
 	for r.size > maxStderr {
@@ -48,7 +53,7 @@ func (r *stderrRing) add(l StderrLine) {
 	}
 }
 
-func (r *stderrRing) last() []StderrLine {
+func (r *stderrRing) all() []StderrLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]StderrLine(nil), r.lines...)
@@ -64,7 +69,8 @@ type stderrWriter struct {
 func (w *stderrWriter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		line = bytes.TrimRight(line, "\r\n")
-		w.ring.add(StderrLine{time.Now(), w.instance, escape(line[:min(len(line), maxStderrLine)])})
+		text := escape(line[:min(len(line), maxStderrLine)])
+		w.ring.add(StderrLine{Time: time.Now(), Instance: w.instance, Text: text})
 	}
 	return len(p), nil
 }

@@ -54,6 +54,10 @@ func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (s
 	shared := p.up.share() == config.ShareShared
 	p.mu.Lock()
 	w := &p.watched
+	if p.closed {
+		p.mu.Unlock()
+		return nil, nil
+	}
 	if w.callers == nil {
 		w.callers = map[string]map[*resourceCaller]struct{}{}
 	}
@@ -81,7 +85,7 @@ func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (s
 		return nil, nil
 	}
 	await(ctx, ready)
-	return func() { p.unsubscribe(added) }, agreed
+	return func() { v.unsubscribe(p, added) }, agreed
 }
 
 func (p *pool) unsubscribe(all map[*resourceCaller]string) {
@@ -89,6 +93,9 @@ func (p *pool) unsubscribe(all map[*resourceCaller]string) {
 	defer p.mu.Unlock()
 	w, last := &p.watched, false
 	for c, target := range all {
+		if w.callers[target] == nil {
+			continue
+		}
 		delete(w.callers[target], c)
 		if len(w.callers[target]) == 0 {
 			delete(w.callers, target)
@@ -218,7 +225,7 @@ func (p *pool) resourceEvent(e mcp.Event) {
 
 // publicURI returns the URI by which callers know a URI of a server.
 func (v *View) publicURI(p *pool, uri string) string {
-	if m := v.merged.Load(); m != nil {
+	if m := v.latest(); m != nil {
 		return m.catalogue.PublicURI(p.up.name, uri)
 	}
 	return uri

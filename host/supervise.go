@@ -43,11 +43,12 @@ func (h *Host) supervise() {
 	for {
 		now := time.Now()
 		next := now.Add(poolAge)
-		for _, u := range h.upstreams {
+		for _, u := range h.all() {
 			if due := u.check(now); due.Before(next) {
 				next = due
 			}
 		}
+		h.forgetRemoved()
 		timer.Reset(max(time.Until(next), 0))
 		select {
 		case <-timer.C:
@@ -90,7 +91,7 @@ func (s *start) check(now time.Time) (due time.Time) {
 	}
 	busy := s.isBusy()
 	if s.ends() {
-		suspended := s.forward.Usage().Suspended > 0
+		suspended := s.resumed > 0 || s.forward.Usage().Suspended > 0
 		expired := !s.cut.IsZero() && !now.Before(s.cut)
 		if !busy || expired && !suspended && !s.tasks.running(now) {
 			s.stop()
@@ -98,7 +99,7 @@ func (s *start) check(now time.Time) (due time.Time) {
 		}
 		return now.Add(checkInterval)
 	}
-	idle := s.in.pool.up.settings.Idle
+	idle := s.in.pool.up.entry().settings.Idle
 	if idle <= 0 {
 		return due
 	}
@@ -117,8 +118,11 @@ func (s *start) check(now time.Time) (due time.Time) {
 	return due
 }
 
-// check begins the start that a subscription waits for.
+// check begins the start that a subscription waits for, and replaces a connection whose entry has changed.
 func (i *instance) check(now time.Time) (due time.Time) {
+	if i.current != nil && i.current.isOutdated() {
+		return i.swap(now)
+	}
 	if i.calls || i.current != nil || i.next != nil || i.backoff.until.IsZero() || !i.pool.isWatched() {
 		return due
 	}
@@ -194,6 +198,9 @@ func (p *pool) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.announced[:])
+	for k := range p.lists {
+		p.lists[k].restored = false
+	}
 }
 
 // makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
@@ -270,7 +277,8 @@ func (h *Host) EndSession(session string) {
 		}
 	}
 	h.mu.Unlock()
-	for _, u := range h.upstreams {
+	h.endGrants(session)
+	for _, u := range h.all() {
 		if u.share() == config.ShareSession {
 			u.endSession(session)
 		}

@@ -60,7 +60,7 @@ func (v *View) openTask(handle string) (*task, error) {
 	if err != nil || json.Unmarshal(plain, &t.taskID) != nil {
 		return nil, errUnknownTask
 	}
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		if p.up.name == t.Server {
 			t.pool = p
 			return t, nil

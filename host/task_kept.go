@@ -41,7 +41,7 @@ type keptTask struct {
 // keepResult keeps a result and returns that of a call that became a task.
 func (v *View) keepResult(req *mcp.Request, p *pool, raw mcp.RawResult) (mcp.Result, error) {
 	k := &keptTask{id: rand.Text(), principal: v.caller.principal(), created: time.Now(), ttl: keptTTL,
-		result: slices.Clone(v.mapResult(p, methodToolsCall, raw))}
+		result: slices.Clone(raw)}
 	task, _ := req.Param("task")
 	ttl, _ := jsonscan.Get(task, "ttl")
 	if ms, err := strconv.ParseFloat(string(ttl), 64); err == nil && ms >= 0 {

@@ -120,7 +120,7 @@ func (v *View) waitSender(req *mcp.Request, t *task, w *taskWait) waitSender {
 			err = t.pool.up.errorf(CodeInvalidResult, "tasks/result: the result is not an object")
 		}
 		if s != nil {
-			c = previousRound{s.id, roots}
+			c = previousRound{instance: s.id, roots: roots}
 		}
 		return raw, c, err
 	}

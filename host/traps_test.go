@@ -104,9 +104,11 @@ func TestHOST39_TrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
 	}
 	h, err := host.Open(t.Context(), f, &host.Options{
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(calc), nil },
-		Policy: policyFunc(func(a *host.Action) (*host.Verdict, error) {
-			decided = append(decided, a.Target+" "+string(a.Arguments))
-			return &host.Verdict{Allow: true}, nil
+		Policy: policyFunc(func(a *host.Action) host.Decision {
+			if a.Kind == host.ActionCall {
+				decided = append(decided, a.Target+" "+string(a.Arguments))
+			}
+			return host.Decision{Do: host.OutcomeAllow}
 		}),
 	})
 	if err != nil {

@@ -5,24 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // An Upstream is a configured server. It is safe for concurrent use.
 type Upstream struct {
-	host     *Host
-	name     string
-	server   *config.Server // unexpanded; nil if the entry is invalid
-	settings *config.ServerSettings
-	invalid  error  // of the entry
-	id       string // in public names
-	schemas  toolSchemas
-	options  *catalogue.ServerOptions // never changes, so that catalogues share definitions
+	host    *Host
+	name    string
+	command bool         // see isCommand
+	sharing config.Share // see share
+	current atomic.Pointer[entry]
+	schemas toolSchemas
+	// requests has those of all callers, unless each has processes of its own: see [pool.queue].
+	requests requestQueue
+	refused  counters[string] // by setting
+	counts   upstreamCounts
 	stderr   stderrRing
+
+	credentials credentials
 
 	secretsMu sync.Mutex // guards secrets
 	secrets   []string   // of the expanded entry
@@ -33,20 +37,20 @@ type Upstream struct {
 	modern      bool                // the last connection had no session
 	stopped     bool                // by Stop
 	closed      bool
+	removed     bool        // from the configuration
+	wanted      fingerprint // of connections; zero before the first reload
 }
 
-func newUpstream(h *Host, f *config.File, name string) *Upstream {
-	u := &Upstream{host: h, name: name, settings: h.settings.Servers[name],
+func newUpstream(h *Host, name string, e *entry) *Upstream {
+	u := &Upstream{host: h, name: name, command: e.isCommand(), sharing: e.share(),
 		pools: map[string]*pool{}, connections: map[*start]struct{}{}}
-	if u.settings == nil {
-		u.settings = &config.ServerSettings{}
-	}
-	u.server, u.invalid = f.Server(name)
-	u.id = f.ID(name)
-	u.options = &catalogue.ServerOptions{Allow: u.settings.Allow, Deny: u.settings.Deny, Rename: u.settings.Rename,
-		Describe: u.settings.Describe, HideArgs: u.settings.HideArgs}
+	u.current.Store(e)
+	u.requests.up, u.requests.shared = u, true
 	return u
 }
+
+// entry returns what the configuration says about the server now.
+func (u *Upstream) entry() *entry { return u.current.Load() }
 
 // Name returns the name of the server in the configuration.
 func (u *Upstream) Name() string { return u.name }
@@ -54,7 +58,7 @@ func (u *Upstream) Name() string { return u.name }
 // Stderr returns the last lines that processes of the server have written to their standard error,
 // the oldest first: at most 256 KiB. They have "[secret]" in place of secrets of the configuration.
 func (u *Upstream) Stderr() []StderrLine {
-	lines := u.stderr.last()
+	lines := u.stderr.all()
 	for i := range lines {
 		lines[i].Text = u.mask(lines[i].Text)
 	}
@@ -67,6 +71,7 @@ func (u *Upstream) Stderr() []StderrLine {
 // cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay after
 // failures and the effect of [Upstream.Stop]. ctx bounds the waiting only.
 func (u *Upstream) Restart(ctx context.Context) error {
+	u.recordAdmin("restart")
 	started, err := u.restart()
 	errs := []error{err}
 	for _, s := range started {
@@ -114,7 +119,10 @@ func (u *Upstream) restart() (started []*start, err error) {
 
 // Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or [Host.Start],
 // requests for the server fail. Stop returns when the processes have ended, within 11 seconds.
-func (u *Upstream) Stop() { u.stop(func() { u.stopped = true }) }
+func (u *Upstream) Stop() {
+	u.recordAdmin("stop")
+	u.stop(func() { u.stopped = true })
+}
 
 // close is like Stop, and final.
 func (u *Upstream) close() {
@@ -156,6 +164,8 @@ func (u *Upstream) refuses() error {
 	switch {
 	case u.closed || u.host.ctx.Err() != nil:
 		return &Error{Code: CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}
+	case u.removed:
+		return &Error{Code: CodeUnavailable, Server: u.name, Err: errRemoved}
 	case u.stopped:
 		return &Error{Code: CodeUnavailable, Server: u.name, Err: errStoppedByUser}
 	}
@@ -163,15 +173,16 @@ func (u *Upstream) refuses() error {
 }
 
 // isCommand reports whether the server is a command, so that each connection is a process.
-func (u *Upstream) isCommand() bool { return u.server == nil || u.server.Type == config.TypeStdio }
+func (u *Upstream) isCommand() bool { return u.command }
 
 // share returns the sharing mode. An instance serves one caller unless the configuration says
 // otherwise.
-func (u *Upstream) share() config.Share {
-	if u.settings.Share != "" {
-		return u.settings.Share
-	}
-	return config.ShareCaller
+func (u *Upstream) share() config.Share { return u.sharing }
+
+// usesWorkspace reports whether an instance depends on [Caller.Workspace].
+func (u *Upstream) usesWorkspace() bool {
+	server := u.entry().server
+	return u.command && u.share() != config.ShareShared && server != nil && !server.Project
 }
 
 // poolKey returns the key of the pool that serves a caller.
@@ -181,6 +192,9 @@ func (u *Upstream) poolKey(c *Caller) string {
 		return ""
 	case config.ShareSession:
 		return joinKey(c.principal(), c.Session)
+	}
+	if c.Workspace != "" && u.usesWorkspace() {
+		return joinKey(c.principal(), "workspace", c.Workspace)
 	}
 	return joinKey(c.principal())
 }
@@ -212,6 +226,7 @@ func (u *Upstream) present(p *pool) *pool {
 	q := u.pools[p.key]
 	if q == nil {
 		q = u.poolOf(p.caller)
+		q.requests = p.requests // views have the other pool
 	}
 	q.used = time.Now()
 	return q
@@ -227,5 +242,6 @@ func (u *Upstream) event(s *start, state State, err *Error) {
 	if err != nil {
 		e.Err = err
 	}
+	u.recordLogin(&e, s.in.pool.caller)
 	u.host.events.send(e)
 }

@@ -58,7 +58,7 @@ func (r *route) headerParams() []mcp.HeaderParam {
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
 // Output Schema.
 func (v *View) validate(r *route, raw []byte) {
-	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.settings.Validate == config.ValidateOff {
+	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.entry().settings.Validate == config.ValidateOff {
 		return
 	}
 	s := r.pool.up.schemas.of(r.item).output

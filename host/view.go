@@ -22,74 +22,104 @@ type View struct {
 	// principal is the caller as servers tell it from others: those without a principal are one local
 	// user.
 	principal string
-	pools     []*pool // in the order of the file
 	changes   *mcp.Broadcaster
-	used      time.Time // guarded by the lock of the host
+	target    func(*mcp.Request, error) string // observedTarget
+	used      time.Time                        // guarded by the lock of the host
 
-	merged        atomic.Pointer[merged]
+	decisions     decisionCache
+	resolved      atomic.Pointer[viewServers] // see servers
+	merged        atomic.Pointer[merged]      // see latest
 	named         namedURIs
 	mu            sync.Mutex // guards the fields below
 	timer         *time.Timer
-	subscriptions int // open
+	subscriptions int     // open
+	announced     *merged // the last one that subscriptions know
 }
 
 // A merged is a catalogue with the lists that it was made of.
 type merged struct {
+	servers   *viewServers
 	lists     [][catalogue.Kinds]*catalogue.List
 	catalogue *catalogue.Catalogue
 	pools     map[string]*pool // by the name of the server
 	pages     listPages
+	epoch     uint64 // of the policy
 }
 
 func newView(h *Host, c *Caller) *View {
-	v := &View{host: h, caller: c, principal: "principal " + c.principal()}
-	for _, u := range h.upstreams {
-		if c.Server != "" && u.name != c.Server || !h.InProfile(c.Profile, u.name) {
-			continue
-		}
-		v.pools = append(v.pools, u.pool(c))
-	}
-	v.changes = mcp.NewBroadcaster(v.agree)
+	v := &View{host: h, caller: c, principal: localPrincipal + c.principal()}
+	v.resolved.Store(v.resolve(h.set.Load()))
+	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget
 	return v
 }
 
+// inProfile reports whether a profile has a server. An unknown profile has none.
+func (s *serverSet) inProfile(profile, server string) bool {
+	if profile == "" {
+		return true
+	}
+	p := s.settings.Profiles[profile]
+	return p != nil && (len(p.Servers) == 0 || contains(p.Servers, server))
+}
+
 // single reports whether names and URIs are unchanged.
-func (v *View) single() bool { return v.caller.Server != "" }
+func (v *View) single() bool { return v.servers().single }
 
 // ServeMCP serves a request.
-func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
+func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if o := v.host.opts.Observer; o != nil {
+		return v.serveObserved(ctx, req, o)
+	}
+	return v.serveUnobserved(ctx, req)
+}
+
+func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
 	ctx = context.WithValue(ctx, callerKey{}, v.caller)
-	switch req.Method {
-	case "server/discover":
-		res, err = v.discover(ctx, req)
-	case "subscriptions/listen":
+	if err := v.checkMethod(req); err != nil {
+		return nil, err
+	}
+	if req.Method == "subscriptions/listen" {
 		return v.changes.ServeMCP(ctx, req)
-	case methodToolsCall:
-		res, err = v.use(ctx, req, catalogue.Tools, "name")
-	case "prompts/get":
-		res, err = v.use(ctx, req, catalogue.Prompts, "name")
-	case "resources/read":
-		res, err = v.read(ctx, req)
-	case "completion/complete":
-		res, err = v.complete(ctx, req)
-	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList:
-		res, err = v.task(ctx, req)
-	case methodSkillList, methodSkillGet, methodDirectoryRead:
-		res, err = v.skills(ctx, req)
-	default:
-		if kind, ok := catalogue.KindOf(req.Method); ok {
-			res, err = v.list(ctx, req, kind)
-		} else {
-			res, err = v.other(ctx, req)
-		}
+	}
+	if v.servers().forwards {
+		v.noteForwarded(ctx, req)
+	}
+	if v.asksLogin() {
+		res, req, err = v.serveWithLogin(ctx, req)
+	} else {
+		res, err = v.serveMethod(ctx, req)
 	}
 	if err != nil {
+		v.host.countError(ctx, err)
 		if continues(req) {
 			err = begun(err)
 		}
 		return v.response(ctx, req.Method, err)
 	}
 	return res, nil
+}
+
+func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
+	switch req.Method {
+	case "server/discover":
+		return v.discover(ctx, req)
+	case methodToolsCall:
+		return v.use(ctx, req, catalogue.Tools, "name")
+	case "prompts/get":
+		return v.use(ctx, req, catalogue.Prompts, "name")
+	case "resources/read":
+		return v.read(ctx, req)
+	case "completion/complete":
+		return v.complete(ctx, req)
+	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList:
+		return v.task(ctx, req)
+	case methodSkillList, methodSkillGet, methodDirectoryRead:
+		return v.skills(ctx, req)
+	}
+	if kind, ok := catalogue.KindOf(req.Method); ok {
+		return v.list(ctx, req, kind)
+	}
+	return v.other(ctx, req)
 }
 
 // Listen registers a subscription; see [mcp.Listener].
@@ -102,19 +132,21 @@ func (v *View) current(ctx context.Context) (*merged, error) { return v.currentW
 
 // currentWithin returns the merged catalogue, and does not wait for lists after wait has ended.
 func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
-	lists := make([][catalogue.Kinds]*catalogue.List, len(v.pools))
+	s := v.servers()
+	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
 	known := true
-	for n, p := range v.pools {
+	for n, p := range s.pools {
+		p.restore(ctx)
 		lists[n] = p.known()
 		known = known && !slices.Contains(lists[n][:], nil)
 	}
 	if !known {
-		v.readLists(wait, lists)
+		s.readLists(wait, lists)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	old, m := v.update(lists)
+	old, m := v.update(s, lists)
 	if old != nil && old != m {
 		v.notify(old, m)
 	}
@@ -122,9 +154,9 @@ func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
 }
 
 // readLists sets the lists that are nil.
-func (v *View) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogue.List) {
+func (s *viewServers) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogue.List) {
 	var reading sync.WaitGroup
-	for n, p := range v.pools {
+	for n, p := range s.pools {
 		for k := range catalogue.Kinds {
 			if lists[n][k] == nil {
 				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k)) })
@@ -134,16 +166,21 @@ func (v *View) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogu
 	reading.Wait()
 }
 
-// update returns the catalogue before and after an update with lists.
-func (v *View) update(lists [][catalogue.Kinds]*catalogue.List) (old, now *merged) {
+// update returns the catalogue that subscriptions know, and the one with lists, which they will know.
+func (v *View) update(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) (old, now *merged) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	old = v.merged.Load()
-	if old != nil && equal(old.lists, lists) {
-		return old, old
+	now = v.merged.Load()
+	if now == nil || now.servers != s || now.epoch != v.host.epoch() || !equal(now.lists, lists) {
+		now = v.merge(s, lists)
+		if s == v.resolved.Load() { // else a reload was faster
+			v.merged.Store(now)
+		}
 	}
-	now = v.merge(lists)
-	v.merged.Store(now)
+	if s != v.resolved.Load() {
+		return now, now
+	}
+	old, v.announced = v.announced, now
 	return old, now
 }
 
@@ -181,7 +218,8 @@ type viewCache struct {
 }
 
 func (k *viewCache) get(h *Host, c *Caller) *View {
-	key := c.viewKey(h.sessions)
+	sessions := h.set.Load().sessions
+	key := c.viewKey(sessions)
 	v := k.views[key]
 	if v == nil {
 		if k.views == nil {
@@ -191,7 +229,7 @@ func (k *viewCache) get(h *Host, c *Caller) *View {
 			k.evict()
 		}
 		own := *c
-		if !h.sessions { // the view is that of all sessions of the caller
+		if !sessions { // the view is that of all sessions of the caller
 			own.Session = ""
 		}
 		v = newView(h, &own)

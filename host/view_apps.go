@@ -7,7 +7,7 @@ import "github.com/patchbay-mcp/patchbay/internal/catalogue"
 //
 // Spec: SEP-1865, Tool Visibility.
 func (v *View) appTool(name string) (*catalogue.Item, *pool) {
-	m := v.merged.Load()
+	m := v.latest()
 	if m == nil || v.single() {
 		return nil, nil
 	}

@@ -21,6 +21,13 @@ type route struct {
 	item   *catalogue.Item // nil if there is none
 	// serve serves the request in place of [View.forward], unless it is nil.
 	serve func(ctx context.Context) (mcp.Result, error)
+	call  string // the id of its records
+	// own: package host has the resource, about which the policy has decided.
+	own bool
+	// suspended: it answers a question of a server that no longer lists the item.
+	suspended bool
+	// approval is that of the policy or a user, nil without a policy.
+	approval *approval
 }
 
 // definition returns the definition as the server sent it, nil if there is none.
@@ -43,27 +50,38 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 			return res, err
 		}
 	}
+	if kind == catalogue.Tools && name == loginTool {
+		if res, ok, err := v.useLogin(ctx, req); ok {
+			return res, err
+		}
+	}
 	item, p, err := v.find(ctx, kind, name)
 	if err != nil {
-		return nil, err
+		return nil, v.refused(req, actionOf(kind), name, err)
 	}
 	if item == nil && kind == catalogue.Tools {
 		item, p = v.appTool(name)
 	}
 	if item == nil {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(kind.Member(), "s"), name)
+		if r := v.suspendedRoute(req, kind); r != nil {
+			return v.send(ctx, req, r)
+		}
+		return nil, v.refused(req, actionOf(kind), name, unknownItem(kind, name))
 	}
-	action := ActionCall
+	return v.send(ctx, req, &route{kind: actionOf(kind), pool: p, target: item.Original, item: item})
+}
+
+func actionOf(kind catalogue.Kind) ActionKind {
 	if kind == catalogue.Prompts {
-		action = ActionGet
+		return ActionGet
 	}
-	return v.send(ctx, req, &route{kind: action, pool: p, target: item.Original, item: item})
+	return ActionCall
 }
 
 // find returns the item with a public name and the pool of its server. Lists are read again only if
 // the name is unknown.
 func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*catalogue.Item, *pool, error) {
-	m := v.merged.Load()
+	m := v.latest()
 	if m != nil {
 		if item := m.catalogue.Find(kind, name); item != nil {
 			return item, m.pools[item.Server], nil
@@ -78,6 +96,9 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 		if item := m.catalogue.Find(kind, name); item != nil {
 			return item, m.pools[item.Server], nil
 		}
+		if err := v.quarantined(ctx, m, kind, name); err != nil {
+			return nil, nil, err
+		}
 		if !waited && v.awaitFirst(ctx, kind, name, deadline) {
 			continue
 		}
@@ -90,7 +111,7 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 // hasRead reports whether a list that a catalogue lacks was read since: while a request waited for the
 // list of another server.
 func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
-	for n, p := range v.pools {
+	for n, p := range m.servers.pools {
 		if m.lists[n][kind] == nil && p.hasList(kind) {
 			return true
 		}
@@ -102,7 +123,7 @@ func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
 // a call waits for a server that is starting, also if lists no longer wait for it. It reports whether a
 // list may have been read.
 func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string, deadline time.Time) (read bool) {
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		done := p.firstReading(kind)
 		if done == nil || !v.mayHave(p, name) {
 			continue
@@ -122,38 +143,34 @@ func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string,
 // mayHave reports whether an unknown name is probably one of a server: the only one, or the one whose
 // prefix it has.
 func (v *View) mayHave(p *pool, name string) bool {
-	return len(v.pools) == 1 || strings.HasPrefix(name, p.up.id+"__")
+	return len(v.pools()) == 1 || strings.HasPrefix(name, p.up.entry().id+"__")
 }
 
 // unread returns why the list of the server has never been read that an unknown name is probably one of.
 // The request has not run.
 func (v *View) unread(kind catalogue.Kind, name string) error {
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		if !v.mayHave(p, name) {
 			continue
 		}
-		err := p.listError(kind)
-		if e, ok := errors.AsType[*Error](err); ok {
-			unsent := *e
-			unsent.MayHaveRun = false // it is of the list
-			return &unsent
-		}
-		if err != nil {
-			return err
+		if err := p.listError(kind); err != nil {
+			return unsent(err)
 		}
 	}
 	return nil
 }
 
 func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	raw, _ := req.Param("uri")
-	uri, err := jsonscan.Unquote(raw)
+	uri, err := uriOf(req)
 	if err != nil {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.uri: must be a string")
+		return nil, err
+	}
+	if strings.HasPrefix(uri, spillPrefix) {
+		return v.readSpilled(ctx, req, uri)
 	}
 	r, err := v.routeURI(ctx, uri)
 	if err != nil {
-		return nil, err
+		return nil, v.refused(req, ActionRead, uri, err)
 	}
 	return v.send(ctx, req, r)
 }
@@ -173,10 +190,12 @@ func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 			return v.send(ctx, req, &route{kind: ActionComplete, pool: m.pools[server], target: referenceName(own)})
 		}
 	}
-	return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: unknown prompt or resource template")
+	return nil, errUnknownReference
 }
 
-func (v *View) known(context.Context) (*merged, error) { return v.merged.Load(), nil }
+var errUnknownReference = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: unknown prompt or resource template")
+
+func (v *View) known(context.Context) (*merged, error) { return v.latest(), nil }
 
 // referenceName returns the name or the URI of a reference.
 func referenceName(ref []byte) string {
@@ -190,20 +209,42 @@ func referenceName(ref []byte) string {
 
 // send sends a request to its server, and returns what the caller receives.
 func (v *View) send(ctx context.Context, req *mcp.Request, r *route) (res mcp.Result, err error) {
+	if !r.suspended && !r.own {
+		if err := v.checkPin(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.pool.checkLogin(ctx); err != nil {
+		return nil, err
+	}
 	if r.item != nil {
 		req = withoutHidden(req, r.item)
 	}
-	if v.host.opts.Policy == nil && v.host.opts.Recorder == nil {
-		return v.serve(ctx, req, r)
+	p := v.host.currentPolicy()
+	if r.own {
+		p = nil
 	}
-	a := &Action{Kind: r.kind, Caller: v.caller, Server: r.pool.up.name, Target: r.target, Definition: r.definition()}
-	a.Arguments, _ = req.Param("arguments")
-	begin := time.Now()
-	defer func() { v.record(a, begin, err) }()
-	if err := v.decide(ctx, a); err != nil {
-		return nil, err
+	if p == nil && v.host.opts.Recorder == nil {
+		if err := v.admit(ctx, req, r); err != nil {
+			return nil, err
+		}
+		return v.serveWithin(ctx, req, r, nil, nil, nil)
 	}
-	return v.serve(ctx, req, r)
+	a := v.action(req, r)
+	rec := v.newRecording(req, r, a)
+	defer func() {
+		rec.end(res, err)
+		err = r.approval.wrap(err)
+	}()
+	if p == nil {
+		err = v.admit(ctx, req, r)
+	} else {
+		req, res, err = v.decide(ctx, p, req, r, a, rec)
+	}
+	if err != nil || res != nil { // refused, or a question for approval
+		return res, err
+	}
+	return v.serveWithin(ctx, req, r, rec, p, a)
 }
 
 func (v *View) serve(ctx context.Context, req *mcp.Request, r *route) (mcp.Result, error) {
@@ -211,26 +252,6 @@ func (v *View) serve(ctx context.Context, req *mcp.Request, r *route) (mcp.Resul
 		return r.serve(ctx)
 	}
 	return v.forward(ctx, req, r)
-}
-
-func (v *View) record(a *Action, begin time.Time, err error) {
-	if v.host.opts.Recorder != nil {
-		v.host.opts.Recorder.Record(&Record{Action: *a, Start: begin, Duration: time.Since(begin), Err: err})
-	}
-}
-
-func (v *View) decide(ctx context.Context, a *Action) error {
-	if v.host.opts.Policy == nil {
-		return nil
-	}
-	verdict, err := v.host.opts.Policy.Decide(ctx, a)
-	if err == nil && verdict.Allow {
-		return nil
-	}
-	if err == nil {
-		err = statement{errors.New("denied: " + verdict.Reason)}
-	}
-	return &Error{Code: CodeDenied, Server: a.Server, Err: err}
 }
 
 // forward sends one round of a request.
@@ -241,10 +262,17 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 	}
 	class, c := r.pool.class(req), previousRound{}
 	if continues {
-		class, c = state.Class, previousRound{state.Instance, state.Roots}
+		class, c = state.Class, previousRound{instance: state.Instance, roots: state.Roots}
+		if p := v.host.suspendedPool(state.Server, state.Instance); p != nil {
+			inner := *r
+			inner.pool, r = p, &inner
+		}
 		inner := *req
 		inner.Params = withState(req.Params, state.State)
 		req = &inner
+	}
+	if !r.suspended {
+		c.uses = r.uses()
 	}
 	if params := r.headerParams(); params != nil {
 		inner := *req
@@ -252,18 +280,26 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 		req = &inner
 	}
 	o := &mcpint.ForwardOptions{Principal: v.principal, Subject: v.subject(r)}
+	ctx = r.pool.withForwarded(ctx, req)
 	call, req, err := v.taskCall(req, r, o)
 	if err != nil {
 		return nil, err
 	}
 	s, res, roots, err := r.pool.forward(ctx, req, class, c, o)
+	if errors.Is(err, errRemoved) && !continues {
+		if p := v.poolNamed(r.pool.up.name); p != nil && p != r.pool { // the server was replaced
+			inner := *r
+			inner.pool, r = p, &inner
+			s, res, roots, err = p.forward(ctx, req, p.class(req), c, o)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if out, ok, err := call.result(req, r, s, class, res); ok {
+	if out, ok, err := call.result(r, s, class, res); ok {
 		return out, err
 	}
-	return v.result(req, r, s, requestState{Class: class, Roots: roots}, res)
+	return v.result(req, r, s, requestState{Call: r.call, Class: class, Roots: roots}, res)
 }
 
 // subject returns what replaces the public name or URI, empty if nothing does.
@@ -332,15 +368,18 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 	if !ok {
 		return res, nil
 	}
+	sent := raw
 	raw = withoutOwnMeta(raw)
 	if raw.ResultType() != mcp.ResultInputRequired {
-		if m := v.merged.Load(); m != nil {
+		if m := v.latest(); m != nil {
 			raw = mcp.RawResult(m.catalogue.MapResult(r.pool.up.name, req.Method, json.RawMessage(raw)))
-			res = raw
 		}
 		v.note(r.pool, raw)
 		v.validate(r, raw)
-		return res, nil
+		if len(raw) > 0 && len(raw) == len(sent) && &raw[0] == &sent[0] { // unchanged
+			return res, nil
+		}
+		return raw, nil
 	}
 	st.Server = r.pool.up.name
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
@@ -351,12 +390,13 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 		st.State = &text
 	}
 	if s.session || s.in.calls {
-		st.Instance = s.id
+		st.Instance, st.Target = s.id, r.target
 	}
+	r.approval.mark(&st)
 	sealed, err := v.host.states.seal(v.caller, req, st)
 	if err != nil {
 		return nil, &Error{Code: CodeTooLarge, Server: r.pool.up.name, MayHaveRun: true, Err: err}
 	}
 	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
-	return mcp.RawResult(v.signQuestions(out, r.pool)), nil
+	return mcp.RawResult(v.publicQuestions(out, r.pool)), nil
 }

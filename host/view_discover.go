@@ -14,8 +14,11 @@ import (
 // discover serves server/discover. A client learns only once what a server offers, so a view of
 // several servers offers all that any of them may offer later.
 func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if v.single() && len(v.pools) == 1 {
-		return v.discoverSingle(ctx, req)
+	if s := v.servers(); s.single && len(s.pools) == 1 {
+		res, err := v.discoverSingle(ctx, req, s.pools[0])
+		if c, _ := v.neededLogin(ctx, err); c == nil || !c.up.entry().isOfCallers() {
+			return res, err
+		} // else the client connects, and its calls ask for the login
 	}
 	v.noteClass(req)
 	wait, cancel := context.WithTimeout(ctx, discoverWait)
@@ -46,8 +49,7 @@ func (h *Host) identity() mcp.Implementation {
 	return mcp.Implementation{Name: "patchbay-host", Version: "unknown"}
 }
 
-func (v *View) discoverSingle(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	p := v.pools[0]
+func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (mcp.Result, error) {
 	s, err := p.acquire(ctx, p.class(req))
 	if err != nil {
 		return nil, err
@@ -56,7 +58,17 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request) (mcp.Result
 	res, err := mcp.Forward(s.client).ServeMCP(ctx, req)
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
 		d.Instructions = cutInstructions(d.Instructions, catalogue.MaxInstructions)
+		if d.Instructions != "" && v.host.currentPolicy() != nil {
+			m, err := v.current(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if shown := p.offers(p.known()); !showsItems(&shown, m.catalogue) {
+				d.Instructions = ""
+			}
+		}
 		v.declareTasks(req, &d.Capabilities)
+		p.setApproved(d)
 	}
 	return res, err
 }
@@ -75,7 +87,7 @@ const discoverWait = 2 * time.Second
 // connect connects to the servers, and waits for those that are starting until ctx ends.
 func (v *View) connect(ctx context.Context) {
 	var wait sync.WaitGroup
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		wait.Go(func() { p.connect(ctx) })
 	}
 	wait.Wait()
@@ -84,10 +96,11 @@ func (v *View) connect(ctx context.Context) {
 // connect connects to the server of a pool. A server that has not become ready in time once is not
 // waited for again.
 func (p *pool) connect(ctx context.Context) {
+	p.restore(ctx)
 	p.mu.Lock()
-	slow := p.slow
+	skip := p.slow || p.lists[0].restored
 	p.mu.Unlock()
-	if slow {
+	if skip {
 		return
 	}
 	s, err := p.acquire(ctx, "")

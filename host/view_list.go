@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -21,12 +23,13 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		return nil, err
 	}
 	v.noteClass(req)
+	missing := v.missingLogins(ctx)
 	m, err := v.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(v.pools) == 1 {
-		if err := v.pools[0].listError(kind); err != nil {
+	if len(m.servers.pools) == 1 && len(missing) == 0 {
+		if err := m.servers.pools[0].listError(kind); err != nil {
 			return nil, err
 		}
 	}
@@ -40,6 +43,9 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		}
 		p = v.newListPage(kind, items, next)
 		m.pages.put(kind, after, p)
+	}
+	if kind == catalogue.Tools && after == "" {
+		p = v.withLoginTool(p, missing)
 	}
 	if kind == catalogue.Tools && v.changesTools(req, p) {
 		return v.listResult(kind, v.toolsFor(req, m, p.items), p.next), nil
@@ -140,36 +146,99 @@ func (p *pool) listError(kind catalogue.Kind) error {
 	}
 }
 
-// merge merges lists of the servers, in the order of v.pools.
-func (v *View) merge(lists [][catalogue.Kinds]*catalogue.List) *merged {
-	m := &merged{lists: lists, pools: map[string]*pool{}}
-	servers := make([]catalogue.Server, len(v.pools))
-	for n, p := range v.pools {
+// merge merges lists of the servers, in the order of s.pools.
+func (v *View) merge(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) *merged {
+	m := &merged{servers: s, lists: lists, pools: map[string]*pool{}, epoch: v.host.epoch()}
+	servers := make([]catalogue.Server, len(s.pools))
+	for n, p := range s.pools {
 		m.pools[p.up.name] = p
 		servers[n] = p.offers(lists[n])
 	}
-	m.catalogue = catalogue.Merge(servers, v.catalogueOptions())
+	m.catalogue = catalogue.Merge(servers, v.catalogueOptions(s))
+	if v.hideInstructions(servers, m.catalogue) {
+		m.catalogue = catalogue.Merge(servers, v.catalogueOptions(s))
+	}
 	for _, problem := range m.catalogue.Problems() {
-		v.host.opts.Logger.Debug("host: item of a list", "server", problem.Server, "list", problem.Kind,
-			"name", problem.Name, "severity", problem.Severity, "problem", problem.Reason)
+		level := slog.LevelDebug
+		if problem.Severity == catalogue.Misconfigured && v.host.misnamed.isFirst(problem) {
+			level = slog.LevelWarn // the user misses an item that the server has
+		}
+		v.host.opts.Logger.Log(v.host.ctx, level, "host: item of a list", "server", problem.Server, "list",
+			problem.Kind, "name", problem.Name, "severity", problem.Severity, "problem", problem.Reason)
 	}
 	return m
 }
 
+// hideInstructions removes the instructions of servers of which the policy hides all items, also before their
+// lists were read. It reports whether there are any.
+func (v *View) hideInstructions(servers []catalogue.Server, c *catalogue.Catalogue) (some bool) {
+	if v.host.currentPolicy() == nil {
+		return false
+	}
+	for n := range servers {
+		if s := &servers[n]; s.Instructions != "" && !showsItems(s, c) {
+			s.Instructions, some = "", true
+		}
+	}
+	return some
+}
+
+// showsItems reports whether a catalogue has an item of a server, or the server has none.
+func showsItems(s *catalogue.Server, c *catalogue.Catalogue) bool {
+	has := false
+	for kind := range catalogue.Kinds {
+		list := s.Lists[kind]
+		has = has || list == nil || list.Len() > 0
+		for _, item := range c.Items(catalogue.Kind(kind)) {
+			if item.Server == s.Name {
+				return true
+			}
+		}
+	}
+	return !has
+}
+
+// maxMisnamed bounds the items with equal names that are logged: servers choose their names.
+const maxMisnamed = 100
+
+// A misnamedItems has the problems with names that were logged. It is safe for concurrent use.
+type misnamedItems struct {
+	mu   sync.Mutex // guards seen
+	seen map[catalogue.Problem]bool
+}
+
+// isFirst reports whether a problem is to be logged: it was not before, and few others were.
+func (m *misnamedItems) isFirst(p catalogue.Problem) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen[p] || len(m.seen) >= maxMisnamed {
+		return false
+	}
+	if m.seen == nil {
+		m.seen = map[catalogue.Problem]bool{}
+	}
+	m.seen[p] = true
+	return true
+}
+
 // offers returns what a pool offers.
 func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
+	e := p.up.entry()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return catalogue.Server{Name: p.up.name, ID: p.up.id, Lists: lists, Options: p.up.options,
+	return catalogue.Server{Name: p.up.name, ID: e.id, Lists: lists, Options: e.options,
 		Capabilities: p.capabilities, Instructions: p.instructions}
 }
 
-func (v *View) catalogueOptions() *catalogue.Options {
-	set := v.host.settings
-	o := &catalogue.Options{Single: v.single(), MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions,
+func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {
+	set := s.set.settings
+	o := &catalogue.Options{Single: s.single, MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions,
 		Extension: mergesExtension}
-	if !v.single() {
+	if !s.single {
 		o.ReservedNames = searchNames
+		if s.logins {
+			o.ReservedNames = append(slices.Clone(searchNames), loginTool)
+		}
 	}
 	switch set.Names.Mode {
 	case config.NamesConflict:
@@ -179,6 +248,12 @@ func (v *View) catalogueOptions() *catalogue.Options {
 	}
 	if p := set.Profiles[v.caller.Profile]; p != nil {
 		o.ToolGlobs = p.Tools
+	}
+	policy := v.host.currentPolicy()
+	if policy != nil || v.caller.isLimited() {
+		o.Visible = func(item *catalogue.Item) bool {
+			return v.caller.mayUse(item) && (policy == nil || v.isVisible(policy, item))
+		}
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,6 +14,9 @@ import (
 func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionFilter) (end func(), err error) {
 	byPool := map[*pool][]watchedResource{}
 	read := false
+	if !v.caller.may(ActionRead) {
+		f.ResourceSubscriptions = nil
+	}
 	for _, uri := range f.ResourceSubscriptions {
 		r := v.watchedRoute(ctx, uri, &read)
 		if r != nil {
@@ -41,6 +45,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	wait.Wait()
 	slices.Sort(f.ResourceSubscriptions)
 	v.countSubscriptions(1)
+	v.moveSubscriptions(slices.Collect(maps.Keys(byPool))) // servers that were replaced meanwhile
 	return func() {
 		v.countSubscriptions(-1)
 		for _, end := range ends {
@@ -53,9 +58,9 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 // together, lists are read again once.
 func (v *View) watchedRoute(ctx context.Context, uri string, read *bool) *route {
 	if *read {
-		return v.knownURI(v.merged.Load(), uri)
+		return v.knownURI(v.latest(), uri)
 	}
-	if len(v.pools) != 1 && v.knownURI(v.merged.Load(), uri) == nil {
+	if len(v.pools()) != 1 && v.knownURI(v.latest(), uri) == nil {
 		*read = true
 	}
 	r, err := v.routeURI(ctx, uri)
@@ -71,12 +76,15 @@ func (v *View) countSubscriptions(n int) {
 	defer v.mu.Unlock()
 	before := v.subscriptions
 	v.subscriptions += n
-	for _, p := range v.pools {
+	for _, p := range v.resolved.Load().pools {
 		switch {
 		case before == 0:
 			p.addView(v)
 		case v.subscriptions == 0:
 			p.removeView(v)
 		}
+	}
+	if before == 0 || v.subscriptions == 0 {
+		v.host.noteSubscribed(v, v.subscriptions > 0)
 	}
 }

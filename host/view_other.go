@@ -62,12 +62,13 @@ func isOfOlderRevisions(method string) bool {
 // extension: the only one of the view, the first that the configuration maps it to, or else the only
 // one with other extensions; nil if there is none.
 func (v *View) extensionPool(name string) *pool {
-	if len(v.pools) == 1 {
-		return v.pools[0]
+	pools := v.pools()
+	if len(pools) == 1 {
+		return pools[0]
 	}
 	var mapped, declared []*pool
-	for _, p := range v.pools {
-		if config.Match(p.up.settings.Methods, name) {
+	for _, p := range pools {
+		if config.Match(p.up.entry().settings.Methods, name) {
 			mapped = append(mapped, p)
 		}
 		if p.hasOtherExtensions() {

@@ -49,19 +49,19 @@ const (
 // searches reports whether the tools of a catalogue are found by a search in place of a list.
 func (v *View) searches(c *catalogue.Catalogue) bool {
 	switch {
-	case v.single():
+	case v.single() || !v.caller.may(ActionCall):
 		return false
-	case v.host.settings.Tools.Mode == config.ListSearch:
+	case v.host.set.Load().settings.Tools.Mode == config.ListSearch:
 		return true
 	}
-	return v.host.settings.Tools.Mode == config.ListAuto && c.Tokens() > catalogue.AutoSearchTokens
+	return v.host.set.Load().settings.Tools.Mode == config.ListAuto && c.Tokens() > catalogue.AutoSearchTokens
 }
 
 // searchPage returns the tools that are listed in search mode.
 func (v *View) searchPage(c *catalogue.Catalogue) json.RawMessage {
 	b := append([]byte{'['}, searchTools...)
 	for _, item := range c.Items(catalogue.Tools) {
-		if config.Match(v.host.settings.Tools.Keep, item.Public) {
+		if config.Match(v.host.set.Load().settings.Tools.Keep, item.Public) {
 			b = append(append(b, ','), item.Definition...)
 		}
 	}
@@ -70,7 +70,7 @@ func (v *View) searchPage(c *catalogue.Catalogue) json.RawMessage {
 
 // useSearch serves a call of one of the tools of search mode. ok is false for any other tool.
 func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
-	m := v.merged.Load()
+	m := v.latest()
 	if m == nil {
 		if m, err = v.current(ctx); err != nil {
 			return nil, true, err

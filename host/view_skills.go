@@ -23,11 +23,17 @@ func (p *pool) hasSkills() bool { return p.declares("extensions", extensionSkill
 // skills serves a method of the extension. Spec: skills.mdx.
 func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	some := false
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		some = some || p.hasSkills()
 	}
 	switch {
-	case len(v.pools) == 1 || !some:
+	case len(v.pools()) == 1 && req.Method != methodSkillList:
+		uri, err := uriOf(req)
+		if err != nil {
+			return nil, err
+		}
+		return v.send(ctx, req, &route{kind: ActionRead, pool: v.pools()[0], target: uri}) // policies decide by it
+	case len(v.pools()) == 1 || !some:
 		return v.other(ctx, req)
 	case req.Method == methodSkillList:
 		return v.listSkills(ctx, req)
@@ -44,7 +50,8 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	if _, err := v.current(ctx); err != nil {
 		return nil, err
 	}
-	for n, p := range v.pools {
+	pools := v.pools()
+	for n, p := range pools {
 		if at.Server != "" && at.Server != p.up.name || !p.hasSkills() {
 			continue
 		}
@@ -63,7 +70,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
 			continue
 		}
-		return mcp.RawResult(v.skillPage(p, raw, v.cursorAfter(req, n, at, raw))), nil
+		return mcp.RawResult(v.skillPage(p, raw, v.cursorAfter(req, pools[n:], at, raw))), nil
 	}
 	return mcp.RawResult(`{"resultType":"complete","skills":[],"ttlMs":0,"cacheScope":"private"}`), nil
 }
@@ -134,22 +141,31 @@ func (v *View) skillFile(p *pool, object []byte, mapped bool) []byte {
 		v.named.add(uri, p)
 		return object
 	}
-	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.up.id+"/"+uri))
+	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.up.entry().id+"/"+uri))
+}
+
+// uriOf returns the URI that a request names.
+func uriOf(req *mcp.Request) (string, error) {
+	raw, _ := req.Param("uri")
+	uri, err := jsonscan.Unquote(raw)
+	if err != nil {
+		return "", mcp.Errorf(mcp.CodeInvalidParams, "invalid params.uri: must be a string")
+	}
+	return uri, nil
 }
 
 // readSkill serves skills/get and resources/directory/read. A URI that no list has shown is asked of
 // all servers with skills, in their order.
 func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	raw, _ := req.Param("uri")
-	uri, err := jsonscan.Unquote(raw)
+	uri, err := uriOf(req)
 	if err != nil {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.uri: must be a string")
+		return nil, err
 	}
 	var routes []*route
 	if r, err := v.routeURI(ctx, uri); err == nil && r.pool.hasSkills() {
 		routes = append(routes, r)
 	} else {
-		for _, p := range v.pools {
+		for _, p := range v.pools() {
 			if p.hasSkills() {
 				routes = append(routes, &route{pool: p, target: uri})
 			}

@@ -16,7 +16,7 @@ func (v *View) declareTasks(req *mcp.Request, caps *mcp.ServerCapabilities) {
 	delete(caps.Extensions, extensionTasks)
 	caps.Tasks = nil
 	some, lists := false, false
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		some = some || p.taskForm() != noTasks
 		lists = lists || v.listsTasks(p)
 	}
@@ -52,8 +52,8 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			tasks = append(append(append(tasks, `,{`...), k.members(k.status())[1:]...), '}')
 		}
 	}
-	next := ""
-	for n, p := range v.pools {
+	next, pools := "", v.pools()
+	for n, p := range pools {
 		if at.Server != "" && at.Server != p.up.name || !v.listsTasks(p) {
 			continue
 		}
@@ -67,7 +67,7 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			continue
 		}
 		tasks = append(tasks, v.listed(p, p.class(req), raw)...)
-		next = v.cursorAfter(req, n, at, raw)
+		next = v.cursorAfter(req, pools[n:], at, raw)
 		break
 	}
 	b := append([]byte(`{"resultType":"complete","tasks":[`), strings.TrimPrefix(string(tasks), ",")...)
@@ -83,7 +83,11 @@ func (v *View) taskPage(ctx context.Context, req *mcp.Request, p *pool, at listC
 	if at.Cursor != "" {
 		inner.Params = append(jsonscan.AppendQuote([]byte(`{"cursor":`), at.Cursor), '}')
 	}
-	_, res, _, err := p.forward(ctx, &inner, p.class(req), previousRound{}, v.forwardOptions(req, p))
+	res, err := v.send(ctx, &inner, &route{kind: ActionOther, pool: p,
+		serve: func(ctx context.Context) (mcp.Result, error) {
+			_, res, _, err := p.forward(ctx, &inner, p.class(req), previousRound{}, v.forwardOptions(req, p))
+			return res, err
+		}})
 	raw, _ := res.(mcp.RawResult)
 	return raw, err
 }
@@ -119,18 +123,18 @@ type listCursor struct {
 // must not hide the items of the servers after it from clients, which read 1,000 pages or so.
 const maxPagesInTurn = 200
 
-// cursorAfter returns the cursor after a page of a server, n-th of the view; "" after the last page.
-func (v *View) cursorAfter(req *mcp.Request, n int, at listCursor, page []byte) string {
+// cursorAfter returns the cursor after a page of the first of the servers; "" after the last page.
+func (v *View) cursorAfter(req *mcp.Request, pools []*pool, at listCursor, page []byte) string {
 	cursor := stringMember(page, "nextCursor")
 	if cursor == "" || at.Page+1 >= maxPagesInTurn {
-		return v.nextListCursor(req, n+1)
+		return v.nextListCursor(req, pools[1:])
 	}
-	return v.sealListCursor(req, listCursor{v.pools[n].up.name, cursor, at.Page + 1})
+	return v.sealListCursor(req, listCursor{pools[0].up.name, cursor, at.Page + 1})
 }
 
-// nextListCursor returns the cursor of the first list of the servers from n on; "" if there is none.
-func (v *View) nextListCursor(req *mcp.Request, n int) string {
-	for _, p := range v.pools[n:] {
+// nextListCursor returns the cursor of the first list of the servers; "" if there is none.
+func (v *View) nextListCursor(req *mcp.Request, pools []*pool) string {
+	for _, p := range pools {
 		if req.Method == methodTaskList && v.listsTasks(p) || req.Method == methodSkillList && p.hasSkills() {
 			return v.sealListCursor(req, listCursor{Server: p.up.name})
 		}

@@ -79,7 +79,7 @@ func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.
 	}
 	b := append([]byte(`{"resultType":"complete"`), extendedMembers(raw, t.handle, status)...)
 	out := append(append(b, more...), '}')
-	return v.signQuestions(out, t.pool), nil
+	return v.publicQuestions(out, t.pool), nil
 }
 
 // questions returns the open questions of a task as a member, and the status that goes with them: ""
@@ -152,7 +152,7 @@ func (v *View) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.Ra
 func (v *View) askAbout(t *task, requests []byte, state string) mcp.RawResult {
 	b := append([]byte(`{"resultType":"input_required","inputRequests":`), relateQuestions(requests, t.handle)...)
 	b = append(jsonscan.AppendQuote(append(b, `,"requestState":`...), state), '}')
-	return v.signQuestions(b, t.pool)
+	return v.publicQuestions(b, t.pool)
 }
 
 // followTask serves tasks/result for a server of the extension, which is polled.

@@ -52,7 +52,7 @@ func (v *View) serveTask(ctx context.Context, req *mcp.Request, t *task, form ta
 		if err != nil {
 			return nil, err
 		}
-		s.release()
+		s.releaseCall(t.Instance)
 	}
 	var raw mcp.RawResult
 	var err error
@@ -99,7 +99,7 @@ func (v *View) about(
 // forwardOptions returns how a request about a task is forwarded: a server of the extension has to
 // know that its client supports it.
 func (v *View) forwardOptions(req *mcp.Request, p *pool) *mcpint.ForwardOptions {
-	o := &mcpint.ForwardOptions{Principal: "principal " + v.caller.principal()}
+	o := &mcpint.ForwardOptions{Principal: localPrincipal + v.caller.principal()}
 	if p.taskForm() == extendedTasks && taskFormOf(req) == sessionTasks {
 		o.Capabilities = withTasks(req, p)
 	}
@@ -149,13 +149,13 @@ func (v *View) publicTask(t *task, raw []byte) mcp.RawResult {
 	if result, ok := jsonscan.Get(raw, "result"); ok && isObject(result) {
 		raw = jsonscan.WithMember(raw, "result", v.mapResult(t.pool, methodToolsCall, result))
 	}
-	return v.signQuestions(raw, t.pool)
+	return v.publicQuestions(raw, t.pool)
 }
 
 // mapResult returns a result of a server with the URIs that callers know.
 func (v *View) mapResult(p *pool, method string, raw []byte) []byte {
 	raw = withoutOwnMeta(raw)
-	if m := v.merged.Load(); m != nil {
+	if m := v.latest(); m != nil {
 		raw = m.catalogue.MapResult(p.up.name, method, raw)
 	}
 	v.note(p, raw)
@@ -258,25 +258,34 @@ func errUnknownTool(r *route) error {
 // result returns what the caller receives for the result of a call. ok is false if that is not
 // related to tasks.
 func (c *taskCall) result(
-	req *mcp.Request, r *route, s *start, class string, res mcp.Result,
+	r *route, s *start, class string, res mcp.Result,
 ) (out mcp.Result, ok bool, err error) {
 	raw, isRaw := res.(mcp.RawResult)
 	if c == nil || !isRaw {
 		return nil, false, nil
 	}
-	switch typ := raw.ResultType(); {
-	case typ == resultTask:
-		id := taskID{Class: class}
-		if s.in.calls {
-			id.Instance = s.id
-		}
-		out, err = c.created(r.pool, id, raw)
-		return out, true, err
-	case typ == mcp.ResultComplete && c.wanted && c.server == extendedTasks:
-		out, err = c.view.keepResult(req, r.pool, raw)
-		return out, true, err
+	if raw.ResultType() != resultTask {
+		return nil, false, nil
 	}
-	return nil, false, nil
+	id := taskID{Class: class}
+	if s.in.calls {
+		id.Instance = s.id
+	}
+	out, err = c.created(r.pool, id, raw)
+	return out, true, err
+}
+
+// keep returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded at
+// once: with the result that the policy and the limits leave. Other results are unchanged.
+func (v *View) keep(req *mcp.Request, r *route, res mcp.Result) (mcp.Result, error) {
+	raw, ok := res.(mcp.RawResult)
+	if !ok || r.kind != ActionCall || taskFormOf(req) != sessionTasks || r.pool.taskForm() != extendedTasks {
+		return res, nil
+	}
+	if task, _ := req.Param("task"); !isObject(task) || raw.ResultType() != mcp.ResultComplete {
+		return res, nil
+	}
+	return v.keepResult(req, r.pool, raw)
 }
 
 // created returns the result of a call that became a task.

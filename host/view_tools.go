@@ -13,7 +13,7 @@ import (
 // changesTools reports whether [View.toolsFor] may change a page for the client of a request.
 func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
 	return p.tasks || p.visibility && !isObject(req.Capabilities().Extensions[extensionApps]) ||
-		taskFormOf(req) == sessionTasks && slices.ContainsFunc(v.pools, func(p *pool) bool {
+		taskFormOf(req) == sessionTasks && slices.ContainsFunc(v.pools(), func(p *pool) bool {
 			return p.taskForm() == extendedTasks
 		})
 }
@@ -23,7 +23,7 @@ func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
 func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json.RawMessage {
 	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]taskForm{}
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		forms[p.up.name] = p.taskForm()
 	}
 	b := []byte{'['}
@@ -45,7 +45,7 @@ func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json
 func (v *View) usableBy(req *mcp.Request, tools []*catalogue.Item) []*catalogue.Item {
 	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]taskForm{}
-	for _, p := range v.pools {
+	for _, p := range v.pools() {
 		forms[p.up.name] = p.taskForm()
 	}
 	return slices.DeleteFunc(tools, func(item *catalogue.Item) bool {

@@ -46,9 +46,11 @@ func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.Subscri
 	}
 	v.connect(ctx)
 	for member, value := range wanted {
-		if member == topicTasks && taskFormOf(req) == extendedTasks {
-			v.addTasks(value, of)
-		} else if p := v.extensionPool(member); p != nil && member != topicTasks {
+		if member == topicTasks {
+			if taskFormOf(req) == extendedTasks && v.caller.may(ActionCall) {
+				v.addTasks(value, of)
+			}
+		} else if p := v.extensionPool(member); p != nil && v.mayListen(ctx, req, p, member) {
 			of(p).filter.Topics[member] = value
 		}
 	}
@@ -80,6 +82,39 @@ func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.Subscri
 			stop()
 		}
 	}
+}
+
+// mayListen reports whether the limits of the caller and the policy allow a topic of an extension, as they allow
+// its methods.
+func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic string) bool {
+	if v.caller.Only != nil || v.caller.ReadOnly {
+		return false
+	}
+	policy := v.host.currentPolicy()
+	if policy == nil {
+		return true
+	}
+	d := v.ask(ctx, policy, req, &Action{Kind: ActionOther, Method: req.Method, Caller: v.caller,
+		Server: p.up.name, Target: topic})
+	return d.Do == OutcomeAllow
+}
+
+// decideTask returns what the policy leaves of the notification of a task, which has what tasks/get returns: only
+// its status if it denies that.
+func (v *View) decideTask(p *pool, params json.RawMessage) json.RawMessage {
+	policy := v.host.currentPolicy()
+	if policy == nil {
+		return params
+	}
+	a := &Action{Kind: ActionOther, Method: methodTaskGet, Caller: v.caller, Server: p.up.name}
+	res, err := v.decideResult(v.host.ctx, policy, nil, a, mcp.RawResult(params), nil)
+	if raw, ok := res.(mcp.RawResult); ok && err == nil {
+		return json.RawMessage(raw)
+	}
+	for _, member := range []string{"result", "error", "inputRequests", "statusMessage"} {
+		params = without(params, member)
+	}
+	return params
 }
 
 func setTopic(f *mcp.SubscriptionFilter, member string, value json.RawMessage) {
@@ -178,7 +213,7 @@ func (l *topicListener) pass(e mcp.Event) {
 		if t == nil {
 			return
 		}
-		e.Params = json.RawMessage(l.view.publicTask(t, without(e.Params, "_meta")))
+		e.Params = l.view.decideTask(t.pool, json.RawMessage(l.view.publicTask(t, without(e.Params, "_meta"))))
 		quoted := jsonscan.AppendQuote(nil, t.handle)
 		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: quoted}}
 	} else {

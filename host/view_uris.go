@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -68,9 +69,24 @@ func (n *namedURIs) get(uri string) *pool {
 	return n.servers[uri]
 }
 
+// keep removes the URIs of servers other than those of the pools.
+func (n *namedURIs) keep(pools []*pool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for p, r := range n.rings {
+		if slices.Contains(pools, p) {
+			continue
+		}
+		for _, uri := range r.uris {
+			delete(n.servers, uri)
+		}
+		delete(n.rings, p)
+	}
+}
+
 // note keeps the URIs of links and embedded resources in a result.
 func (v *View) note(p *pool, raw []byte) {
-	if len(v.pools) == 1 || !bytes.Contains(raw, []byte(`"resource`)) {
+	if len(v.pools()) == 1 || !bytes.Contains(raw, []byte(`"resource`)) {
 		return
 	}
 	for _, list := range []string{"content", "messages"} {
@@ -96,10 +112,10 @@ func (v *View) note(p *pool, raw []byte) {
 // routeURI returns the route of a resource: by its URI, the most specific template, or the server
 // that has named it in a result.
 func (v *View) routeURI(ctx context.Context, uri string) (*route, error) {
-	if len(v.pools) == 1 {
-		return &route{kind: ActionRead, pool: v.pools[0], target: uri}, nil
+	if pools := v.pools(); len(pools) == 1 {
+		return &route{kind: ActionRead, pool: pools[0], target: uri}, nil
 	}
-	m := v.merged.Load()
+	m := v.latest()
 	if r := v.knownURI(m, uri); r != nil {
 		return r, nil
 	}
@@ -120,7 +136,7 @@ func (v *View) knownURI(m *merged, uri string) *route {
 	if r, ok := m.catalogue.Route(uri); ok {
 		return &route{kind: ActionRead, pool: m.pools[r.Server], target: r.URI}
 	}
-	if p := v.named.get(uri); p != nil && m.catalogue.Find(catalogue.Resources, uri) == nil {
+	if p := v.named.get(uri); p != nil && m.pools[p.up.name] == p && m.catalogue.Find(catalogue.Resources, uri) == nil {
 		return &route{kind: ActionRead, pool: p, target: uri}
 	}
 	return nil

@@ -57,16 +57,23 @@ func frontSteps(dir string, next http.Handler) http.Handler {
 type hostSteps struct{ dir string }
 
 // Decide allows everything.
-func (s hostSteps) Decide(_ context.Context, a *host.Action) (*host.Verdict, error) {
+func (s hostSteps) Decide(_ context.Context, a *host.Action) host.Decision {
 	if a.Kind == host.ActionCall {
 		gatewayAt(s.dir, a.Server, stepDecided)
 	}
-	return &host.Verdict{Allow: true}, nil
+	return host.Decision{Do: host.OutcomeAllow}
 }
 
+// Needs makes the host ask before each call.
+func (s hostSteps) Needs(host.ActionKind) host.Fields { return host.FieldTime }
+
+// Epoch returns 1: the policy does not change.
+func (s hostSteps) Epoch() uint64 { return 1 }
+
 // Record is called when the host has the result of a call.
-func (s hostSteps) Record(r *host.Record) {
-	if r.Kind == host.ActionCall {
+func (s hostSteps) Record(r *host.Record) error {
+	if r.Kind == host.ActionCall && r.Event == host.RecordEnd {
 		gatewayAt(s.dir, r.Server, stepRecorded)
 	}
+	return nil
 }

@@ -1,0 +1,294 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An approval is the approval of one request.
+type approval struct {
+	view     *View
+	route    *route
+	action   *Action
+	decision Decision
+	binding  string // what is approved
+	session  string // the digest of the caller's session, empty without one
+	nonce    string // of an approved request
+	original *mcp.Request
+	begins   bool // the request carries an answer for the host: the server has seen nothing of it
+}
+
+// decide decides about a request before it is sent. It returns the request to send; or an error that
+// refuses it, or a result that asks the client's user for approval.
+func (v *View) decide(
+	ctx context.Context, p Policy, req *mcp.Request, r *route, a *Action, rec *recording,
+) (send *mcp.Request, asks mcp.Result, err error) {
+	of := &approval{view: v, route: r, action: a, original: req, decision: v.ask(ctx, p, req, a)}
+	d := &of.decision
+	v.host.countDecision(a.Kind, d)
+	defer func() { rec.decided(d) }()
+	if d.Do == OutcomeAllow || d.Do == OutcomeAsk { // what a policy hides, no limit shows
+		if err := v.admit(ctx, req, r); err != nil {
+			return nil, nil, err
+		}
+	}
+	switch d.Do {
+	case OutcomeAllow:
+		r.approval = of
+		return req, nil, nil
+	case OutcomeAsk:
+		return of.approve(ctx, req)
+	}
+	return nil, nil, v.denied(req, r, d)
+}
+
+// approve returns a request that is approved: by a grant, by an answer that it carries, or by an
+// answer that it waits for. Otherwise it returns a question for the caller's client, or an error.
+func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Request, asks mcp.Result, err error) {
+	send, err = withCanonicalArguments(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.action.Arguments, _ = send.Param("arguments")
+	p.session = p.view.sessionOf(ctx)
+	if p.binding, err = p.bind(req); err != nil {
+		return nil, nil, err
+	}
+	p.route.approval = p
+	if continues(req) {
+		if st, ok := p.openAnswer(req); ok {
+			p.begins = true
+			send, err = p.answered(ctx, send, st)
+			p.view.host.countApproval(ctx, false, err)
+			return send, asks, err
+		}
+		return send, nil, p.resume(ctx, req)
+	}
+	by, err := p.granted(ctx)
+	defer func() {
+		if asks == nil { // else its answer is counted
+			p.view.host.countApproval(ctx, by != "", err)
+		}
+	}()
+	switch {
+	case err != nil:
+		return nil, nil, p.fail(CodeApprovalNeeded, err)
+	case by != "":
+		p.decision.Channel, p.nonce = by, rand.Text()
+		return send, nil, nil
+	}
+	asks, err = p.request(ctx, req)
+	return send, asks, err
+}
+
+// request asks by the first channel that is there.
+func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Result, err error) {
+	channels := p.view.host.asking.Load().channels
+	if len(channels) == 0 {
+		channels = []Channel{ChannelClient}
+	}
+	if p.decision.Channel != "" {
+		channels = []Channel{p.decision.Channel}
+	}
+	why := "no channel can ask for it"
+	for n, c := range channels {
+		switch {
+		case c == ChannelClient && len(shown(string(p.action.Arguments))) > maxShown:
+			why = fmt.Sprintf("its arguments are too long for a question, which shows %d bytes: approve with "+
+				"\"patchbay gateway approve\", which needs the channel console", maxShown)
+		case c == ChannelClient && mayElicit(req):
+			p.decision.Channel = c
+			return p.question(req), nil
+		case c == ChannelConsole, c == ChannelWebhook && p.view.host.asking.Load().webhook != nil:
+			return nil, p.await(ctx, req, channels[n:])
+		}
+	}
+	return nil, p.fail(CodeApprovalNeeded, statement{errors.New(
+		"the request needs the approval of a user, and " + why + p.decision.because())})
+}
+
+// resume checks that a request which answers a question of its server was approved when it began, and
+// that no other request has given this answer.
+func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
+	st, continues, err := p.view.openState(req, p.route)
+	switch {
+	case err != nil:
+		return err
+	case !continues || st.Policy != p.binding:
+		return p.fail(CodeDenied, statement{errors.New(
+			"the policy or the definition has changed since the request was approved: start it again")})
+	case st.Nonce == "": // it was allowed when it began: each of its answers is for one request, too
+		text, _, _ := requestStateOf(req)
+		st.Nonce = digestOf(text)
+	}
+	p.nonce = rand.Text()
+	return p.consume(ctx, st.Nonce)
+}
+
+// mark adds to the state of a question of the server that the request was decided about.
+func (p *approval) mark(st *requestState) {
+	if p == nil {
+		return
+	}
+	if p.binding == "" {
+		p.binding, _ = p.bind(p.original) // else the next round is refused
+	}
+	st.Policy, st.Nonce = p.binding, p.nonce
+}
+
+// An unbegunError is the error of a request that answers a question of the host: the server has executed
+// nothing of it before.
+type unbegunError struct{ error }
+
+// wrap marks the error of a request.
+func (p *approval) wrap(err error) error {
+	if err == nil || p == nil || !p.begins {
+		return err
+	}
+	return unbegunError{err}
+}
+
+// bind returns the digest of all that an approval is for.
+func (p *approval) bind(req *mcp.Request) (string, error) {
+	h := sha256.New()
+	add := func(b []byte) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
+		h.Write(b)
+	}
+	for _, text := range []string{p.view.caller.principal(), p.view.caller.Profile, p.action.Server, p.identity(),
+		p.action.Method, p.action.Target, strconv.FormatUint(p.view.host.epoch(), 10)} {
+		add([]byte(text))
+	}
+	add(p.action.Digest[:])
+	params := req.Params
+	for _, key := range []string{"_meta", "inputResponses", "requestState"} {
+		if has(params, key) {
+			params = without(params, key)
+		}
+	}
+	params, err := canonical(params)
+	if err != nil {
+		return "", err
+	}
+	add(params)
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// identity returns the identity of the server: configurations with one state may have different servers with one
+// name.
+func (p *approval) identity() string {
+	if s := p.route.pool.up.entry().server; s != nil {
+		return s.Identity()
+	}
+	return ""
+}
+
+// canonical returns a value in canonical form (RFC 8785), except that numbers are unchanged: large
+// ones would lose digits.
+func canonical(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return raw, nil
+	}
+	value := jsontext.Value(raw).Clone()
+	err := value.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
+	if err != nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params: %v", err)
+	}
+	return json.RawMessage(value), nil
+}
+
+// withCanonicalArguments returns the request with its arguments as they are shown to the user.
+func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
+	arguments, ok := req.Param("arguments")
+	if !ok {
+		return req, nil
+	}
+	arguments, err := canonical(arguments)
+	if err != nil {
+		return nil, err
+	}
+	inner := *req
+	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
+	return &inner, nil
+}
+
+// consume makes sure that an approval is used once, in all processes that share the state.
+func (p *approval) consume(ctx context.Context, nonce string) error {
+	h := p.view.host
+	err := h.opts.State.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(stateTTL).Unix()))
+	switch {
+	case errors.Is(err, ErrConflict):
+		return p.fail(CodeDenied, statement{errors.New("this approval was used before: it is for one request")})
+	case err != nil:
+		return p.fail(CodeApprovalNeeded, err)
+	}
+	if h.pruned.Add(1)%pruneInterval == 0 {
+		h.pruneUsed(ctx)
+	}
+	return nil
+}
+
+// pruneInterval is how many approvals are used before expired ones are removed.
+const pruneInterval = 256
+
+// pruneUsed removes used approvals that have expired.
+func (h *Host) pruneUsed(ctx context.Context) {
+	now := time.Now().Unix()
+	for e, err := range h.opts.State.List(ctx, stateUsed) {
+		if err != nil {
+			return
+		}
+		if expires, err := strconv.ParseInt(string(e.Value), 10, 64); err != nil || expires < now {
+			_ = h.opts.State.CompareAndSet(ctx, stateUsed, e.Key, e.Version, nil) // else the next time
+		}
+	}
+}
+
+func (p *approval) fail(code ErrorCode, err error) error {
+	return &Error{Code: code, Server: p.action.Server, Err: err}
+}
+
+// because returns the rule and the reason as the end of a sentence.
+func (d *Decision) because() (text string) {
+	if d.Rule != "" {
+		text = " (rule " + d.Rule + ")"
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
+}
+
+// sessionOf returns the digest of the session of a request, empty without one.
+func (v *View) sessionOf(ctx context.Context) string {
+	if v.caller.Session != "" {
+		return sessionDigest(v.caller.Session)
+	}
+	return sessionDigest(mcpint.SessionID(ctx))
+}
+
+// principalText returns who a caller is, for users; empty for the local user.
+func principalText(c *Caller) string {
+	if c.Principal == nil {
+		return ""
+	}
+	text := c.Principal.Subject
+	if c.Principal.Issuer != "" {
+		text += " (" + c.Principal.Issuer + ")"
+	}
+	return text
+}

@@ -1,0 +1,180 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// approvalKey is the key of the question for approval.
+const approvalKey = "approval"
+
+// maxShown bounds the arguments in a question, in bytes: a user reads them. Longer ones are not asked about
+// in this way, since a user would approve what was not shown.
+const maxShown = 4 << 10
+
+// An approvalState is the content of the requestState of a question for approval.
+type approvalState struct {
+	Binding string `json:"b"`
+	Nonce   string `json:"n"`
+	Expires int64  `json:"e"` // in seconds since 1970
+}
+
+// mayElicit reports whether the client of a request can ask its user.
+func mayElicit(req *mcp.Request) bool {
+	m, ok := wire.Latest().Method(req.Method)
+	e := req.Capabilities().Elicitation
+	revision, known := wire.ParseRevision(req.Revision())
+	knowsForms := known && revision.Has(wire.Elicitation)
+	return ok && m.MayAskInput && knowsForms && e != nil && (e.Form != nil || e.URL == nil)
+}
+
+// question returns the result that asks the client's user.
+func (p *approval) question(req *mcp.Request) mcp.Result {
+	st := approvalState{p.binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
+	sealed := p.view.host.states.ring.SealText(mustJSON(st), p.bound(req)...)
+	decision := map[string]any{"type": "string", "title": "Decision", "enum": p.answers(),
+		"description": "once: this request only; session and always: further requests for the same, with any arguments"}
+	requested := mustJSON(map[string]any{"type": "object", "required": []string{"decision"},
+		"properties": map[string]any{"decision": decision}})
+	b := append(jsonscan.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+
+		`":{"method":"`+wire.MethodElicitationCreate+`","params":{"mode":"form","message":`), p.message()),
+		`,"requestedSchema":`...)
+	b = append(append(b, requested...), `}}},"requestState":`...)
+	return mcp.RawResult(append(jsonscan.AppendQuote(b, sealed), '}'))
+}
+
+// bound returns what the state of the question is bound to. Without a state that outlives the process,
+// only this process has the approvals that were used.
+func (p *approval) bound(req *mcp.Request) []string {
+	bound := append([]string{approvalKey}, bound(p.view.caller, req)...)
+	if _, ok := p.view.host.opts.State.(*MemoryState); ok {
+		bound = append(bound, p.view.host.callIDs.prefix)
+	}
+	return bound
+}
+
+// answers returns the answers that a user can choose.
+func (p *approval) answers() []Answer {
+	answers := []Answer{AnswerOnce, AnswerSession, AnswerAlways, AnswerDeny}
+	if p.session == "" {
+		answers = slices.Delete(answers, 1, 2)
+	}
+	if p.action.Kind == ActionOther || len(p.action.Target) > maxGranted { // or what it would be for is not clear
+		answers = []Answer{AnswerOnce, AnswerDeny}
+	}
+	return answers
+}
+
+// message returns the text of the question.
+func (p *approval) message() string {
+	a := p.action
+	var b strings.Builder
+	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", p.decision.because(), shown(a.Server),
+		map[ActionKind]string{ActionCall: "Tool", ActionGet: "Prompt", ActionRead: "Resource"}[a.Kind], shown(a.Target))
+	if claims := claimsOf(a.Definition); claims != "" {
+		fmt.Fprintf(&b, "The server claims: %s\n", claims)
+	}
+	if len(a.Arguments) == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "Arguments: %s\n", shown(string(a.Arguments)))
+	return b.String()
+}
+
+// claimsOf returns the hints of a definition: they are not verified.
+func claimsOf(definition []byte) string {
+	annotations, _ := jsonscan.Get(definition, "annotations")
+	if !isObject(annotations) {
+		return ""
+	}
+	var claims []string
+	for _, hint := range []struct{ key, yes, no string }{
+		{"readOnlyHint", "changes nothing", "changes data"},
+		{"destructiveHint", "may destroy data", "destroys nothing"},
+		{"idempotentHint", "repeating it has no effect", ""}, {"openWorldHint", "reaches other systems", ""},
+	} {
+		value, _ := jsonscan.Get(annotations, hint.key)
+		switch {
+		case string(value) == "true":
+			claims = append(claims, hint.yes)
+		case string(value) == "false" && hint.no != "":
+			claims = append(claims, hint.no)
+		}
+	}
+	return strings.Join(claims, ", ")
+}
+
+// shown returns a text with escapes in place of characters that a user does not see, or that change
+// how others are displayed.
+func shown(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, invisible) {
+			fmt.Fprintf(&b, `\u{%X}`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// openAnswer returns the state of the question for approval that a request answers.
+func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
+	text, ok, err := requestStateOf(req)
+	if !ok || err != nil {
+		return st, false
+	}
+	plain, _, err := p.view.host.states.ring.OpenText(text, p.bound(req)...)
+	return st, err == nil && json.Unmarshal(plain, &st) == nil
+}
+
+// answered returns the request to send if the user has approved it.
+func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
+	if c := p.decision.Channel; c != "" && c != ChannelClient {
+		return nil, p.fail(CodeDenied, statement{errors.New(
+			"the policy now requires another approval: start it again")})
+	}
+	p.decision.Channel = ChannelClient
+	responses, _ := req.Param("inputResponses")
+	answer := answerOf(responses)
+	switch {
+	case st.Binding != p.binding:
+		return nil, p.fail(CodeDenied, statement{errors.New(
+			"the approval is for another request, or the policy or the definition has changed since: start it again")})
+	case time.Now().Unix() > st.Expires:
+		return nil, p.fail(CodeApprovalExpired, errNotInTime)
+	case answer == AnswerDeny || !slices.Contains(p.answers(), answer):
+		return nil, p.fail(CodeDenied, statement{errors.New("the user has not approved the request")})
+	}
+	if err := p.consume(ctx, st.Nonce); err != nil {
+		return nil, err
+	}
+	if err := p.grant(ctx, answer, ChannelClient); err != nil {
+		return nil, p.fail(CodeApprovalNeeded, err)
+	}
+	p.nonce = rand.Text()
+	inner := *req
+	inner.Params = without(without(req.Params, "requestState"), "inputResponses")
+	return &inner, nil
+}
+
+// answerOf returns the answer to the question for approval, AnswerDeny unless there is one.
+func answerOf(responses []byte) Answer {
+	answer, _ := jsonscan.Get(responses, approvalKey)
+	content, _ := jsonscan.Get(answer, "content")
+	if stringMember(answer, "action") != "accept" || !isObject(content) {
+		return AnswerDeny
+	}
+	return Answer(stringMember(content, "decision"))
+}

@@ -1,0 +1,312 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxHeld bounds the requests that wait for approval, and maxHeldPerPrincipal those of one
+	// principal: an operator cannot decide about more in time.
+	maxHeld             = 1024
+	maxHeldPerPrincipal = 64
+	// awaitPoll is how often the state is read for an answer, which another process may have written.
+	awaitPoll = time.Second
+	// awaitProgress is how often the client is notified: many clients stop waiting after a minute.
+	awaitProgress = 15 * time.Second
+)
+
+// heldRequests counts the requests that wait. It is safe for concurrent use.
+type heldRequests struct {
+	mu  sync.Mutex // guards the fields below
+	all int
+	by  map[string]int // principals
+	end bool           // no request waits any more
+
+	answered chan struct{} // closed with the next answer; nil before a request waits for it
+}
+
+// next returns a channel that is closed with the next answer.
+func (h *heldRequests) next() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answered == nil {
+		h.answered = make(chan struct{})
+	}
+	return h.answered
+}
+
+// wake makes all requests look for an answer.
+func (h *heldRequests) wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answered != nil {
+		close(h.answered)
+		h.answered = nil
+	}
+}
+
+// ended reports whether requests wait no more.
+func (h *heldRequests) ended() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.end
+}
+
+// EndApprovals refuses the requests that wait for an approval of the operator, and from now on those that
+// would: the program is ending. Other requests go on. Call it before the shutdown of what serves the host.
+func (h *Host) EndApprovals() {
+	h.held.mu.Lock()
+	h.held.end = true
+	h.held.mu.Unlock()
+	h.held.wake()
+}
+
+// errEnding is the reason of a request that waits when the program ends.
+var errEnding = statement{errors.New("the gateway is ending, and nothing was approved: send the request again")}
+
+func (h *heldRequests) add(principal string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all >= maxHeld || h.by[principal] >= maxHeldPerPrincipal {
+		return false
+	}
+	if h.by == nil {
+		h.by = map[string]int{}
+	}
+	h.all++
+	h.by[principal]++
+	return true
+}
+
+func (h *heldRequests) remove(principal string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all--
+	if h.by[principal]--; h.by[principal] == 0 {
+		delete(h.by, principal)
+	}
+}
+
+// await waits until the operator or the webhook has approved the request.
+func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Channel) error {
+	h := p.view.host
+	if !h.held.add(p.view.principal) {
+		return p.fail(CodeLimited, statement{errors.New("too many requests wait for approval")})
+	}
+	defer h.held.remove(p.view.principal)
+	held := &p.route.pool.up.counts.held
+	held.Add(1)
+	defer held.Add(-1)
+	now := time.Now().UTC()
+	client := req.ClientInfo()
+	entry := &pendingEntry{Pending: Pending{ID: strings.ToLower(rand.Text()[:10]), Created: now,
+		Expires: now.Add(approvalTime), Principal: principalText(p.view.caller),
+		Client: strings.TrimSpace(client.Name + " " + client.Version),
+		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Arguments: p.action.Arguments,
+		Definition: p.action.Definition, Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.answers()}}
+	if err := h.opts.State.CompareAndSet(ctx, statePending, entry.ID, 0, mustJSON(entry)); err != nil {
+		return p.fail(CodeApprovalNeeded, err)
+	}
+	kept := false // the entry, for whom decides about the request later
+	defer func() {
+		if !kept {
+			h.forgetPending(entry.ID)
+		}
+	}()
+	h.events.send(Event{Server: p.action.Server, Pending: entry.ID})
+	ctx, cancel := context.WithTimeout(ctx, approvalTime)
+	defer cancel()
+	stop := context.AfterFunc(h.ctx, cancel)
+	defer stop()
+	answer, by, err := p.answer(ctx, req, entry, channels)
+	if errors.Is(err, errPolicyChanged) {
+		kept = true
+		h.voidPending(entry.ID)
+	}
+	h.events.send(Event{Server: p.action.Server, Pending: entry.ID, Decided: true, Answer: answer})
+	if err == nil && by == ChannelConsole {
+		p.recordAnswer(entry.ID, answer)
+	}
+	switch {
+	case err != nil:
+		return err
+	case answer == AnswerDeny:
+		return p.fail(CodeDenied, statement{errors.New("the operator has not approved the request")})
+	}
+	p.decision.Channel = by
+	if err := p.stillApplies(ctx, req); err != nil {
+		return err
+	}
+	if err := p.grant(ctx, answer, by); err != nil {
+		return p.fail(CodeApprovalNeeded, err)
+	}
+	p.nonce = rand.Text()
+	return nil
+}
+
+// recordAnswer records what the operator has answered, with the id of the call.
+func (p *approval) recordAnswer(id string, answer Answer) {
+	h := p.view.host
+	if h.opts.Recorder == nil {
+		return
+	}
+	action := "approve"
+	if answer == AnswerDeny {
+		action = "deny"
+	}
+	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
+		"principal": principalText(p.view.caller)})
+	_ = h.Record(&Record{Event: RecordAdmin, Call: p.route.call, Start: time.Now(), Method: p.action.Method,
+		Rule: p.decision.Rule, Channel: string(ChannelConsole), Detail: detail,
+		Action: Action{Server: p.action.Server, Target: p.action.Target}}) // the Recorder reports its failures
+}
+
+// forgetPending removes the entry of a request that does not wait any more.
+func (h *Host) forgetPending(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), 2*time.Second) // it also expires
+	defer cancel()
+	if _, version, err := h.opts.State.Get(ctx, statePending, id); err == nil && version != 0 {
+		_ = h.opts.State.CompareAndSet(ctx, statePending, id, version, nil)
+	}
+}
+
+// voidPending keeps the entry of a request that waits no more since the policy has changed, until it expires:
+// the operator learns why the request cannot be approved.
+func (h *Host) voidPending(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), 2*time.Second)
+	defer cancel()
+	value, version, err := h.opts.State.Get(ctx, statePending, id)
+	var entry pendingEntry
+	if err != nil || version == 0 || json.Unmarshal(value, &entry) != nil {
+		return
+	}
+	entry.Void = errPolicyChanged.Error()
+	_ = h.opts.State.CompareAndSet(ctx, statePending, id, version, mustJSON(entry)) // it also expires
+}
+
+// errPolicyChanged is the reason of a request that waits when the policy changes.
+var errPolicyChanged = errors.New("the policy has changed")
+
+// errNotInTime is the reason of a request that was not approved within approvalTime.
+var errNotInTime = statement{fmt.Errorf("the request was not approved within %v", approvalTime)}
+
+type webhookAnswer struct {
+	answer Answer
+	err    error
+}
+
+// answer returns the answer to a request that waits, and by which channel it came.
+func (p *approval) answer(
+	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []Channel,
+) (Answer, Channel, error) {
+	answered := make(chan webhookAnswer, 1)
+	if webhook := p.view.host.asking.Load().webhook; webhook != nil && slices.Contains(channels, ChannelWebhook) {
+		pending := entry.Pending
+		p.view.host.work.run(func() { // ends with ctx
+			answer, err := webhook(ctx, &pending)
+			answered <- webhookAnswer{answer, err}
+		})
+	}
+	epoch := p.view.host.epoch()
+	poll, progress := time.NewTicker(awaitPoll), time.NewTicker(awaitProgress)
+	defer poll.Stop()
+	defer progress.Stop()
+	for n := 1; ; {
+		next := p.view.host.held.next()
+		if p.view.host.held.ended() {
+			return "", "", p.fail(CodeUnavailable, errEnding)
+		}
+		if p.view.host.epoch() != epoch {
+			return "", "", p.fail(CodeDenied, statement{fmt.Errorf(
+				"%w since the request began: start it again", errPolicyChanged)})
+		}
+		if answer, err := p.stored(ctx, entry.ID); answer != "" || err != nil {
+			return answer, ChannelConsole, err
+		}
+		select {
+		case <-poll.C:
+		case <-next:
+		case got := <-answered:
+			answered = nil
+			switch {
+			case got.err != nil && !slices.Contains(channels, ChannelConsole):
+				return "", "", p.fail(CodeApprovalNeeded, fmt.Errorf("ask the webhook: %w", got.err))
+			case got.err != nil:
+				p.view.host.opts.Logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
+					"error", got.err)
+			case got.answer != "" && !slices.Contains(entry.Answers, got.answer):
+				return AnswerDeny, ChannelWebhook, nil
+			case got.answer != "":
+				return got.answer, ChannelWebhook, nil
+			}
+		case <-progress.C:
+			notifyProgress(ctx, req, n, "waiting for approval")
+			n++
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return "", "", p.fail(CodeApprovalExpired, errNotInTime)
+			}
+			return "", "", context.Cause(ctx)
+		}
+	}
+}
+
+// stored returns the answer in the state, "" if there is none yet.
+func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
+	value, version, err := p.view.host.opts.State.Get(ctx, statePending, id)
+	var entry pendingEntry
+	switch {
+	case err != nil:
+		return "", p.fail(CodeApprovalNeeded, err)
+	case version == 0 || json.Unmarshal(value, &entry) != nil:
+		return AnswerDeny, nil
+	}
+	return entry.Answer, nil
+}
+
+// notifyProgress sends progress of a request that waits. The server's own progress follows.
+func notifyProgress(ctx context.Context, req *mcp.Request, n int, message string) {
+	token, ok := req.Meta("progressToken")
+	if !ok || req.Notify == nil {
+		return
+	}
+	b := append(append([]byte(`{"progressToken":`), token...), fmt.Sprintf(`,"progress":%g`, float64(n)/1000)...)
+	b = append(jsonscan.AppendQuote(append(b, `,"message":`...), message), '}')
+	_ = req.Notify(ctx, "notifications/progress", b) // without it, the client may stop waiting
+}
+
+// stillApplies checks, after a wait, that the policy and the definition are those that the request was
+// approved under.
+func (p *approval) stillApplies(ctx context.Context, req *mcp.Request) error {
+	changed := p.fail(CodeDenied, statement{errors.New(
+		"the policy or the definition has changed since the request began: start it again")})
+	if item := p.route.item; item != nil {
+		now, _, err := p.view.find(ctx, item.Kind, item.Public)
+		if err != nil || now == nil && item.Kind == catalogue.Tools {
+			now, _ = p.view.appTool(item.Public)
+		}
+		if now == nil || now.Server != item.Server || now.Digest != item.Digest {
+			return changed
+		}
+	}
+	if binding, err := p.bind(req); err != nil || binding != p.binding {
+		return changed
+	}
+	again := *p.action
+	if d := p.view.ask(ctx, p.view.host.currentPolicy(), req, &again); d.Do != OutcomeAllow && d.Do != OutcomeAsk {
+		return p.view.denied(req, p.route, &d)
+	}
+	return nil
+}

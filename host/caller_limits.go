@@ -1,0 +1,101 @@
+package host
+
+import (
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// isLimited reports whether the caller may use less than its profile has.
+func (c *Caller) isLimited() bool { return c.Servers != nil || c.Only != nil || c.ReadOnly }
+
+func (c *Caller) hasServer(name string) bool {
+	return c.Servers == nil || slices.Contains(c.Servers, name)
+}
+
+// may reports whether the caller may make requests of a kind.
+func (c *Caller) may(kind ActionKind) bool { return c.Only == nil || slices.Contains(c.Only, kind) }
+
+// mayUse reports whether the limits of the caller leave an item.
+func (c *Caller) mayUse(item *catalogue.Item) bool {
+	switch item.Kind {
+	case catalogue.Tools:
+		return c.may(ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
+	case catalogue.Prompts:
+		return c.may(ActionGet)
+	}
+	return c.may(ActionRead)
+}
+
+// isReadOnly reports whether a tool declares that it changes nothing.
+func isReadOnly(definition []byte) bool {
+	annotations, _ := jsonscan.Get(definition, "annotations")
+	if jsonscan.Kind(annotations) != '{' {
+		return false
+	}
+	hint, _ := jsonscan.Get(annotations, "readOnlyHint")
+	return string(hint) == "true"
+}
+
+// checkMethod returns the error of a request that the limits of the caller refuse by its method: as if the
+// item, or the extension, did not exist. Lists and references have nothing that is not visible.
+func (v *View) checkMethod(req *mcp.Request) error {
+	c := v.caller
+	if c.Only == nil && !c.ReadOnly {
+		return nil
+	}
+	kind, param := ActionOther, ""
+	switch req.Method {
+	case "server/discover", "subscriptions/listen":
+		return nil
+	case "completion/complete":
+		if c.may(ActionGet) && c.may(ActionRead) || c.may(referenceKind(req)) {
+			return nil
+		}
+		return errUnknownReference
+	case methodToolsCall:
+		kind, param = ActionCall, "name"
+	case "prompts/get":
+		kind, param = ActionGet, "name"
+	case "resources/read":
+		kind, param = ActionRead, "uri"
+	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList:
+		kind = ActionCall
+	case methodSkillList, methodSkillGet, methodDirectoryRead:
+		kind = ActionRead
+	default:
+		if _, isList := catalogue.KindOf(req.Method); isList {
+			return nil
+		}
+	}
+	switch {
+	case kind != ActionOther && c.may(kind), kind == ActionOther && c.Only == nil && !c.ReadOnly:
+		return nil
+	case param == "":
+		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
+	}
+	return v.refused(req, kind, stringMember(req.Params, param), unknownTarget(kind, stringMember(req.Params, param)))
+}
+
+// referenceKind returns the kind of request that a reference of completion/complete is for.
+func referenceKind(req *mcp.Request) ActionKind {
+	ref, _ := req.Param("ref")
+	if stringMember(ref, "type") == "ref/prompt" {
+		return ActionGet
+	}
+	return ActionRead
+}
+
+// unknownTarget is the error of a request that names what the caller does not see.
+func unknownTarget(kind ActionKind, name string) error {
+	switch kind {
+	case ActionRead:
+		return mcp.NotFound(name)
+	case ActionGet:
+		return unknownItem(catalogue.Prompts, name)
+	default:
+		return unknownItem(catalogue.Tools, name)
+	}
+}

@@ -1,0 +1,227 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxDecisions bounds the decisions that are kept of one view.
+	maxDecisions = 10_000
+	// maxDecisionKey bounds the method and the name or URI of a decision that is kept, in bytes.
+	maxDecisionKey = 1 << 10
+)
+
+// A decisionCache has the decisions about items that depend on nothing else. It is safe for concurrent
+// use.
+type decisionCache struct {
+	mu      sync.RWMutex // guards the fields below
+	epoch   uint64
+	decided map[decisionKey]Decision
+}
+
+type decisionKey struct {
+	kind                   ActionKind
+	method, server, target string
+	digest                 [32]byte
+}
+
+func (c *decisionCache) get(k *decisionKey, epoch uint64) (d Decision, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.epoch != epoch {
+		return d, false
+	}
+	d, ok = c.decided[*k]
+	return d, ok
+}
+
+func (c *decisionCache) put(k *decisionKey, epoch uint64, d Decision) {
+	if len(k.method)+len(k.target) > maxDecisionKey { // callers choose them
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.decided == nil || c.epoch != epoch || len(c.decided) >= maxDecisions {
+		c.epoch, c.decided = epoch, map[decisionKey]Decision{}
+	}
+	c.decided[*k] = d
+}
+
+// SetPolicy replaces the policy, until [Host.Reload] with [Options.Configure] does. Requests that
+// were sent before keep their decision; their results are decided by the new one.
+func (h *Host) SetPolicy(p Policy) {
+	h.policy.Store(&p)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for v := range h.subscribed {
+		v.schedule() // other items may be visible
+	}
+}
+
+// currentPolicy returns the policy, nil if there is none.
+func (h *Host) currentPolicy() Policy {
+	if p := h.policy.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// epoch returns the epoch of the policy, 0 without one.
+func (h *Host) epoch() uint64 {
+	if p := h.currentPolicy(); p != nil {
+		return p.Epoch()
+	}
+	return 0
+}
+
+// action returns what a request does.
+func (v *View) action(req *mcp.Request, r *route) *Action {
+	a := &Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.up.name, Target: r.target,
+		Definition: r.definition()}
+	if r.item != nil {
+		a.Digest = r.item.Digest
+	}
+	a.Arguments, _ = req.Param("arguments")
+	return a
+}
+
+// ask returns the decision of a policy. Action members that it does not need are not set.
+func (v *View) ask(ctx context.Context, p Policy, req *mcp.Request, a *Action) Decision {
+	needs, key := p.Needs(a.Kind), decisionKey{a.Kind, a.Method, a.Server, a.Target, a.Digest}
+	epoch := p.Epoch()
+	if needs == 0 {
+		if d, ok := v.decisions.get(&key, epoch); ok {
+			return d
+		}
+	}
+	if needs&FieldClient != 0 && req != nil {
+		a.Client = req.ClientInfo()
+	}
+	if needs&FieldTime != 0 {
+		a.Time = time.Now()
+	}
+	if needs&FieldRecent != 0 {
+		a.Recent = v.host.recent.servers(v.principal)
+	}
+	d := p.Decide(ctx, a)
+	if needs == 0 {
+		v.decisions.put(&key, epoch, d)
+	}
+	return d
+}
+
+// kept returns the decision about an action of another kind, if one is kept.
+func (v *View) kept(p Policy, kind ActionKind, a *Action) (d Decision, ok bool) {
+	if p.Needs(kind) != 0 {
+		return d, false
+	}
+	return v.decisions.get(&decisionKey{kind, a.Method, a.Server, a.Target, a.Digest}, p.Epoch())
+}
+
+// isVisible reports whether the policy allows an item in lists of the caller.
+func (v *View) isVisible(p Policy, item *catalogue.Item) bool {
+	a := &Action{Kind: ActionList, Method: item.Kind.Method(), Caller: v.caller, Server: item.Server,
+		Target: item.Original, Definition: item.Raw, Digest: item.Digest}
+	d := p.Decide(v.host.ctx, a)
+	return d.Do == OutcomeAllow || d.Do == OutcomeAsk
+}
+
+// denied returns the error of a decision that refuses a request.
+func (v *View) denied(req *mcp.Request, r *route, d *Decision) error {
+	if d.Do == OutcomeHide { // as if the item did not exist
+		if r.kind == ActionRead {
+			return mcp.NotFound(stringMember(req.Params, "uri"))
+		}
+		if r.item != nil {
+			return unknownItem(r.item.Kind, r.item.Public)
+		}
+		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
+	}
+	return &Error{Code: CodeDenied, Server: r.pool.up.name, Err: d.refusal()}
+}
+
+// unknownItem returns the error of a request for an item that does not exist for the caller.
+func unknownItem(kind catalogue.Kind, name string) error {
+	return mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(kind.Member(), "s"), name)
+}
+
+// refusal returns the reason of a decision for the caller.
+func (d *Decision) refusal() error {
+	text := "denied"
+	if d.Rule != "" {
+		text += " by rule " + d.Rule
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return statement{errors.New(text)}
+}
+
+// decideResult decides about the result or the error of a request, and about each of its questions. It
+// returns what the caller receives.
+func (v *View) decideResult(
+	ctx context.Context, p Policy, req *mcp.Request, a *Action, res mcp.Result, failed error,
+) (mcp.Result, error) {
+	raw, isRaw := res.(mcp.RawResult)
+	fault, isFault := errors.AsType[*mcp.Error](failed)
+	resultType := raw.ResultType()
+	switch {
+	case failed != nil && !(isFault && fault.Remote()), failed == nil && !isRaw:
+		return res, failed // there is no response of the server
+	case isFault:
+		raw = faultResult(fault)
+	case resultType == mcp.ResultInputRequired:
+		v.host.recent.add(v.principal, a.Server)
+		return v.decideQuestions(ctx, p, req, a, raw)
+	}
+	v.host.recent.add(v.principal, a.Server)
+	if !isFault && (a.Kind == ActionOther || resultType == resultTask) { // a task may have questions
+		if _, err := v.decideQuestions(ctx, p, req, a, raw); err != nil {
+			return nil, err
+		}
+	}
+	d, ok := v.kept(p, ActionResult, a)
+	if !ok {
+		about := *a
+		about.Kind, about.Result = ActionResult, []byte(raw)
+		d = v.ask(ctx, p, req, &about)
+	}
+	v.host.countDecision(ActionResult, &d)
+	switch {
+	case d.Do != OutcomeAllow:
+		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: d.refusal()}
+	case len(d.Redact) == 0:
+		return res, failed
+	case isFault:
+		return nil, redactFault(fault, raw, d.Redact)
+	}
+	return mcp.RawResult(redact(raw, d.Redact)), nil
+}
+
+// decideQuestions decides about the questions of a server. One that is refused ends the request.
+func (v *View) decideQuestions(
+	ctx context.Context, p Policy, req *mcp.Request, a *Action, raw mcp.RawResult,
+) (mcp.Result, error) {
+	requests, _ := jsonscan.Get(raw, "inputRequests")
+	if jsonscan.Kind(requests) != '{' {
+		return raw, nil
+	}
+	for _, question := range jsonscan.Members(requests) {
+		about := *a
+		about.Kind, about.Question = ActionQuestion, question
+		d := v.ask(ctx, p, req, &about)
+		v.host.countDecision(ActionQuestion, &d)
+		if d.Do != OutcomeAllow {
+			return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: d.refusal()}
+		}
+	}
+	return raw, nil
+}

@@ -1,0 +1,131 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// sessionGrantTime bounds the life of grants for a session whose end no process has seen.
+	sessionGrantTime = 24 * time.Hour
+	// maxGrants bounds the grants of one principal, and maxGranted the name or URI of each, in bytes: a client
+	// may approve each URI that it makes up, and grants do not end.
+	maxGrants  = 1000
+	maxGranted = 2 << 10
+)
+
+// granted returns the channel of a grant that approves a request; "" if there is none.
+func (p *approval) granted(ctx context.Context) (Channel, error) {
+	for _, scope := range []Answer{AnswerAlways, AnswerSession} {
+		if scope == AnswerSession && p.session == "" {
+			continue
+		}
+		key := p.grantKey(scope)
+		value, version, err := p.view.host.opts.State.Get(ctx, stateGrant, key)
+		if err != nil {
+			return "", err
+		}
+		var g Grant
+		if version == 0 || json.Unmarshal(value, &g) != nil || !g.Expires.IsZero() && time.Now().After(g.Expires) {
+			continue
+		}
+		if g.Definition != hex.EncodeToString(p.action.Digest[:]) { // void, also if the old one comes back
+			err := p.view.host.opts.State.CompareAndSet(ctx, stateGrant, key, version, nil)
+			if err != nil && !errors.Is(err, ErrConflict) {
+				return "", err
+			}
+			continue
+		}
+		if p.decision.Channel == "" || p.decision.Channel == g.Channel {
+			return g.Channel, nil
+		}
+	}
+	return "", nil
+}
+
+// grant keeps an answer for further requests.
+func (p *approval) grant(ctx context.Context, scope Answer, by Channel) error {
+	if scope != AnswerAlways && scope != AnswerSession {
+		return nil
+	}
+	key := p.grantKey(scope)
+	g := &Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.view.caller),
+		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Rule: p.decision.Rule,
+		Scope: scope, Channel: by, Definition: hex.EncodeToString(p.action.Digest[:])}
+	if scope == AnswerSession {
+		g.Expires, g.Session = g.Created.Add(sessionGrantTime), p.session
+	}
+	for {
+		_, version, err := p.view.host.opts.State.Get(ctx, stateGrant, key)
+		if err == nil && version == 0 {
+			err = p.checkGrants(ctx, g.Principal)
+		}
+		if err == nil {
+			err = p.view.host.opts.State.CompareAndSet(ctx, stateGrant, key, version, mustJSON(g))
+		}
+		if !errors.Is(err, ErrConflict) {
+			if scope == AnswerSession {
+				p.view.host.granted.Store(p.session, true)
+			}
+			return err
+		}
+	}
+}
+
+// checkGrants returns an error if a principal has as many grants as it may have.
+func (p *approval) checkGrants(ctx context.Context, principal string) error {
+	all, err := p.view.host.Approvals().Grants(ctx)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for i := range all {
+		if all[i].Principal == principal {
+			n++
+		}
+	}
+	if n >= maxGrants {
+		return statement{fmt.Errorf("the caller has %d grants, which is the most: approve the request once", n)}
+	}
+	return nil
+}
+
+// grantKey returns the key of a grant for requests like this one.
+func (p *approval) grantKey(scope Answer) string {
+	session := ""
+	if scope == AnswerSession {
+		session = p.session
+	}
+	rule := p.decision.RuleID
+	if rule == "" {
+		rule = p.decision.Rule
+	}
+	sum := sha256.Sum256([]byte(joinKey(p.view.caller.principal(), p.view.caller.Profile, p.action.Server,
+		p.identity(), p.action.Method, p.action.Target, rule, session)))
+	return hex.EncodeToString(sum[:])
+}
+
+// endGrants removes the grants for a session that has ended.
+func (h *Host) endGrants(session string) {
+	digest := sessionDigest(session)
+	if _, ok := h.granted.LoadAndDelete(digest); !ok {
+		return
+	}
+	if _, err := h.Approvals().revoke(h.ctx, func(g *Grant) bool { return g.Session == digest }); err != nil {
+		h.opts.Logger.Warn("host: grants of a session not removed: they expire", "error", err)
+	}
+}
+
+// sessionDigest returns what identifies a session in the state: its id is a secret.
+func sessionDigest(session string) string {
+	if session == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("session " + session))
+	return hex.EncodeToString(sum[:])
+}

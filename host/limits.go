@@ -1,0 +1,251 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// localPrincipal is the principal of views of the local user.
+const localPrincipal = "principal "
+
+// A LimitStatus has the figures of the limits of a server at one time. See [config.ServerSettings] and
+// [config.CallerLimits].
+type LimitStatus struct {
+	// Running is the number of requests at the server, and Queued of those that wait for their turn.
+	// Requests that wait for an answer of their caller are neither.
+	Running, Queued int
+	// Concurrency and Queue are the most of them: of each process if the server is a command that is
+	// not shared.
+	Concurrency, Queue int
+	// Breaker is the state of the breaker that refuses most, and RetryAfter when it tries the server
+	// again.
+	Breaker    BreakerState
+	RetryAfter time.Duration
+	// Refused is how many requests each setting has refused since the server was configured, such as
+	// "concurrency" or "limits.perCaller".
+	Refused map[string]uint64
+}
+
+// refusal returns the error of a request that a setting refuses, and counts it.
+func (u *Upstream) refusal(
+	code ErrorCode, setting string, after time.Duration, format string, args ...any,
+) *Error {
+	u.refused.add(setting)
+	e := u.errorf(code, format, args...)
+	e.RetryAfter = after
+	return e
+}
+
+// rounded returns a time to wait for texts.
+func rounded(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// limits returns the limits of callers that are in force.
+func (h *Host) limits() *config.CallerLimits { return &h.set.Load().settings.Limits }
+
+// admit checks the limits of the caller before its request is approved: too many requests must not ask
+// a user, and a request that was approved is not refused by them. Each round of a request that asks
+// questions counts. The host does not refuse to cancel a task.
+func (v *View) admit(ctx context.Context, req *mcp.Request, r *route) error {
+	if req.Method == methodTaskCancel {
+		return nil
+	}
+	l, u := v.host.limits(), r.pool.up
+	key := rateKey{principal: v.principal, rate: l.PerCaller}
+	if v.caller.Principal == nil {
+		key.rate = l.Local
+	}
+	if err := v.checkRate(u, &key, "limits.perCaller"); err != nil {
+		return err
+	}
+	if r.kind == ActionCall {
+		setting := "limits.perTool"
+		key = rateKey{v.principal, u.name, r.target, l.PerTool}
+		if own, ok := u.entry().settings.ToolRates[r.target]; ok {
+			setting, key.rate = "toolRates", own
+		}
+		if err := v.checkRate(u, &key, setting); err != nil {
+			return err
+		}
+	}
+	if err := v.checkArguments(req, r, l); err != nil {
+		return err
+	}
+	return v.host.budgets.check(ctx, u, v.principal, l, usageOf(req, r))
+}
+
+func (v *View) checkRate(u *Upstream, key *rateKey, setting string) error {
+	if key.rate == (config.Rate{}) {
+		return nil
+	}
+	wait := v.host.rates.reserve(key)
+	if wait == 0 {
+		return nil
+	}
+	return u.refusal(CodeLimited, setting, wait, "the caller has reached %s of %v: send the request again in %v",
+		setting, key.rate, rounded(wait))
+}
+
+// checkArguments checks the size of the arguments: of the params if the method has none.
+func (v *View) checkArguments(req *mcp.Request, r *route, l *config.CallerLimits) error {
+	size := config.Size(len(req.Params))
+	if l.ArgumentBytes == 0 || size <= l.ArgumentBytes {
+		return nil
+	}
+	if r.kind == ActionCall || r.kind == ActionGet {
+		arguments, _ := req.Param("arguments")
+		size = config.Size(len(arguments))
+	}
+	if size <= l.ArgumentBytes {
+		return nil
+	}
+	return r.pool.up.refusal(CodeTooLarge, "limits.argumentBytes", 0,
+		"the arguments have %d bytes, more than limits.argumentBytes of %v", size, l.ArgumentBytes)
+}
+
+// serveWithin sends a request when it is its turn. It returns the result that the policy and the limits
+// allow. p, a and rec may be nil. Of a result that is kept, the caller gets what the policy leaves of it.
+func (v *View) serveWithin(
+	ctx context.Context, req *mcp.Request, r *route, rec *recording, p Policy, a *Action,
+) (mcp.Result, error) {
+	l := v.host.limits()
+	res, err := v.serveInTurn(ctx, req, r, rec, l)
+	if l.Result != config.ResultSpill {
+		res, err = v.checkResult(r, l, res, err)
+	}
+	if p != nil {
+		res, err = v.decideResult(ctx, p, req, a, res, err)
+	}
+	if l.Result == config.ResultSpill {
+		res, err = v.spill(req, r, l, res, err)
+	}
+	if err != nil {
+		return res, err
+	}
+	return v.keep(req, r, res)
+}
+
+// serveInTurn sends a request when it is its turn, and counts it.
+func (v *View) serveInTurn(
+	ctx context.Context, req *mcp.Request, r *route, rec *recording, l *config.CallerLimits,
+) (mcp.Result, error) {
+	q, err := v.enter(ctx, req, r)
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(v.principal)
+	if err := v.host.budgets.spend(r.pool.up, v.principal, l, usageOf(req, r)); err != nil {
+		return nil, err
+	}
+	if err := rec.intent(); err != nil {
+		return nil, err
+	}
+	res, err := v.serve(ctx, req, r)
+	v.host.budgets.count(v.principal, l, usage{Bytes: int64(resultSize(res, err))})
+	return res, err
+}
+
+// usageOf returns what a request adds to what its caller uses, without its result.
+func usageOf(req *mcp.Request, r *route) (u usage) {
+	u.Bytes = int64(len(req.Params))
+	if r.kind == ActionCall {
+		u.Calls = 1
+	}
+	return u
+}
+
+// enter waits until it is the turn of a request. The caller calls leave. The answer to a question of a
+// call that waits at the server is sent at once: the server may serve no other request before it. So is
+// one that cannot be sent again because its approval was used. Requests that package host serves itself
+// do not wait.
+func (v *View) enter(ctx context.Context, req *mcp.Request, r *route) (*requestQueue, error) {
+	if r.serve != nil {
+		return nil, nil
+	}
+	q := r.pool.queue()
+	if continues(req) {
+		if st, ok, err := v.openState(req, r); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
+			q.force(v.principal)
+			return q, nil
+		}
+	}
+	if err := q.enter(ctx, v.principal); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// queue returns the queue of the requests of a pool: its own if it has processes of its own.
+func (p *pool) queue() *requestQueue {
+	if p.up.isCommand() && p.up.share() != config.ShareShared {
+		return p.requests
+	}
+	return &p.up.requests
+}
+
+// queues calls f for each queue. The lock of the upstream is held.
+func (u *Upstream) queues(f func(q *requestQueue)) {
+	f(&u.requests)
+	for _, p := range u.pools {
+		f(p.requests)
+	}
+}
+
+// applyLimits makes changed limits those of requests that wait.
+func (u *Upstream) applyLimits() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.queues((*requestQueue).update)
+}
+
+// limitStatus returns the figures of the limits. The lock is held.
+func (u *Upstream) limitStatus(now time.Time) LimitStatus {
+	s := u.entry().settings
+	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Breaker: BreakerClosed, Refused: u.refused.all()}
+	u.queues(func(q *requestQueue) {
+		running, waiting := q.figures()
+		st.Running += running
+		st.Queued += waiting
+	})
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			state := i.breaker.state(now)
+			if state == BreakerOpen || state == BreakerHalfOpen && st.Breaker == BreakerClosed {
+				st.Breaker = state
+			}
+			st.RetryAfter = max(st.RetryAfter, i.breaker.until.Sub(now), 0)
+		}
+	}
+	return st
+}
+
+// A timeoutError is a timeout with the setting that it is of.
+type timeoutError struct {
+	text string
+	err  error
+}
+
+func (e *timeoutError) Error() string { return e.text }
+
+// Unwrap returns the error of the request.
+func (e *timeoutError) Unwrap() error { return e.err }
+
+// withSetting names the setting of a timeout. A request that has paused, while its server waited for an
+// answer, may have either.
+func (u *Upstream) withSetting(failed *mcp.TransportError, took time.Duration) error {
+	s := u.entry().settings
+	text := "no response within maxTimeout of " + s.MaxTimeout.String()
+	if took < s.MaxTimeout || s.MaxTimeout == 0 {
+		text = "no response, and no progress, within timeout of " + s.Timeout.String()
+	}
+	named := *failed
+	named.Err = statement{&timeoutError{text, failed.Err}}
+	return &named
+}

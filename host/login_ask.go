@@ -1,0 +1,296 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+const (
+	// loginKey is the key of the question for a login.
+	loginKey = "login"
+	// maxLoginRounds bounds the logins for one request: for a token, and for more scopes.
+	maxLoginRounds = 3
+	// loginPoll is how often the tokens are read while a request waits: another process may have logged
+	// in.
+	loginPoll = 2 * time.Second
+	// maxKeptAnswers bounds what a request that needs a login has answered before, in bytes: its
+	// client carries it.
+	maxKeptAnswers = 32 << 10
+)
+
+// A loginState is the content of the requestState of a question for a login.
+type loginState struct {
+	Server string `json:"s"`
+	Login  string `json:"l"` // the digest of the ticket
+	Rounds int    `json:"n"`
+	// Scopes are those that were asked for.
+	Scopes []string `json:"c,omitempty"`
+	// State and Answers are those of the request that needs the login.
+	State   json.RawMessage `json:"u,omitempty"`
+	Answers json.RawMessage `json:"a,omitempty"`
+	Expires int64           `json:"e"` // in seconds since 1970
+}
+
+// A loginError is why a request needs a login.
+type loginError struct {
+	text string
+	err  error
+}
+
+func (e *loginError) Error() string { return e.text }
+
+// Unwrap returns the error of the request.
+func (e *loginError) Unwrap() error { return e.err }
+
+// asksLogin reports whether a request may need a login of its caller.
+func (v *View) asksLogin() bool { return v.servers().logins }
+
+// serveWithLogin serves a request. If a server requires a login of the caller first, it returns the
+// question for it, and the request goes on when it is sent again.
+func (v *View) serveWithLogin(ctx context.Context, req *mcp.Request) (mcp.Result, *mcp.Request, error) {
+	req, st, err := v.resumeLogin(ctx, req)
+	if err != nil {
+		return nil, req, err
+	}
+	res, err := v.serveMethod(ctx, req)
+	if err == nil {
+		return res, req, nil
+	}
+	if unbegun, ok := errors.AsType[unbegunError](err); ok { // an approval was used: it is asked for again
+		if res, err = v.askLogin(ctx, req, st, false, unbegun.error); err != nil {
+			err = unbegunError{err}
+		}
+		return res, req, err
+	}
+	res, err = v.askLogin(ctx, req, st, true, err)
+	return res, req, err
+}
+
+// mayElicitURL reports whether the client of a request can open pages for its user.
+func mayElicitURL(req *mcp.Request) bool {
+	m, ok := wire.Latest().Method(req.Method)
+	e := req.Capabilities().Elicitation
+	revision, known := wire.ParseRevision(req.Revision())
+	return ok && m.MayAskInput && known && revision.Has(wire.ElicitationURL) && e != nil && e.URL != nil
+}
+
+// neededLogin returns the login that a failed request needs, nil if a login would not help.
+func (v *View) neededLogin(ctx context.Context, err error) (c *credential, scopes []string) {
+	e, ok := errors.AsType[*Error](err)
+	needed, required := errors.AsType[*oauthclient.LoginRequiredError](err)
+	if !ok || !required || e.Code != CodeAuthRequired {
+		return nil, nil
+	}
+	p := v.poolNamed(e.Server)
+	if p == nil {
+		return nil, nil
+	}
+	c, failed := p.up.login(ctx, p.caller)
+	if failed != nil {
+		return nil, nil
+	}
+	return c, needed.Scopes
+}
+
+// askLogin returns the question for the login that a failed request needs, else the error of the
+// request. If it continues what it has begun, its state and its answers are kept.
+func (v *View) askLogin(
+	ctx context.Context, req *mcp.Request, st *loginState, continued bool, err error,
+) (mcp.Result, error) {
+	c, scopes := v.neededLogin(ctx, err)
+	if c == nil {
+		return nil, err
+	}
+	e, _ := errors.AsType[*Error](err)
+	own := c.caller.Key() == v.caller.Principal.Key() && c.up.entry().isOfCallers()
+	if !own || v.host.connectURL() == "" {
+		return nil, v.loginRequired(e, "")
+	}
+	if st == nil {
+		st = &loginState{}
+	}
+	again := len(scopes) > 0 && includes(st.Scopes, scopes) && !c.missing.Load() // the user has logged in for them
+	if st.Rounds >= maxLoginRounds || again {
+		out := *e
+		out.Err = statement{&loginError{"the server still requires a login after the user has logged in", e.Err}}
+		return nil, &out
+	}
+	if !mayElicitURL(req) && !v.host.set.Load().settings.Connect.Links {
+		return nil, v.loginRequired(e, "")
+	}
+	l, failed := v.host.beginLogin(c, scopes)
+	if failed != nil {
+		return nil, failed
+	}
+	if !mayElicitURL(req) {
+		return nil, v.loginRequired(e, l.URL())
+	}
+	if st.State, st.Answers = nil, nil; continued {
+		st.State, _ = req.Param("requestState")
+		st.Answers, _ = req.Param("inputResponses")
+	}
+	if len(st.State)+len(st.Answers) > maxKeptAnswers {
+		return nil, v.loginRequired(e, "")
+	}
+	st.Server, st.Login, st.Rounds = c.up.name, l.id, st.Rounds+1
+	st.Scopes = append(st.Scopes, scopes...)
+	v.host.recordLogin(c, "asked", nil)
+	return v.loginQuestion(req, l, st), nil
+}
+
+func (e *entry) isOfCallers() bool { return e.settings.Auth == "caller" }
+
+// loginRequired returns the error of a request that needs a login which its client cannot be asked for.
+func (v *View) loginRequired(e *Error, page string) error {
+	out := *e
+	text := "a login is required"
+	u := v.host.set.Load().byName[e.Server]
+	switch command := v.host.opts.LoginCommand; {
+	case page != "":
+		text += ": the user must open this page, which is for one visit within " + loginTime.String() + ": " + page
+	case v.caller.Principal == nil && command != nil && u != nil:
+		text += ": run " + command(e.Server)
+	case u != nil && u.entry().isOfCallers():
+		text += ": use a client that supports URL elicitation, or ask the operator for another way"
+	default:
+		text += " of the operator"
+	}
+	out.Err = statement{&loginError{text, e.Err}}
+	return &out
+}
+
+// loginQuestion returns the result that asks the client to open the page of a login.
+func (v *View) loginQuestion(req *mcp.Request, l *Login, st *loginState) mcp.Result {
+	st.Expires = time.Now().Add(stateTTL).Unix()
+	sealed := v.host.states.ring.SealText(mustJSON(st), v.loginBound(req)...)
+	message := fmt.Sprintf("[%s] The server requires a login. Log in to it on this page to continue.",
+		shown(l.Server()))
+	b := append(jsonscan.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"`+loginKey+
+		`":{"method":"`+wire.MethodElicitationCreate+`","params":{"mode":"url","message":`), message), `,"url":`...)
+	b = append(jsonscan.AppendQuote(b, l.URL()), `}}},"requestState":`...)
+	return mcp.RawResult(append(jsonscan.AppendQuote(b, sealed), '}'))
+}
+
+func (v *View) loginBound(req *mcp.Request) []string {
+	return append([]string{loginKey}, bound(v.caller, req)...)
+}
+
+// resumeLogin returns the request that needed a login, after it. A request without the state of such a
+// question is returned as it is.
+func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request, *loginState, error) {
+	text, ok, err := requestStateOf(req)
+	if !ok || err != nil {
+		return req, nil, nil //nolint:nilerr // the error is that of who opens the state
+	}
+	plain, _, err := v.host.states.ring.OpenText(text, v.loginBound(req)...)
+	var st loginState
+	if err != nil || json.Unmarshal(plain, &st) != nil {
+		return req, nil, nil //nolint:nilerr // it is the state of another question
+	}
+	if time.Now().Unix() > st.Expires {
+		return req, nil, errInvalidState
+	}
+	responses, _ := req.Param("inputResponses")
+	answer, answered := jsonscan.Get(responses, loginKey)
+	inner := *req
+	inner.Params = without(without(req.Params, "requestState"), "inputResponses")
+	if st.State != nil {
+		inner.Params = jsonscan.WithMember(inner.Params, "requestState", st.State)
+	}
+	if st.Answers != nil {
+		inner.Params = jsonscan.WithMember(inner.Params, "inputResponses", st.Answers)
+	}
+	if !answered {
+		return &inner, &st, nil // it is asked again
+	}
+	p := v.poolNamed(st.Server)
+	if p == nil {
+		return &inner, &st, nil
+	}
+	if stringMember(answer, "action") != "accept" {
+		return &inner, &st, p.up.errorf(CodeAuthRequired, "a login is required, and the user has not agreed to it")
+	}
+	return &inner, &st, v.awaitLogin(ctx, &inner, p, &st)
+}
+
+// awaitLogin waits until the caller has logged in.
+func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *loginState) error {
+	c, err := p.up.login(ctx, p.caller)
+	if err != nil || c == nil {
+		return err
+	}
+	l := v.host.loginByID(st.Login)
+	if l == nil { // it has ended, or was of another process
+		return nil
+	}
+	if !v.host.held.add(v.principal) {
+		return p.up.errorf(CodeLimited, "too many requests wait for their users")
+	}
+	defer v.host.held.remove(v.principal)
+	expiry := time.NewTimer(time.Until(l.expires))
+	defer expiry.Stop()
+	poll, progress := time.NewTicker(loginPoll), time.NewTicker(awaitProgress)
+	defer poll.Stop()
+	defer progress.Stop()
+	changed := c.waiting()
+	for n := 1; ; {
+		select {
+		case <-l.done:
+			if err := l.outcome(); err != nil {
+				return p.up.errorf(CodeAuthRequired, "the login has failed: %s", loginFailure(err))
+			}
+			return nil
+		case <-changed:
+			return nil
+		case <-poll.C:
+			now, err := c.transport.Status(ctx)
+			if err == nil && now != nil && includes(now.Scopes, l.scopes) && (c.missing.Load() || len(l.scopes) > 0) {
+				return c.ready(ctx)
+			}
+		case <-progress.C:
+			notifyProgress(ctx, req, n, "waiting for the login")
+			n++
+		case <-expiry.C:
+			return p.up.errorf(CodeAuthRequired, "the login was not completed within %v", loginTime)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-v.host.ctx.Done():
+			return mcp.ErrClosed
+		}
+	}
+}
+
+// failedLogin reports whether an instance of the pool could not connect without a login.
+func (p *pool) failedLogin() bool {
+	p.up.mu.Lock()
+	defer p.up.mu.Unlock()
+	for _, i := range p.instances {
+		if i.state == StateAuth {
+			return true
+		}
+	}
+	return false
+}
+
+// checkLogin returns an error if the requests of a pool need a login that is missing: before a user is
+// asked for an approval, which is for one request.
+func (p *pool) checkLogin(ctx context.Context) error {
+	c, err := p.up.login(ctx, p.caller)
+	if err != nil || c == nil {
+		return err
+	}
+	if err := c.ready(ctx); err != nil {
+		e := *p.up.failure(ctx, err)
+		e.Code, e.MayHaveRun = CodeAuthRequired, false
+		return &e
+	}
+	return nil
+}

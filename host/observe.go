@@ -1,0 +1,103 @@
+package host
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Observer returns the observer of [Options]. Transports find it by this method, for sessions and
+// refused requests.
+func (v *View) Observer() mcp.Observer { return v.host.opts.Observer }
+
+// Observer returns the observer of [Options], for handlers that serve views.
+func (h *Host) Observer() mcp.Observer { return h.opts.Observer }
+
+// An unobservedView serves requests without the observer of the host.
+type unobservedView View
+
+func (v *unobservedView) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	return (*View)(v).serveUnobserved(ctx, req)
+}
+
+func (v *View) serveObserved(ctx context.Context, req *mcp.Request, o mcp.Observer) (mcp.Result, error) {
+	res, err := internals.Observe(ctx, o, (*unobservedView)(v), req, v.target)
+	if res == nil {
+		return nil, err
+	}
+	return res.(mcp.Result), err
+}
+
+// observedTarget returns the public name of the tool or prompt that a request uses, or "" for one that
+// the view does not have. It reads no lists: the request has read those that it needs.
+func (v *View) observedTarget(req *mcp.Request, _ error) string {
+	kind := catalogue.Tools
+	switch req.Method {
+	case wire.MethodToolsCall:
+	case wire.MethodPromptsGet:
+		kind = catalogue.Prompts
+	default:
+		return ""
+	}
+	raw, _ := req.Param("name")
+	name, err := jsonscan.Unquote(raw)
+	m := v.merged.Load()
+	if err != nil || m == nil {
+		return ""
+	}
+	if item := m.catalogue.Find(kind, name); item != nil {
+		return item.Public
+	}
+	if kind == catalogue.Tools {
+		return v.observedTool(m.catalogue, name)
+	}
+	return ""
+}
+
+// observedTool returns the public name of a tool that is not listed under it: one of the host, or of a page
+// of an app.
+func (v *View) observedTool(c *catalogue.Catalogue, name string) string {
+	switch {
+	case contains(searchNames, name) && v.searches(c), name == loginTool && v.servers().logins:
+		return name
+	case v.single():
+		return ""
+	}
+	if item := c.AppTool(name); item != nil {
+		return item.Public
+	}
+	return ""
+}
+
+type serverKey struct{}
+
+// ServerFrom returns the name of the server of a request, in the contexts that [Options].Observer gets of
+// requests to servers, of their questions and their sessions. It is empty for requests of callers.
+func ServerFrom(ctx context.Context) string {
+	if o, ok := ctx.Value(serverKey{}).(*clientObserver); ok {
+		return o.server
+	}
+	return ""
+}
+
+// A clientObserver is the observer of the clients of a server.
+type clientObserver struct {
+	mcp.Observer
+	server string
+}
+
+// Begin adds the name of the server to the context.
+func (o *clientObserver) Begin(ctx context.Context, req *mcp.Request) context.Context {
+	return o.Observer.Begin(context.WithValue(ctx, serverKey{}, o), req)
+}
+
+// SessionBegan adds the name of the server to the context.
+func (o *clientObserver) SessionBegan(ctx context.Context, v mcp.Via) (ended func(cause error)) {
+	if inner, ok := o.Observer.(mcp.SessionObserver); ok {
+		return inner.SessionBegan(context.WithValue(ctx, serverKey{}, o), v)
+	}
+	return func(error) {}
+}

@@ -1,0 +1,74 @@
+package host
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// recentTime is how long a result counts for [Action.Recent]: longer than most tasks of an agent.
+	recentTime = 30 * time.Minute
+	// maxRecent bounds the callers whose servers are kept.
+	maxRecent = 10_000
+)
+
+// A recentServers has the servers whose results callers have received. It is safe for concurrent use.
+type recentServers struct {
+	mu      sync.Mutex // guards callers
+	callers map[string]map[string]time.Time
+}
+
+// add records that a caller receives something of a server.
+func (r *recentServers) add(caller, server string) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.callers[caller]
+	if of == nil {
+		if r.callers == nil {
+			r.callers = map[string]map[string]time.Time{}
+		}
+		if len(r.callers) >= maxRecent {
+			r.evict(now)
+		}
+		of = map[string]time.Time{}
+		r.callers[caller] = of
+	}
+	of[server] = now
+}
+
+// evict removes callers without recent results, or else the one with the oldest. The lock is held.
+func (r *recentServers) evict(now time.Time) {
+	oldest, when := "", now
+	for caller, servers := range r.callers {
+		var last time.Time
+		for _, t := range servers {
+			if t.After(last) {
+				last = t
+			}
+		}
+		if now.Sub(last) > recentTime {
+			delete(r.callers, caller)
+		} else if !last.After(when) {
+			oldest, when = caller, last
+		}
+	}
+	if len(r.callers) >= maxRecent {
+		delete(r.callers, oldest)
+	}
+}
+
+// servers returns the servers of a caller, in order.
+func (r *recentServers) servers(caller string) (names []string) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for server, t := range r.callers[caller] {
+		if now.Sub(t) <= recentTime {
+			names = append(names, server)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,156 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// Stats are figures of a [Host]: at one moment, or of what has happened since it was opened.
+type Stats struct {
+	Servers             map[State]int // the number of servers in each state; states without one are absent
+	Instances           int           // connections and attempts to connect
+	Requests, Suspended int           // requests in progress, and those that wait for an answer of their caller
+	// ByServer has the figures of each server by its name in the configuration.
+	ByServer map[string]ServerStats
+	// Decisions are how often the policy has decided about requests, results and questions. Not counted
+	// are decisions about lists.
+	Decisions map[DecisionKind]uint64
+	// Approvals are the ends of requests that needed an approval, by outcome: "approved", "granted" (by an
+	// earlier approval), "denied", "expired", "cancelled", or "failed" if no one could be asked.
+	Approvals map[string]uint64
+	// Spilled is the number of results that are kept for their callers, and SpilledBytes their size.
+	Spilled, SpilledBytes int
+	// RecordsWaiting and RecordsLost are how many records wait to be stored, and how many are lost: what the
+	// Recorder, or the one that its method Unwrap() Recorder returns, returns from a method
+	// Backlog() (waiting int, lost uint64). Without one, RecordsLost counts the records that the Recorder has
+	// returned an error for.
+	RecordsWaiting int
+	RecordsLost    uint64
+}
+
+// A DecisionKind is a kind of decisions of a [Policy].
+type DecisionKind struct {
+	About ActionKind
+	// Effect is that of the decision: the text of an [Outcome], or "redact" for a result of which the caller
+	// receives a part.
+	Effect string
+}
+
+// ServerStats are figures of a server, since it was configured or at one moment.
+type ServerStats struct {
+	State     State
+	Instances int // connections and attempts to connect
+	// Requests are in progress at the server, Suspended ones wait for an answer of their caller, Queued ones
+	// for their turn, and Held ones for the approval of the operator.
+	Requests, Suspended, Queued, Held int
+	Breaker                           BreakerState
+	// Restarts are connections and attempts to connect that follow a failure or replace another one.
+	Restarts uint64
+	// Errors are requests without a valid response of the server, by code. Those that callers have cancelled
+	// are not counted.
+	Errors map[ErrorCode]uint64
+	// Limited are requests that a setting has refused, by setting; see [LimitStatus].
+	Limited map[string]uint64
+	// Quarantined are definitions that were quarantined.
+	Quarantined uint64
+}
+
+// Stats returns the figures of the host, for metrics. It is safe for concurrent use.
+func (h *Host) Stats() Stats {
+	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.all(),
+		Approvals: h.counts.approvals.all(), RecordsLost: h.counts.lost.Load()}
+	st.Spilled, st.SpilledBytes = h.spilled.size()
+	if waiting, lost, ok := backlog(h.opts.Recorder); ok {
+		st.RecordsWaiting, st.RecordsLost = waiting, lost
+	}
+	for _, u := range h.Upstreams() {
+		s := u.stats()
+		st.ByServer[u.name] = s
+		st.Servers[s.State]++
+		st.Instances += s.Instances
+		st.Requests += s.Requests
+		st.Suspended += s.Suspended
+	}
+	return st
+}
+
+// backlog returns the figures of the first Recorder that has them.
+func backlog(r Recorder) (waiting int, lost uint64, ok bool) {
+	for r != nil {
+		if b, ok := r.(interface {
+			Backlog() (waiting int, lost uint64)
+		}); ok {
+			waiting, lost = b.Backlog()
+			return waiting, lost, true
+		}
+		outer, ok := r.(interface{ Unwrap() Recorder })
+		if !ok {
+			break
+		}
+		r = outer.Unwrap()
+	}
+	return 0, 0, false
+}
+
+func (u *Upstream) stats() ServerStats {
+	s := u.Status()
+	return ServerStats{State: s.State, Instances: len(s.Instances), Requests: s.Requests, Suspended: s.Suspended,
+		Queued: s.Limits.Queued, Held: int(u.counts.held.Load()), Breaker: s.Limits.Breaker,
+		Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.all(), Limited: s.Limits.Refused,
+		Quarantined: u.counts.quarantined.Load()}
+}
+
+// hostCounts are what has happened since the host was opened.
+type hostCounts struct {
+	decisions counters[DecisionKind]
+	approvals counters[string] // by outcome
+	lost      atomic.Uint64    // records
+}
+
+// upstreamCounts are what has happened since the server was configured, and the requests that wait for the
+// operator.
+type upstreamCounts struct {
+	restarts, quarantined atomic.Uint64
+	held                  atomic.Int64
+	errors                counters[ErrorCode]
+}
+
+func (h *Host) countDecision(about ActionKind, d *Decision) {
+	effect := d.Do.String()
+	if d.Do == OutcomeAllow && len(d.Redact) > 0 {
+		effect = "redact"
+	}
+	h.counts.decisions.add(DecisionKind{about, effect})
+}
+
+// countError counts a request without a valid response of its server, unless its caller has cancelled it.
+func (h *Host) countError(ctx context.Context, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || ctx.Err() != nil {
+		return
+	}
+	if u := h.set.Load().byName[e.Server]; u != nil {
+		u.counts.errors.add(e.Code)
+	}
+}
+
+// countApproval counts the end of a request that needed an approval.
+func (h *Host) countApproval(ctx context.Context, granted bool, err error) {
+	outcome := "approved"
+	e, _ := errors.AsType[*Error](err)
+	switch {
+	case err == nil && granted:
+		outcome = "granted"
+	case err == nil:
+	case ctx.Err() != nil:
+		outcome = "cancelled"
+	case e != nil && e.Code == CodeDenied:
+		outcome = "denied"
+	case e != nil && e.Code == CodeApprovalExpired:
+		outcome = "expired"
+	default:
+		outcome = "failed"
+	}
+	h.counts.approvals.add(outcome)
+}

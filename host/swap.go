@@ -1,0 +1,112 @@
+package host
+
+import (
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// swapInterval is the shortest time between two attempts to replace a connection because the
+	// configuration has changed: programs write files several times in sequence.
+	swapInterval = time.Second
+	// swapRetry is the time between two attempts if the last one has failed.
+	swapRetry = time.Minute
+)
+
+// isOutdated reports whether the configuration has changed since the connection was made, or while
+// it is made. The lock of the upstream is held.
+func (s *start) isOutdated() bool {
+	wanted := s.in.pool.up.wanted
+	return wanted != (fingerprint{}) && s.fingerprint != (fingerprint{}) && s.fingerprint != wanted
+}
+
+// setEntry records the entry with which the connection is made.
+func (s *start) setEntry(e *entry, f fingerprint) {
+	u := s.in.pool.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.fingerprint, s.pins = f, e.pins
+}
+
+// swap begins to connect with the present entry, in place of the current connection. It returns when to
+// check again. The lock of the upstream is held.
+func (i *instance) swap(now time.Time) (due time.Time) {
+	if n := i.next; n != nil && !n.isOutdated() {
+		return due
+	}
+	wait := swapInterval
+	if i.swapFailed {
+		wait = swapRetry
+	}
+	if due = i.swapped.Add(wait); now.Before(due) {
+		return due
+	}
+	i.swapped, i.swapFailed = now, false
+	if n := i.next; n != nil {
+		n.replaced, i.next = true, nil
+		n.stop()
+	}
+	if _, err := i.restart(); err != nil { // too many connections are ending
+		return now.Add(swapInterval)
+	}
+	return time.Time{}
+}
+
+// suspendedPool returns the pool of a connection of a server that was removed or replaced, nil if there
+// is none: calls that wait for an answer of their caller continue there.
+func (h *Host) suspendedPool(server, instance string) *pool {
+	if instance == "" {
+		return nil
+	}
+	h.mu.Lock()
+	leaving := h.leaving
+	h.mu.Unlock()
+	for _, u := range leaving {
+		if u.name != server {
+			continue
+		}
+		if p := u.poolOfConnection(instance); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func (u *Upstream) poolOfConnection(id string) *pool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s := range u.connections {
+		if s.id == id {
+			return s.in.pool
+		}
+	}
+	return nil
+}
+
+// suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
+// which no longer lists the item; nil for any other request. The arguments are those of the call, so
+// that nothing has to be removed from them: the server does not get them again.
+func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *route {
+	text, ok, err := requestStateOf(req)
+	if !ok || err != nil {
+		return nil
+	}
+	st, err := v.host.states.open(v.caller, req, text)
+	if err != nil || st.Target == "" {
+		return nil
+	}
+	p := v.host.suspendedPool(st.Server, st.Instance)
+	if p == nil {
+		for _, u := range v.host.set.Load().upstreams {
+			if u.name == st.Server {
+				p = u.poolOfConnection(st.Instance)
+			}
+		}
+	}
+	if p == nil {
+		return nil
+	}
+	return &route{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
+}

@@ -1,0 +1,192 @@
+package host
+
+import (
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+)
+
+// A viewServers is the servers of a view in one configuration. It never changes.
+type viewServers struct {
+	set    *serverSet
+	single bool    // names and URIs are unchanged
+	pools  []*pool // in the order of the file
+	// logins are needed by some, and headers are forwarded to some.
+	logins, forwards bool
+}
+
+// resolve returns the servers of the view in a configuration.
+func (v *View) resolve(set *serverSet) *viewServers {
+	c := v.caller
+	s := &viewServers{set: set, single: c.Server != "" || c.Single && len(set.upstreams) == 1}
+	for _, u := range set.upstreams {
+		if (c.Server == "" || u.name == c.Server) && set.inProfile(c.Profile, u.name) && c.hasServer(u.name) {
+			s.pools = append(s.pools, u.pool(c))
+			if e := set.entries[u]; e != nil {
+				_, login := u.loginPrincipal(e, c)
+				s.logins, s.forwards = s.logins || login, s.forwards || e.settings.Auth == config.AuthForward
+			}
+		}
+	}
+	return s
+}
+
+// servers returns the servers of the view in the present configuration. After a reload, subscriptions
+// move to them.
+func (v *View) servers() *viewServers {
+	s := v.resolved.Load()
+	if s.set == v.host.set.Load() {
+		return s
+	}
+	v.mu.Lock()
+	s = v.resolved.Load()
+	set := v.host.set.Load()
+	if s.set == set {
+		v.mu.Unlock()
+		return s
+	}
+	now := v.resolve(set)
+	v.resolved.Store(now)
+	v.named.keep(now.pools)
+	subscribed := v.subscriptions > 0
+	if subscribed {
+		for _, p := range now.pools {
+			p.addView(v)
+		}
+		for _, p := range s.pools {
+			if !slices.Contains(now.pools, p) {
+				p.removeView(v)
+			}
+		}
+		if v.timer == nil {
+			v.timer = time.AfterFunc(changeDelay, v.refresh)
+		}
+	}
+	v.mu.Unlock()
+	if subscribed {
+		v.moveSubscriptions(s.pools)
+	}
+	return now
+}
+
+// pools returns the pools of the present servers, in the order of the file.
+func (v *View) pools() []*pool { return v.servers().pools }
+
+// poolNamed returns the pool of a present server, nil if there is none.
+func (v *View) poolNamed(server string) *pool {
+	for _, p := range v.pools() {
+		if p.up.name == server {
+			return p
+		}
+	}
+	return nil
+}
+
+// latest returns the last catalogue that was merged, nil if there is none. After a reload it has the
+// present servers, with the lists that are known of them.
+func (v *View) latest() *merged {
+	m := v.merged.Load()
+	if m == nil {
+		return nil
+	}
+	s := v.servers()
+	if m.servers == s {
+		return m
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	m = v.merged.Load()
+	if m.servers == s || s != v.resolved.Load() {
+		return m
+	}
+	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
+	for n, p := range s.pools {
+		lists[n] = p.last()
+	}
+	m = v.merge(s, lists)
+	v.merged.Store(m)
+	return m
+}
+
+// last returns the lists as they were last read, nil for others.
+func (p *pool) last() (lists [catalogue.Kinds]*catalogue.List) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.lists {
+		lists[k] = p.lists[k].list
+	}
+	return lists
+}
+
+// moveSubscriptions moves subscriptions of the view to resources from pools to those of servers that
+// have replaced theirs.
+func (v *View) moveSubscriptions(from []*pool) {
+	for _, p := range from {
+		if to := v.poolNamed(p.up.name); to != nil && to != p {
+			to.addSubscriptions(p.removeSubscriptions(v))
+		}
+	}
+}
+
+// removeSubscriptions removes the subscriptions of a view to resources, and returns them with their URIs at the server.
+func (p *pool) removeSubscriptions(v *View) map[*resourceCaller]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := map[*resourceCaller]string{}
+	for target, callers := range p.watched.callers {
+		for c := range callers {
+			if c.view == v {
+				taken[c] = target
+				delete(callers, c)
+			}
+		}
+		if len(callers) == 0 {
+			delete(p.watched.callers, target)
+		}
+	}
+	return taken
+}
+
+// addSubscriptions adds subscriptions to resources.
+func (p *pool) addSubscriptions(all map[*resourceCaller]string) {
+	if len(all) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := &p.watched
+	if w.callers == nil {
+		w.callers = map[string]map[*resourceCaller]struct{}{}
+	}
+	for c, target := range all {
+		if w.callers[target] == nil {
+			if len(w.callers) >= maxWatched {
+				continue
+			}
+			w.callers[target] = map[*resourceCaller]struct{}{}
+		}
+		w.callers[target][c] = struct{}{}
+	}
+	p.subscribeResources()
+}
+
+// unsubscribe ends subscriptions of the view to resources, also those that have moved.
+func (v *View) unsubscribe(p *pool, all map[*resourceCaller]string) {
+	p.unsubscribe(all)
+	if to := v.poolNamed(p.up.name); to != nil && to != p {
+		to.unsubscribe(all)
+	}
+}
+
+// noteSubscribed records whether a view has subscriptions.
+func (h *Host) noteSubscribed(v *View, subscribed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if subscribed {
+		h.subscribed[v] = struct{}{}
+	} else {
+		delete(h.subscribed, v)
+	}
+}
