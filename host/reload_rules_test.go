@@ -1,0 +1,103 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A reload replaces the policy of the settings, and keeps the last one if the new one is invalid.
+func TestReloadReplacesThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const servers = `"a": {"command": "one"}`
+		fakes := fakesOf("one")
+		configure := func(f *config.File, o *host.Options) error {
+			s, err := f.Settings()
+			switch {
+			case err != nil || s.Policy == nil:
+				return err
+			case s.Policy.Default == "ask":
+				return errors.New("invalid policy")
+			}
+			o.Policy = policyFunc(func(a *host.Action) host.Decision {
+				if s.Policy.Default == "deny" && a.Kind == host.ActionCall {
+					return host.Decision{Reason: "closed"}
+				}
+				return host.Decision{Do: host.OutcomeAllow}
+			})
+			return nil
+		}
+		h, err := host.Open(t.Context(), parseConfig(t, servers, "{}"), &host.Options{Logger: noLog,
+			Configure: configure,
+			Dial: func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+				return fakes[s.Command].dial(ctx)
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reloaded{Host: h, fakes: fakes}
+		t.Cleanup(func() {
+			_ = h.Close()
+			fakes["one"].work.Wait()
+		})
+		c := client(t, h, &host.Caller{})
+		wantText(t, c, "a__name", "one")
+		denied := func(what string) {
+			t.Helper()
+			if f, text := failureOf(t, c, "a__name"); f == nil || !strings.Contains(text, "closed") {
+				t.Errorf("%s: got %+v, %q, want a refusal", what, f, text)
+			}
+		}
+		r.reload(t, servers, `{"policy": {"default": "deny"}}`, host.Diff{Settings: []string{"policy"}})
+		denied("after a reload")
+		_, err = h.Reload(t.Context(), parseConfig(t, "", `{"policy": {"default": "ask"}}`))
+		if err == nil || !strings.Contains(err.Error(), "invalid policy") {
+			t.Errorf("reload of an invalid policy: got %v", err)
+		}
+		denied("after a reload that failed")
+		r.reload(t, servers, "{}", host.Diff{Settings: []string{"policy"}})
+		wantText(t, c, "a__name", "one")
+		r.reload(t, servers, `{"audit": {}}`, host.Diff{Restart: []string{"audit"}})
+		r.wantStarts(t, "one", 1)
+	})
+}
+
+// Pins of a server follow its entry: what is found at another command line is not approved by the last
+// one, and a server that needs review from now on is compared again.
+func TestReloadReviewsPins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const review = `{"servers": {"a": {"trust": "review"}}}`
+		r := newReloaded(t, fakesOf("one", "two"), `"a": {"command": "one"}`, `{"servers": {"a": {"trust": "first"}}}`)
+		c := client(t, r.Host, &host.Caller{})
+		wantText(t, c, "a__name", "one")
+		r.reload(t, `"a": {"command": "one"}`, review, host.Diff{Changed: []string{"a"}})
+		settle(t, c)
+		wantText(t, c, "a__name", "one") // approved before
+		r.reload(t, `"a": {"command": "two"}`, review, host.Diff{Changed: []string{"a"}})
+		settle(t, c)
+		if f, text := failureOf(t, c, "a__name"); f == nil || f.Code != host.CodeQuarantined {
+			t.Errorf("tool of another command: got %+v, %q, want a quarantine", f, text)
+		}
+		if names := freshTools(t, c); slices.Contains(names, "a__name") {
+			t.Errorf("listed %q", names)
+		}
+		r.reload(t, `"a": {"command": "two"}`, "{}", host.Diff{Changed: []string{"a"}})
+		settle(t, c)
+		wantText(t, c, "a__name", "two")
+	})
+}
+
+// settle waits until connections are replaced, and lists are read again.
+func settle(t *testing.T, c *mcp.Client) {
+	t.Helper()
+	time.Sleep(90 * time.Second) // fake
+	_ = freshTools(t, c)
+}
