@@ -1,5 +1,5 @@
-// Package bolt has stores in files: for tasks and for the authorization server. What they hold
-// survives a restart.
+// Package bolt has stores in files: for tasks, for the authorization server and for the state of a
+// host. What they hold survives a restart.
 //
 //	store, err := bolt.OpenTasks("tasks.db", nil)
 //	if err != nil {
@@ -8,10 +8,11 @@
 //	defer store.Close()
 //	taskServer := tasks.NewServer(server, &tasks.Options{Store: store})
 //
-// Each store has a bbolt database of its own. Only one process can have a file open at a time. A
-// new file gets mode 0600, and Open refuses a file that other users can read: it holds what clients
-// sent and what tools returned, unencrypted. Deleted records may remain readable in the bytes of
-// the file until their space is reused. The file does not shrink.
+// Each store has a bbolt database of its own. Only one process can have a file open at a time; a
+// [StateStore] opens it for each transaction, so that several processes can use it. A new file gets
+// mode 0600, and Open refuses a file that other users can read: it holds what clients sent and what
+// tools returned, unencrypted. Deleted records may remain readable in the bytes of the file until
+// their space is reused. The file does not shrink.
 //
 // # Durability
 //

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,11 +29,16 @@ var (
 	ErrDamaged = errors.New("bolt: file damaged")
 	// ErrClosed reports that the store was closed.
 	ErrClosed = errors.New("bolt: store closed")
+	// ErrFull reports that the disk, the quota or a limit of the process has no room for a change,
+	// which was not made.
+	ErrFull = errors.New("bolt: no space left for the file")
+	// ErrReadOnly reports that the file or its disk cannot be written. Nothing was changed.
+	ErrReadOnly = errors.New("bolt: file cannot be written")
 )
 
 const defaultWait = 10 * time.Second // what a terminating process may need for its last requests
 
-// Options are the options of [OpenTasks] and [OpenAuthorization].
+// Options are the options of [OpenTasks], [OpenAuthorization] and [OpenState].
 type Options struct {
 	// Wait is how long to wait while another process has the file open. Default: 10 seconds. A
 	// negative value means not to wait.
@@ -70,12 +76,17 @@ func openFile(path string, opts *Options, s schema) (*file, error) {
 	if opts != nil && opts.Wait != 0 {
 		wait = max(opts.Wait, 1) // bbolt takes 0 for no limit
 	}
+	return openFileFor(path, bbolt.Options{Timeout: wait}, s)
+}
+
+// openFileFor opens a file with the lock and access of the options of bbolt.
+func openFileFor(path string, access bbolt.Options, s schema) (*file, error) {
 	isNew, err := checkFile(path)
 	if err != nil {
 		return nil, openError(path, err)
 	}
 	f := &file{}
-	if err := f.openDB(path, wait); err != nil {
+	if err := f.openDB(path, access); err != nil {
 		return nil, openError(path, err)
 	}
 	if err := f.prepare(s, isNew); err != nil {
@@ -94,7 +105,7 @@ func openError(path string, err error) error {
 	case errors.Is(err, ErrDamaged):
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return fmt.Errorf("bolt: open %s: %w", path, err)
+	return fmt.Errorf("bolt: open %s: %w", path, withKind(err))
 }
 
 // checkFile refuses what cannot be a database, and what other users can access. Windows has no
@@ -115,7 +126,7 @@ func checkFile(path string) (isNew bool, err error) {
 }
 
 // openDB opens the database. If the file is damaged, it returns an error and releases the file.
-func (f *file) openDB(path string, wait time.Duration) (err error) {
+func (f *file) openDB(path string, access bbolt.Options) (err error) {
 	panicked := true
 	defer func() {
 		if panicked && f.os != nil {
@@ -124,13 +135,12 @@ func (f *file) openDB(path string, wait time.Duration) (err error) {
 	}()
 	defer recoverDamage(&err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout: wait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
-		OpenFile: func(name string, flag int, mode fs.FileMode) (_ *os.File, err error) {
-			f.os, err = os.OpenFile(name, flag, mode)
-			return f.os, err
-		},
-	})
+	access.FreelistType, access.NoStatistics = bbolt.FreelistMapType, true
+	access.OpenFile = func(name string, flag int, mode fs.FileMode) (_ *os.File, err error) {
+		f.os, err = os.OpenFile(name, flag, mode)
+		return f.os, err
+	}
+	f.db, err = bbolt.Open(path, 0o600, &access)
 	panicked = false
 	return err
 }
@@ -140,7 +150,10 @@ func (f *file) prepare(s schema, isNew bool) error {
 	if err := f.view(checkLength); err != nil {
 		return err
 	}
-	if err := f.update(s.prepare); err != nil {
+	if err := f.view(s.check); !errors.Is(err, errNotCreated) {
+		return err
+	}
+	if err := f.update(s.create); err != nil {
 		return err
 	}
 	if !isNew || runtime.GOOS == "windows" {
@@ -167,13 +180,15 @@ func checkLength(tx *bbolt.Tx) error {
 	return nil
 }
 
-func (s schema) prepare(tx *bbolt.Tx) error {
+var errNotCreated = errors.New("the database is empty")
+
+func (s schema) check(tx *bbolt.Tx) error {
 	format := tx.Bucket(bucketFormat)
 	if format == nil {
 		if name, _ := tx.Cursor().First(); name != nil {
 			return errors.New("the database belongs to another program")
 		}
-		return s.create(tx)
+		return errNotCreated
 	}
 	if got := format.Get(keyFormat); string(got) != s.format {
 		return fmt.Errorf("unsupported format %.60q, want %q", got, s.format)
@@ -274,7 +289,25 @@ func wrapError(operation string, err error) error {
 	case isRefusal(err):
 		return err
 	}
-	return fmt.Errorf("bolt: %s: %w", operation, err)
+	return fmt.Errorf("bolt: %s: %w", operation, withKind(err))
+}
+
+// withKind adds [ErrFull] or [ErrReadOnly] to an error of the system. bbolt keeps only the texts of
+// some.
+func withKind(err error) error {
+	switch {
+	case isAny(err, fullErrors):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case isAny(err, readOnlyErrors):
+		return fmt.Errorf("%w: %w", ErrReadOnly, err)
+	}
+	return err
+}
+
+func isAny(err error, all []error) bool {
+	return slices.ContainsFunc(all, func(e error) bool {
+		return errors.Is(err, e) || strings.Contains(err.Error(), e.Error())
+	})
 }
 
 const (

@@ -14,6 +14,8 @@ import (
 const (
 	writerVariable      = "PATCHBAY_TEST_WRITER"       // writes to the task store at this path
 	grantWriterVariable = "PATCHBAY_TEST_GRANT_WRITER" // writes to the authorization store at this path
+	stateWriterVariable = "PATCHBAY_TEST_STATE_WRITER" // writes to the state at this path
+	stateFillerVariable = "PATCHBAY_TEST_STATE_FILLER" // fills the state at this path
 	serverVariable      = "PATCHBAY_TEST_TASKS"        // serves tasks from this folder
 )
 
@@ -40,6 +42,14 @@ func TestMain(m *testing.M) {
 	}
 	if path := os.Getenv(grantWriterVariable); path != "" {
 		writeGrantsUntilKilled(path)
+		return
+	}
+	if path := os.Getenv(stateWriterVariable); path != "" {
+		writeStateUntilKilled(path)
+		return
+	}
+	if path := os.Getenv(stateFillerVariable); path != "" {
+		fillState(path)
 		return
 	}
 	if dir := os.Getenv(serverVariable); dir != "" {
