@@ -1,0 +1,208 @@
+package audit
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/secrettext"
+)
+
+// Bounds of what the shape of arguments shows.
+const (
+	maxShapeDepth   = 6
+	maxShapeMembers = 64
+	maxShapeName    = 64 // bytes of a name
+)
+
+// appendForm appends arguments in the form of the log: an object with the form and the size in bytes.
+func (c *encoder) appendForm(b, raw []byte) []byte {
+	switch {
+	case c.brief || jsonscan.Valid(raw, jsonscan.Limits{}) != nil:
+		b = append(b, `{"omitted":true`...)
+	case c.form == ArgumentsHash:
+		b = append(append(append(b, `{"hash":"`...), c.keyedHash(raw)...), '"')
+	case c.form == ArgumentsRedacted:
+		b = c.appendRedacted(append(b, `{"redacted":`...), raw, false)
+	case c.form == ArgumentsFull:
+		if b = append(b, '{'); c.hides(raw) {
+			b = append(b, `"masked":true,`...)
+		}
+		b = c.appendMapped(append(b, `"full":`...), raw, c.mask)
+	default:
+		b = c.appendShape(append(b, `{"shape":`...), raw, 0)
+	}
+	return append(strconv.AppendInt(append(b, `,"bytes":`...), int64(len(raw)), 10), '}')
+}
+
+// hides reports whether a value has secrets.
+func (c *encoder) hides(raw []byte) (found bool) {
+	walk(raw, func(text string) { found = found || c.mask(text) != text })
+	return found
+}
+
+// walk visits the names, texts and numbers of a value.
+func walk(raw []byte, visit func(text string)) {
+	switch jsonscan.Kind(raw) {
+	case '{':
+		for key, value := range jsonscan.Members(raw) {
+			visit(string(key))
+			walk(value, visit)
+		}
+	case '[':
+		for element := range jsonscan.Elements(raw) {
+			walk(element, visit)
+		}
+	case '"':
+		text, _ := jsonscan.Unquote(raw) // valid
+		visit(text)
+	default:
+		visit(string(raw))
+	}
+}
+
+// appendShape appends names, types and lengths.
+func (c *encoder) appendShape(b, raw []byte, depth int) []byte {
+	switch jsonscan.Kind(raw) {
+	case '{':
+		if depth >= maxShapeDepth {
+			return append(b, `"object"`...)
+		}
+		b = append(b, '{')
+		n := 0
+		for key, value := range jsonscan.Members(raw) {
+			if n++; n > maxShapeMembers {
+				b = append(b, `,"…":"more"`...)
+				break
+			}
+			if n > 1 {
+				b = append(b, ',')
+			}
+			name := c.mask(string(key))
+			b = append(jsonscan.AppendQuote(b, name[:min(len(name), maxShapeName)]), ':')
+			b = c.appendShape(b, value, depth+1)
+		}
+		return append(b, '}')
+	case '[':
+		return c.appendArrayShape(b, raw, depth)
+	case '"':
+		text, _ := jsonscan.Unquote(raw) // valid
+		return fmt.Appendf(b, `"string:%d"`, len(text))
+	case 't', 'f':
+		return append(b, `"boolean"`...)
+	case 'n':
+		return append(b, `null`...)
+	}
+	return append(b, `"number"`...)
+}
+
+// appendArrayShape appends the length of an array and the shape of its first element.
+func (c *encoder) appendArrayShape(b, raw []byte, depth int) []byte {
+	n := 0
+	var first []byte
+	for element := range jsonscan.Elements(raw) {
+		if n++; n == 1 {
+			first = element
+		}
+	}
+	b = fmt.Appendf(b, `["array:%d"`, n)
+	if n > 0 && depth < maxShapeDepth {
+		b = c.appendShape(append(b, ','), first, depth+1)
+	}
+	return append(b, ']')
+}
+
+const (
+	// maxRedactedText bounds texts in redacted arguments, in characters: documents are not kept.
+	maxRedactedText = 200
+	redactedText    = "[redacted]"
+)
+
+var (
+	// secretName matches names of members whose values are secrets.
+	secretName = regexp.MustCompile(`(?i)token|secret|passw|pwd|passphrase|credential|cookie|authorization|` +
+		`api[_-]?key|private[_-]?key|access[_-]?key|session[_-]?id|\bpin\b|ssn|cvv|iban`)
+	// secretText matches texts that may be secrets, with fewer characters than package secrettext requires:
+	// a record may lose a text that is none.
+	secretText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.|` +
+		`\b(sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|` +
+		`\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|` +
+		`\bAIza[A-Za-z0-9_-]{35}|(?i:\bbearer\s+[A-Za-z0-9._~+/-]{8,})|://[^/\s:@]+:[^/\s:@]+@`)
+)
+
+// appendRedacted appends a value without what looks like a secret, and without long texts. All of a
+// secret value is replaced.
+func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
+	switch jsonscan.Kind(raw) {
+	case '{', '[':
+		return appendElements(b, raw, c.redact, func(b []byte, name string, value []byte) []byte {
+			return c.appendRedacted(b, value, secret || secretName.MatchString(name))
+		})
+	case 't', 'f', 'n':
+		return append(b, raw...)
+	}
+	if secret {
+		return jsonscan.AppendQuote(b, redactedText)
+	}
+	return c.appendMapped(b, raw, c.redact)
+}
+
+// redact returns a text without secrets, shortened if it is long.
+func (c *encoder) redact(text string) string {
+	text = secrettext.Redact(c.mask(text), redactedText)
+	text = secretText.ReplaceAllString(text, redactedText)
+	runes := []rune(text)
+	if len(runes) <= maxRedactedText {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d characters)", string(runes[:maxRedactedText]), len(runes))
+}
+
+// appendMapped appends a value with its names, texts and numbers replaced by what a function returns.
+func (c *encoder) appendMapped(b, raw []byte, replace func(text string) string) []byte {
+	switch jsonscan.Kind(raw) {
+	case '{', '[':
+		return appendElements(b, raw, replace, func(b []byte, _ string, value []byte) []byte {
+			return c.appendMapped(b, value, replace)
+		})
+	case '"':
+		text, _ := jsonscan.Unquote(raw) // valid
+		return jsonscan.AppendQuote(b, replace(text))
+	case 't', 'f', 'n':
+		return append(b, raw...)
+	}
+	if text := replace(string(raw)); text != string(raw) {
+		return jsonscan.AppendQuote(b, text)
+	}
+	return append(b, raw...)
+}
+
+// appendElements appends an object with its names replaced, or an array. appendValue appends each value; the
+// name of an element of an array is empty.
+func appendElements(b, raw []byte, replace func(name string) string,
+	appendValue func(b []byte, name string, value []byte) []byte,
+) []byte {
+	if jsonscan.Kind(raw) == '[' {
+		b = append(b, '[')
+		n := 0
+		for element := range jsonscan.Elements(raw) {
+			if n++; n > 1 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, "", element)
+		}
+		return append(b, ']')
+	}
+	b = append(b, '{')
+	n := 0
+	for key, value := range jsonscan.Members(raw) {
+		if n++; n > 1 {
+			b = append(b, ',')
+		}
+		name := string(key)
+		b = append(jsonscan.AppendQuote(b, replace(name)), ':')
+		b = appendValue(b, name, value)
+	}
+	return append(b, '}')
+}

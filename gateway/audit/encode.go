@@ -1,0 +1,277 @@
+package audit
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// formatVersion is the member v of records.
+	formatVersion = 1
+	// maxLine bounds a line, in bytes. Arguments and details that exceed it are left out.
+	maxLine = 4 << 20
+	// maxText bounds each text of a record that a caller or a server has chosen, in bytes.
+	maxText = 1 << 10
+)
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+func timeText(t time.Time) string { return t.UTC().Format(timeFormat) }
+
+// An encoder encodes records. It is not safe for concurrent use.
+type encoder struct {
+	form   Arguments
+	public string // the key, in hex
+	hmac   hash.Hash
+	brief  bool // leave out arguments and details
+	mask   func(string) string
+}
+
+func newEncoder(o *Options) encoder {
+	key := hmac.New(sha256.New, o.Key.Seed())
+	key.Write([]byte("patchbay audit hash"))
+	return encoder{form: o.Arguments, public: hex.EncodeToString(o.public()), hmac: hmac.New(sha256.New, key.Sum(nil))}
+}
+
+// keyedHash returns the HMAC-SHA-256 of a text, in hex: a plain hash of a short text would reveal it.
+func (c *encoder) keyedHash(text []byte) string {
+	c.hmac.Reset()
+	c.hmac.Write(text)
+	return hex.EncodeToString(c.hmac.Sum(nil))
+}
+
+// appendEntry appends the line of an entry, and returns its hash.
+func (c *encoder) appendEntry(
+	b []byte, e *entry, seq uint64, now time.Time, prev [sha256.Size]byte,
+) ([]byte, [sha256.Size]byte) {
+	start := len(b)
+	b = strconv.AppendInt(append(b, `{"v":`...), formatVersion, 10)
+	b = strconv.AppendUint(append(b, `,"seq":`...), seq, 10)
+	if e.record != nil {
+		b = c.appendRecord(b, e.record)
+	} else {
+		b = now.UTC().AppendFormat(append(b, `,"t":"`...), timeFormat)
+		b = jsonscan.AppendQuote(append(b, `","event":`...), e.event)
+		detail, err := json.Marshal(e.detail)
+		if err == nil {
+			b = append(append(b, `,"detail":`...), detail...)
+		}
+	}
+	b = hex.AppendEncode(append(b, `,"prev":"`...), prev[:])
+	b = append(b, '"')
+	sum := sha256.Sum256(b[start:])
+	b = hex.AppendEncode(append(b, `,"hash":"`...), sum[:])
+	return append(b, "\"}\n"...), sum
+}
+
+// member appends a text unless it is empty.
+func (c *encoder) member(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	return jsonscan.AppendQuote(b, c.text(text))
+}
+
+// text returns a text without secrets, and not too long.
+func (c *encoder) text(text string) string {
+	if text = c.mask(text); len(text) <= maxText {
+		return text
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+func (c *encoder) appendRecord(b []byte, r *host.Record) []byte {
+	c.mask = r.Mask
+	at := r.Start
+	if r.Duration > 0 {
+		at = at.Add(r.Duration)
+	}
+	b = at.UTC().AppendFormat(append(b, `,"t":"`...), timeFormat)
+	b = jsonscan.AppendQuote(append(b, `","event":`...), string(r.Event))
+	b = c.member(b, "id", r.Call)
+	b = c.member(b, "kind", string(r.Kind))
+	b = c.member(b, "method", r.Method)
+	b = c.appendCaller(b, r)
+	b = c.member(b, "server", r.Server)
+	b = c.member(b, "target", r.Target)
+	b = c.member(b, "public", r.Public)
+	if r.Digest != ([32]byte{}) {
+		b = append(hex.AppendEncode(append(b, `,"def":"`...), r.Digest[:]), '"')
+	}
+	if len(r.Arguments) > 0 {
+		b = c.appendForm(append(b, `,"args":`...), r.Arguments)
+	}
+	b = c.appendDecision(b, r)
+	b = c.appendOutcome(b, r)
+	if len(r.Detail) > 0 && !c.brief && jsonscan.Valid(r.Detail, jsonscan.Limits{}) == nil {
+		b = c.appendMapped(append(b, `,"detail":`...), r.Detail, c.mask)
+	}
+	return b
+}
+
+// appendCaller appends who has sent the request.
+func (c *encoder) appendCaller(b []byte, r *host.Record) []byte {
+	if r.Caller != nil {
+		b = c.member(b, "caller", callerName(r.Caller))
+		if p := r.Caller.Principal; p != nil && p.Issuer == keyIssuer {
+			key, _ := p.Claims["key"].(string)
+			b = c.member(b, "key", key)
+		}
+		b = c.member(b, "profile", r.Caller.Profile)
+	}
+	if len(r.Client) == 0 || jsonscan.Kind(r.Client) != '{' {
+		return b
+	}
+	b = append(b, `,"client":{"name":`...)
+	b = jsonscan.AppendQuote(b, c.text(stringOf(r.Client, "name")))
+	return append(c.member(b, "version", stringOf(r.Client, "version")), '}')
+}
+
+// keyIssuer is the issuer of the principals of keys. Package gateway has it, too.
+const keyIssuer = "patchbay:key"
+
+// LocalCaller is the name of the local user, who has no principal, in records.
+const LocalCaller = "local"
+
+// callerName returns the name of a caller: its subject and issuer.
+func callerName(c *host.Caller) string {
+	p := c.Principal
+	switch {
+	case p == nil:
+		return LocalCaller
+	case p.Issuer == "":
+		return p.Subject
+	}
+	return p.Subject + " " + p.Issuer
+}
+
+func stringOf(object []byte, key string) string {
+	raw, _ := jsonscan.Get(object, key)
+	text, _ := jsonscan.Unquote(raw) // empty if it is not a string
+	return text
+}
+
+func (c *encoder) appendDecision(b []byte, r *host.Record) []byte {
+	b = c.member(b, "rule", r.Rule)
+	if len(r.DryRun) > 0 {
+		b = append(b, `,"dryRun":[`...)
+		for i, text := range r.DryRun {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = jsonscan.AppendQuote(b, c.text(text))
+		}
+		b = append(b, ']')
+	}
+	return c.member(b, "channel", r.Channel)
+}
+
+// Outcomes of records.
+const (
+	OutcomeOK       = "ok"       // a result
+	OutcomeError    = "error"    // an error of the server, or a result that is an error
+	OutcomeFailed   = "failed"   // no valid response
+	OutcomeRefused  = "refused"  // not sent
+	OutcomeQuestion = "question" // the server asks
+)
+
+func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
+	switch r.Event {
+	case host.RecordAnswer:
+		if len(r.Answers) > 0 {
+			b = c.appendForm(append(b, `,"answers":`...), r.Answers)
+		}
+		return b
+	case host.RecordEnd, host.RecordQuestion, host.RecordRefused:
+	default:
+		return b
+	}
+	failed, isError := r.Err != nil, false
+	if isObject := jsonscan.Kind(r.Result) == '{'; isObject {
+		flag, _ := jsonscan.Get(r.Result, "isError")
+		isError = string(flag) == "true"
+	}
+	outcome := OutcomeOK
+	_, byHost := errors.AsType[*host.Error](r.Err)
+	switch {
+	case r.Event == host.RecordRefused:
+		outcome = OutcomeRefused
+	case r.Event == host.RecordQuestion:
+		outcome = OutcomeQuestion
+	case failed && byHost:
+		outcome = OutcomeFailed
+	case failed || isError:
+		outcome = OutcomeError
+	}
+	b = c.member(b, "outcome", outcome)
+	if r.Event == host.RecordQuestion {
+		b = c.appendQuestions(b, r.Result)
+	}
+	if len(r.Result) > 0 {
+		b = fmt.Appendf(b, `,"result":{"bytes":%d,"isError":%t,"hash":"%s"}`, len(r.Result), isError,
+			c.keyedHash(r.Result))
+	}
+	if failed {
+		b = c.appendError(b, r.Err)
+	}
+	return fmt.Appendf(b, `,"ms":%.3f`, float64(r.Duration)/float64(time.Millisecond))
+}
+
+func (c *encoder) appendError(b []byte, err error) []byte {
+	code, mayHaveRun := "error", false
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		code = strconv.Itoa(e.Code)
+	}
+	if e, ok := errors.AsType[*host.Error](err); ok {
+		code, mayHaveRun = string(e.Code), e.MayHaveRun
+	}
+	b = jsonscan.AppendQuote(append(b, `,"error":{"code":`...), code)
+	b = append(c.member(b, "message", err.Error()), '}')
+	return strconv.AppendBool(append(b, `,"mayHaveRun":`...), mayHaveRun)
+}
+
+// maxQuestions bounds the questions of a record, as the host does.
+const maxQuestions = 64
+
+func (c *encoder) appendQuestions(b, result []byte) []byte {
+	requests, ok := jsonscan.Get(result, "inputRequests")
+	if !ok || jsonscan.Kind(requests) != '{' {
+		return b
+	}
+	b = append(b, `,"questions":[`...)
+	n := 0
+	for key, request := range jsonscan.Members(requests) {
+		if n++; n > maxQuestions {
+			break
+		}
+		if n > 1 {
+			b = append(b, ',')
+		}
+		b = jsonscan.AppendQuote(append(b, `{"key":`...), c.text(string(key)))
+		if jsonscan.Kind(request) == '{' {
+			b = c.member(b, "method", stringOf(request, "method"))
+			if params, ok := jsonscan.Get(request, "params"); ok {
+				b = c.appendForm(append(b, `,"params":`...), params)
+			}
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
