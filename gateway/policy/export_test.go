@@ -1,0 +1,35 @@
+package policy
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// DecideEach decides by evaluating each rule as it was compiled, with all values, and without a plan.
+func (p *Policy) DecideEach(ctx context.Context, a *host.Action) (d host.Decision) {
+	d.Do = host.OutcomeAllow
+	for _, r := range p.byKind[a.Kind] {
+		matches, err := r.matches(&activation{policy: &Policy{}, action: a})
+		if matches && p.apply(ctx, r, a, err, &d) {
+			return d
+		}
+	}
+	p.applyStandard(a, &d)
+	return d
+}
+
+// SharedExpressions returns how many expressions rules share.
+func (p *Policy) SharedExpressions() (static, dynamic int) { return p.static, p.dynamic }
+
+// Decode decodes an object of which only some members are read.
+func Decode(raw []byte, names ...string) map[string]any {
+	of := memberNames{}
+	for _, name := range names {
+		of[name] = true
+	}
+	return of.decode(raw)
+}
+
+// DecodeAll decodes an object.
+func DecodeAll(raw []byte) map[string]any { return objectOf(raw) }

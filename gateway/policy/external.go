@@ -1,0 +1,199 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+const (
+	// externalTime is how long a hook may take: a caller waits for it.
+	externalTime = 2 * time.Second
+	// maxAnswer bounds the answer of a hook or a webhook, in bytes.
+	maxAnswer = 64 << 10
+)
+
+// An external is a program that decides.
+type external struct {
+	url     string
+	command []string
+	key     []byte
+}
+
+func newExternal(given *config.PolicyHook, lookup func(string) (string, bool)) (*external, error) {
+	if given == nil {
+		return nil, nil
+	}
+	h := &external{url: given.URL, command: given.Command}
+	if h.url == "" {
+		return h, nil
+	}
+	key, err := signingKey(given.Secret, lookup)
+	h.key = key
+	return h, err
+}
+
+// minKey is the length of the shortest key that signs requests, in bytes.
+const minKey = 16
+
+func signingKey(name string, lookup func(string) (string, bool)) ([]byte, error) {
+	key, ok := lookup(name)
+	if !ok || len(key) < minKey {
+		return nil, fmt.Errorf("the variable %s has %d bytes, want at least %d: it signs requests", name, len(key),
+			minKey)
+	}
+	return []byte(key), nil
+}
+
+// An externalRequest is what a hook receives.
+type externalRequest struct {
+	Kind       host.ActionKind `json:"kind"`
+	Method     string          `json:"method"`
+	Caller     map[string]any  `json:"caller"`
+	Server     string          `json:"server"`
+	Target     string          `json:"target"`
+	Definition json.RawMessage `json:"definition,omitempty"`
+	Arguments  json.RawMessage `json:"arguments,omitempty"`
+	Result     json.RawMessage `json:"result,omitempty"`
+	Question   json.RawMessage `json:"question,omitempty"`
+	Recent     []string        `json:"recent,omitempty"`
+}
+
+// An externalAnswer is what it responds with.
+type externalAnswer struct {
+	Do     string `json:"do"`
+	Reason string `json:"reason"`
+	Via    string `json:"via"`
+}
+
+// decide sets the decision of the hook. If it fails, the action is denied.
+func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision) {
+	d.Do = host.OutcomeDeny
+	ctx, cancel := context.WithTimeout(ctx, externalTime)
+	defer cancel()
+	text, err := json.Marshal(externalRequest{a.Kind, a.Method, callerValue(a.Caller), a.Server, a.Target, a.Definition,
+		a.Arguments, a.Result, a.Question, a.Recent})
+	var out []byte
+	switch {
+	case err != nil:
+	case h.url != "":
+		out, err = post(ctx, h.url, h.key, text)
+	default:
+		out, err = run(ctx, h.command, text)
+	}
+	var answer externalAnswer
+	if err == nil {
+		err = json.Unmarshal(out, &answer)
+	}
+	do, known := outcomes[answer.Do]
+	if isRequest := contains(requests, a.Kind); err == nil && (!known || answer.Do == "" ||
+		do == host.OutcomeHide || do == host.OutcomeAsk && !isRequest) {
+		err = fmt.Errorf("invalid answer %.64q", answer.Do)
+	}
+	if err != nil {
+		d.Reason = "the hook of the policy has failed"
+		return
+	}
+	d.Do, d.Channel = do, host.Channel(answer.Via)
+	if answer.Reason != "" {
+		d.Reason = answer.Reason
+	}
+}
+
+// Header is the header with the signature of requests: "t=TIME,v1=MAC", where TIME is the time in seconds
+// since 1970 and MAC the HMAC-SHA-256 of TIME, a dot and the body, in hexadecimal digits.
+const Header = "Patchbay-Signature"
+
+// post sends a signed request and returns the body of the response. Redirects are refused.
+func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s", now, body)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(Header, "t="+now+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	out, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
+		return nil, nil
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("HTTP %d", res.StatusCode)
+	case len(out) > maxAnswer:
+		return nil, fmt.Errorf("the response has more than %d bytes", maxAnswer)
+	}
+	return out, nil
+}
+
+// run runs a command with a text on its standard input, and returns its standard output.
+func run(ctx context.Context, command []string, text []byte) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // of the operator's configuration
+	cmd.Stdin = bytes.NewReader(text)
+	cmd.WaitDelay = 100 * time.Millisecond // for processes that it has started
+	var out limited
+	cmd.Stdout = &out
+	err := cmd.Run()
+	return out.Bytes(), err
+}
+
+// A limited is a buffer that refuses more than maxAnswer bytes.
+type limited struct{ bytes.Buffer }
+
+// Write adds to the buffer.
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxAnswer {
+		return 0, errors.New("the output is too long")
+	}
+	return l.Buffer.Write(b)
+}
+
+// Webhook returns the function for [host.Options].Webhook of a configuration. The URL receives the
+// [host.Pending] as JSON, signed as the [Header] says. The response is {"decision": "once"}, with one of
+// the answers of the request, or has the status 202 or 204 if others decide. lookup returns the key by
+// the name that the configuration has.
+func Webhook(
+	given *config.Webhook, lookup func(name string) (string, bool),
+) (func(ctx context.Context, p *host.Pending) (host.Answer, error), error) {
+	key, err := signingKey(given.Secret, lookup)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, p *host.Pending) (host.Answer, error) {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return "", err
+		}
+		out, err := post(ctx, given.URL, key, text)
+		if err != nil || out == nil {
+			return "", err
+		}
+		var answer struct {
+			Decision host.Answer `json:"decision"`
+		}
+		err = json.Unmarshal(out, &answer)
+		return answer.Decision, err
+	}, nil
+}

@@ -1,0 +1,95 @@
+package policy
+
+import (
+	"encoding/json"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// memberNames are names of members of an object; nil for all.
+type memberNames map[string]bool
+
+// membersOf returns the members of each variable that rules read. Only these are decoded.
+func membersOf(rules []*rule) (all [len(variables)]memberNames) {
+	for i := range all {
+		all[i] = memberNames{}
+	}
+	for _, r := range rules {
+		if r.checked != nil {
+			addMembers(&all, r.checked.Expr())
+		}
+	}
+	return all
+}
+
+// addMembers adds what an expression reads. A variable of a macro with the name of a variable counts as
+// that.
+func addMembers(all *[len(variables)]memberNames, e ast.Expr) {
+	of, name, isMember := memberOf(e)
+	if isMember && of.Kind() == ast.IdentKind {
+		if i := variableIndex(of.AsIdent()); i >= 0 && all[i] != nil {
+			all[i][name] = true
+		}
+		return
+	}
+	if e.Kind() == ast.IdentKind {
+		if i := variableIndex(e.AsIdent()); i >= 0 {
+			all[i] = nil
+		}
+	}
+	for _, child := range children(e) {
+		addMembers(all, child)
+	}
+}
+
+// memberOf returns the parts of an expression that is a member of another.
+func memberOf(e ast.Expr) (of ast.Expr, name string, ok bool) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return e.AsSelect().Operand(), e.AsSelect().FieldName(), true
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.FunctionName() != operators.Index || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
+			return nil, "", false
+		}
+		text, ok := call.Args()[1].AsLiteral().(types.String)
+		return call.Args()[0], string(text), ok
+	}
+	return nil, "", false
+}
+
+// decode returns the value of a JSON object, of which only some members are read.
+func (names memberNames) decode(raw json.RawMessage) map[string]any {
+	if names == nil {
+		return objectOf(raw)
+	}
+	if jsonscan.Kind(raw) != '{' {
+		return map[string]any{}
+	}
+	object := make(map[string]any, len(names))
+	err := jsonscan.Visit(raw, jsonscan.Limits{}, func(key, value []byte) {
+		if names[string(key)] {
+			object[string(key)] = valueOf(value)
+		}
+	})
+	if err != nil { // the decoder of objectOf accepts more
+		return objectOf(raw)
+	}
+	return object
+}
+
+// valueOf returns a value of JSON that was checked.
+func valueOf(raw []byte) any {
+	switch jsonscan.Kind(raw) {
+	case '"':
+		text, _ := jsonscan.Unquote(raw)
+		return text
+	case '0':
+		return plain(json.Number(raw))
+	}
+	return decodeValue(raw)
+}

@@ -1,0 +1,268 @@
+// Package policy decides what callers of a host may do, by the rules of a configuration.
+//
+// Rules are expressions in CEL (https://cel.dev) about the caller, the client, the server, the tool,
+// its arguments and its result, such as tool.annotations.destructive == true. They are compiled once.
+// The first rule that matches decides.
+//
+// [New] returns the [host.Policy] of a file, for [host.Options].
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// maxCost bounds the evaluation of a rule, in units of CEL: about one for each operation, and for ten
+// bytes that it reads.
+const maxCost = 10_000
+
+// Options configures a [Policy]. The zero value is valid.
+type Options struct {
+	// Lookup returns the keys that sign requests for the hook, by the names that the configuration has.
+	// Default: os.LookupEnv.
+	Lookup func(name string) (string, bool)
+}
+
+// A Policy decides by the rules of a configuration. It is safe for concurrent use.
+type Policy struct {
+	rules    []*rule
+	byKind   map[host.ActionKind][]*rule
+	needs    map[host.ActionKind]host.Fields
+	standard host.Outcome // for requests that no rule matches
+	epoch    uint64
+	external *external
+	// members are those of variables that rules read, by variable; nil for all.
+	members [len(variables)]memberNames
+	// static and dynamic are the numbers of shared expressions.
+	static, dynamic int
+	activations     sync.Pool // of *activation
+
+	mu      sync.RWMutex // guards the fields below
+	plans   map[planKey]*plan
+	planned int // values of plans
+}
+
+var _ host.Policy = (*Policy)(nil)
+
+// A rule is a compiled rule.
+type rule struct {
+	config.PolicyRule
+	id           string
+	do           host.Outcome
+	asksExternal bool
+	redacts      []host.Redaction
+	checked      *ast.AST // nil without an expression, and after the programs are made
+	measured     bool     // the cost is measured of actions that are larger than cheapUpTo
+	cheapUpTo    int      // in bytes
+	env          *cel.Env
+	compiling    sync.Once   // of the fields below; see program
+	compiled     cel.Program // nil before, and for an error
+	failure      error
+	reads        host.Fields
+	quick        interpreter.InterpretableV2 // the same with shared expressions, nil if there is none
+	needs        []*sharedExpression         // static ones of quick
+}
+
+var requests = []host.ActionKind{host.ActionCall, host.ActionRead, host.ActionGet, host.ActionComplete,
+	host.ActionOther}
+
+// maxErrors bounds the invalid rules of one error, as those of other settings.
+const maxErrors = 5
+
+// New returns the policy of a file, nil if its settings have none. The error has the line and the column
+// of each invalid rule, up to five.
+func New(f *config.File, o *Options) (*Policy, error) {
+	settings, err := f.Settings()
+	if err != nil || settings.Policy == nil {
+		return nil, err
+	}
+	if o == nil {
+		o = &Options{}
+	}
+	lookup := o.Lookup
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	given := settings.Policy
+	p := &Policy{byKind: map[host.ActionKind][]*rule{}, needs: map[host.ActionKind]host.Fields{},
+		plans: map[planKey]*plan{}, standard: outcomes[given.Default]}
+	text, err := json.Marshal(given)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	p.epoch = binary.BigEndian.Uint64(sum[:])
+	if p.external, err = newExternal(given.Hook, lookup); err != nil {
+		return nil, f.SettingError([]string{"policy", "hook", "secret"}, 0, err.Error())
+	}
+	env, err := newEnv()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.addRules(f, env, given.Rules); err != nil {
+		return nil, err
+	}
+	p.members = membersOf(p.rules)
+	if p.static, p.dynamic, err = shareExpressions(env, p.rules); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// addRules compiles and adds the rules of a file.
+func (p *Policy) addRules(f *config.File, env *cel.Env, given []config.PolicyRule) error {
+	var errs []error
+	for i := range given {
+		r, err := newRule(env, i, &given[i])
+		if err == nil {
+			p.add(r)
+			continue
+		}
+		at := []string{"policy", "rules", strconv.Itoa(i), err.member}
+		if errs = append(errs, f.SettingError(at, err.offset, err.text)); len(errs) == maxErrors {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var outcomes = map[string]host.Outcome{"": host.OutcomeAllow, "allow": host.OutcomeAllow, "ask": host.OutcomeAsk,
+	"deny": host.OutcomeDeny, "hide": host.OutcomeHide}
+
+// add adds a rule for the kinds of actions that it is about.
+func (p *Policy) add(r *rule) {
+	p.rules = append(p.rules, r)
+	for _, kind := range r.kinds() {
+		p.byKind[kind] = append(p.byKind[kind], r)
+		p.needs[kind] |= r.reads
+		if r.asksExternal {
+			p.needs[kind] |= host.FieldExternal
+		}
+	}
+}
+
+// kinds returns the kinds of actions that a rule is about. An item that is hidden is not listed either.
+func (r *rule) kinds() (kinds []host.ActionKind) {
+	for _, on := range r.On {
+		kinds = append(kinds, host.ActionKind(on))
+	}
+	switch {
+	case r.Do == "hide" && len(kinds) == 0:
+		return append(kinds, append([]host.ActionKind{host.ActionList}, requests...)...)
+	case r.Do == "hide" && !contains(kinds, host.ActionList):
+		return append(kinds, host.ActionList)
+	case len(kinds) == 0 && len(r.Redact) > 0:
+		return []host.ActionKind{host.ActionResult}
+	case len(kinds) == 0:
+		return requests
+	}
+	return kinds
+}
+
+func contains(kinds []host.ActionKind, kind host.ActionKind) bool {
+	for _, k := range kinds {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// Needs returns the members of actions of a kind that rules read.
+func (p *Policy) Needs(k host.ActionKind) host.Fields { return p.needs[k] }
+
+// Epoch returns a number of the rules: it is the same in every process.
+func (p *Policy) Epoch() uint64 { return p.epoch }
+
+// Decide returns the decision of the first rule that matches. A rule that fails, for example because it
+// reads an argument that the call does not have, counts as a match for ask, deny and hide, and not for
+// allow. A failure of the hook denies.
+func (p *Policy) Decide(ctx context.Context, a *host.Action) host.Decision {
+	return p.decide(ctx, a, nil)
+}
+
+// decide decides, and passes the outcome of each rule that is evaluated to trace.
+func (p *Policy) decide(
+	ctx context.Context, a *host.Action, trace func(r *rule, matches bool, err error),
+) (d host.Decision) {
+	d.Do = host.OutcomeAllow
+	act := p.newActivation(a)
+	defer act.release()
+	known := p.planFor(a, act)
+	for i := 0; i < len(known.rules); i++ {
+		if trace == nil {
+			if i = act.skip(i); i == len(known.rules) {
+				break
+			}
+		}
+		r := known.rules[i].rule
+		matches, err := r.matches(act)
+		if trace != nil {
+			trace(r, matches, err)
+		}
+		if matches && p.apply(ctx, r, a, err, &d) {
+			return d
+		}
+	}
+	p.applyStandard(a, &d)
+	return d
+}
+
+// applyStandard applies the decision about actions that no rule decides.
+func (p *Policy) applyStandard(a *host.Action, d *host.Decision) {
+	if !contains(requests, a.Kind) {
+		return
+	}
+	if d.Do = p.standard; d.Do != host.OutcomeAllow {
+		d.Reason = "no rule allows it"
+	}
+}
+
+// apply applies a rule that matches. It reports whether it has decided.
+func (p *Policy) apply(ctx context.Context, r *rule, a *host.Action, failed error, d *host.Decision) bool {
+	if r.Mode == "dry-run" {
+		what := r.Do
+		if what == "" {
+			what = "redact"
+		}
+		d.DryRun = append(d.DryRun, what+" by rule "+r.Name)
+		return false
+	}
+	d.Redact = append(d.Redact, r.redacts...)
+	if r.Do == "" {
+		return false
+	}
+	d.Do, d.Rule, d.RuleID, d.Reason, d.Channel = r.do, r.Name, r.id, r.Reason, host.Channel(r.Via)
+	if failed != nil && d.Reason == "" {
+		d.Reason = "the rule cannot be evaluated: " + failed.Error()
+	}
+	if r.asksExternal {
+		p.external.decide(ctx, a, d)
+	}
+	return true
+}
+
+// identify returns an id that changes with the rule.
+func identify(r *config.PolicyRule) string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		text = fmt.Append(nil, r)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}

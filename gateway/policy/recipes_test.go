@@ -1,0 +1,124 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// recipe matches a rule of the documentation.
+var recipe = regexp.MustCompile("(?s)<!-- recipe: ([a-z-]+) -->\n```jsonc\n(.*?)```")
+
+// A recipeCase is a request, and what the only rule decides about it.
+type recipeCase struct {
+	server, tool, args, annotations string
+	recent, scope                   string
+	remote                          bool // the caller is not the local user
+	want                            host.Outcome
+}
+
+var recipeCases = map[string][]recipeCase{
+	"read-only": {
+		{server: "db", tool: "query", annotations: `{"readOnlyHint": true}`, want: host.OutcomeAllow},
+		{server: "db", tool: "query", annotations: `{"readOnlyHint": false}`, want: host.OutcomeDeny},
+		{server: "db", tool: "query", want: host.OutcomeDeny}, // no claim
+		{server: "fs", tool: "write", want: host.OutcomeAllow},
+	},
+	"destructive": {
+		{server: "db", tool: "drop_table", want: host.OutcomeAsk},
+		{server: "db", tool: "delete", annotations: `{"destructiveHint": false}`, want: host.OutcomeAsk},
+		{server: "db", tool: "wipe", annotations: `{"destructiveHint": true}`, want: host.OutcomeAsk},
+		{server: "db", tool: "undeleted", want: host.OutcomeAllow},
+	},
+	"only-srv": {
+		{server: "fs", tool: "read", args: `{"path": "/srv/app/a.txt"}`, want: host.OutcomeAllow},
+		{server: "fs", tool: "read", args: `{"path": "/etc/passwd"}`, want: host.OutcomeDeny},
+		{server: "fs", tool: "read", args: `{"path": "/srv/../etc/passwd"}`, want: host.OutcomeDeny},
+		{server: "fs", tool: "read", args: `{"path": ["/etc/passwd"]}`, want: host.OutcomeDeny}, // the rule fails
+		{server: "fs", tool: "roots", args: `{}`, want: host.OutcomeAllow},
+		{server: "db", tool: "read", args: `{"path": "/etc/passwd"}`, want: host.OutcomeAllow},
+	},
+	"admins": {
+		{server: "db", tool: "admin_reset", want: host.OutcomeAllow},
+		{server: "db", tool: "admin_reset", remote: true, scope: "read", want: host.OutcomeHide},
+		{server: "db", tool: "admin_reset", remote: true, scope: "admin", want: host.OutcomeAllow},
+		{server: "db", tool: "query", remote: true, scope: "read", want: host.OutcomeAllow},
+	},
+	"after-web": {
+		{server: "mail", tool: "send", want: host.OutcomeAllow},
+		{server: "mail", tool: "send", recent: "web", want: host.OutcomeAsk},
+		{server: "fs", tool: "read", recent: "web", want: host.OutcomeAllow},
+	},
+	"dlp": {{server: "db", tool: "query", want: host.OutcomeAllow}},
+}
+
+// The recipes of the documentation compile, and decide as they say.
+func TestHOST41_Recipes(t *testing.T) {
+	text, err := os.ReadFile("../../docs/gateway-policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, m := range recipe.FindAllStringSubmatch(string(text), -1) {
+		name, rule := m[1], m[2]
+		found[name] = true
+		t.Run(name, func(t *testing.T) {
+			p := mustCompile(t, `{"rules": [`+rule+`]}`)
+			for _, c := range recipeCases[name] {
+				a := c.action(t)
+				d := p.Decide(t.Context(), a)
+				if d.Do != c.want || d.Do != host.OutcomeAllow && d.Rule != name {
+					t.Errorf("%+v: got %v by %q, want %v", c, d.Do, d.Rule, c.want)
+				}
+				if list := *a; c.want == host.OutcomeHide {
+					list.Kind, list.Method, list.Arguments = host.ActionList, "tools/list", nil
+					if d := p.Decide(t.Context(), &list); d.Do != host.OutcomeHide {
+						t.Errorf("%+v: the tool is listed: %v", c, d.Do)
+					}
+				}
+			}
+		})
+	}
+	for name := range recipeCases {
+		if !found[name] {
+			t.Errorf("the documentation has no recipe %s", name)
+		}
+	}
+	for name := range found {
+		if recipeCases[name] == nil {
+			t.Errorf("the recipe %s has no cases", name)
+		}
+	}
+	result := recipeCase{server: "db", tool: "query"}.action(t)
+	result.Kind, result.Result = host.ActionResult, json.RawMessage(`{}`)
+	dlp := recipe.FindAllStringSubmatch(string(text), -1)
+	p := mustCompile(t, `{"rules": [`+dlp[len(dlp)-1][2]+`]}`)
+	if d := p.Decide(t.Context(), result); len(d.Redact) != 2 || d.Redact[0].Pointer != "" || d.Redact[1].Pointer != "/rows/*/ssn" {
+		t.Errorf("the recipe dlp redacts %+v", d.Redact)
+	}
+}
+
+func (c recipeCase) action(t *testing.T) *host.Action {
+	t.Helper()
+	a := call(c.server, c.tool, c.args)
+	definition := map[string]any{"name": c.tool}
+	if c.annotations != "" {
+		definition["annotations"] = json.RawMessage(c.annotations)
+	}
+	var err error
+	if a.Definition, err = json.Marshal(definition); err != nil {
+		t.Fatal(err)
+	}
+	a.Caller = &host.Caller{}
+	if c.remote {
+		a.Caller.Principal = &mcp.Principal{Subject: "bob", Scopes: []string{c.scope}}
+	}
+	if c.recent != "" {
+		a.Recent = []string{c.recent}
+	}
+	return a
+}

@@ -1,0 +1,278 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// A ruleError is a mistake in a rule.
+type ruleError struct {
+	member string
+	offset int // in bytes, in the text of the member
+	text   string
+}
+
+// A variable is a variable of rules.
+type variable struct {
+	name string
+	typ  *cel.Type
+	// field is the member that the host must pass; zero if it is the same for all requests of a
+	// caller for the same item.
+	field   host.Fields
+	members []string // that it always has; nil for any
+}
+
+var object = cel.MapType(cel.StringType, cel.DynType)
+
+var variables = [...]variable{
+	{"caller", object, 0, []string{"subject", "issuer", "client", "scopes", "claims", "profile", "local"}},
+	{"client", object, host.FieldClient, []string{"name", "version"}},
+	{"server", object, 0, []string{"name"}},
+	{"tool", object, 0, []string{"name", "title", "description", "annotations"}},
+	{"method", cel.StringType, 0, nil},
+	{"target", cel.StringType, 0, nil},
+	{"args", cel.DynType, host.FieldArguments, nil},
+	{"result", cel.DynType, host.FieldResult, nil},
+	{"question", object, host.FieldQuestion, []string{"method", "params"}},
+	{"now", cel.TimestampType, host.FieldTime, nil},
+	{"recent", cel.MapType(cel.StringType, cel.ListType(cel.StringType)), host.FieldRecent, []string{"servers"}},
+}
+
+func variableOf(name string) *variable {
+	if i := variableIndex(name); i >= 0 {
+		return &variables[i]
+	}
+	return nil
+}
+
+// variableIndex returns the index of a variable in variables, or -1.
+func variableIndex(name string) int {
+	for i := range variables {
+		if variables[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+const (
+	// maxExpression and maxDepth bound what is parsed.
+	maxExpression = 8 << 10
+	maxDepth      = 64
+)
+
+func newEnv() (*cel.Env, error) {
+	options := []cel.EnvOption{cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(maxDepth)}
+	for _, v := range variables {
+		options = append(options, cel.Variable(v.name, v.typ))
+	}
+	return cel.NewEnv(options...)
+}
+
+// newRule compiles a rule.
+func newRule(env *cel.Env, n int, given *config.PolicyRule) (*rule, *ruleError) {
+	r := &rule{PolicyRule: *given, id: identify(given), do: outcomes[given.Do], asksExternal: given.Do == "hook"}
+	if r.Name == "" {
+		r.Name = fmt.Sprintf("rules[%d]", n)
+	}
+	for _, what := range r.Redact {
+		if what == "secrets" {
+			what = ""
+		}
+		r.redacts = append(r.redacts, host.Redaction{Pointer: what})
+	}
+	if r.When != "" {
+		if err := r.compile(env); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.check()
+}
+
+// compile compiles the expression of a rule.
+func (r *rule) compile(env *cel.Env) *ruleError {
+	checked, issues := env.Compile(r.When)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		return &ruleError{"when", offsetOf(r.When, first.Location.Line(), first.Location.Column()), first.Message}
+	}
+	if t := checked.OutputType(); !t.IsExactType(types.BoolType) && !t.IsExactType(types.DynType) {
+		return &ruleError{"when", 0, fmt.Sprintf("the expression is of type %v, want bool", t)}
+	}
+	if err := r.read(checked.NativeRep()); err != nil {
+		return err
+	}
+	estimate, err := env.EstimateCost(checked, sizes{})
+	if err != nil {
+		return &ruleError{"when", 0, err.Error()}
+	}
+	if estimate.Min > maxCost {
+		return &ruleError{"when", 0, fmt.Sprintf("the expression costs at least %d, want at most %d", estimate.Min,
+			maxCost)}
+	}
+	r.checked, r.cheapUpTo = checked.NativeRep(), math.MaxInt
+	if estimate.Max > maxCost { // only these are measured while they run, which costs time
+		r.measured, r.cheapUpTo = true, cheapUpTo(env, checked)
+	}
+	r.env = env
+	if r.cheapUpTo > 0 {
+		return nil // the program is seldom needed
+	}
+	if _, err := r.program(); err != nil {
+		return &ruleError{"when", 0, err.Error()}
+	}
+	return nil
+}
+
+// program returns the program that evaluates the rule whatever it costs to do so: a rule that is too
+// expensive for an action fails. It is compiled when it is first needed.
+func (r *rule) program() (cel.Program, error) {
+	r.compiling.Do(func() {
+		options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval)}
+		if r.measured {
+			options = append(options, cel.CostLimit(maxCost))
+		}
+		checked, issues := r.env.Compile(r.When)
+		if r.failure = issues.Err(); r.failure == nil {
+			r.compiled, r.failure = r.env.Program(checked, options...)
+		}
+	})
+	return r.compiled, r.failure
+}
+
+// cheapUpTo returns a size of what clients and servers send, in bytes, with which an expression never
+// costs more than maxCost; 0 if there is none.
+func cheapUpTo(env *cel.Env, checked *cel.Ast) int {
+	for _, size := range []int{64 << 10, 4 << 10, 512} {
+		if estimate, err := env.EstimateCost(checked, sizes{size}); err == nil && estimate.Max <= maxCost {
+			return size
+		}
+	}
+	return 0
+}
+
+// sizes estimates sizes of variables, and what is in them.
+type sizes struct {
+	most int // 0 if it is not known
+}
+
+// maxHints bounds the depth for which sizes are estimated: each one is considered.
+const maxHints = 8
+
+// EstimateSize returns the size of a part of a variable.
+func (s sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
+	path := node.Path()
+	if s.most == 0 || len(path) == 0 || len(path) > maxHints || variableIndex(path[0]) < 0 {
+		return nil
+	}
+	return &cost.SizeEstimate{Max: uint64(s.most)}
+}
+
+// EstimateCallCost returns nil.
+func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+	return nil
+}
+
+// read sets the variables that the expression reads. Members that a variable never has are errors.
+func (r *rule) read(checked *ast.AST) (failed *ruleError) {
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			name := e.AsIdent()
+			if v := variableOf(name); v != nil {
+				r.reads |= v.field
+			}
+			if failed == nil && strings.HasPrefix(name, ".") {
+				text := fmt.Sprintf("a macro has a variable with the name of %s: rename it", name)
+				failed = &ruleError{"when", 0, text}
+			}
+		case ast.SelectKind:
+			of := e.AsSelect().Operand()
+			if of.Kind() != ast.IdentKind {
+				return
+			}
+			v := variableOf(of.AsIdent())
+			name := e.AsSelect().FieldName()
+			if failed == nil && v != nil && v.members != nil && !slices.Contains(v.members, name) {
+				at := checked.SourceInfo().GetStartLocation(e.ID())
+				failed = &ruleError{"when", offsetOf(r.When, at.Line(), at.Column()),
+					fmt.Sprintf("unknown member %q of %s: want one of %s", name, v.name, strings.Join(v.members, ", "))}
+			}
+		}
+	}))
+	return failed
+}
+
+// check checks that the rule can decide about the actions that it is for.
+func (r *rule) check() *ruleError {
+	for _, kind := range r.kinds() {
+		switch {
+		case kind == host.ActionList && (r.reads != 0 || r.asksExternal):
+			return &ruleError{"when", 0,
+				"what is listed cannot depend on client, args, result, question, now, recent or a hook"}
+		case len(r.Redact) > 0 && kind != host.ActionResult:
+			return &ruleError{"redact", 0, "only results can be redacted: want \"on\": [\"result\"]"}
+		case r.Do == "ask" && !contains(requests, kind), r.Do == "hide" && isResponse(kind):
+			return &ruleError{"do", 0, fmt.Sprintf("a rule on %q cannot %s", kind, r.Do)}
+		case r.reads&host.FieldResult != 0 && kind != host.ActionResult,
+			r.reads&host.FieldQuestion != 0 && kind != host.ActionQuestion:
+			return &ruleError{"when", 0, fmt.Sprintf(
+				"a rule on %q reads a variable that only results or questions have", kind)}
+		}
+	}
+	return nil
+}
+
+// isResponse reports whether an action is what a server has sent.
+func isResponse(kind host.ActionKind) bool {
+	return kind == host.ActionResult || kind == host.ActionQuestion
+}
+
+// matches reports whether the rule applies. A failure is a match, unless the rule allows.
+func (r *rule) matches(act *activation) (bool, error) {
+	if r.When == "" {
+		return true, nil
+	}
+	var out ref.Val
+	program, err := r.program()
+	if err == nil {
+		out, _, err = program.Eval(act)
+	}
+	if err == nil {
+		if b, ok := out.(types.Bool); ok {
+			return bool(b), nil
+		}
+		err = errors.New("the result is not true or false")
+	}
+	return r.Do != "allow", err
+}
+
+// offsetOf returns the offset of a line, from 1, and a column, from 0, of a text.
+func offsetOf(text string, line, column int) int {
+	at := 0
+	for ; line > 1; line-- {
+		next := strings.IndexByte(text[at:], '\n')
+		if next < 0 {
+			break
+		}
+		at += next + 1
+	}
+	for ; column > 0 && at < len(text); column-- {
+		_, n := utf8.DecodeRuneInString(text[at:])
+		at += n
+	}
+	return at
+}
