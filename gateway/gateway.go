@@ -16,10 +16,10 @@
 // Each serves Streamable HTTP of every revision and HTTP+SSE, as package mcphttp does. If the
 // configuration has one server, /mcp serves it with unchanged names, too.
 //
-// Over HTTP each request needs a key; see [NewKey]. Its sender is the local user, as is the client of
-// [Gateway.ServeStdio]: they are one caller of the host, with no principal. For callers with
-// principals, pass [Gateway.Endpoint] to [mcphttp.NewHandler], with middleware that authenticates
-// them, such as that of package oauth.
+// Over HTTP each request needs a key or a token. With a key of [Options].Keys its sender is the local user,
+// as is the client of [Gateway.ServeStdio]: they are one caller of the host, with no principal. Other
+// callers have a principal: of a key in a [KeyStore], or of an access token; see [OAuth]. For further kinds
+// of credentials, pass [Gateway.Endpoint] to [mcphttp.NewHandler], with middleware of your own.
 package gateway
 
 import (
@@ -30,9 +30,11 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -41,15 +43,31 @@ type Options struct {
 	// Keys are the keys of the local user: a request over HTTP must have one of them in its header
 	// "Authorization: Bearer KEY". See [NewKey]. Only their hashes are kept.
 	Keys []string
+	// KeyStore has the keys of principals, which may be added and revoked at any time. The key that is
+	// used must begin with [KeyPrefix]. Default: none.
+	KeyStore *KeyStore
+	// OAuth accepts access tokens. PublicURL is needed then. Default: none are accepted.
+	OAuth *OAuth
+	// PublicURL is the URL by which clients reach the gateway, without a path, such as
+	// https://mcp.example.com: that of the reverse proxy, if there is one. Its host is allowed, like those
+	// of HTTP.AllowedHosts.
+	PublicURL string
 	// InsecureNoAuth serves HTTP without a key, on loopback addresses only. Then every program of this
 	// machine, of any user, can use the servers of the host as the user that runs the gateway.
 	InsecureNoAuth bool
 	// Profile is the only profile that is served: /mcp serves it, too, and all other paths have the
-	// status 404. Default: all profiles and servers.
+	// status 404. An unknown profile has no servers. Default: all profiles and servers.
 	Profile string
+	// ConnectPrincipal returns the principal that has authenticated the request of a browser, such as by the
+	// header of a reverse proxy. If it is set, only the principal itself can use the page on which it logs
+	// in to a server. Default: the page asks a caller with a key of KeyStore for it, and who has the address
+	// of the page of another caller can complete its login.
+	ConnectPrincipal func(r *http.Request) (*mcp.Principal, error)
 	// HTTP configures the paths: their limits, the origins of web pages and the names of hosts. Its
 	// limits are for each path.
 	HTTP mcphttp.Options
+	// Admin configures the admin API; see [Gateway.Admin].
+	Admin AdminOptions
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -59,13 +77,26 @@ type Gateway struct {
 	host     *host.Host
 	opts     Options
 	keys     []keyHash
-	only     string // the name of the only server; empty if there are several
+	live     *liveKeys     // nil without a store
+	tokens   *tokenChecker // nil if none are accepted
+	failures failureCounter
 	refusals *limitedlog.Log
+	connect  *connectPages
+
+	adminOnce sync.Once // sets admin
+	admin     atomic.Pointer[admin]
 
 	mu       sync.Mutex // guards the fields below
-	handlers map[Route]*mcphttp.Handler
+	handlers map[handlerKey]*mcphttp.Handler
+	ended    map[handlerKey]*mcphttp.Handler // those that Shutdown ends, for Stats
 	servers  map[*http.Server]struct{}
 	over     bool
+}
+
+// A handlerKey is what one handler serves. Callers with different limits have no sessions in common.
+type handlerKey struct {
+	route  Route
+	limits string
 }
 
 // A Route is a part of a host. The zero value is all of it.
@@ -78,9 +109,9 @@ type Route struct {
 }
 
 // New returns a Gateway for a host, which the caller closes after the last request. The options may
-// be nil. New panics if a key has fewer than 32 characters or an option of HTTP is invalid.
+// be nil. New panics if a key has fewer than 32 characters or an option of HTTP, OAuth or PublicURL is invalid.
 func New(h *host.Host, o *Options) *Gateway {
-	g := &Gateway{host: h, handlers: map[Route]*mcphttp.Handler{}, servers: map[*http.Server]struct{}{}}
+	g := &Gateway{host: h, handlers: map[handlerKey]*mcphttp.Handler{}, servers: map[*http.Server]struct{}{}}
 	if o != nil {
 		g.opts = *o
 	}
@@ -95,10 +126,16 @@ func New(h *host.Host, o *Options) *Gateway {
 	g.refusals = &limitedlog.Log{
 		Logger: g.opts.Logger, Summary: "gateway: more requests without a valid key refused", What: "requests",
 	}
-	if all := h.Upstreams(); len(all) == 1 {
-		g.only = all[0].Name()
+	if g.opts.KeyStore != nil {
+		g.live = &liveKeys{store: g.opts.KeyStore, log: g.opts.Logger,
+			used:  func(k *Key) { g.recordKey(outcomeAccepted, k, nil) },
+			ended: func(k *Key, why error) { g.recordKey(outcomeEnded, k, why) }}
 	}
-	g.handler(Route{}) // an invalid option fails here
+	if err := g.usePublicURL(); err != nil {
+		panic("gateway: New: " + err.Error())
+	}
+	g.connect = newConnectPages(g)
+	g.handler(Route{}, &everything.limits) // an invalid option fails here
 	return g
 }
 
@@ -111,21 +148,22 @@ func (g *Gateway) check(r Route) error {
 		name := cmp.Or(r.Server, r.Profile)
 		return fmt.Errorf("gateway: %q is not served: this gateway serves the profile %q only", name, only)
 	case r.Profile != "" && !slices.Contains(g.host.Profiles(), r.Profile):
-		return fmt.Errorf("gateway: unknown profile %q", r.Profile)
+		return unknownRoute("profile", r.Profile)
 	case r.Server != "" && !slices.ContainsFunc(g.host.Upstreams(), hasName):
-		return fmt.Errorf("gateway: unknown server %q", r.Server)
+		return unknownRoute("server", r.Server)
 	}
 	return nil
 }
 
 // handler returns the handler of a route that exists, nil after Shutdown has begun.
-func (g *Gateway) handler(r Route) *mcphttp.Handler {
+func (g *Gateway) handler(r Route, l *limits) *mcphttp.Handler {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
 		return nil
 	}
-	h := g.handlers[r]
+	key := handlerKey{r, l.id}
+	h := g.handlers[key]
 	if h == nil {
 		opts := g.opts.HTTP
 		opts.Sessions.End = func(id string, cause error) {
@@ -134,8 +172,8 @@ func (g *Gateway) handler(r Route) *mcphttp.Handler {
 				g.opts.HTTP.Sessions.End(id, cause)
 			}
 		}
-		h = mcphttp.NewHandler(g.Endpoint(r), &opts)
-		g.handlers[r] = h
+		h = mcphttp.NewHandler(g.endpoint(r, l, ""), &opts)
+		g.handlers[key] = h
 	}
 	return h
 }
@@ -145,10 +183,16 @@ func (g *Gateway) handler(r Route) *mcphttp.Handler {
 // deadline of ctx it cancels the remaining calls. It returns the error of ctx if some have not ended.
 // Instances of the host keep running.
 func (g *Gateway) Shutdown(ctx context.Context) error {
+	if a := g.admin.Load(); a != nil {
+		a.cancel()
+	}
 	g.mu.Lock()
 	g.over = true
 	handlers, servers := g.handlers, g.servers
 	g.handlers, g.servers = nil, nil
+	if handlers != nil { // by the first Shutdown
+		g.ended = handlers
+	}
 	g.mu.Unlock()
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -162,6 +206,14 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 			}
 		})
 	}
+	if a := g.admin.Load(); a != nil { // attached clients are served until then
+		each(func(ctx context.Context) error {
+			if a.attached.wait(ctx); a.attached.count() > 0 {
+				return ctx.Err()
+			}
+			return nil
+		})
+	}
 	for _, h := range handlers {
 		each(h.Shutdown)
 	}
@@ -170,6 +222,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		each(s.Shutdown)
 	}
 	wait.Wait()
+	if g.live != nil {
+		g.live.close()
+	}
 	if first != nil {
 		for s := range servers {
 			_ = s.Close() // the remaining connections do not end by themselves

@@ -22,6 +22,8 @@ import (
 
 // upstreams are the servers of a test, by their names in the configuration.
 type upstreams struct {
+	observer mcp.Observer // may be nil
+
 	mu      sync.Mutex
 	callers []*host.Caller // of connections
 	headers []http.Header  // of calls
@@ -32,7 +34,7 @@ const settings = `"patchbay": {"profiles": {"code": {"servers": ["two"]}}}`
 const twoServers = `{"mcpServers": {"one": {"command": "one"}, "two": {"command": "two"}}, ` + settings + `}`
 
 // newHost opens a host for a configuration, whose servers have the tool whoami with their name.
-func (u *upstreams) newHost(t *testing.T, text string) *host.Host {
+func (u *upstreams) newHost(t testing.TB, text string) *host.Host {
 	t.Helper()
 	f, err := config.Parse([]byte(text))
 	if err != nil {
@@ -45,7 +47,7 @@ func (u *upstreams) newHost(t *testing.T, text string) *host.Host {
 			u.callers = append(u.callers, host.CallerFrom(ctx))
 			return mcp.InMemory(u.newServer(s.Name)), nil
 		},
-		Logger: slog.New(slog.DiscardHandler),
+		Observer: u.observer, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +95,13 @@ func serve(t *testing.T, g *gateway.Gateway) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveOn(t, g, l)
+	return "http://" + l.Addr().String()
+}
+
+// serveOn serves a gateway on a listener until the test ends.
+func serveOn(t *testing.T, g *gateway.Gateway, l net.Listener) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, l) }()
@@ -102,7 +111,6 @@ func serve(t *testing.T, g *gateway.Gateway) string {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return "http://" + l.Addr().String()
 }
 
 func newGateway(t *testing.T, u *upstreams, text string) *gateway.Gateway {

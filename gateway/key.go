@@ -19,12 +19,18 @@ const (
 	maxKey = 1 << 10
 )
 
+// KeyPrefix begins the keys of principals, so that scanners of source code find them.
+const KeyPrefix = "patchbay_"
+
 // NewKey returns a new key of 160 random bits, for [Options].Keys.
 func NewKey() string {
 	b := make([]byte, keySize)
 	_, _ = rand.Read(b) // never fails
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b))
 }
+
+// newSecret returns the secret of a new key of a principal.
+func newSecret() string { return KeyPrefix + NewKey() }
 
 type keyHash [sha256.Size]byte
 
@@ -40,35 +46,24 @@ func hashKeys(keys []string) (hashes []keyHash) {
 	return hashes
 }
 
-// hasKey reports whether a request has a valid key. The time that it takes depends on none of the
-// keys.
-func (g *Gateway) hasKey(r *http.Request) bool {
+// bearer returns the value of the header Authorization with the scheme Bearer. The header must be there
+// once. It may be a key or a token.
+func bearer(r *http.Request) (value string, ok bool) {
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
-		return false
+		return "", false
 	}
-	scheme, key, _ := strings.Cut(values[0], " ")
-	if key = strings.TrimLeft(key, " "); !strings.EqualFold(scheme, "Bearer") || len(key) > maxKey {
-		return false
-	}
-	hash, valid := sha256.Sum256([]byte(key)), 0
+	scheme, value, _ := strings.Cut(values[0], " ")
+	value = strings.TrimLeft(value, " ")
+	return value, value != "" && strings.EqualFold(scheme, "Bearer")
+}
+
+// isLocal reports whether a hash is that of a key of the local user. The time that it takes depends on
+// none of the keys.
+func (g *Gateway) isLocal(hash keyHash) bool {
+	valid := 0
 	for i := range g.keys {
 		valid |= subtle.ConstantTimeCompare(hash[:], g.keys[i][:])
 	}
 	return valid == 1
-}
-
-// refuse refuses a request without a valid key. The response is the same for all of them.
-func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request) {
-	if g.refusals.Admit() {
-		reason := "wrong key"
-		if len(r.Header["Authorization"]) == 0 {
-			reason = "missing key"
-		}
-		g.opts.Logger.WarnContext(r.Context(), "gateway: request refused", "reason", reason, "method", r.Method,
-			"host", r.Host, "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
-	}
-	limitBodyTime(w)
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	http.Error(w, "unauthorized", http.StatusUnauthorized)
 }

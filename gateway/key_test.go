@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,13 +23,25 @@ import (
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":` +
 	`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// request returns the response of a handler to a request for a path.
+var requests atomic.Int32
+
+// request returns the response of a handler to tools/list at a path, from an address of its own.
 func request(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(listTools))
+	n := requests.Add(1)
+	return sendFrom(h, fmt.Sprintf("10.%d.%d.%d:1234", n>>16, n>>8&0xff, n&0xff), method, path, listTools,
+		append([]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list"}, header...)...)
+}
+
+// send returns the response of a handler to a message.
+func send(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	return sendFrom(h, "10.0.0.1:1234", method, path, body, header...)
+}
+
+func sendFrom(h http.Handler, addr, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	r.RemoteAddr = addr
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-	r.Header.Set("Mcp-Method", "tools/list")
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -30,8 +29,9 @@ const (
 	pathServer  = "/mcp/s/{server}"
 )
 
-// Handler returns the handler of all paths. A request without a valid key has the status 401, one for
-// an unknown profile or server 404. With [Options].InsecureNoAuth, only connections to a loopback
+// Handler returns the handler of all paths. A request without a valid key or token has the status 401, or
+// 429 if its address has sent many of them; one for a profile or server that is unknown, or that its key
+// does not open, 404. With [Options].InsecureNoAuth, only connections to a loopback
 // address of an http.Server are served. Call [Gateway.Shutdown] before the Shutdown of the server.
 func (g *Gateway) Handler() http.Handler {
 	paths := http.NewServeMux()
@@ -41,28 +41,21 @@ func (g *Gateway) Handler() http.Handler {
 	for _, path := range []string{pathAll, pathProfile, pathServer} {
 		paths.HandleFunc(path, serve)
 	}
+	protected := g.protect(paths)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isRoute := r.URL.Path == pathAll || strings.HasPrefix(r.URL.Path, pathAll+"/")
 		switch {
+		case strings.HasPrefix(r.URL.Path, pathConnect+"/"):
+			g.connect.ServeHTTP(w, r)
+		case !isRoute && g.tokens != nil && g.tokens.serveMetadata(w, r):
 		case !isRoute:
 			notFound(w, r)
 		case isPreflight(r): // the response says nothing about profiles and servers
 			g.serveRoute(w, r, Route{})
-		case g.mayServe(r):
-			paths.ServeHTTP(w, withoutKey(r))
 		default:
-			g.refuse(w, r)
+			protected.ServeHTTP(w, r)
 		}
 	})
-}
-
-// mayServe reports whether a request has a valid key or needs none.
-func (g *Gateway) mayServe(r *http.Request) bool {
-	if !g.opts.InsecureNoAuth {
-		return g.hasKey(r)
-	}
-	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return onLoopback(addr)
 }
 
 // isPreflight reports whether a browser asks which requests a page may send. It sends no key.
@@ -71,26 +64,20 @@ func isPreflight(r *http.Request) bool {
 		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// withoutKey returns the request for handlers, which must not be able to pass the key on.
-func withoutKey(r *http.Request) *http.Request {
-	if _, ok := r.Header["Authorization"]; !ok {
-		return r
-	}
-	r = r.WithContext(r.Context())
-	r.Header = maps.Clone(r.Header)
-	delete(r.Header, "Authorization")
-	return r
-}
-
 func (g *Gateway) serveRoute(w http.ResponseWriter, r *http.Request, route Route) {
-	if err := g.check(route); err != nil {
+	a := accessFrom(r.Context())
+	allowed, err := a.route(route)
+	if err == nil {
+		err = g.check(allowed)
+	}
+	if err != nil {
 		limitBodyTime(w)
-		http.Error(w, err.Error(), http.StatusNotFound)
+		g.refuseHTTP(w, http.StatusNotFound, err.Error())
 		return
 	}
-	h := g.handler(route)
+	h := g.handler(allowed, &a.limits)
 	if h == nil {
-		http.Error(w, "the gateway is shutting down", http.StatusServiceUnavailable)
+		g.refuseHTTP(w, http.StatusServiceUnavailable, "the gateway is shutting down")
 		return
 	}
 	h.ServeHTTP(w, r)
@@ -110,13 +97,14 @@ func limitBodyTime(w http.ResponseWriter) {
 
 // Serve serves HTTP on a listener until ctx or [Gateway.Shutdown] ends it. At the end of ctx it shuts
 // the Gateway down, which takes up to 12 seconds. It closes the listener, and returns nil unless the
-// listener or the shutdown fails. Serve fails at once without a key: with [Options].InsecureNoAuth it
-// needs none, but then the listener must have a loopback address.
+// listener or the shutdown fails. Serve fails at once if no key and no token can be valid: with
+// [Options].InsecureNoAuth it needs none, but then the listener must have a loopback address.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	if err := g.checkListener(l); err != nil {
 		_ = l.Close() // it was not used
 		return err
 	}
+	g.connect.listensAt(l.Addr())
 	log := g.opts.HTTP.Logger
 	server := &http.Server{
 		Handler: g.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
@@ -160,7 +148,7 @@ func (g *Gateway) checkListener(l net.Listener) error {
 	case g.opts.InsecureNoAuth && !onLoopback(l.Addr()):
 		return fmt.Errorf("gateway: invalid listener at %s: must have a loopback address without authorization",
 			l.Addr())
-	case !g.opts.InsecureNoAuth && len(g.keys) == 0:
+	case !g.opts.InsecureNoAuth && len(g.keys) == 0 && g.live == nil && g.tokens == nil:
 		return errors.New("gateway: missing key: HTTP is served to clients with a key only")
 	}
 	return nil

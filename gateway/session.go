@@ -13,7 +13,10 @@ import (
 type endpoint struct {
 	gateway *Gateway
 	route   Route
+	limits  *limits
 	session string // of a stream; empty for HTTP, where each request names its own
+
+	workspace string // see [host.Caller]
 }
 
 var _ interface {
@@ -24,19 +27,16 @@ var _ interface {
 // Endpoint returns the handler of a route. The caller of a request is its principal, or the local
 // user without one. It is an [mcp.Listener]. A route to an unknown profile or server has no tools,
 // prompts or resources. [Options].Profile does not limit routes other than the zero value.
-func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, "") }
+func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, &everything.limits, "") }
 
-func (g *Gateway) endpoint(r Route, session string) *endpoint {
-	switch {
-	case r == (Route{}) && g.opts.Profile != "":
+func (g *Gateway) endpoint(r Route, l *limits, session string) *endpoint {
+	if r == (Route{}) {
 		r.Profile = g.opts.Profile
-	case r == (Route{}):
-		r.Server = g.only
 	}
-	return &endpoint{gateway: g, route: r, session: session}
+	return &endpoint{gateway: g, route: r, limits: l, session: session}
 }
 
-// view returns what the caller of a request sees.
+// view returns the view of the caller of a request.
 func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
 	session := e.session
 	if session == "" && !e.gateway.opts.HTTP.Sessions.Stateless { // whose sessions end with each request
@@ -44,11 +44,16 @@ func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
 	}
 	return e.gateway.host.For(&host.Caller{
 		Principal: p, Session: session, Profile: e.route.Profile, Server: e.route.Server,
+		Single: e.route == Route{}, Servers: e.limits.servers, Only: e.limits.only, ReadOnly: e.limits.readOnly,
+		Workspace: e.workspace,
 	})
 }
 
 // ServeMCP serves a request.
 func (e *endpoint) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if e.session != "" {
+		ctx = context.WithValue(ctx, mcpint.SessionKey{}, e.session)
+	}
 	return e.view(ctx, req.Principal).ServeMCP(ctx, req)
 }
 
@@ -72,7 +77,14 @@ func (g *Gateway) ServeStdio(ctx context.Context, conn mcp.Conn, r Route) error 
 	if err := g.check(r); err != nil {
 		return err
 	}
+	return g.serveStream(ctx, conn, r, "")
+}
+
+// serveStream serves a client of a route that exists, which works in a directory.
+func (g *Gateway) serveStream(ctx context.Context, conn mcp.Conn, r Route, workspace string) error {
 	session := rand.Text()
 	defer g.host.EndSession(session)
-	return mcp.Serve(ctx, g.endpoint(r, session), conn, &mcp.ServeOptions{Logger: g.opts.Logger})
+	e := g.endpoint(r, &everything.limits, session)
+	e.workspace = workspace
+	return mcp.Serve(ctx, e, conn, &mcp.ServeOptions{Logger: g.opts.Logger})
 }

@@ -1,0 +1,161 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+func configRoutes() []*adminRoute {
+	return []*adminRoute{
+		getRoute("/config", "Files of the configuration, without secrets", (*adminRequest).config),
+		bodyRoute(http.MethodPut, "/config", "",
+			"Replace the text of the configuration file, after a backup, or show the difference",
+			(*adminRequest).setConfig),
+		postRoute("/reload", "", "Read the configuration again", (*adminRequest).reload),
+		postRoute("/policy", "explain", "Show which rule decides about an action, and why", (*adminRequest).explain),
+	}
+}
+
+// A ConfigFile is a file of the configuration.
+type ConfigFile struct {
+	Path string `json:"path"`
+	// Editable reports whether [AdminOptions].SetConfig writes this file.
+	Editable bool `json:"editable" jsonschema:"the file that PUT writes"`
+	// Servers are the names of the servers that the gateway uses from it.
+	Servers []string `json:"servers"`
+	// Text is the text with a mask in place of each value that may be secret.
+	Text string `json:"text" jsonschema:"with a mask in place of each value that may be secret"`
+	// Version changes with the text of the file.
+	Version string `json:"version" jsonschema:"changes with the text of the file"`
+}
+
+// A configList has the files of the configuration.
+type configList struct {
+	Files []ConfigFile `json:"files"`
+}
+
+func (r *adminRequest) config(*noQuery) (*configList, error) {
+	if r.admin.opts.Config == nil {
+		return nil, unsupported("showing the configuration")
+	}
+	files, err := r.admin.opts.Config(r.Context())
+	return &configList{append([]ConfigFile{}, files...)}, err
+}
+
+// A ConfigChange is a new text of the configuration file.
+type ConfigChange struct {
+	// Text is the new text. A mask in it stands for the value that it has replaced, in the same place.
+	Text string `json:"text" jsonschema:"new text; a mask stands for the value that it has replaced in the same place"`
+	// Version is that of the text that was edited. A file that has changed since is not written.
+	Version string `json:"version" jsonschema:"of the text that was edited"`
+	// DryRun writes nothing.
+	DryRun bool `json:"dryRun,omitzero" jsonschema:"write nothing, and show the difference"`
+}
+
+// A ConfigResult reports what a [ConfigChange] has changed, or would change.
+type ConfigResult struct {
+	File    string `json:"file"`
+	Changed bool   `json:"changed"`
+	DryRun  bool   `json:"dryRun"`
+	// Backup is the file with the old text.
+	Backup string `json:"backup,omitzero" jsonschema:"file with the old text"`
+	// Diff is the difference, without values that may be secret.
+	Diff string `json:"diff" jsonschema:"without values that may be secret"`
+	// Version is that of the new text.
+	Version string `json:"version"`
+	// Commands are the command lines that the gateway did not run before.
+	Commands [][]string `json:"commands" jsonschema:"command lines that are new or have changed"`
+}
+
+func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
+	if r.admin.opts.SetConfig == nil {
+		return nil, unsupported("writing the configuration")
+	}
+	return r.admin.opts.SetConfig(r.Context(), body)
+}
+
+// A reloadResult is what a reload has changed. See [host.Diff].
+type reloadResult struct {
+	Added    []string `json:"added"`
+	Removed  []string `json:"removed"`
+	Changed  []string `json:"changed" jsonschema:"servers that are connected to again"`
+	Updated  []string `json:"updated" jsonschema:"servers with other settings, which keep their connections"`
+	Settings []string `json:"settings" jsonschema:"other settings that have changed"`
+	Restart  []string `json:"restart" jsonschema:"settings that have changed and need a restart"`
+}
+
+func (r *adminRequest) reload(*noBody) (*reloadResult, error) {
+	if r.admin.opts.Reload == nil {
+		return nil, unsupported("reloading")
+	}
+	d, err := r.admin.opts.Reload(r.Context())
+	if err != nil {
+		return nil, problemf(http.StatusUnprocessableEntity, "invalid_config",
+			"the previous configuration stays in force: %v", err)
+	}
+	list := func(names []string) []string { return append([]string{}, names...) }
+	return &reloadResult{list(d.Added), list(d.Removed), list(d.Changed), list(d.Updated), list(d.Settings),
+		list(d.Restart)}, nil
+}
+
+// An explainRequest is an action that the policy decides about.
+type explainRequest struct {
+	On         string          `json:"on" jsonschema:"enum=call|read|get|complete|list|result|question,default=call"`
+	Server     string          `json:"server"`
+	Target     string          `json:"target" jsonschema:"name or URI that the server uses"`
+	Arguments  json.RawMessage `json:"args,omitzero"`
+	Definition json.RawMessage `json:"definition,omitzero"`
+	Result     json.RawMessage `json:"result,omitzero"`
+	Question   json.RawMessage `json:"question,omitzero"`
+	Recent     []string        `json:"recent,omitzero" jsonschema:"servers whose results the caller has received"`
+	Subject    string          `json:"subject,omitzero" jsonschema:"of the caller; default: the local user"`
+	Scopes     []string        `json:"scopes,omitzero"`
+}
+
+// A RuleStep is a rule that was evaluated.
+type RuleStep struct {
+	Rule    string `json:"rule"`
+	Do      string `json:"do,omitzero"`
+	Mode    string `json:"mode,omitzero"`
+	Matches bool   `json:"matches"`
+	// Error is why the rule could not be evaluated.
+	Error string `json:"error,omitzero"`
+}
+
+// An explanation is a decision of the policy.
+type explanation struct {
+	Do      string     `json:"do"`
+	Rule    string     `json:"rule,omitzero" jsonschema:"absent for the default"`
+	Reason  string     `json:"reason,omitzero"`
+	Channel string     `json:"channel,omitzero"`
+	DryRun  []string   `json:"dryRun"`
+	Rules   []RuleStep `json:"rules" jsonschema:"those that were evaluated"`
+}
+
+var explainMethods = map[string]string{"call": "tools/call", "read": "resources/read", "get": "prompts/get",
+	"complete": "completion/complete", "list": "tools/list", "result": "tools/call", "question": "tools/call"}
+
+func (r *adminRequest) explain(body *explainRequest) (*explanation, error) {
+	if r.admin.opts.Explain == nil {
+		return nil, unsupported("explaining decisions")
+	}
+	on := cmp.Or(body.On, "call")
+	a := &host.Action{Kind: host.ActionKind(on), Method: explainMethods[on], Caller: &host.Caller{},
+		Server: body.Server, Target: body.Target, Definition: body.Definition, Arguments: body.Arguments,
+		Result: body.Result, Question: body.Question, Recent: body.Recent, Time: time.Now()}
+	if body.Subject != "" {
+		a.Caller.Principal = &mcp.Principal{Subject: body.Subject, Scopes: slices.Clone(body.Scopes)}
+	}
+	d, steps, err := r.admin.opts.Explain(r.Context(), a)
+	if err != nil {
+		return nil, err
+	}
+	return &explanation{d.Do.String(), d.Rule, d.Reason, string(d.Channel), append([]string{}, d.DryRun...),
+		append([]RuleStep{}, steps...)}, nil
+}

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+func loginRoute() *adminRoute {
+	route := postRoute("/servers/{name}", "login",
+		"Begin a login of the local user or of a caller at a server, on a page of the gateway",
+		(*adminRequest).login)
+	route.optional = true
+	return route
+}
+
+// A loginRequest says who logs in.
+type loginRequest struct {
+	Caller *loginCaller `json:"caller,omitzero" jsonschema:"absent for the local user"`
+}
+
+// A loginCaller is a principal.
+type loginCaller struct {
+	Subject  string `json:"subject" jsonschema:"minLength=1"`
+	Issuer   string `json:"issuer,omitzero"`
+	ClientID string `json:"clientId,omitzero" jsonschema:"of a caller with an access token"`
+}
+
+// A loginPage is a login that waits for its user.
+type loginPage struct {
+	Server  string       `json:"server"`
+	Caller  *loginCaller `json:"caller,omitzero" jsonschema:"absent for the local user"`
+	All     bool         `json:"all" jsonschema:"requests of all callers use the login"`
+	URL     string       `json:"url" jsonschema:"page to open in a browser: a secret, for one visit"`
+	Expires time.Time    `json:"expires"`
+}
+
+// login begins a login. Its user completes it on the page, which the gateway serves over HTTP.
+func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
+	u, err := r.upstream()
+	if err != nil {
+		return nil, err
+	}
+	c := &host.Caller{}
+	if b := body.Caller; b != nil {
+		c.Principal = &mcp.Principal{Subject: b.Subject, Issuer: b.Issuer, ClientID: b.ClientID}
+	}
+	l, err := r.host().BeginLogin(r.Context(), u.Name(), c)
+	if err == nil && body.Caller == nil && r.admin.opts.CheckLogin != nil {
+		if err := r.admin.opts.CheckLogin(r.Context(), u.Name()); err != nil {
+			return nil, problemf(http.StatusConflict, "login_unused", "%v", err)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case r.admin.gateway.connect.base() == nil:
+		return nil, problemf(http.StatusConflict, "no_login_page", "the gateway has no address for browsers: set "+
+			"\"publicURL\" in its settings, or have it listen on a loopback address")
+	}
+	return &loginPage{Server: u.Name(), Caller: body.Caller, All: l.IsForAll(), URL: l.URL(),
+		Expires: l.Expires().UTC()}, nil
+}

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+func pinRoutes() []*adminRoute {
+	approve := postRoute("/pins", "approve", "Approve quarantined definitions, each by its digest",
+		(*adminRequest).approvePins)
+	return []*adminRoute{
+		getRoute("/pins", "Approved and quarantined definitions of servers", (*adminRequest).pins), approve}
+}
+
+// A pinQuery selects definitions.
+type pinQuery struct {
+	Server string `json:"server,omitzero" jsonschema:"of this server only"`
+	Status string `json:"status,omitzero" jsonschema:"with this status only,enum=approved|new|changed"`
+	Diff   bool   `json:"diff,omitzero" jsonschema:"with the difference of quarantined definitions to approved ones"`
+	Cursor int    `json:"cursor,omitzero" jsonschema:"nextCursor of the previous page,minimum=0"`
+	Limit  int    `json:"limit,omitzero" jsonschema:"of a page,minimum=1,maximum=1000"`
+}
+
+// A pinPage is a page of definitions.
+type pinPage struct {
+	Pins       []pinEntry `json:"pins"`
+	NextCursor int        `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
+}
+
+// A pinEntry is what is recorded of one definition.
+type pinEntry struct {
+	Server   string    `json:"server"`
+	Identity string    `json:"identity" jsonschema:"of the server, independent of its name"`
+	Kind     string    `json:"kind"`
+	Name     string    `json:"name"`
+	Status   string    `json:"status" jsonschema:"approved, new or changed"`
+	Approved []pinForm `json:"approved" jsonschema:"forms that are used, the newest first"`
+	Pending  []pinForm `json:"pending" jsonschema:"forms that are quarantined, the newest first"`
+	Diff     []string  `json:"diff,omitzero"`
+}
+
+// A pinForm is one form of a definition.
+type pinForm struct {
+	Digest string    `json:"digest"`
+	Time   time.Time `json:"time"`
+}
+
+func pinForms(all []host.Definition) []pinForm {
+	forms := []pinForm{}
+	for _, d := range all {
+		forms = append(forms, pinForm{d.Digest, d.Time.UTC()})
+	}
+	return forms
+}
+
+func (r *adminRequest) pins(q *pinQuery) (*pinPage, error) {
+	all, err := host.Pins(r.Context(), r.host().State())
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(p *host.Pin) bool {
+		return q.Server != "" && p.Server != q.Server || q.Status != "" && p.Status() != q.Status
+	})
+	res := &pinPage{Pins: []pinEntry{}}
+	all, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
+	for _, p := range all {
+		e := pinEntry{Server: p.Server, Identity: p.Identity, Kind: string(p.Kind), Name: p.Name, Status: p.Status(),
+			Approved: pinForms(p.Approved), Pending: pinForms(p.Pending)}
+		if q.Diff && len(p.Pending) > 0 {
+			e.Diff = p.Diff()
+		}
+		res.Pins = append(res.Pins, e)
+	}
+	return res, nil
+}
+
+// A pinApproval has the definitions that are approved.
+type pinApproval struct {
+	Pins []pinChoice `json:"pins" jsonschema:"minItems=1,maxItems=1000"`
+}
+
+// A pinChoice is one form of a definition, as the list has it.
+type pinChoice struct {
+	Identity string `json:"identity"`
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Digest   string `json:"digest" jsonschema:"of a pending form: newer ones are not approved"`
+}
+
+// A pinsApproved is the response to an approval.
+type pinsApproved struct {
+	Approved int `json:"approved" jsonschema:"number of forms"`
+}
+
+func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
+	all, err := host.Pins(r.Context(), r.host().State())
+	if err != nil {
+		return nil, err
+	}
+	byName := map[pinChoice]*host.Pin{}
+	for _, p := range all {
+		byName[pinChoice{p.Identity, string(p.Kind), p.Name, ""}] = p
+	}
+	chosen := map[*host.Pin]*host.Pin{}
+	for _, c := range body.Pins {
+		p := byName[pinChoice{c.Identity, c.Kind, c.Name, ""}]
+		if p == nil {
+			return nil, problemf(http.StatusNotFound, "unknown_pin",
+				"unknown %.40s %.100q of the server with identity %.100q", c.Kind, c.Name, c.Identity)
+		}
+		i := slices.IndexFunc(p.Pending, func(d host.Definition) bool { return d.Digest == c.Digest })
+		if i < 0 {
+			return nil, problemf(http.StatusConflict, "pin_changed",
+				"the form %.80q of %s %.100q does not wait for approval", c.Digest, c.Kind, c.Name)
+		}
+		if chosen[p] == nil {
+			only := *p
+			only.Pending = nil
+			chosen[p] = &only
+		}
+		chosen[p].Pending = append(chosen[p].Pending, p.Pending[i])
+	}
+	pins := make([]*host.Pin, 0, len(chosen))
+	for _, p := range chosen {
+		slices.SortFunc(p.Pending, func(a, b host.Definition) int { return b.Time.Compare(a.Time) })
+		pins = append(pins, p)
+	}
+	slices.SortFunc(pins, func(a, b *host.Pin) int {
+		return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Name, b.Name))
+	})
+	if err := host.ApprovePins(r.Context(), r.host().State(), pins...); err != nil {
+		return nil, err
+	}
+	for _, p := range pins {
+		for _, d := range p.Pending {
+			_ = r.host().Record(&host.Record{Event: host.RecordAdmin, Start: time.Now(),
+				Action: host.Action{Server: p.Server},
+				Detail: mustMarshal(map[string]any{"action": "approve definition", "kind": p.Kind,
+					"name": cut(p.Name, maxEventText), "digest": d.Digest})}) // the Recorder reports its failures
+		}
+	}
+	return &pinsApproved{len(body.Pins)}, nil
+}

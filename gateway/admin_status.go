@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"net/http"
+	"os"
+	"time"
+)
+
+// An adminStatus is the condition of a gateway, in JSON.
+type adminStatus struct {
+	Version  string         `json:"version,omitzero" jsonschema:"version of the program"`
+	PID      int            `json:"pid" jsonschema:"process of the gateway"`
+	Started  time.Time      `json:"started"`
+	URL      string         `json:"url,omitzero" jsonschema:"where MCP is served over HTTP"`
+	Profile  string         `json:"profile,omitzero" jsonschema:"the only profile that is served"`
+	Profiles []string       `json:"profiles"`
+	Servers  map[string]int `json:"servers" jsonschema:"number of servers by state"`
+	Pending  int            `json:"pending" jsonschema:"requests that wait for approval"`
+	Attached int            `json:"attached" jsonschema:"clients that use the gateway through its socket"`
+	Readers  int            `json:"readers" jsonschema:"clients that read the events"`
+	Requests int            `json:"requests" jsonschema:"requests to servers in progress"`
+
+	ConfigError string `json:"configError,omitzero" jsonschema:"why the configuration files are not in force"`
+}
+
+func statusRoutes() []*adminRoute {
+	return []*adminRoute{
+		getRoute("/status", "Condition of the gateway", (*adminRequest).status),
+		getRoute("/callers", "Callers that have sent requests, the last one first", (*adminRequest).callers),
+		postRoute("/stop", "", "End the gateway: it answers the requests in progress first",
+			(*adminRequest).stopGateway),
+	}
+}
+
+func (r *adminRequest) status(*noQuery) (*adminStatus, error) {
+	a, h := r.admin, r.host()
+	s := &adminStatus{Version: a.opts.Version, PID: os.Getpid(), Started: a.started.UTC(), URL: a.opts.URL,
+		Profile: a.gateway.opts.Profile, Profiles: append([]string{}, h.Profiles()...), Servers: map[string]int{},
+		Attached: a.attached.count(), Readers: int(a.readers.Load())}
+	for _, u := range h.Upstreams() {
+		st := u.Status()
+		s.Servers[string(st.State)]++
+		s.Requests += st.Requests
+	}
+	if a.opts.ConfigError != nil {
+		s.ConfigError = a.opts.ConfigError()
+	}
+	pending, err := h.Approvals().Pending(r.Context())
+	s.Pending = len(pending)
+	return s, err
+}
+
+// An accepted is the response of an operation that continues after it.
+type accepted struct {
+	Accepted bool `json:"accepted"`
+}
+
+func (r *adminRequest) stopGateway(*noBody) (*accepted, error) {
+	if r.admin.opts.Stop == nil {
+		return nil, unsupported("stopping")
+	}
+	r.admin.opts.Stop()
+	return &accepted{true}, nil
+}
+
+func unsupported(what string) error {
+	return problemf(http.StatusNotImplemented, "unsupported", "this gateway does not support %s", what)
+}
+
+// A callerList is a page of the callers.
+type callerList struct {
+	Callers []callerEntry `json:"callers"`
+}
+
+// A callerEntry is a caller that has sent requests.
+type callerEntry struct {
+	adminCaller
+	Client   string    `json:"client,omitzero" jsonschema:"what its last client calls itself; not verified"`
+	Requests uint64    `json:"requests"`
+	Refused  uint64    `json:"refused" jsonschema:"requests that were not sent to their server"`
+	First    time.Time `json:"first"`
+	Last     time.Time `json:"last"`
+}
+
+func (r *adminRequest) callers(*noQuery) (*callerList, error) {
+	return &callerList{r.admin.events.callerList()}, nil
+}

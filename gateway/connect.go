@@ -1,0 +1,249 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// pathConnect is where users log in: a ticket follows, or callback.
+	pathConnect = "/connect"
+	// connectCookie names the cookie of browsers that have opened a page.
+	connectCookie = "patchbay_connect"
+	// connectTime bounds a request of a browser: an authorization server may be slow.
+	connectTime = 60 * time.Second
+	// base32Digits are the characters of a key.
+	base32Digits = "abcdefghijklmnopqrstuvwxyz234567"
+	// maxForm bounds the form of a page, in bytes.
+	maxForm = 8 << 10
+	// maxTicket bounds the ticket in a path, in bytes, before it is hashed.
+	maxTicket = 256
+)
+
+// connectPages are the pages on which callers log in to servers. They need no key: the ticket in their
+// path is a secret of one caller.
+type connectPages struct {
+	gateway *Gateway
+	secret  []byte // of the tokens of forms
+
+	mu  sync.Mutex // guards the field below
+	url *url.URL   // of the gateway; nil if it has none for browsers
+}
+
+func newConnectPages(g *Gateway) *connectPages {
+	p := &connectPages{gateway: g, secret: make([]byte, sha256.Size)}
+	_, _ = rand.Read(p.secret)  // never fails
+	if g.opts.PublicURL != "" { // was checked
+		p.set(strings.TrimSuffix(g.opts.PublicURL, "/"))
+	}
+	return p
+}
+
+func (p *connectPages) set(base string) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return // was checked
+	}
+	p.mu.Lock()
+	p.url = u
+	p.mu.Unlock()
+	p.gateway.host.SetConnectURL(base + pathConnect)
+}
+
+// listensAt sets the default URL.
+func (p *connectPages) listensAt(addr net.Addr) {
+	if p.base() == nil && onLoopback(addr) {
+		p.set("http://" + addr.String())
+	}
+}
+
+func (p *connectPages) base() *url.URL {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.url
+}
+
+// ServeHTTP serves the pages.
+func (p *connectPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	limitBodyTime(w)
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	ticket := strings.TrimPrefix(r.URL.Path, pathConnect+"/")
+	switch {
+	case p.base() == nil || len(ticket) > maxTicket || strings.Contains(ticket, "/"):
+		http.NotFound(w, r)
+	case r.Method != http.MethodGet && (r.Method != http.MethodPost || ticket == "callback"):
+		header.Set("Allow", "GET, POST")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	case ticket == "callback":
+		p.callback(w, r)
+	default:
+		p.page(w, r, ticket)
+	}
+}
+
+// page serves the page of a login: GET shows it, and POST starts the login.
+func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket string) {
+	l, err := p.gateway.host.Login(ticket)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	if r.Method == http.MethodGet {
+		browser := p.browser(r)
+		if browser == "" {
+			browser = newBrowser()
+		}
+		http.SetCookie(w, p.cookie(browser))
+		p.show(w, http.StatusOK, l, ticket, p.formToken(browser, ticket), "")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	browser := p.browser(r)
+	site := cmp.Or(r.Header.Get("Sec-Fetch-Site"), "same-origin")
+	token := r.PostFormValue("csrf")
+	if browser == "" || site != "same-origin" || !hmac.Equal([]byte(token), []byte(p.formToken(browser, ticket))) {
+		p.message(w, http.StatusForbidden, "The login was not started",
+			"Your browser did not send the cookie of this page. Allow cookies, open the page again, and press the "+
+				"button.")
+		return
+	}
+	if !p.isCaller(r, l.Principal(), r.PostFormValue("key")) {
+		problem := "This is not a key of the caller that the login is for."
+		if !p.asksKey(l.Principal()) {
+			problem = "You are not the caller that the login is for."
+		}
+		p.show(w, http.StatusForbidden, l, ticket, p.formToken(browser, ticket), problem)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), connectTime)
+	defer cancel()
+	to, err := l.Start(ctx, browser)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// callback receives the response of an authorization server.
+func (p *connectPages) callback(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), connectTime)
+	defer cancel()
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		p.fail(w, host.ErrNoLogin)
+		return
+	}
+	l, err := p.gateway.host.FinishLogin(ctx, p.browser(r), query)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	p.message(w, http.StatusOK, "You are logged in", "The requests of "+loginText(l)+" to the server "+
+		visible(l.Server())+" now have your access. You can close this page and return to your client, which "+
+		"continues.")
+}
+
+// isCaller reports whether the user of a browser is the caller that a login is for. key is what the
+// user has entered.
+func (p *connectPages) isCaller(r *http.Request, want *mcp.Principal, key string) bool {
+	if check := p.gateway.opts.ConnectPrincipal; check != nil {
+		got, err := check(r)
+		return err == nil && (got == nil) == (want == nil) && got.Key() == want.Key()
+	}
+	return !p.asksKey(want) || p.gateway.hasKeyOf(r, want, key)
+}
+
+// asksKey reports whether the page of a login asks for a key of its caller.
+func (p *connectPages) asksKey(caller *mcp.Principal) bool {
+	return p.gateway.opts.ConnectPrincipal == nil && p.gateway.live != nil && caller != nil &&
+		caller.Issuer == KeyIssuer
+}
+
+// hasKeyOf reports whether a key is one of a principal. Wrong keys are counted and recorded as those of
+// other requests of the same address are.
+func (g *Gateway) hasKeyOf(r *http.Request, want *mcp.Principal, key string) (ok bool) {
+	check := g.protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got := mcp.PrincipalFrom(r.Context())
+		ok = got != nil && got.Key() == want.Key()
+	}))
+	with := r.Clone(r.Context())
+	with.Header = http.Header{"Authorization": {"Bearer " + key}}
+	check.ServeHTTP(discarded{}, with)
+	return ok
+}
+
+// A discarded response is that of a request whose outcome is a page.
+type discarded struct{}
+
+func (discarded) Header() http.Header         { return http.Header{} }
+func (discarded) Write(b []byte) (int, error) { return len(b), nil }
+func (discarded) WriteHeader(int)             {}
+
+// newBrowser returns a secret for the cookie of a browser.
+func newBrowser() string { return NewKey() }
+
+// browser returns the secret of the browser of a request, "" if it has none.
+func (p *connectPages) browser(r *http.Request) string {
+	all := r.CookiesNamed(connectCookie)
+	if len(all) != 1 || len(all[0].Value) != minKey || strings.Trim(all[0].Value, base32Digits) != "" {
+		return "" // another site of the domain may have set a second one
+	}
+	return all[0].Value
+}
+
+// cookie returns the cookie of a browser. It reaches the callback, which another site links to.
+func (p *connectPages) cookie(browser string) *http.Cookie {
+	base := p.base()
+	return &http.Cookie{Name: connectCookie, Value: browser, Path: base.Path + pathConnect + "/", HttpOnly: true,
+		Secure: base.Scheme == "https", SameSite: http.SameSiteLaxMode}
+}
+
+// formToken returns the token of the form of a page in a browser: other sites cannot send the form.
+func (p *connectPages) formToken(browser, ticket string) string {
+	mac := hmac.New(sha256.New, p.secret)
+	mac.Write([]byte(browser + " " + ticket))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// fail shows why a login has not succeeded.
+func (p *connectPages) fail(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, host.ErrNoLogin):
+		p.message(w, http.StatusNotFound, "No such login",
+			"It has expired, or the address is incomplete. Repeat the request in your client to get another one.")
+	case errors.Is(err, host.ErrLoginUsed):
+		p.message(w, http.StatusGone, "The login was started before",
+			"Its address is for one visit. Repeat the request in your client to get another one.")
+	case errors.Is(err, host.ErrOtherBrowser):
+		p.message(w, http.StatusForbidden, "The login was started in another browser",
+			"Open its address in this browser, or continue in the other one. If you have not started a login, close "+
+				"this page.")
+	default:
+		p.gateway.opts.Logger.Info("gateway: login failed", "error", err)
+		p.message(w, http.StatusBadGateway, "The login has failed",
+			"Reason: "+host.LoginFailure(err)+". Repeat the request in your client to try again.")
+	}
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const connectStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:4rem auto;padding:0 1rem}
+dt{color:#666}dd{margin:0 0 .7rem;font-weight:600;overflow-wrap:anywhere}button,input{font:inherit;padding:.4rem 1rem}
+.warning{border-left:4px solid #c60;padding-left:1rem}`
+
+// connectTemplate is a page without scripts. html/template escapes what it shows.
+var connectTemplate = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="robots" content="noindex"><title>{{.Title}}</title><style>{{.Style}}</style></head>
+<body><h1>{{.Title}}</h1>
+{{if .Text}}<p>{{.Text}}</p>{{end}}{{if .Server}}
+<dl><dt>Server</dt><dd>{{.Server}} ({{.Endpoint}})</dd><dt>For the caller</dt><dd>{{.Caller}}</dd></dl>
+<p class="warning">{{if .All}}After the login, all callers of this gateway use the server with your access. Continue
+only if this is your gateway, and you have asked for this login yourself just now.{{else}}After the login, this caller
+uses the server with your access. Continue only if you are this caller,
+and have asked for this login yourself just now.{{end}} If another person has sent you this address,
+close the page.</p>
+{{if .Problem}}<p role="alert">{{.Problem}}</p>{{end}}
+<form method="post" action="{{.Ticket}}"><input type="hidden" name="csrf" value="{{.CSRF}}">
+{{if .Key}}<p><label>Your key for this gateway<br>
+<input type="password" name="key" required autocomplete="off"></label></p>
+{{end}}<button type="submit">Log in</button></form>{{end}}
+</body></html>
+`))
+
+type connectPage struct {
+	Title, Text, Server, Endpoint, Caller, Problem, Ticket, CSRF string
+
+	All   bool // callers use the login
+	Key   bool // is asked for
+	Style template.CSS
+}
+
+// connectPolicy is the Content-Security-Policy. Browsers apply form-action to the redirect after the
+// form too, whose host is that of an authorization server.
+func connectPolicy(local bool) string {
+	sum := sha256.Sum256([]byte(connectStyle))
+	targets := "'self' https:"
+	if local { // a local authorization server may have no TLS
+		targets += " http:"
+	}
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; form-action " + targets + "; base-uri 'none'; frame-ancestors 'none'"
+}
+
+// show writes the page of a login, with its button.
+func (p *connectPages) show(
+	w http.ResponseWriter, status int, l *host.Login, ticket, csrf, problem string,
+) {
+	p.write(w, status, &connectPage{Title: "Log in to " + visible(l.Server()), Server: visible(l.Server()),
+		Endpoint: visible(l.Endpoint()), Caller: loginText(l), Ticket: ticket, CSRF: csrf,
+		Problem: problem, All: l.IsForAll(), Key: p.asksKey(l.Principal())})
+}
+
+// message writes a page without a form.
+func (p *connectPages) message(w http.ResponseWriter, status int, title, text string) {
+	p.write(w, status, &connectPage{Title: title, Text: text})
+}
+
+func (p *connectPages) write(w http.ResponseWriter, status int, page *connectPage) {
+	page.Style = connectStyle
+	var b bytes.Buffer
+	if err := connectTemplate.Execute(&b, page); err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", connectPolicy(p.base().Scheme == "http"))
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // the browser may have left
+}
+
+// loginText returns who uses a login, for users.
+func loginText(l *host.Login) string {
+	if l.IsForAll() {
+		return "all callers of this gateway"
+	}
+	return callerText(l.Principal())
+}
+
+// callerText returns who a caller is, for users.
+func callerText(c *mcp.Principal) string {
+	if c == nil {
+		return "the local user of this gateway"
+	}
+	text := visible(c.Subject)
+	if c.Issuer != "" {
+		text += " (" + visible(c.Issuer) + ")"
+	}
+	if c.ClientID != "" {
+		text += " with the application " + visible(c.ClientID)
+	}
+	return text
+}
+
+// maxConnectText bounds a name on a page, in characters.
+const maxConnectText = 200
+
+// visible returns a text with escapes in place of characters that a user does not see, or that change
+// how others are displayed, and shortens it.
+func visible(text string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > maxConnectText {
+			b.WriteString("…")
+			break
+		}
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || !unicode.IsGraphic(r) {
+			fmt.Fprintf(&b, `\u{%X}`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

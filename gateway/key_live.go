@@ -1,0 +1,243 @@
+package gateway
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// keysAge is how old the keys in memory may be when a request is admitted, and how often they are
+	// read while requests are open: a revoked key ends within it.
+	keysAge = time.Second
+	// maxEarlyReads bounds the readings in that time for unknown keys, one of which may have just been made.
+	maxEarlyReads = 20
+	// keysMaxAge is how long keys are used while the store cannot be read. After that, the requests of
+	// principals are refused and end: a key may have been revoked.
+	keysMaxAge = 30 * time.Second
+	// keysTimeout bounds one reading of the store, for which requests wait.
+	keysTimeout = 2 * time.Second
+	// usedInterval is how often the use of a key is recorded.
+	usedInterval = time.Minute
+)
+
+// Reasons of refusals, for logs and records. Clients are not told.
+var (
+	errMissingKey = errors.New("missing key")
+	errWrongKey   = errors.New("wrong key")
+	errExpiredKey = errors.New("expired key")
+	errRevokedKey = errors.New("revoked key")
+)
+
+// errKeysUnread: the store cannot be read.
+var errKeysUnread = errors.New("the keys cannot be read")
+
+// liveKeys are the keys of a store as a gateway uses them.
+type liveKeys struct {
+	store *KeyStore
+	log   *slog.Logger
+	// used is called once a minute for a key that is used, ended for one that has ended. Neither blocks.
+	used  func(k *Key)
+	ended func(k *Key, why error)
+
+	work sync.WaitGroup // writes of touch
+
+	mu     sync.Mutex // guards the fields below
+	byHash map[keyHash]*liveKey
+	gone   map[keyHash]*liveKey // revoked ones, for logs and records
+	read   time.Time            // when byHash was read
+	tried  time.Time            // when it was tried last
+	early  int                  // readings since then for unknown keys
+	open   int                  // requests in progress
+	timer  *time.Timer
+	closed bool
+}
+
+// A liveKey is a key that may have requests in progress.
+type liveKey struct {
+	Key     // as it was when it was read first
+	hash    keyHash
+	caller  *mcp.Principal
+	opens   *access
+	ctx     context.Context // ends with the key
+	end     context.CancelCauseFunc
+	touched time.Time
+}
+
+// find returns a key that has not ended. The time of the look-up depends on the hash only, from which a
+// key cannot be found.
+func (l *liveKeys) find(hash keyHash) (*liveKey, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refresh(); err != nil {
+		return nil, err
+	}
+	k := l.byHash[hash]
+	if k == nil && l.early < maxEarlyReads {
+		l.early++
+		if err := l.readKeys(l.read); err != nil {
+			l.log.Error("gateway: keys not read", "error", err)
+		}
+		k = l.byHash[hash]
+	}
+	if k == nil || subtle.ConstantTimeCompare(k.hash[:], hash[:]) != 1 {
+		if k = l.gone[hash]; k != nil {
+			return k, errRevokedKey
+		}
+		return nil, errWrongKey
+	}
+	now := time.Now()
+	if k.IsExpired(now) {
+		return k, errExpiredKey
+	}
+	if now.Sub(k.touched) >= usedInterval && !l.closed {
+		k.touched = now
+		l.work.Go(func() { l.touch(k, now) })
+	}
+	return k, nil
+}
+
+// touch records the use of a key.
+func (l *liveKeys) touch(k *liveKey, now time.Time) {
+	l.used(&k.Key)
+	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout)
+	defer cancel()
+	if err := l.store.touch(ctx, k.Name, k.hash, now); err != nil {
+		l.log.Debug("gateway: use of a key not recorded", "key", k.Name, "error", err)
+	}
+}
+
+// refresh reads the keys if they are older than keysAge. The lock is held.
+func (l *liveKeys) refresh() error {
+	now := time.Now()
+	if now.Sub(l.read) < keysAge {
+		return nil
+	}
+	if now.Sub(l.tried) >= keysAge {
+		l.tried, l.early = now, 0
+		if err := l.readKeys(now); err != nil {
+			l.log.Error("gateway: keys not read", "error", err)
+		}
+	}
+	if now.Sub(l.read) >= keysMaxAge {
+		for _, k := range l.byHash {
+			k.end(errKeysUnread)
+		}
+		l.byHash = nil
+		return errKeysUnread
+	}
+	return nil
+}
+
+// readKeys reads the keys, and ends those that are gone, have expired or are others now. The lock is held.
+func (l *liveKeys) readKeys(now time.Time) error {
+	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout)
+	defer cancel()
+	found := map[keyHash]*liveKey{}
+	for e, err := range l.store.state.List(ctx, stateKind) {
+		if err != nil {
+			return err
+		}
+		stored, hash, err := decodeKey(e.Value)
+		if err != nil || stored.Name != e.Key {
+			l.log.Warn("gateway: key ignored: its entry is damaged or of another version",
+				"key", fmt.Sprintf("%.80q", e.Key))
+			continue
+		}
+		k := l.byHash[hash]
+		if k == nil || !k.isSame(&stored.Key) {
+			k = &liveKey{Key: stored.Key, hash: hash, touched: stored.Used, caller: stored.principal(),
+				opens: stored.access()}
+			k.ctx, k.end = context.WithCancelCause(context.Background())
+		}
+		found[hash] = k
+	}
+	for hash, k := range l.byHash {
+		if found[hash] != k {
+			l.endKey(k, errRevokedKey)
+			if len(l.gone) >= maxKeys || l.gone == nil {
+				l.gone = map[keyHash]*liveKey{}
+			}
+			l.gone[hash] = k
+		}
+	}
+	for _, k := range found {
+		if k.IsExpired(now) {
+			l.endKey(k, errExpiredKey)
+		}
+	}
+	l.byHash, l.read = found, now
+	return nil
+}
+
+// isSame reports whether two keys with one secret are the same, whenever they were used.
+func (k *liveKey) isSame(now *Key) bool {
+	a, b := k.Key, *now
+	a.Used, b.Used = time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b)
+}
+
+// endKey ends the requests of a key.
+func (l *liveKeys) endKey(k *liveKey, why error) {
+	if k.ctx.Err() == nil {
+		k.end(why)
+		l.ended(&k.Key, why)
+	}
+}
+
+// begin returns a context for a request with a key, which ends with the key. The caller calls done at the
+// end of the request.
+func (l *liveKeys) begin(r *http.Request, k *liveKey) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(k.ctx, func() {
+		cancel(fmt.Errorf("%w: %w", mcp.ErrClosed, context.Cause(k.ctx)))
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open++
+	if l.open == 1 {
+		l.timer = time.AfterFunc(keysAge, l.poll)
+	}
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.open--; l.open == 0 {
+			l.timer.Stop()
+		}
+	}
+}
+
+// poll reads the keys while requests are open.
+func (l *liveKeys) poll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == 0 {
+		return
+	}
+	_ = l.refresh() // it is logged, and the next request is refused
+	now := time.Now()
+	for _, k := range l.byHash {
+		if k.IsExpired(now) {
+			l.endKey(k, errExpiredKey)
+		}
+	}
+	l.timer = time.AfterFunc(keysAge, l.poll)
+}
+
+// close waits for what is being written.
+func (l *liveKeys) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.work.Wait()
+}

@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// KeyIssuer is the issuer of the principals of keys.
+const KeyIssuer = "patchbay:key"
+
+const (
+	// stateKind is the kind of the entries of keys in a [host.StateStore]. Their keys are the names.
+	stateKind = "key"
+	// maxKeys bounds the keys of a store: a gateway reads all of them every second.
+	maxKeys = 1000
+	// maxSubject bounds the subject of a key, in bytes, as that of a token.
+	maxSubject = 256
+	// maxAttempts bounds how often an entry that others change is read again.
+	maxAttempts = 10
+)
+
+// Errors of a [KeyStore].
+var (
+	ErrKeyExists  = errors.New("gateway: the name is that of another key")
+	ErrUnknownKey = errors.New("gateway: unknown key")
+)
+
+// A Key is a key of a principal, without its secret. A client sends the secret in the header
+// "Authorization: Bearer SECRET".
+type Key struct {
+	// Name identifies the key: 1 to 64 of the characters A-Z, a-z, 0-9, ., _ and -.
+	Name string `json:"name"`
+	// Subject is the subject of the principal, whose issuer is [KeyIssuer]. Keys with one subject are of
+	// one principal. Default: Name.
+	Subject string `json:"subject"`
+	// Profile is the only profile that the key opens; empty for all.
+	Profile string `json:"profile,omitzero"`
+	// Servers are the names of the only servers that the key opens; nil for all.
+	Servers []string `json:"servers,omitempty"`
+	// Only are the kinds of requests that the key opens; see [host.Caller]. Nil for all.
+	Only []host.ActionKind `json:"only,omitempty"`
+	// ReadOnly hides tools that do not declare readOnlyHint; see [host.Caller].
+	ReadOnly bool `json:"readOnly,omitzero"`
+	// Created is when the key was made. Create sets it.
+	Created time.Time `json:"created"`
+	// Expires is when the key ends; zero for never.
+	Expires time.Time `json:"expires,omitzero"`
+	// Used is when the key was last used, up to a minute earlier; zero for never.
+	Used time.Time `json:"used,omitzero"`
+}
+
+// IsExpired reports whether the key has ended at a time.
+func (k *Key) IsExpired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
+
+// A storedKey is the value of an entry.
+type storedKey struct {
+	Key
+	Hash string `json:"hash"` // SHA-256 of the secret, in hexadecimal
+}
+
+// A KeyStore has the keys of principals, in a store that several gateways and commands may use. Of a
+// secret it has the SHA-256 hash, which is enough: a secret has 160 random bits. It is safe for concurrent
+// use.
+type KeyStore struct{ state host.StateStore }
+
+// NewKeyStore returns the keys in a store.
+func NewKeyStore(state host.StateStore) *KeyStore { return &KeyStore{state} }
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// check returns an error for a key that cannot be made.
+func (k *Key) check(now time.Time) error {
+	kinds := []host.ActionKind{host.ActionCall, host.ActionGet, host.ActionRead}
+	isUnknown := func(kind host.ActionKind) bool { return !slices.Contains(kinds, kind) }
+	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
+	switch {
+	case !keyName.MatchString(k.Name):
+		return fmt.Errorf("gateway: invalid name %.80q of a key: must have 1 to 64 of the characters A-Z, a-z, "+
+			"0-9, ., _ and -, and begin with a letter or a digit", k.Name)
+	case len(k.Subject) > maxSubject || !utf8.ValidString(k.Subject) || strings.ContainsFunc(k.Subject, isControl):
+		return fmt.Errorf("gateway: invalid subject %.80q: must have at most %d bytes of text without control "+
+			"characters", k.Subject, maxSubject)
+	case slices.ContainsFunc(k.Only, isUnknown):
+		return fmt.Errorf("gateway: invalid kinds of requests %q: must be of %q", k.Only, kinds)
+	case k.IsExpired(now):
+		return fmt.Errorf("gateway: invalid end %s: must be in the future", k.Expires.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Create makes a key and returns its secret, which is not kept. The error is [ErrKeyExists] if the name
+// is in use, also by a key that has expired.
+func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error) {
+	now := time.Now()
+	if err := k.check(now); err != nil {
+		return "", err
+	}
+	all, err := s.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(all) >= maxKeys {
+		return "", fmt.Errorf("gateway: %d keys: revoke those that are not used before a new one", len(all))
+	}
+	if k.Subject == "" {
+		k.Subject = k.Name
+	}
+	k.Created, k.Used = now.UTC().Truncate(time.Second), time.Time{}
+	if !k.Expires.IsZero() {
+		k.Expires = k.Expires.UTC().Truncate(time.Second)
+	}
+	secret = newSecret()
+	hash := sha256.Sum256([]byte(secret))
+	value, err := json.Marshal(storedKey{k, hex.EncodeToString(hash[:])})
+	if err != nil {
+		return "", err
+	}
+	if err := s.state.CompareAndSet(ctx, stateKind, k.Name, 0, value); err != nil {
+		if errors.Is(err, host.ErrConflict) {
+			err = fmt.Errorf("%w: %q", ErrKeyExists, k.Name)
+		}
+		return "", err
+	}
+	return secret, nil
+}
+
+// List returns all keys, by name. Expired ones stay until they are revoked.
+func (s *KeyStore) List(ctx context.Context) ([]Key, error) {
+	var all []Key
+	for e, err := range s.state.List(ctx, stateKind) {
+		if err != nil {
+			return nil, err
+		}
+		k, _, err := decodeKey(e.Value)
+		if err != nil {
+			return nil, fmt.Errorf("gateway: invalid entry of key %q: %w", e.Key, err)
+		}
+		all = append(all, k.Key)
+	}
+	return all, nil
+}
+
+// Revoke removes a key, and returns it. Gateways refuse it within a second, and end its requests. The error
+// is [ErrUnknownKey] if there is none.
+func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
+	for range maxAttempts {
+		value, version, err := s.state.Get(ctx, stateKind, name)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			return nil, fmt.Errorf("%w %.80q", ErrUnknownKey, name)
+		}
+		k, _, err := decodeKey(value)
+		if err != nil {
+			k = &storedKey{Key: Key{Name: name}} // what cannot be read can be removed
+		}
+		if err = s.state.CompareAndSet(ctx, stateKind, name, version, nil); !errors.Is(err, host.ErrConflict) {
+			return &k.Key, err
+		}
+	}
+	return nil, host.ErrConflict
+}
+
+// touch records that a key is used now, unless it is another one by now.
+func (s *KeyStore) touch(ctx context.Context, name string, hash keyHash, now time.Time) error {
+	value, version, err := s.state.Get(ctx, stateKind, name)
+	if err != nil || value == nil {
+		return err
+	}
+	k, stored, err := decodeKey(value)
+	if err != nil || stored != hash {
+		return err
+	}
+	k.Used = now.UTC().Truncate(time.Second)
+	if value, err = json.Marshal(k); err != nil {
+		return err
+	}
+	if err = s.state.CompareAndSet(ctx, stateKind, name, version, value); errors.Is(err, host.ErrConflict) {
+		return nil // another gateway has recorded it, or the key was revoked
+	}
+	return err
+}
+
+// decodeKey decodes the value of an entry. Unknown members are an error: they may be
+// limits.
+func decodeKey(value []byte) (k *storedKey, hash keyHash, err error) {
+	k = &storedKey{}
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(k); err != nil {
+		return nil, hash, err
+	}
+	if len(k.Hash) != hex.EncodedLen(len(hash)) || k.Name == "" || k.Subject == "" {
+		return nil, hash, errors.New("invalid hash, name or subject")
+	}
+	_, err = hex.Decode(hash[:], []byte(k.Hash))
+	return k, hash, err
+}
