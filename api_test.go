@@ -20,7 +20,8 @@ import (
 // publicPackages have a golden file each under api/.
 var publicPackages = []string{
 	"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "host/config", "oauth", "oauth/oauthclient", "oauth/authserver",
-	"mcp/middleware", "ext/tasks", "ext/tasks/storetest", "stores/bolt", "gateway", "ext/apps", "ext/skills", "ext/icons",
+	"mcp/middleware", "ext/tasks", "ext/tasks/storetest", "stores/bolt", "gateway", "gateway/policy", "otelmcp",
+	"ext/apps", "ext/skills", "ext/icons",
 }
 
 // maxCoreNames is the most exported names that mcp, mcphttp and jsonrpc may have together:

@@ -25,7 +25,7 @@ const module = "github.com/patchbay-mcp/patchbay"
 
 // productModules are the folders of the modules that users build. The others are for development
 // only.
-var productModules = []string{".", "stores", "gateway", "cmd/patchbay", "examples"}
+var productModules = []string{".", "stores", "gateway", "otelmcp", "cmd/patchbay", "examples"}
 
 var update = flag.Bool("update", false, "rewrite the golden files under api/")
 
@@ -186,11 +186,12 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 
 // eraFiles are the files whose identifiers may name an era: the edge, its contract with transports,
 // the options that bound it or choose it, the trace of messages, the shell that reports lost
-// sessions, the host, which shares connections by sessions, and the client of the tests.
+// sessions, the host, which shares connections by sessions, metrics of sessions, and the client of the
+// tests.
 var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*` +
 	`|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options|stats)\.go` +
-	`|mcp/(serve|connect|transport|inmemory|doc)\.go|cmd/patchbay/internal/cli/(trace|shell_transport)\.go` +
-	`|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|(gateway|internal/mcpint)/session\.go|host/[a-z_]*\.go|host/config/settings(_read)?\.go)$`)
+	`|mcp/(serve|connect|transport|inmemory|observer|observer_session|doc)\.go|cmd/patchbay/internal/cli/(trace|shell_transport)\.go` +
+	`|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|otelmcp/.*|(gateway|internal/mcpint)/session\.go|host/[a-z_]*\.go|host/config/settings(_read)?\.go)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)
