@@ -43,7 +43,8 @@ var applications = []application{
 		return d.in(d.home, ".codeium/windsurf/mcp_config.json", ".codeium/mcp_config.json")
 	}, nil, sameForm},
 	{"cline", func(d dirs) []string {
-		return d.in(d.config, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")
+		return append(d.in(d.config, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+			d.in(d.home, ".cline/data/settings/cline_mcp_settings.json")...) // of its command line
 	}, nil, sameForm},
 	{"opencode", func(d dirs) []string { return d.in(d.opencode, "opencode.json", "opencode.jsonc") },
 		[]string{"opencode.json", "opencode.jsonc"}, opencode},

@@ -55,9 +55,29 @@ func Split(target string) (app, server string, ok bool) {
 // Files reads the configuration files, one after the other, in order of precedence: those of the
 // user before those of the project. If path or $PATCHBAY_CONFIG names a file, it is the only one.
 // Each error is for one file, of which only App is set. Files that do not exist are skipped.
-func Files(path string) iter.Seq2[*File, error] {
+func Files(path string) iter.Seq2[*File, error] { return filesAt(places(path)) }
+
+// FilesWith reads the files that [Files] does, as if the one at a path of [Places] had a text.
+func FilesWith(named, path string, text []byte) iter.Seq2[*File, error] {
+	all := places(named)
+	for i := range all {
+		if all[i].path == path {
+			all[i].text = text
+		}
+	}
+	return filesAt(all)
+}
+
+// All reads the files of all applications, as [Files] does if the user names none.
+func All() iter.Seq2[*File, error] { return filesAt(standardPlaces()) }
+
+// AppOf returns the application whose form a file with a path has: "patchbay" unless its path is that
+// of another application.
+func AppOf(path string) string { return appOf(path).name }
+
+func filesAt(places []place) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
-		for _, p := range places(path) {
+		for _, p := range places {
 			f, err := p.read()
 			if err != nil {
 				f = &File{App: p.app.name}
@@ -89,6 +109,15 @@ type place struct {
 	path    string
 	dir     string // of the project; empty for a file of the user
 	namedBy string // the flag or variable with which the user has named the file; may be empty
+	text    []byte // in place of the content; nil for the content
+}
+
+// Places returns the paths at which [Files] looks for files, whether they exist or not.
+func Places(path string) (paths []string) {
+	for _, p := range places(path) {
+		paths = append(paths, p.path)
+	}
+	return paths
 }
 
 func places(path string) []place {
@@ -167,6 +196,17 @@ func (p *place) read() (*File, error) {
 	case err != nil:
 		return nil, err
 	}
+	return p.parse(text)
+}
+
+// Parse parses the text of a file in the form that its path says. The file is one that the user has
+// named.
+func Parse(path string, text []byte) (*File, error) {
+	p := place{app: appOf(path), path: path}
+	return p.parse(text)
+}
+
+func (p *place) parse(text []byte) (*File, error) {
 	c := &config.File{}
 	converted, err := p.app.convert(text)
 	if err == nil {
@@ -186,6 +226,9 @@ func (p *place) read() (*File, error) {
 // pipe may block, and a link may lead to a file of the user. A file that the user has named may be
 // a pipe.
 func (p *place) content() ([]byte, error) {
+	if p.text != nil {
+		return p.text, nil
+	}
 	limit := maxOwnFile
 	if p.namedBy == "" || p.dir != "" {
 		stat := os.Stat

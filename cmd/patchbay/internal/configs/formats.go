@@ -10,9 +10,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-	"go.yaml.in/yaml/v4"
-
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
@@ -132,19 +129,9 @@ const maxTOML = 1 << 20
 
 // codex converts config.toml of Codex. Source: codex-rs/config/src/mcp_types.rs.
 func codex(text []byte) ([]byte, error) {
-	if len(text) > maxTOML {
-		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
-	}
-	if err := checkNesting(text); err != nil {
+	all, err := parseTOML(text)
+	if err != nil {
 		return nil, err
-	}
-	var all object
-	if err := toml.Unmarshal(text, &all); err != nil {
-		var parse toml.ParseError
-		if errors.As(err, &parse) {
-			return nil, fmt.Errorf("line %d: invalid TOML", parse.Position.Line)
-		}
-		return nil, errors.New("invalid TOML")
 	}
 	return canonical(all["mcp_servers"], nil, func(server object) object {
 		out := literal(server)
@@ -164,6 +151,9 @@ func codex(text []byte) ([]byte, error) {
 			}
 			put(out, "env", fmt.Sprint(name), fmt.Sprintf("${env:%v:-}", name))
 		}
+		for _, converted := range []string{"env_http_headers", "bearer_token_env_var", "env_vars"} {
+			delete(out, converted)
+		}
 		return out
 	})
 }
@@ -171,12 +161,9 @@ func codex(text []byte) ([]byte, error) {
 // goose converts config.yaml of Goose, which has other extensions too. Source:
 // crates/goose/src/agents/extension.rs.
 func goose(text []byte) ([]byte, error) {
-	if len(text) > maxTOML {
-		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
-	}
-	var all object
-	if err := yaml.Load(text, &all, yaml.WithUniqueKeys()); err != nil {
-		return nil, errors.New("invalid YAML")
+	all, err := parseYAML(text)
+	if err != nil {
+		return nil, err
 	}
 	return canonical(all["extensions"], nil, func(server object) object {
 		switch server["type"] {
@@ -194,6 +181,7 @@ func goose(text []byte) ([]byte, error) {
 		for _, name := range names {
 			put(out, "env", fmt.Sprint(name), fmt.Sprintf("${env:%v:-}", name))
 		}
+		delete(out, "env_keys")
 		for header, value := range headers { // Goose replaces variables here only
 			if s, ok := value.(string); ok {
 				put(out, "headers", header, bracedName.ReplaceAllStringFunc(s, func(name string) string {
@@ -236,7 +224,11 @@ func canonical(servers any, others object, convert entry) ([]byte, error) {
 		if !ok {
 			out[name] = nil // config.File.Server returns an error
 		} else if entry = convert(entry); entry != nil {
-			out[name] = eachText(entry, escapeExec)
+			text, err := json.Marshal(eachText(entry, escapeExec))
+			if err != nil {
+				text = []byte("null") // a value that JSON lacks, such as nan
+			}
+			out[name] = json.RawMessage(text)
 		}
 	}
 	file := object{"mcpServers": out}
