@@ -1,0 +1,132 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
+)
+
+// An sdkLog receives what the OpenTelemetry SDK and its exporters report. While they start, these are
+// errors of variables, which they would replace by defaults.
+type sdkLog struct {
+	lines limitedlog.Log
+
+	mu       sync.Mutex // guards the fields below
+	starting bool
+	failed   error // while starting
+}
+
+// useLog makes the errors of the SDK, which is global, those of a log.
+func useLog(log *slog.Logger) *sdkLog {
+	l := &sdkLog{starting: true, lines: limitedlog.Log{
+		Logger: log, Summary: "telemetry: more errors of OpenTelemetry", What: "errors",
+	}}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { l.report("", err) }))
+	otel.SetLogger(logr.FromSlogHandler(l))
+	return l
+}
+
+// started returns the errors since the beginning. Further ones are logged.
+func (l *sdkLog) started() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starting = false
+	return l.failed
+}
+
+// discard makes the SDK report nothing: the program or its log is at its end.
+func (l *sdkLog) discard() {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	otel.SetLogger(logr.Discard())
+}
+
+func (l *sdkLog) report(what string, err error) {
+	if what != "" {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	l.mu.Lock()
+	starting := l.starting
+	if starting {
+		l.failed = errors.Join(l.failed, err)
+	}
+	l.mu.Unlock()
+	if !starting && l.lines.Admit() {
+		l.lines.Logger.Warn("telemetry: error of OpenTelemetry", "error", shorten(err.Error()))
+	}
+}
+
+// Enabled reports whether a record is an error: the others are about the SDK itself.
+func (l *sdkLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+// Handle reports a record without its other attributes, which have the values of variables: those of
+// OTEL_EXPORTER_OTLP_HEADERS are secret.
+func (l *sdkLog) Handle(_ context.Context, r slog.Record) error {
+	err := errors.New("failed")
+	r.Attrs(func(a slog.Attr) bool {
+		if e, ok := a.Value.Any().(error); ok && a.Key == "err" {
+			err = e
+		}
+		return true
+	})
+	l.report(r.Message, err)
+	return nil
+}
+
+// WithAttrs returns the same handler: attributes are left out.
+func (l *sdkLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup returns the same handler.
+func (l *sdkLog) WithGroup(string) slog.Handler { return l }
+
+// maxError bounds the error of a collector in a line, in bytes: it may have a page of a proxy.
+const maxError = 300
+
+func shorten(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + "…"
+	}
+	return text
+}
+
+// reminder is how often the log has a line while a collector cannot be reached.
+const reminder = 10 * time.Minute
+
+// An exportLog logs when exports begin to fail, and when they succeed again. It is safe for concurrent
+// use.
+type exportLog struct {
+	log  *slog.Logger
+	what string // traces or metrics
+
+	mu     sync.Mutex // guards the fields below
+	failed int        // exports since the last that has succeeded
+	logged time.Time
+}
+
+// done records the outcome of an export.
+func (l *exportLog) done(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		if l.failed > 0 {
+			l.log.Warn("telemetry: "+l.what+" are exported again", "failed", l.failed)
+		}
+		l.failed = 0
+		return
+	}
+	if l.failed++; l.failed > 1 && time.Since(l.logged) < reminder {
+		return
+	}
+	l.logged = time.Now()
+	l.log.Warn("telemetry: "+l.what+" are not exported, which is tried again", "error", shorten(err.Error()),
+		"failed", l.failed)
+}

@@ -1,0 +1,208 @@
+// Package telemetry exports the traces and metrics of the command: by OTLP over HTTP if the standard
+// environment variables OTEL_* ask for it, and on the ops listener for Prometheus.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+)
+
+// Options configures [Start].
+type Options struct {
+	// Service is the name of the program in traces and metrics, unless OTEL_SERVICE_NAME has another, and
+	// Version is its version.
+	Service, Version string
+	// Prometheus makes a Gatherer of the metrics, also with OTEL_SDK_DISABLED.
+	Prometheus bool
+	// OnlyTraces is for programs that end soon, whose metrics say nothing.
+	OnlyTraces bool
+	// StopTimeout bounds [Exporters.Stop]. Default: 5 seconds.
+	StopTimeout time.Duration
+	// Logger logs failures of exports.
+	Logger *slog.Logger
+}
+
+// Exporters are the providers of traces and metrics, and what exports them.
+type Exporters struct {
+	Traces     trace.TracerProvider          // one without effects if no traces are exported
+	Metrics    metric.MeterProvider          // one without effects if no metrics are exported
+	Gatherer   prometheus.Gatherer           // of the metrics; nil without Prometheus
+	Propagator propagation.TextMapPropagator // nil if no traces are exported
+
+	opts   Options
+	log    *sdkLog // nil if nothing is exported
+	over   context.Context
+	giveUp context.CancelCauseFunc
+	stop   []func(context.Context) error
+}
+
+// errStopped ends exports that have not succeeded in time.
+var errStopped = errors.New("the program has ended")
+
+// Discard returns Exporters without effects.
+func Discard() *Exporters {
+	return &Exporters{Traces: tracenoop.NewTracerProvider(), Metrics: metricnoop.NewMeterProvider()}
+}
+
+// Exports reports whether something is exported.
+func (e *Exporters) Exports() bool { return e.log != nil }
+
+// Start returns the exporters that the environment asks for, and the Gatherer of the options. Without any,
+// they have no effects and nothing runs. An invalid variable is an error.
+func Start(ctx context.Context, o *Options) (*Exporters, error) {
+	e := Discard()
+	e.opts = *o
+	r, err := requested()
+	switch {
+	case err != nil:
+		return nil, err
+	case e.opts.OnlyTraces:
+		r.metrics, r.prometheus = false, false
+	case r.prometheus && !e.opts.Prometheus:
+		return nil, errors.New("invalid OTEL_METRICS_EXPORTER \"prometheus\": must be used with --ops ADDR, whose " +
+			"/metrics Prometheus reads")
+	}
+	if !r.traces && !r.metrics && !e.opts.Prometheus {
+		return e, nil
+	}
+	e.log = useLog(e.opts.Logger)
+	e.over, e.giveUp = context.WithCancelCause(context.WithoutCancel(ctx))
+	res, err := describe(ctx, &e.opts)
+	if err == nil {
+		err = errors.Join(e.startTraces(ctx, r, res), e.startMetrics(ctx, r, res))
+	}
+	if invalid := e.log.started(); invalid != nil {
+		err = errors.Join(err, fmt.Errorf("invalid variable OTEL_*: %w", firstOf(invalid)))
+	}
+	if err != nil {
+		e.giveUp(errStopped)
+		e.Stop()
+		return nil, err
+	}
+	return e, nil
+}
+
+// describe returns the attributes of this process: the service, and those of OTEL_RESOURCE_ATTRIBUTES. None
+// is about the machine and the command line: /metrics has them too.
+func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
+	res, err := resource.New(ctx,
+		resource.WithAttributes(
+			attribute.String("service.name", o.Service), attribute.String("service.version", o.Version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, errors.New("invalid OTEL_RESOURCE_ATTRIBUTES: must be name=value, separated by commas")
+	}
+	return res, nil
+}
+
+// defaultEndpoint is that of the specification, with the path of a signal. That of the exporters is https.
+const defaultEndpoint = "http://localhost:4318/v1/"
+
+func (e *Exporters) startTraces(ctx context.Context, r request, res *resource.Resource) error {
+	if !r.traces {
+		return nil
+	}
+	options := []otlptracehttp.Option{otlptracehttp.WithProxy(proxyOf)}
+	if variable, _ := signalVariable(signalTraces, varEndpoint); variable == "" {
+		options = append(options, otlptracehttp.WithEndpointURL(defaultEndpoint+"traces"))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return fmt.Errorf("export of traces: %w", err)
+	}
+	logged := &spanExporter{exporter, &exportLog{log: e.opts.Logger, what: "traces"}, e.over}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(logged), sdktrace.WithResource(res))
+	e.Traces, e.Propagator = provider, r.propagator
+	e.stop = append(e.stop, provider.Shutdown)
+	return nil
+}
+
+func (e *Exporters) startMetrics(ctx context.Context, r request, res *resource.Resource) error {
+	if !r.metrics && !e.opts.Prometheus {
+		return nil
+	}
+	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
+	if r.metrics {
+		exporterOptions := []otlpmetrichttp.Option{otlpmetrichttp.WithProxy(proxyOf)}
+		if variable, _ := signalVariable(signalMetrics, varEndpoint); variable == "" {
+			exporterOptions = append(exporterOptions, otlpmetrichttp.WithEndpointURL(defaultEndpoint+"metrics"))
+		}
+		exporter, err := otlpmetrichttp.New(ctx, exporterOptions...)
+		if err != nil {
+			return fmt.Errorf("export of metrics: %w", err)
+		}
+		logged := &metricExporter{exporter, &exportLog{log: e.opts.Logger, what: "metrics"}, e.over}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(logged)))
+	}
+	if e.opts.Prometheus {
+		reader, err := e.prometheusReader()
+		if err != nil {
+			return fmt.Errorf("metrics for Prometheus: %w", err)
+		}
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	provider := sdkmetric.NewMeterProvider(options...)
+	e.Metrics = provider
+	e.stop = append(e.stop, provider.Shutdown)
+	return nil
+}
+
+// prometheusReader returns the reader of the Gatherer, which also has the metrics of the process and of
+// Go that all programs for Prometheus have.
+func (e *Exporters) prometheusReader() (sdkmetric.Reader, error) {
+	registry := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	e.Gatherer = registry
+	return otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+}
+
+// Stop exports what is left, for at most the StopTimeout. Failures are logged.
+func (e *Exporters) Stop() {
+	if e.log == nil {
+		return
+	}
+	timeout := e.opts.StopTimeout
+	if timeout == 0 {
+		timeout = defaultStopTimeout
+	}
+	timer := time.AfterFunc(timeout, func() { e.giveUp(errStopped) })
+	defer timer.Stop()
+	var wait sync.WaitGroup
+	for _, stop := range e.stop {
+		wait.Go(func() {
+			if err := stop(context.Background()); err != nil { // ends with e.over
+				e.log.report("stop", err)
+			}
+		})
+	}
+	wait.Wait()
+	e.giveUp(errStopped)
+	e.log.discard()
+}
+
+const defaultStopTimeout = 5 * time.Second
