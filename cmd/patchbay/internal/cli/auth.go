@@ -109,7 +109,8 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 		return nil, err
 	}
 	if wanted.ClientID != "" || wanted.MetadataURL != "" {
-		s.ClientID, s.Issuer, s.MetadataURL, s.ClientSecret = wanted.ClientID, wanted.Issuer, wanted.MetadataURL, ""
+		s.ClientID, s.Issuer, s.MetadataURL = wanted.ClientID, wanted.Issuer, wanted.MetadataURL
+		s.ClientSecret = wanted.ClientSecret
 	}
 	if secretFile != "" {
 		text, err := p.input.readSource(ctx, secretFile)

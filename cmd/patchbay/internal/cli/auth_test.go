@@ -43,7 +43,7 @@ func protected(t *testing.T) string {
 func protectedAt(t *testing.T, listener net.Listener, origin string) string {
 	t.Helper()
 	store := authserver.NewMemoryStore()
-	d, err := newProtectedDemo(origin, protectedServer(), store, slog.New(slog.DiscardHandler))
+	d, err := newProtectedDemo(origin, mcphttp.NewHandler(protectedServer(), nil), store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -643,7 +643,7 @@ func protectedForClient(t *testing.T) (server, secret string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newProtected(origin+endpoint, protectedServer(), auth, slog.New(slog.DiscardHandler))
+	d := newProtected(origin+endpoint, mcphttp.NewHandler(protectedServer(), nil), auth, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- mcphttp.Serve(ctx, listener, "/", d.handler, d.route) }()

@@ -54,6 +54,7 @@ func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
 				return p.bench(ctx, t, c, words, &f)
 			})
 		})
+	cmd.PreRun = func(*cobra.Command, []string) { p.observed = unobserved() } // traces would be measured too
 	flags := cmd.Flags()
 	flags.IntVarP(&f.plan.workers, "concurrency", "c", 1, "make this many calls at the same time")
 	flags.IntVarP(&f.plan.count, "count", "n", 0,
@@ -138,7 +139,7 @@ var errToolFailed = errors.New("the tool failed")
 func callOnce(ctx context.Context, c *mcp.Client, name string, arguments stdjson.RawMessage) error {
 	r, err := c.CallTool(ctx, name, arguments)
 	if err == nil && r.IsError {
-		return &coded{exitTool, fmt.Errorf("%w: %s", errToolFailed, r.Text())}
+		return &coded{exitOfTool(r), fmt.Errorf("%w: %s", errToolFailed, r.Text())}
 	}
 	return err
 }

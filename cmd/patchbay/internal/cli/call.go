@@ -103,7 +103,7 @@ func (p *program) endCall(result *mcp.CallToolResult) error {
 		return err
 	}
 	if result.IsError {
-		return &coded{exitTool, errShown}
+		return &coded{exitOfTool(result), errShown}
 	}
 	return nil
 }

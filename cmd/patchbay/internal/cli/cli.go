@@ -4,10 +4,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/recording"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -42,7 +45,13 @@ type program struct {
 	received    atomic.Int64  // bytes of results and errors
 
 	atEnd      []func() error // called when the program ends
+	audits     []*audit.Log   // closed after atEnd
+	locks      []*os.File     // of sockets; released last
 	completing bool           // the command line is being completed: no command is started
+
+	observed  *observation // of the clients of the command; nil before the first one
+	verb      string       // the name of the command, such as "patchbay call"
+	logFormat choiceFlag   // of --log-format
 
 	keyFileWarned atomic.Bool // the key file of the vault was warned about
 	commandStderr *tail       // of the server's command, without -v
@@ -170,6 +179,14 @@ func (p *program) fail(code int, err error, a advice) {
 	if p.flags.json {
 		p.output.value(map[string]failure{"error": f})
 	}
+	if p.screen.records != nil {
+		attributes := []slog.Attr{slog.Int("exit", code)}
+		if hint := cmp.Or(a.login, a.hint); hint != "" {
+			attributes = append(attributes, slog.String("hint", hint))
+		}
+		p.screen.record(slog.LevelError, text, attributes...)
+		return
+	}
 	p.screen.printf("%s %s", p.prefix(), clean(text))
 	if f.Data != nil {
 		const maxData = 1000 // characters
@@ -209,6 +226,7 @@ func (p *program) rootCommand() *cobra.Command {
 		help.Args = helpExists
 	}
 	addHelp(root)
+	checkArguments(root)
 	return root
 }
 

@@ -78,6 +78,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if spec := os.Getenv(attackEnv); spec != "" {
+		if err := runAttackServer(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(serveEnv) != "" {
 		if err := newServer("demo").Run(context.Background(), mcp.Stdio()); err != nil {
 			fmt.Fprintln(os.Stderr, err)

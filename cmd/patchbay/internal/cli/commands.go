@@ -72,6 +72,7 @@ func (p *program) commands() []*cobra.Command {
 			{Use: "recordings", Short: "The format of --trace, record and mock"},
 			{Use: "json", Short: "The output of --json"},
 			{Use: "exit-codes", Short: "The exit codes"},
+			{Use: "errors", Short: "The codes of errors of gateways, such as denied or quarantined"},
 		})
 }
 
@@ -129,6 +130,7 @@ func (p *program) targetCommand(
 			}
 			p.timed = cmd.Flags().Changed("timeout")
 			p.current.Store(t)
+			p.verb = cmd.CommandPath()
 			return run(cmd.Context(), t, words)
 		},
 	}
@@ -169,7 +171,12 @@ func nameOf(usageLine string) string {
 
 // withServer connects to a target, calls run and closes the connection.
 func (p *program) withServer(ctx context.Context, t *target, words []string,
-	run func(ctx context.Context, c *mcp.Client, words []string) error) error {
+	run func(ctx context.Context, c *mcp.Client, words []string) error) (err error) {
+	if p.clientObserver(ctx) != nil {
+		spanned, end := p.ofShell().observed.exporters.BeginCommand(ctx, p.verb)
+		defer func() { end(exitCode(spanned, err)) }()
+		ctx = spanned
+	}
 	c, err := p.connect(ctx, t)
 	if err != nil {
 		return err
@@ -231,6 +238,24 @@ func addHelp(cmd *cobra.Command) {
 	}
 	long, examples, _ := strings.Cut(string(text), "Examples:\n")
 	cmd.Long, cmd.Example = strings.TrimRight(long, "\n"), strings.TrimRight(examples, "\n")
+}
+
+// checkArguments makes wrong arguments of a command and its subcommands usage errors.
+func checkArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if _, ok := errors.AsType[*coded](err); err == nil || ok {
+			return err
+		}
+		return usage(fmt.Errorf("%w\nusage: %s", err, cmd.UseLine()))
+	}
 }
 
 func helpExists(help *cobra.Command, args []string) error {

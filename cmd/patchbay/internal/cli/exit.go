@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -29,6 +30,7 @@ const (
 	exitNotFound    = 6
 	exitTimeout     = 7
 	exitProtocol    = 8
+	exitDenied      = 9
 	exitInterrupted = 130
 )
 
@@ -36,7 +38,7 @@ const (
 var exitKinds = map[int]string{
 	exitFailure: "failure", exitUsage: "usage", exitUnreachable: "unreachable", exitAuth: "auth_required",
 	exitTool: "tool_failed", exitNotFound: "not_found", exitTimeout: "timeout", exitProtocol: "protocol_violation",
-	exitInterrupted: "interrupted",
+	exitDenied: "denied", exitInterrupted: "interrupted",
 }
 
 // A coded error has an exit code.
@@ -116,8 +118,35 @@ func exitOfCode(e *mcp.Error) int {
 		if _, ok := jsonscan.Get(e.Data, "uri"); ok {
 			return exitNotFound // resource not found, since 2026-07-28
 		}
+	case codeGateway:
+		if isDenied(e.Data) {
+			return exitDenied
+		}
 	}
 	return exitFailure
+}
+
+const (
+	// codeGateway is the code of errors of a gateway, whose data have a code of their own.
+	codeGateway = -32000
+	// metaGatewayError is the member of `_meta` with the data of such an error, in results of tools.
+	metaGatewayError = "dev.patchbay/error"
+)
+
+// exitOfTool returns the exit code for a result with isError.
+func exitOfTool(r *mcp.CallToolResult) int {
+	if raw, err := stdjson.Marshal(r.Meta[metaGatewayError]); err == nil && isDenied(raw) {
+		return exitDenied
+	}
+	return exitTool
+}
+
+// isDenied reports whether a gateway has refused a request: by its policy, or because a user has.
+func isDenied(data []byte) bool {
+	var detail struct {
+		Code host.ErrorCode `json:"code"`
+	}
+	return stdjson.Unmarshal(data, &detail) == nil && detail.Code == host.CodeDenied
 }
 
 // A failure is an error in JSON.

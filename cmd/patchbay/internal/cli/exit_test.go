@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -244,6 +245,33 @@ func TestHelpHasEveryTopic(t *testing.T) {
 			if n := len([]rune(line)); n > 140 {
 				t.Errorf("%s: a line has %d characters, want at most 140: %s", args, n, line)
 			}
+		}
+	}
+}
+
+func TestExitCodeOfDeniedRequests(t *testing.T) {
+	gateway := mcp.NewServer("gateway", "1.0.0", nil)
+	run := func(_ context.Context, in struct{ Code string }) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{IsError: true, Meta: map[string]any{metaGatewayError: map[string]any{"code": in.Code}}}, nil
+	}
+	mcp.AddTool(gateway, &mcp.Tool{Name: "run"}, run)
+	mcp.AddPrompt(gateway, &mcp.Prompt{Name: "denied"}, func(context.Context, struct{}) (string, error) {
+		e := mcp.Errorf(codeGateway, "denied by rule x")
+		e.Data = json.RawMessage(`{"code":"denied"}`)
+		return "", e
+	})
+	url := listen(t, gateway)
+	for _, test := range []struct {
+		args   []string
+		status int
+	}{
+		{[]string{"call", url, "run", "Code=denied"}, exitDenied},
+		{[]string{"call", url, "run", "Code=timeout"}, exitTool},
+		{[]string{"get", url, "denied"}, exitDenied},
+		{[]string{"get", "--json", url, "denied"}, exitDenied},
+	} {
+		if o := patchbay(t, "", test.args...); o.status != test.status {
+			t.Errorf("%q: exit code %d, want %d: %s", test.args, o.status, test.status, o.stderr)
 		}
 	}
 }

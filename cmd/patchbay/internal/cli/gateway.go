@@ -4,26 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/minheap"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 // A gatewayRun is one run of `patchbay gateway`.
 type gatewayRun struct {
 	addr, profile string
+	ops           string // the address of the ops listener
 	stdio, noAuth bool
 	config        *hostConfig
 	targetWords   []string // of the command line
 	host          *host.Host
 	route         gateway.Route
+	url           string // where HTTP is served
+	stop          func() // ends the run
+	reloading     sync.Mutex
+	mask          *configMask                 // of the admin API
+	inForce       atomic.Pointer[config.File] // the last file of a reload; nil before one
+	rejected      atomic.Pointer[string]      // why the files are not in force; nil if they are
+	own           bool                        // never uses the running gateway
+	attached      *attachment                 // to the running gateway; nil without one
+	observed      *observation                // of requests
 }
 
 func (p *program) gatewayCommand() *cobra.Command {
@@ -34,8 +48,12 @@ func (p *program) gatewayCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     p.completeNames(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			p.useLogFormat()
 			if err := p.prepareGateway(cmd, args, g); err != nil {
 				return usage(err)
+			}
+			if g.attached != nil {
+				return p.serveAttached(cmd.Context(), g.attached)
 			}
 			return p.runGateway(cmd.Context(), g)
 		},
@@ -43,9 +61,18 @@ func (p *program) gatewayCommand() *cobra.Command {
 	cmd.Flags().StringVar(&g.addr, "addr", "",
 		"`host:port` to listen on; default "+defaultGatewayAddr+" or listen of the settings; port 0 chooses a free one")
 	cmd.Flags().BoolVar(&g.stdio, "stdio", false, "serve one client on standard input and output instead of HTTP")
+	cmd.Flags().BoolVar(&g.own, "own", false, "with --stdio, serve in this process also while a gateway is running")
 	cmd.Flags().StringVar(&g.profile, "profile", "", "serve the servers and tools of this `profile` of the settings")
 	cmd.Flags().BoolVar(&g.noAuth, "insecure-no-auth", false,
 		"require no key: every program and user of this machine can use the servers; only on a loopback address")
+	cmd.Flags().StringVar(&g.ops, "ops", "",
+		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`; default ops of the settings, or none")
+	p.addLogFormat(cmd)
+	cmd.AddCommand(p.pinsCommand(), p.auditCommand(), p.keysCommand(), p.secretCommand())
+	cmd.AddCommand(p.approvalCommands()...)
+	cmd.AddCommand(p.configCommands()...)
+	cmd.AddCommand(p.controlCommands()...)
+	cmd.AddCommand(p.gatewayLoginCommand(), p.gatewayLogoutCommand())
 	return cmd
 }
 
@@ -57,10 +84,17 @@ func (p *program) prepareGateway(cmd *cobra.Command, args []string, g *gatewayRu
 		return errors.New("--root, --answers and --sample-with do not apply to gateway: the clients answer the servers")
 	case g.stdio && (g.addr != "" || g.noAuth):
 		return errors.New("--addr and --insecure-no-auth are for HTTP: --stdio opens no port and needs no key")
+	case g.stdio && g.ops != "":
+		return errOpsStdio
+	case g.own && !g.stdio:
+		return errors.New("--own is for --stdio: a gateway over HTTP serves in its own process")
 	case cmd.ArgsLenAtDash() < 0 && len(args) > 1:
 		return fmt.Errorf("unexpected argument %q\nusage: %s", args[1], cmd.UseLine())
 	}
 	p.interactive = false // the gateway asks nothing, and standard input may have messages
+	if p.attachStdio(cmd, args, g); g.attached != nil {
+		return nil
+	}
 	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
 		g.config, err = p.gatewayTarget(cmd, args)
 		g.targetWords = args
@@ -88,7 +122,10 @@ func (p *program) gatewayTarget(cmd *cobra.Command, args []string) (*hostConfig,
 		return p.hostConfig("")
 	}
 	t, words, err := p.target(cmd, args)
+	_, unknown := errors.AsType[*unknownServerError](err)
 	switch {
+	case unknown && slices.Contains([]string{"start", "run", "serve", "up"}, args[0]):
+		return nil, fmt.Errorf("unknown server %q: \"patchbay gateway\" alone starts the gateway", args[0])
 	case err != nil:
 		return nil, err
 	case len(words) > 0:
@@ -98,10 +135,15 @@ func (p *program) gatewayTarget(cmd *cobra.Command, args []string) (*hostConfig,
 	return oneServer(t)
 }
 
+// isLoopbackAddr reports whether only this machine reaches an address.
+func isLoopbackAddr(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	return err == nil && netx.IsLoopback(host)
+}
+
 // checkNoAuth refuses addresses that other machines reach.
 func checkNoAuth(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil || !netx.IsLoopback(host) {
+	if !isLoopbackAddr(addr) {
 		return fmt.Errorf("invalid address %q with --insecure-no-auth: must be host:port with a loopback address", addr)
 	}
 	return nil
@@ -109,6 +151,16 @@ func checkNoAuth(addr string) error {
 
 // runGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
 func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
+	ctx, g.stop = context.WithCancel(ctx)
+	defer g.stop()
+	if !g.stdio {
+		minheap.Set()
+		g.config.events = gateway.NewEventLog()
+	}
+	if err := p.observeGateway(ctx, g); err != nil {
+		return err
+	}
+	defer g.observed.end()
 	v, err := p.openVault()
 	if err != nil {
 		return err
@@ -116,6 +168,11 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 	states, err := stateKey(ctx, v)
 	if err != nil && p.flags.verbose {
 		p.screen.printf("patchbay: the states of questions end with this process: %s", clean(err.Error()))
+	}
+	if g.config.fixed == nil {
+		if g.config.pins, err = gatewayState(); err != nil {
+			return err
+		}
 	}
 	if g.host, err = p.openHost(ctx, g.config, states); err != nil {
 		return err
@@ -127,40 +184,17 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 		}
 		g.route.Profile = g.profile
 	}
+	defer context.AfterFunc(ctx, g.host.EndApprovals)()
+	p.warnMisspelt(g.config)
 	defer p.reportServers(ctx, g)()
+	defer p.followConfig(ctx, g)()
 	if g.stdio {
-		return p.newGateway(g, nil).ServeStdio(ctx, p.stdio(), g.route)
-	}
-	return p.serveGateway(ctx, g)
-}
-
-// serveGateway serves HTTP.
-func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
-	addr := gatewayAddr(g.config.settings, g.addr)
-	key := ""
-	if !g.noAuth {
-		var err error
-		if key, err = p.gatewayKey(ctx); err != nil {
+		if err := g.observed.observeStats(g.host); err != nil {
 			return err
 		}
+		return p.newGateway(g, &gateway.Options{}).ServeStdio(ctx, p.stdio(), g.route)
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return &coded{exitFailure, fmt.Errorf("%w (use --addr for another address)", err)}
-	}
-	defer l.Close()
-	if host, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLoopback(host) {
-		p.screen.printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+
-			"reverse proxy with TLS", l.Addr())
-	}
-	var keys []string
-	if key != "" {
-		keys = []string{key}
-	}
-	gw := p.newGateway(g, keys)
-	p.announceGateway(g, authority(l.Addr()), key)
-	return gw.Serve(ctx, l)
+	return p.serveGateway(ctx, g)
 }
 
 // reportServers prints the failures of servers, and with -v all changes of their states, until the
@@ -173,6 +207,18 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 		defer close(done)
 		failed := map[string]string{} // the last failure of each server
 		for e := range events {
+			switch {
+			case e.Decided:
+				continue
+			case e.Pending != "":
+				p.screen.printf("patchbay: a request for server %s waits for approval: see \"patchbay gateway "+
+					"pending\", then \"patchbay gateway approve %s\" or deny",
+					shorten(cleanLine(e.Server), maxNameShown), e.Pending)
+				continue
+			case e.Server == "":
+				p.reportReload(g, e)
+				continue
+			}
 			text := ""
 			if e.Err != nil {
 				text = string(e.State) + e.Err.Error()
@@ -193,11 +239,14 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 
 // printServer prints the state of a server, and the reason of a failure.
 func (p *program) printServer(c *hostConfig, name string, state host.State, err error) {
-	reason := ""
+	reason, level := "", slog.LevelInfo
 	if err != nil {
-		reason = ": " + shorten(cleanLine(c.masked(eventReason(err))), maxEventShown)
+		reason = ": " + shorten(cleanLine(c.masked(eventReason(err))), maxEventShown) + codeSuffix(state, err)
+		level = slog.LevelWarn
 	}
-	p.screen.printf("patchbay: server %s: %s%s", shorten(cleanLine(name), maxNameShown), state, reason)
+	shown := shorten(cleanLine(name), maxNameShown)
+	p.screen.event(level, fmt.Sprintf("patchbay: server %s: %s%s", shown, state, reason),
+		slog.String("server", shown), slog.String("state", string(state)))
 }
 
 // eventReason returns the reason of an event, without the server and the request, which the line names or
@@ -207,6 +256,15 @@ func eventReason(err error) string {
 		err = e.Err
 	}
 	return err.Error()
+}
+
+// codeSuffix returns the code of an error, which the documentation has a page for, unless the state is it.
+func codeSuffix(state host.State, err error) string {
+	e, ok := errors.AsType[*host.Error](err)
+	if !ok || string(e.Code) == string(state) {
+		return ""
+	}
+	return " (code " + string(e.Code) + ")"
 }
 
 // maxEventShown bounds the error of a server in a line, in characters.
@@ -237,18 +295,4 @@ func (g *gatewayRun) servers() []string {
 		}
 	}
 	return names
-}
-
-// serverNames returns names of servers for messages.
-func serverNames(all []string) string {
-	const most = 20
-	var names []string
-	for _, name := range all[:min(len(all), most)] {
-		names = append(names, shorten(cleanLine(name), maxNameShown))
-	}
-	text := strings.Join(names, ", ")
-	if len(all) > most {
-		text += fmt.Sprintf(" and %d others", len(all)-most)
-	}
-	return text
 }

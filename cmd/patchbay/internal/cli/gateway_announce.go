@@ -74,6 +74,7 @@ func stored(ctx context.Context, v *vault.Vault, key string, create func() []byt
 // A gatewayReport is where a gateway serves, in JSON.
 type gatewayReport struct {
 	URL     string       `json:"url"`
+	Ops     string       `json:"ops,omitempty"` // without a path
 	Servers []string     `json:"servers"`
 	Key     *keyLocation `json:"key,omitzero"` // absent without authorization
 }
@@ -86,24 +87,25 @@ type keyLocation struct {
 
 // announceGateway prints the URL and the configuration of clients. The key is printed on a terminal
 // only: elsewhere the output may be a log that others read.
-func (p *program) announceGateway(g *gatewayRun, authority, key string) {
-	address := "http://" + authority + endpoint
+func (p *program) announceGateway(g *gatewayRun, base, key string) {
+	address := base + endpoint
 	if g.profile != "" {
 		address += "/p/" + url.PathEscape(g.profile)
 	}
 	where := p.keyStorage()
 	if p.flags.json {
-		report := gatewayReport{URL: address, Servers: g.servers()}
+		report := gatewayReport{URL: address, Ops: g.observed.url(), Servers: g.servers()}
 		if key != "" {
 			report.Key = &keyLocation{vaultGatewayKey, where}
 		}
 		p.output.value(report)
 		return
 	}
-	p.output.printf("The gateway is running at %s\nServers: %s", address, serverNames(g.servers()))
+	p.output.printf("The gateway is running at %s\nServers: %s", address, shownNames(g.servers()))
+	p.announceOps(g.observed)
 	if key != "" && !p.output.terminal {
 		p.output.printf("Clients need a key, in the header Authorization: Bearer KEY. It is stored in\n%s.\n"+
-			"Run \"patchbay gateway\" in a terminal to see the configuration of clients with it.",
+			"Create one for your clients, with their configuration: patchbay gateway keys new me",
 			cleanLine(where.String()))
 		return
 	}

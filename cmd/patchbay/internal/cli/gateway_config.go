@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // hostName is the TARGET of all configured servers.
@@ -38,30 +40,31 @@ type hostConfig struct {
 	entries  map[string]*config.Server // by name, unexpanded
 	targets  map[string]*target        // by name: what the command line calls the server
 	fixed    *target                   // the only server, if the command line has it
+	pins     *bolt.StateStore          // has the approved definitions; nil if all are used
+	events   *gateway.EventLog         // of the admin API; nil without one
+	misspelt []string                  // warnings about members of the files
+	notes    []string                  // what of the files is not used
+	observer mcp.Observer              // of callers and servers; nil for none
 	// capabilities are what the callers support at most; nil for everything.
 	capabilities *mcp.ClientCapabilities
 
-	mu      sync.Mutex // guards the field below
-	secrets []string   // of the servers that were connected to, which messages do not show
+	mu      sync.Mutex        // guards the fields below, and targets after a reload
+	inputs  map[string]string // by id
+	secrets []string          // of the servers that were connected to, which messages do not show
 }
 
 // hostConfig returns the configuration with the servers of all files, or of the file that the user
 // has named. It starts nothing, and leaves out servers that the user has not trusted.
 func (p *program) hostConfig(addr string) (*hostConfig, error) {
-	store, err := trustStore()
+	c, invalid, err := p.readConfig(addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}}
-	for f, err := range configs.Files(p.flags.config) {
-		switch {
-		case err != nil && p.namesConfig():
+	for _, err := range invalid {
+		if p.namesConfig() {
 			return nil, err
-		case err != nil:
-			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
-		default:
-			p.addFile(c, f, store, addr)
 		}
+		p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
 	}
 	if len(c.servers) == 0 {
 		where := "the configuration files that \"patchbay servers\" lists"
@@ -70,19 +73,52 @@ func (p *program) hostConfig(addr string) (*hostConfig, error) {
 		}
 		return nil, fmt.Errorf("found no servers to use in %s; see \"patchbay help config\"", where)
 	}
-	c.file = config.Merge(c.settings, c.servers)
 	return c, nil
+}
+
+// readConfig returns the configuration, and the errors of files that cannot be read.
+func (p *program) readConfig(addr string) (c *hostConfig, invalid []error, err error) {
+	c, invalid, err = p.mergedConfig(configs.Files(p.flags.config), addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, note := range c.notes {
+		p.screen.printf("patchbay: %s", note)
+	}
+	return c, invalid, nil
+}
+
+// mergedConfig returns the configuration of files, and the errors of those that cannot be read.
+func (p *program) mergedConfig(
+	files iter.Seq2[*configs.File, error], addr string,
+) (c *hostConfig, invalid []error, err error) {
+	store, err := trustStore()
+	if err != nil {
+		return nil, nil, err
+	}
+	c = &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}}
+	for f, err := range files {
+		if err != nil {
+			invalid = append(invalid, err)
+			continue
+		}
+		p.addFile(c, f, store, addr)
+	}
+	c.file = config.Merge(c.settings, c.servers)
+	return c, invalid, nil
 }
 
 // addFile adds the servers of a file, and its settings if they are those of the user.
 func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustStore, addr string) {
 	if _, has := f.Extra["patchbay"]; has && c.settings == nil && (p.namesConfig() || f.App == "patchbay") {
 		if f.Project {
-			p.screen.printf("patchbay: ignored the settings of the project file %s: name it with --config instead",
-				cleanLine(f.Path))
+			c.note("ignored the settings of the project file %s: name it with --config instead", cleanLine(f.Path))
 		} else {
 			c.settings = f.File
 		}
+	}
+	for _, name := range misspelt(f) {
+		c.misspelt = append(c.misspelt, f.Path+": "+misspeltText(name))
 	}
 	var untrusted []string
 	for _, name := range f.Names() {
@@ -97,7 +133,7 @@ func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustSto
 			continue
 		case isGateway(s, gatewayPorts(c.settings, addr)):
 			if p.flags.verbose {
-				p.screen.printf("patchbay: left out %s: it is this gateway", serverWord(f, s))
+				c.note("left out %s: it is this gateway", serverWord(f, s))
 			}
 			continue
 		}
@@ -109,9 +145,13 @@ func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustSto
 		if len(untrusted) > most {
 			more = fmt.Sprintf(" and %d others", len(untrusted)-most)
 		}
-		p.screen.printf("patchbay: left out %s%s of project file %s, not trusted: run \"patchbay trust NAME\" in a "+
-			"terminal", strings.Join(untrusted[:min(len(untrusted), most)], ", "), more, cleanLine(f.Path))
+		c.note("left out %s%s of project file %s, not trusted: run \"patchbay trust NAME\" in a terminal",
+			strings.Join(untrusted[:min(len(untrusted), most)], ", "), more, cleanLine(f.Path))
 	}
+}
+
+func (c *hostConfig) note(format string, args ...any) {
+	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
 // add adds a server. If an earlier file has the name, it is left out if it is the same server or one
@@ -214,7 +254,8 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 			Info: mcp.Implementation{Name: "patchbay", Version: version()}, Revision: p.flags.revision,
 			ForwardCapabilities: c.capabilities,
 		},
-		StateKeys: keys, Logger: p.logger(),
+		StateKeys: keys, Observer: c.observer, Logger: p.logger(),
+		Tokens: p.callerTokens, OAuth: p.callerOAuth, LoginCommand: p.gatewayLoginLine,
 	}
 	var err error
 	if opts.Lookup, err = p.hostVariables(ctx, c); err != nil {
@@ -229,6 +270,24 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 			return dial(ctx, s)
 		}
 	}
+	if c.pins != nil {
+		opts.State, opts.Pins = c.pins, true
+	}
+	if settings, err := c.file.Settings(); err == nil && settings.Policy != nil && opts.State == nil {
+		if opts.State, err = gatewayState(); err != nil {
+			return nil, err
+		}
+	}
+	opts.Configure = applyPolicy
+	switch l, err := p.openAudit(ctx, c.file); {
+	case err != nil:
+		return nil, err
+	case l != nil:
+		opts.Recorder = l
+	}
+	if c.events != nil {
+		opts.Recorder = c.events.Recorder(opts.Recorder)
+	}
 	h, err := host.Open(ctx, c.file, opts)
 	if err != nil {
 		return nil, usage(err)
@@ -240,6 +299,32 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 // inputs of all of them now. Without one, an input has its default; a server whose input has none
 // fails alone.
 func (p *program) hostVariables(ctx context.Context, c *hostConfig) (func(name string) (string, bool), error) {
+	inputs, err := p.inputsOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	c.inputs = inputs
+	return p.lookupFor(ctx, c), nil
+}
+
+// lookupFor returns the lookup of variables for the servers of a configuration with its inputs.
+func (p *program) lookupFor(ctx context.Context, c *hostConfig) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		if id, ok := strings.CutPrefix(name, "input:"); ok {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			value, found := c.inputs[id]
+			return value, found
+		}
+		if value, set, found := p.secretLookup(ctx, name); found {
+			return value, set
+		}
+		return os.LookupEnv(name)
+	}
+}
+
+// inputsOf returns the inputs of the servers of a configuration.
+func (p *program) inputsOf(ctx context.Context, c *hostConfig) (map[string]string, error) {
 	inputs := map[string]string{}
 	for _, name := range c.file.Names() {
 		s := c.entries[name]
@@ -267,13 +352,7 @@ func (p *program) hostVariables(ctx context.Context, c *hostConfig) (func(name s
 			}
 		}
 	}
-	return func(name string) (string, bool) {
-		if id, ok := strings.CutPrefix(name, "input:"); ok {
-			value, found := inputs[id]
-			return value, found
-		}
-		return os.LookupEnv(name)
-	}, nil
+	return inputs, nil
 }
 
 var errNotCompleted = errors.New("completion does not start commands")
@@ -291,8 +370,8 @@ func (c *hostConfig) target(s *config.Server) (*target, error) {
 	}
 	t := expandedTarget(s, "")
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.secrets = union(c.secrets, t.secrets)
-	c.mu.Unlock()
 	if known := c.targets[s.Name]; known != nil {
 		t.name, t.from = known.name, known.from
 	}
@@ -313,9 +392,13 @@ func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.T
 		command := mcp.Command(t.command[0], t.command[1:]...)
 		command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
 		if p.flags.verbose {
-			command.Stderr = &prefixedScreen{p.screen, "[" + shorten(cleanLine(name), maxNameShown) + "] "}
+			command.Stderr = &prefixedScreen{p.screen, "[" + shorten(cleanLine(name), maxNameShown) + "] ", t}
 		}
 		return command, nil
+	}
+	if client := host.ClientFrom(ctx); client != nil { // with the credentials of the caller
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: client}
+		return mcphttp.NewTransport(t.url, opts), nil
 	}
 	t.noLogin = true // several servers would ask at once
 	if err := p.authorize(ctx, t); err != nil {
@@ -348,19 +431,20 @@ func (a *loginAdvice) RoundTrip(r *http.Request) (*http.Response, error) {
 type prefixedScreen struct {
 	screen *screen
 	prefix string
+	target *target
 }
 
 // Write writes whole lines.
 func (s *prefixedScreen) Write(b []byte) (int, error) {
 	for line := range strings.Lines(string(b)) {
-		s.screen.printf("%s%s", s.prefix, clean(strings.TrimRight(line, "\r\n")))
+		s.screen.printf("%s%s", s.prefix, clean(s.target.masked(strings.TrimRight(line, "\r\n"))))
 	}
 	return len(b), nil
 }
 
 // newGateway returns a gateway for a host, and for one profile if the command line has one.
-func (p *program) newGateway(g *gatewayRun, keys []string) *gateway.Gateway {
-	return gateway.New(g.host, &gateway.Options{
-		Keys: keys, InsecureNoAuth: g.noAuth && !g.stdio, Profile: g.profile, Logger: p.logger(),
-	})
+func (p *program) newGateway(g *gatewayRun, o *gateway.Options) *gateway.Gateway {
+	o.InsecureNoAuth, o.Profile, o.Logger = g.noAuth && !g.stdio, g.profile, p.logger()
+	o.Admin = p.adminOptions(g)
+	return gateway.New(g.host, o)
 }

@@ -124,7 +124,7 @@ func TestGatewayLeavesNoProcess(t *testing.T) {
 }
 
 // On stdio the gateway has no sockets, and ends with its input.
-func TestGatewayOnStdioOpensNoSocket(t *testing.T) {
+func TestSEC14_GatewayOnStdioOpensNoSocket(t *testing.T) {
 	freshVault(t)
 	g := newGatewayProcess(t, "--stdio")
 	stdin, err := g.cmd.StdinPipe()

@@ -32,7 +32,8 @@ type runningGateway struct {
 func startGateway(t *testing.T, prepare func(p *program), args ...string) *runningGateway {
 	t.Helper()
 	read, write := io.Pipe()
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr lockedBuffer
 	p := newProgram(strings.NewReader(""), write, &stderr)
 	if prepare != nil {
 		prepare(p)
@@ -74,6 +75,24 @@ func startGateway(t *testing.T, prepare func(p *program), args ...string) *runni
 		t.Fatal(err)
 	}
 	return g
+}
+
+// A lockedBuffer may be read while something is still logged: connections that were given up end later.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 var gatewayURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp[/a-z]*`)
@@ -280,7 +299,7 @@ func oneServerFile(t *testing.T) string {
 	return file
 }
 
-func TestGatewayRequiresTheKey(t *testing.T) {
+func TestSEC14_GatewayRequiresTheKey(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	file := oneServerFile(t)
@@ -294,11 +313,17 @@ func TestGatewayRequiresTheKey(t *testing.T) {
 	if o := patchbay(t, "", append([]string{"call", g.url, "add", "a=1", "b=2"}, g.header()...)...); o.status != exitOK || o.stdout != "3\n" {
 		t.Errorf("with the key: %+v, want 3", o)
 	}
-	o := g.stop()
+	addr := strings.TrimSuffix(strings.TrimPrefix(g.url, "http://"), endpoint)
+	o := patchbay(t, "", "gateway", "--config", file, "--addr", addr)
+	if o.status != exitFailure || !strings.Contains(o.stderr, "is running already: see \"patchbay gateway status\"") {
+		t.Errorf("a second gateway at the address: %+v", o)
+	}
+	o = g.stop()
 	if strings.Contains(o.stdout+o.stderr, g.key) {
 		t.Errorf("the key is printed without a terminal: %+v", o)
 	}
-	if !strings.Contains(o.stdout, os.Getenv(envVaultDir)) || !strings.Contains(o.stderr, "missing key") {
+	if !strings.Contains(o.stdout, os.Getenv(envVaultDir)) || !strings.Contains(o.stdout, "gateway keys new me") ||
+		!strings.Contains(o.stderr, "missing key") {
 		t.Errorf("%+v, want the place of the key, and the refusal", o)
 	}
 	again := startGateway(t, nil, "--config", file, "--json")
@@ -377,6 +402,7 @@ func TestGatewayUsageErrors(t *testing.T) {
 		{"unexpected argument", []string{"--config", file, "one", "two"}},
 		{"missing command after --", []string{"--"}},
 		{"unknown server", []string{"--config", file, "other"}},
+		{`"patchbay gateway" alone starts`, []string{"--config", file, "start"}},
 		{"loopback", []string{"--config", file, "--insecure-no-auth", "--addr", "0.0.0.0:0"}},
 		{"opens no port", []string{"--config", file, "--stdio", "--addr", ":0"}},
 		{"opens no port", []string{"--config", file, "--stdio", "--insecure-no-auth"}},

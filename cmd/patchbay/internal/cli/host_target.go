@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A hostTarget is the TARGET of all configured servers: a host in this process.
+// A hostTarget is the TARGET of all configured servers: a host in this process, or the running gateway,
+// for which the members are nil.
 type hostTarget struct {
 	host *host.Host
 	view *host.View
@@ -22,7 +23,7 @@ func (p *program) hostTarget(ctx context.Context) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.capabilities = p.hostCapabilities()
+	c.capabilities, c.observer = p.hostCapabilities(), p.clientObserver(ctx)
 	h, err := p.openHost(ctx, c, nil)
 	if err != nil {
 		return nil, err
@@ -74,11 +75,27 @@ func (p *program) end() {
 		}
 	}
 	p.atEnd = nil
+	if p.observed != nil {
+		p.observed.end()
+	}
+	p.closeAudits()
+	for _, lock := range p.locks {
+		_ = lock.Close() // at the latest, the end of the process releases it
+	}
+	p.locks = nil
 }
 
 // transport returns a new transport to the host.
 func (h *hostTarget) transport(p *program, t *target) mcp.SessionTransport {
+	if h.host == nil {
+		return p.tracedTransport(p.runningTransport(), t)
+	}
 	transport, _ := mcp.InMemory(h.view).(mcp.SessionTransport) // it serves every revision
+	return p.tracedTransport(transport, t)
+}
+
+// tracedTransport returns a transport whose messages are recorded and printed as the flags say.
+func (p *program) tracedTransport(transport mcp.SessionTransport, t *target) mcp.SessionTransport {
 	p.trace(transport, t)
 	if p.flags.verbose {
 		return &tracedHost{transport, p.screen}
@@ -87,13 +104,14 @@ func (h *hostTarget) transport(p *program, t *target) mcp.SessionTransport {
 }
 
 // errHostFlags is returned for flags of one server.
-var errHostFlags = errors.New("--header, --env and --cwd are for one server: the target @host is several, whose " +
+var errHostFlags = errors.New("--header, --env and --cwd are for one server: @host and @ are several, whose " +
 	"configuration has them")
 
 // hostNames completes the target of all servers, if there are any.
 func (p *program) hostNames(typed string) []string {
+	names := p.runningNames(context.Background(), typed)
 	if !strings.HasPrefix(hostName, typed) || len(p.targetNames("")) == 0 {
-		return nil
+		return names
 	}
-	return []string{hostName}
+	return append(names, hostName)
 }

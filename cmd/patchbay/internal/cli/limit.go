@@ -99,11 +99,19 @@ func (p *program) explainNoAnswer(ctx context.Context, t *target, err error) err
 // noAnswer returns the error of a server that has not responded in time. It names the variables
 // that a command did not inherit, which may be the reason.
 func (p *program) noAnswer(t *target, err error) error {
-	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", p.startLimit(t))
 	var slow interface{ Withheld() []string }
 	if errors.As(err, &slow) {
+		return p.noAnswerWithout(t, slow.Withheld())
+	}
+	return p.noAnswerWithout(t, nil)
+}
+
+// noAnswerWithout returns the error of noAnswer for a command that did not inherit some variables.
+func (p *program) noAnswerWithout(t *target, variables []string) error {
+	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", p.startLimit(t))
+	if len(variables) > 0 {
 		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs",
-			strings.Join(slow.Withheld(), ", "))
+			strings.Join(variables, ", "))
 	}
 	return errors.New(text)
 }

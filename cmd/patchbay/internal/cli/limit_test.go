@@ -142,7 +142,7 @@ func TestSilentPackageRunner(t *testing.T) {
 	t.Setenv("NODE_OPTIONS", "--s3cret")
 	for _, command := range []string{"tools", "probe"} {
 		o := atTerminal(t, "", nil, command, "--timeout", "300ms", "--", npx, "-y", "server")
-		if o.status != exitTimeout || !strings.Contains(o.stderr, "may still be downloaded") ||
+		if o.status != exitTimeout || !strings.Contains(o.stderr, "may still be downloaded: waiting\" upTo=") ||
 			!strings.Contains(o.stderr, "no answer of an MCP server within 300ms (--timeout)") ||
 			!strings.Contains(o.stderr, "did not inherit NODE_OPTIONS") || strings.Contains(o.stderr, "s3cret") {
 			t.Errorf("%s: exit code %d, %q", command, o.status, o.stderr)

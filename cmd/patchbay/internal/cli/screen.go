@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +24,9 @@ const (
 // use.
 type screen struct {
 	w        io.Writer
-	terminal bool       // w is a terminal
-	width    func() int // in columns
+	terminal bool         // w is a terminal
+	width    func() int   // in columns
+	records  slog.Handler // of messages in JSON; nil for text
 
 	mu    sync.Mutex // guards the fields below and the order of writes
 	drawn bool       // the status line is shown
@@ -33,7 +35,13 @@ type screen struct {
 }
 
 // printf writes a line. Text of a server in it must be clean.
-func (s *screen) printf(format string, args ...any) { s.print(fmt.Sprintf(format+"\n", args...)) }
+func (s *screen) printf(format string, args ...any) {
+	if s.records != nil {
+		s.record(slog.LevelInfo, fmt.Sprintf(format, args...))
+		return
+	}
+	s.print(fmt.Sprintf(format+"\n", args...))
+}
 
 // prompt writes text without a line break.
 func (s *screen) prompt(text string) {
@@ -43,6 +51,10 @@ func (s *screen) prompt(text string) {
 
 // Write writes a server's stderr or log text.
 func (s *screen) Write(p []byte) (int, error) {
+	if s.records != nil {
+		s.record(slog.LevelInfo, string(p))
+		return len(p), nil
+	}
 	s.print(clean(string(p)))
 	return len(p), nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -29,30 +30,51 @@ const self = "github.com/patchbay-mcp/patchbay/cmd/patchbay"
 // endpoint is the path of the server.
 const endpoint = "/mcp"
 
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	addr, auth, tasks, ops string
+	stdio, pprof           bool
+}
+
 func (p *program) serveCommand() *cobra.Command {
-	var addr, auth, where string
-	var stdio bool
+	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the demo server",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkAuth(auth, addr, stdio); err != nil {
+			p.useLogFormat()
+			if err := o.check(); err != nil {
 				return err
 			}
-			if stdio {
-				return p.serveStdio(cmd.Context(), where)
+			if o.stdio {
+				return p.serveStdio(cmd.Context(), o)
 			}
-			return p.serveHTTP(cmd.Context(), addr, auth, where)
+			return p.serveHTTP(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", defaultAddr,
+	cmd.Flags().StringVar(&o.addr, "addr", defaultAddr,
 		"`host:port` to listen on; the default host is 127.0.0.1, port 0 chooses a free port")
-	cmd.Flags().StringVar(&auth, "auth", "", "require a login; the only `kind` is demo")
-	cmd.Flags().StringVar(&where, "tasks", "",
+	cmd.Flags().StringVar(&o.auth, "auth", "", "require a login; the only `kind` is demo")
+	cmd.Flags().StringVar(&o.tasks, "tasks", "",
 		"store tasks in this `file`, or in \"memory\" (default a file in the state directory)")
-	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output instead of HTTP")
+	cmd.Flags().BoolVar(&o.stdio, "stdio", false, "serve on standard input and output instead of HTTP")
+	cmd.Flags().StringVar(&o.ops, "ops", "",
+		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
+	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
+	p.addLogFormat(cmd)
 	return cmd
+}
+
+// check returns an error for flags that do not go together.
+func (o *serveOptions) check() error {
+	switch {
+	case o.ops == "" && o.pprof:
+		return usage(errors.New("--pprof needs --ops: profiles are served at its address"))
+	case o.ops != "" && o.stdio:
+		return usage(errOpsStdio)
+	}
+	return checkAuth(o.auth, o.addr, o.stdio)
 }
 
 func noArguments(_ *cobra.Command, args []string) error {
@@ -79,37 +101,61 @@ func (p *program) versionCommand() *cobra.Command {
 }
 
 // serveStdio serves one client until the end of its input or of ctx.
-func (p *program) serveStdio(ctx context.Context, where string) error {
-	d, err := p.newDemo(ctx, where, "", demo.Options{})
+func (p *program) serveStdio(ctx context.Context, o *serveOptions) error {
+	b, err := p.observe(ctx, &observeOptions{Options: telemetry.Options{Service: serviceDemo}, lenient: true})
 	if err != nil {
 		return err
+	}
+	defer b.end()
+	d, err := p.newDemo(ctx, o.tasks, "", demo.Options{Observer: b.mcpObserver()})
+	if err != nil {
+		return err
+	}
+	if err := b.observeStats(d.Server, d.Tasks); err != nil {
+		return errors.Join(err, d.end())
 	}
 	return errors.Join(d.Server.Run(ctx, mcp.Stdio()), d.end())
 }
 
-// serveHTTP serves HTTP until ctx is done. auth is the value of --auth.
-func (p *program) serveHTTP(ctx context.Context, addr, auth, where string) error {
+// serveHTTP serves HTTP until ctx is done.
+func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
+	observed := &observeOptions{Options: telemetry.Options{Service: serviceDemo},
+		public: !isLoopbackAddr(withLoopbackHost(o.addr))}
+	if o.ops != "" {
+		observed.ops = &opsOptions{addr: o.ops, server: withLoopbackHost(o.addr), pprof: o.pprof}
+	}
+	b, err := p.observe(ctx, observed)
+	if err != nil {
+		return err
+	}
+	defer b.end()
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(o.addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (use --addr for another address)", err)}
 	}
 	defer listener.Close()
-	var opts demo.Options
-	if auth == authDemo {
+	opts := demo.Options{Observer: b.mcpObserver()}
+	if o.auth == authDemo {
 		opts.Scopes = demoScopes()
 	}
-	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), opts)
+	d, err := p.newDemo(ctx, o.tasks, addrName(o.addr, listener.Addr()), opts)
 	if err != nil {
 		return err
 	}
-	if auth == authDemo {
-		return errors.Join(p.serveProtected(ctx, listener, addr, d.Server), d.end())
+	h := mcphttp.NewHandler(d.Server, &mcphttp.Options{Logger: p.logger()})
+	if err := b.observeStats(d.Server, d.Tasks, h); err != nil {
+		return errors.Join(err, d.end())
+	}
+	b.ready(ctx, func() any { return nil })
+	p.announceOps(b)
+	if o.auth == authDemo {
+		return errors.Join(p.serveProtected(ctx, listener, o.addr, h), d.end())
 	}
 	address := "http://" + listener.Addr().String() + endpoint
 	err = announce(p.output.w, address)
 	if err == nil {
-		err = mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil), nameEndpoint(address))
+		err = mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
 	}
 	return errors.Join(err, d.end())
 }

@@ -53,11 +53,11 @@ func checkAuth(auth, addr string, stdio bool) error {
 }
 
 // serveProtected serves a demo server and its authorization server until ctx is done.
-func (p *program) serveProtected(ctx context.Context, listener net.Listener, addr string, server *mcp.Server) error {
+func (p *program) serveProtected(ctx context.Context, listener net.Listener, addr string, h *mcphttp.Handler) error {
 	store := p.demoStore(addr, listener.Addr())
 	defer store.Close()
 	origin := "http://" + listener.Addr().String()
-	d, err := newProtectedDemo(origin, server, store, p.logger())
+	d, err := newProtectedDemo(origin, h, store, p.logger())
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func demoScopes() mcp.Middleware {
 }
 
 func newProtectedDemo(
-	origin string, server *mcp.Server, store authserver.Store, log *slog.Logger,
+	origin string, h *mcphttp.Handler, store authserver.Store, log *slog.Logger,
 ) (*protectedDemo, error) {
 	hash, err := authserver.HashPassword(demoPassword)
 	if err != nil {
@@ -106,13 +106,13 @@ func newProtectedDemo(
 	if err != nil {
 		return nil, err
 	}
-	return newProtected(resource, server, auth, log), nil
+	return newProtected(resource, h, auth, log), nil
 }
 
 // newProtected returns the demo server with an authorization server on the same origin.
-func newProtected(resource string, server *mcp.Server, auth *authserver.Server, log *slog.Logger) *protectedDemo {
+func newProtected(resource string, h *mcphttp.Handler, auth *authserver.Server, log *slog.Logger) *protectedDemo {
 	return &protectedDemo{
-		handler: mcphttp.NewHandler(server, nil),
+		handler: h,
 		auth:    auth,
 		protect: oauth.Require(auth.Verifier(resource), oauth.ResourceMetadata{
 			Resource: resource, AuthorizationServers: []string{auth.Issuer()},

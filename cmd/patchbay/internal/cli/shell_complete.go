@@ -153,7 +153,7 @@ func (s *shell) suggestions(ctx context.Context, q *program, words []string, typ
 	case len(words) == 0:
 		return append(names, "help", "exit")
 	case words[0] == "help" && len(words) == 1:
-		return append(names, "arguments", "answers", "json", "exit-codes")
+		return append(names, "arguments", "answers", "json", "exit-codes", "errors")
 	}
 	cmd, rest := findVerb(verbs, words[0]), words[1:]
 	if cmd == nil {

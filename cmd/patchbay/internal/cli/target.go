@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -114,8 +113,11 @@ type unknownServerError struct{ error }
 // named returns the target of a URL or of a name in a configuration file. It calls trust for a
 // server of a project file that the user has not trusted.
 func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
-	if name == hostName {
+	switch name {
+	case hostName:
 		return p.hostTarget(ctx)
+	case runningName:
+		return runningTarget(), nil
 	}
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
@@ -311,21 +313,6 @@ func (p *program) transport(t *target) mcp.SessionTransport {
 	return command
 }
 
-// logger returns the log of the client: warnings, such as that of an invalid tool, and with -v all.
-func (p *program) logger() *slog.Logger {
-	level := slog.LevelWarn
-	if p.flags.verbose {
-		level = slog.LevelDebug
-	}
-	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}
-	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}))
-}
-
 // connect connects to a target. In a shell it returns the client of the shell.
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	if p.shell != nil {
@@ -342,15 +329,11 @@ func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	if t.from != "" && t.command != nil && (p.screen.terminal || p.flags.verbose) {
-		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
-	}
+	p.showStart(t)
 	if opts.Revision != "" {
 		opts.ProbeTimeout = p.startLimit(t) // no other revision is tried
 	}
-	where := t.String()
-	p.serverName.Store(&where)
-	p.current.Store(t)
+	where := p.begin(t)
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}
@@ -368,8 +351,7 @@ func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 	p.screen.done()
 	if err != nil {
 		_ = transport.Close() // this process is about to exit, and must not leave the server behind
-		err = p.explainNoAnswer(ctx, t, err)
-		return nil, notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
+		return nil, p.connectError(ctx, t, err)
 	}
 	if name := c.ServerInfo().Name; name != "" {
 		const longest = 60
@@ -377,6 +359,30 @@ func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 		p.serverName.Store(&named)
 	}
 	return c, nil
+}
+
+// showStart prints the command of a file that is about to be started.
+func (p *program) showStart(t *target) {
+	if t.from != "" && t.command != nil && (p.screen.terminal || p.flags.verbose) {
+		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
+	}
+}
+
+// begin makes a target the current one, and returns its URL or command.
+func (p *program) begin(t *target) (where string) {
+	where = t.String()
+	p.serverName.Store(&where)
+	p.current.Store(t)
+	return where
+}
+
+// connectError returns the error of a command for that of connecting to a target.
+func (p *program) connectError(ctx context.Context, t *target, err error) error {
+	if errors.Is(err, errNoGateway) {
+		return &coded{exitUnreachable, errNoGateway}
+	}
+	err = p.explainNoAnswer(ctx, t, err)
+	return notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
 }
 
 // server names the server in questions, first by its URL or command, which it cannot choose.
@@ -412,6 +418,7 @@ func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error)
 		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
 		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
+		Observer: p.clientObserver(ctx),
 	}
 	if p.noQuestions {
 		opts.Elicit, opts.ElicitURL, opts.Sample = nil, nil, nil

@@ -117,6 +117,9 @@ func trustText(c *configs.File, s *config.Server) string {
 		fmt.Fprintf(&b, "  with the settings %s\n", shellWord(string(s.Settings)))
 	}
 	text := b.String()
+	for _, warning := range dangersOf(s) {
+		b.WriteString(warning + "\n")
+	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		b.WriteString("warning: some letters are not ASCII and may look like ASCII letters\n")
 	}

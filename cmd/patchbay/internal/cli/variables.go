@@ -38,6 +38,9 @@ func (p *program) variables(ctx context.Context, f *configs.File, s *config.Serv
 			value, ok := inputs[name]
 			return value, ok
 		}
+		if value, set, found := p.secretLookup(ctx, name); found {
+			return value, set
+		}
 		return os.LookupEnv(name)
 	}, nil
 }

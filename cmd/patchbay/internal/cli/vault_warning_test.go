@@ -14,7 +14,8 @@ func TestKeyFileIsAWarningAtLogin(t *testing.T) {
 	for _, when := range []string{"the vault is created", "the vault exists"} {
 		o := withBrowser(t, newUserBrowser(t), "auth", "login", server)
 		if o.status != exitOK || strings.Count(o.stderr, warning) != 1 ||
-			!strings.Contains(o.stderr, filepath.Join(dir, "vault.key")) || !strings.Contains(o.stderr, envPassphrase) {
+			!strings.Contains(o.stderr, filepath.Join(dir, "vault.key")) || !strings.Contains(o.stderr, "store secrets again") ||
+			!strings.Contains(o.stderr, envPassphrase) {
 			t.Errorf("login when %s: exit code %d, %s, want one warning with the file and %s", when, o.status, o.stderr,
 				envPassphrase)
 		}

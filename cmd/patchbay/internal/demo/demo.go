@@ -22,6 +22,8 @@ type Options struct {
 	Tasks tasks.Store
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
+	// Observer receives the requests. Default: none.
+	Observer mcp.Observer
 }
 
 // A Demo is the demo server.
@@ -41,6 +43,7 @@ func New(version string, opts *Options) *Demo {
 		Title:        "Patchbay demo",
 		Instructions: "A playground. Call any tool: nothing has an effect outside this process.",
 		Logger:       opts.Logger,
+		Observer:     opts.Observer,
 	}
 	if opts.Scopes != nil {
 		serverOpts.Middleware = []mcp.Middleware{opts.Scopes}

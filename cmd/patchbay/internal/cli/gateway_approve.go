@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// approveOptions are the flags of `patchbay gateway approve`.
+type approveOptions struct {
+	forNow, always, pins, yes bool
+}
+
+// approveCommand returns the command that approves what waits for the user: a request, or definitions.
+func (p *program) approveCommand() *cobra.Command {
+	var o approveOptions
+	definitions := p.completePins(true)
+	cmd := &cobra.Command{
+		Use:                   "approve [ID] [--session|--always] | --pins NAME… [--yes]",
+		Short:                 "Approve a request that waits, or quarantined definitions of a server",
+		DisableFlagsInUseLine: true,
+		Args:                  namedRequest(cobra.ArbitraryArgs),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if !o.pins {
+				return p.completePending(cmd.Context(), args, typed)
+			}
+			return definitions(cmd, args, typed)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer, err := o.answer(len(args))
+			if err != nil {
+				return usage(err)
+			}
+			if o.pins {
+				return p.approvePins(cmd.Context(), args, o.yes)
+			}
+			return p.decideRequest(cmd.Context(), args[0], answer)
+		},
+	}
+	cmd.Flags().BoolVar(&o.forNow, "session", false, "approve further requests for the same in this session")
+	cmd.Flags().BoolVar(&o.always, "always", false, "approve further requests for the same until the grant is revoked")
+	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server, or SERVER/NAME for one of them")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve definitions without asking")
+	return cmd
+}
+
+// answer returns the answer to a request, or what is wrong with the flags and the number of arguments.
+func (o *approveOptions) answer(args int) (host.Answer, error) {
+	switch {
+	case o.forNow && o.always:
+		return "", errors.New("--session and --always exclude each other")
+	case o.pins && (o.forNow || o.always):
+		return "", errors.New("--session and --always are for requests: leave them out with --pins")
+	case o.pins:
+		return "", nil
+	case o.yes:
+		return "", errors.New("--yes is for definitions: add --pins, or leave it out for a request")
+	case args > 1:
+		return "", errors.New("one request is approved at a time; several names are for --pins")
+	case o.forNow:
+		return host.AnswerSession, nil
+	case o.always:
+		return host.AnswerAlways, nil
+	}
+	return host.AnswerOnce, nil
+}

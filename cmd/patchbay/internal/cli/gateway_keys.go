@@ -1,0 +1,375 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// defaultKeyTime is how long a new key is valid, so that an unused one does not stay valid.
+const defaultKeyTime = "90d"
+
+// neverExpires is the value of --expires for a key without an end.
+const neverExpires = "never"
+
+// keyKinds are the values of --only.
+var keyKinds = []struct {
+	name string
+	kind host.ActionKind
+}{{"tools", host.ActionCall}, {"prompts", host.ActionGet}, {"resources", host.ActionRead}}
+
+// keysCommand returns the commands about keys of principals. They need no running gateway.
+func (p *program) keysCommand() *cobra.Command {
+	return p.withSubcommands("keys", "Create, list and revoke keys of users and agents (API keys, access)",
+		p.newKeyCommand(), p.listKeysCommand(), p.revokeKeyCommand())
+}
+
+// keyStore returns the keys of the gateways of this user.
+func keyStore() (*gateway.KeyStore, error) {
+	state, err := gatewayState()
+	if err != nil {
+		return nil, err
+	}
+	return gateway.NewKeyStore(state), nil
+}
+
+// keyOptions are the flags of `patchbay gateway keys new`.
+type keyOptions struct {
+	subject, profile, expires string
+	servers, only             []string
+	readOnly                  bool
+}
+
+func (p *program) newKeyCommand() *cobra.Command {
+	var o keyOptions
+	cmd := &cobra.Command{
+		Use: "new NAME", Short: "Create a key and print it once, with the configuration of a client",
+		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error { return p.newKey(cmd.Context(), args[0], &o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.subject, "principal", "", "`name` of the user or agent; default: that of the key. Keys of one "+
+		"principal share its processes, approvals and limits")
+	f.StringVar(&o.profile, "profile", "", "the only `profile` that the key opens")
+	f.StringArrayVar(&o.servers, "server", nil, "a `server` that the key opens (repeatable); default: all")
+	f.StringSliceVar(&o.only, "only", nil, "tools, prompts or resources (`kinds`, with commas); default: everything")
+	f.BoolVar(&o.readOnly, "read-only", false, "only tools that declare readOnlyHint, prompts and resources")
+	f.StringVar(&o.expires, "expires", defaultKeyTime, "`time` until the key ends, such as 12h or 90d, or never")
+	return cmd
+}
+
+// key returns the key that the flags describe.
+func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
+	k := gateway.Key{Name: name, Subject: o.subject, Profile: o.profile, Servers: o.servers, ReadOnly: o.readOnly}
+	settings, err := f.Settings()
+	if err != nil {
+		return k, err
+	}
+	if o.profile != "" && settings.Profiles[o.profile] == nil {
+		var known []string
+		for name := range settings.Profiles {
+			known = append(known, name)
+		}
+		return k, unknownName("profile", o.profile, slices.Sorted(slices.Values(known)))
+	}
+	for _, server := range o.servers {
+		if !f.Has(server) {
+			return k, unknownName("server", server, f.Names())
+		}
+	}
+	for _, name := range o.only {
+		var known []string
+		for _, kind := range keyKinds {
+			if known = append(known, kind.name); kind.name == name {
+				k.Only = append(k.Only, kind.kind)
+			}
+		}
+		if !slices.Contains(known, name) {
+			return k, fmt.Errorf("--only: %w", unknownName("kind", name, known))
+		}
+	}
+	if o.expires != neverExpires {
+		d, err := parseDays(o.expires)
+		if err != nil {
+			return k, fmt.Errorf("invalid --expires %q: want a duration such as 12h or 90d, or %s", o.expires,
+				neverExpires)
+		}
+		k.Expires = time.Now().Add(d).UTC().Truncate(time.Second)
+	}
+	return k, nil
+}
+
+// parseDays returns a positive duration, also of days.
+func parseDays(text string) (time.Duration, error) {
+	const day, most = 24 * time.Hour, 36500 // days
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.Atoi(days)
+		if err != nil || n <= 0 || n > most {
+			return 0, errors.New("invalid number of days")
+		}
+		return time.Duration(n) * day, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d <= 0 {
+		err = errors.New("not positive")
+	}
+	return d, err
+}
+
+// A keyReport is a key in JSON.
+type keyReport struct {
+	Name      string     `json:"name"`
+	Principal string     `json:"principal"`
+	Profile   string     `json:"profile,omitzero"`
+	Servers   []string   `json:"servers,omitempty"`
+	Only      []string   `json:"only,omitempty"`
+	ReadOnly  bool       `json:"readOnly,omitzero"`
+	Created   time.Time  `json:"created"`
+	Expires   *time.Time `json:"expires,omitempty"`
+	Used      *time.Time `json:"used,omitempty"`
+	Expired   bool       `json:"expired"`
+}
+
+func newKeyReport(k *gateway.Key) keyReport {
+	r := keyReport{Name: k.Name, Principal: k.Subject, Profile: k.Profile, Servers: k.Servers, ReadOnly: k.ReadOnly,
+		Created: k.Created, Expired: k.IsExpired(time.Now())}
+	for _, kind := range keyKinds {
+		if slices.Contains(k.Only, kind.kind) {
+			r.Only = append(r.Only, kind.name)
+		}
+	}
+	if !k.Expires.IsZero() {
+		r.Expires = &k.Expires
+	}
+	if !k.Used.IsZero() {
+		r.Used = &k.Used
+	}
+	return r
+}
+
+// limits returns the limits of a key in words.
+func (r *keyReport) limits() string {
+	var all []string
+	if r.Profile != "" {
+		all = append(all, "profile "+cleanLine(r.Profile))
+	}
+	if r.Servers != nil {
+		all = append(all, "servers "+shownNames(r.Servers))
+	}
+	if r.Only != nil {
+		all = append(all, "only "+strings.Join(r.Only, ", "))
+	}
+	if r.ReadOnly {
+		all = append(all, "read only")
+	}
+	if all == nil {
+		return "everything"
+	}
+	return strings.Join(all, "; ")
+}
+
+// end returns the end of a key in words.
+func (r *keyReport) end() string {
+	switch {
+	case r.Expires == nil:
+		return "never expires"
+	case r.Expired:
+		return "expired " + r.Expires.Local().Format(time.DateTime)
+	}
+	return "expires " + r.Expires.Local().Format(time.DateTime)
+}
+
+// newKey makes a key.
+func (p *program) newKey(ctx context.Context, name string, o *keyOptions) error {
+	c, invalid, err := p.readConfig("")
+	if err = errors.Join(append(invalid, err)...); err != nil && p.namesConfig() {
+		return usage(err)
+	}
+	k, err := o.key(name, c.file)
+	if err != nil {
+		return usage(err)
+	}
+	store, err := keyStore()
+	if err != nil {
+		return err
+	}
+	secret, err := store.Create(ctx, k)
+	switch {
+	case errors.Is(err, gateway.ErrKeyExists):
+		return fmt.Errorf("key %s exists: choose another name, or revoke it: patchbay gateway keys revoke %[1]s",
+			cleanLine(name))
+	case err != nil:
+		return usage(err)
+	}
+	if k.Subject == "" {
+		k.Subject = name
+	}
+	k.Created = time.Now().UTC().Truncate(time.Second)
+	p.recordAdmin(ctx, c.file, map[string]any{"action": "create key", "key": newKeyReport(&k)})
+	p.printNewKey(ctx, c, &k, secret)
+	return nil
+}
+
+// recordAdmin adds a record of each action to the audit log, if there is one.
+func (p *program) recordAdmin(ctx context.Context, f *config.File, details ...map[string]any) {
+	l, err := p.openAudit(ctx, f)
+	for _, detail := range details {
+		if err != nil || l == nil {
+			break
+		}
+		text, _ := json.Marshal(detail) // of texts, numbers and times
+		r := &host.Record{Event: host.RecordAdmin, Start: time.Now(), Detail: text}
+		r.Server, _ = detail["server"].(string)
+		err = l.Record(r)
+	}
+	if err != nil {
+		p.screen.printf("patchbay: warning: not recorded in the audit log: %s", cleanLine(err.Error()))
+	}
+}
+
+// printNewKey prints a key, the only time.
+func (p *program) printNewKey(ctx context.Context, c *hostConfig, k *gateway.Key, secret string) {
+	address := p.clientURL(ctx, c)
+	if k.Profile != "" {
+		address += "/p/" + url.PathEscape(k.Profile)
+	}
+	entry := configEntry{Type: "http", URL: address, Headers: map[string]string{"Authorization": "Bearer " + secret}}
+	report := newKeyReport(k)
+	if p.flags.json {
+		p.output.value(struct {
+			keyReport
+			Key    string         `json:"key"`
+			URL    string         `json:"url"`
+			Config map[string]any `json:"config"`
+		}{report, secret, address, map[string]any{"mcpServers": map[string]any{"patchbay": entry}}})
+		return
+	}
+	p.output.printf(`Key of %s (%s; %s):
+
+%s
+
+Store it now: it is not shown again. Configuration of a client over HTTP (Claude Code, Cursor and most others):
+%s
+
+VS Code (.vscode/mcp.json):
+%s`, cleanLine(k.Subject), report.limits(), report.end(), secret, clientConfig("mcpServers", "patchbay", entry),
+		clientConfig("servers", "patchbay", entry))
+}
+
+// clientURL returns the URL of all servers of a gateway for its clients.
+func (p *program) clientURL(ctx context.Context, c *hostConfig) string {
+	if running, ok, err := p.runningGateway(ctx); err == nil && ok {
+		var status gatewayStatus
+		if err := running.do(ctx, http.MethodGet, "/status", nil, &status); err == nil && status.URL != "" {
+			return status.URL
+		}
+	}
+	if settings, err := c.file.Settings(); err == nil && settings.PublicURL != "" {
+		return settings.PublicURL + endpoint
+	}
+	return "http://" + gatewayAddr(c.settings, "") + endpoint
+}
+
+func (p *program) listKeysCommand() *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "List the keys, with their limits and last use",
+		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := listKeys(cmd.Context())
+			if err != nil {
+				return err
+			}
+			reports := []keyReport{}
+			var rows [][]string
+			for i := range all {
+				r := newKeyReport(&all[i])
+				used := "not used"
+				if r.Used != nil {
+					used = "used " + r.Used.Local().Format(time.DateTime)
+				}
+				reports = append(reports, r)
+				rows = append(rows, []string{r.Name, cleanLine(r.Principal), r.limits(), r.end(), used})
+			}
+			switch {
+			case p.flags.json:
+				p.output.value(map[string]any{"keys": reports})
+			case len(all) == 0:
+				p.screen.printf("No keys yet: create one with \"patchbay gateway keys new NAME\".")
+			default:
+				p.output.columns(rows)
+			}
+			return nil
+		}}
+}
+
+func listKeys(ctx context.Context) ([]gateway.Key, error) {
+	store, err := keyStore()
+	if err != nil {
+		return nil, err
+	}
+	return store.List(ctx)
+}
+
+func (p *program) revokeKeyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME…", Short: "Revoke keys: their clients are refused, and their sessions end",
+		DisableFlagsInUseLine: true, Args: cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			all, _ := listKeys(cmd.Context())
+			var names []string
+			for i := range all {
+				if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
+					names = append(names, name)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.revokeKeys(cmd.Context(), args) },
+	}
+}
+
+// revokeKeys revokes keys. An unknown one does not keep the others.
+func (p *program) revokeKeys(ctx context.Context, names []string) error {
+	store, err := keyStore()
+	if err != nil {
+		return err
+	}
+	revoked := []string{}
+	var errs []error
+	for _, name := range names {
+		k, err := store.Revoke(ctx, name)
+		switch {
+		case errors.Is(err, gateway.ErrUnknownKey):
+			all, _ := store.List(ctx)
+			var known []string
+			for i := range all {
+				known = append(known, all[i].Name)
+			}
+			errs = append(errs, notFound(unknownName("key", name, known)))
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			revoked = append(revoked, name)
+			if c, _, err := p.readConfig(""); err == nil {
+				p.recordAdmin(ctx, c.file, map[string]any{"action": "revoke key", "key": newKeyReport(k)})
+			}
+		}
+	}
+	if p.flags.json && len(errs) == 0 {
+		p.output.value(map[string][]string{"revoked": revoked})
+	} else if len(revoked) > 0 && !p.flags.json {
+		p.output.printf("Revoked: %s. Running gateways refuse them within a second.", shownNames(revoked))
+	}
+	return errors.Join(errs...)
+}

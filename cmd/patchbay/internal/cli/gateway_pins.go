@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
+)
+
+// gatewayState returns the state of gateways, which several may use at the same time.
+func gatewayState() (*bolt.StateStore, error) {
+	dir, err := stateDir("gateway")
+	if err != nil {
+		return nil, err
+	}
+	return bolt.OpenState(filepath.Join(dir, "state.db"), nil)
+}
+
+// pinsCommand returns the command that lists definitions. It needs no running gateway.
+func (p *program) pinsCommand() *cobra.Command {
+	var diff, all bool
+	cmd := &cobra.Command{
+		Use:                   "pins [NAME…]",
+		Short:                 "List approved and quarantined definitions of tools (pinning, rug pull)",
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     p.completePins(false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, pins, err := p.namedPins(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if diff && !all && len(args) == 0 {
+				pins = quarantinedPins(pins)
+			}
+			if p.flags.json {
+				p.output.value(map[string][]pinReport{"pins": pinReports(pins, diff)})
+				return nil
+			}
+			p.printPins(pins, diff, all || len(args) > 0)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&diff, "diff", false, "show how quarantined definitions differ from approved ones")
+	cmd.Flags().BoolVar(&all, "all", false, "list every approved definition too, not only their number")
+	return cmd
+}
+
+// approvePins approves the quarantined definitions of a server or a name, after it has shown them.
+func (p *program) approvePins(ctx context.Context, names []string, yes bool) error {
+	state, pins, err := p.namedPins(ctx, names)
+	if err != nil {
+		return err
+	}
+	if pins = quarantinedPins(pins); len(pins) == 0 {
+		return &coded{exitNotFound, fmt.Errorf("nothing of %s waits for approval; see \"patchbay gateway pins\"",
+			cleanLine(strings.Join(names, ", ")))}
+	}
+	if !p.flags.json {
+		p.showPins(pins)
+	}
+	if !yes {
+		if !p.mayPrompt() {
+			return usage(errors.New("approval needs a terminal, or --yes after \"patchbay gateway pins --diff\""))
+		}
+		approved, err := p.confirm(ctx, "Approve these definitions?", "n")
+		if err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled) {
+			return err
+		}
+		if !approved {
+			return &coded{exitFailure, errors.New("nothing was approved")}
+		}
+	}
+	if err := host.ApprovePins(ctx, state, pins...); err != nil {
+		return err
+	}
+	if c, _, err := p.readConfig(""); err == nil {
+		p.recordApproved(ctx, c.file, pins)
+	}
+	if p.flags.json {
+		p.output.value(map[string][]pinReport{"approved": pinReports(pins, false)})
+		return nil
+	}
+	p.screen.printf("Approved: %s. A running gateway uses them within 2 seconds.", counted(len(pins), "definition"))
+	return nil
+}
+
+// recordApproved records each form of a definition that has waited and was approved.
+func (p *program) recordApproved(ctx context.Context, f *config.File, pins []*host.Pin) {
+	var details []map[string]any
+	for _, pin := range pins {
+		for _, d := range pin.Pending {
+			details = append(details, map[string]any{"action": "approve definition", "server": pin.Server,
+				"kind": pin.Kind, "name": pin.Name, "digest": d.Digest})
+		}
+	}
+	p.recordAdmin(ctx, f, details...)
+}
+
+// namedPins returns the pins of all servers, or those of names: a server, or SERVER/NAME with the name
+// that the server uses, or the public name SERVER__NAME.
+func (p *program) namedPins(ctx context.Context, names []string) (*bolt.StateStore, []*host.Pin, error) {
+	state, err := gatewayState()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := host.Pins(ctx, state)
+	if err != nil || len(names) == 0 {
+		return state, all, err
+	}
+	var found []*host.Pin
+	for _, name := range names {
+		matches := slices.DeleteFunc(slices.Clone(all), func(pin *host.Pin) bool {
+			return name != pin.Server && name != pinName(pin) && name != pin.Server+"__"+pin.Name
+		})
+		if len(matches) == 0 {
+			return nil, nil, &coded{exitNotFound, unknownName("server or definition", name, pinNames(all, name))}
+		}
+		for _, pin := range matches {
+			if !slices.Contains(found, pin) {
+				found = append(found, pin)
+			}
+		}
+	}
+	return state, found, nil
+}
+
+func pinName(pin *host.Pin) string { return pin.Server + "/" + pin.Name }
+
+func quarantinedPins(pins []*host.Pin) []*host.Pin {
+	return slices.DeleteFunc(slices.Clone(pins), func(pin *host.Pin) bool { return len(pin.Pending) == 0 })
+}
+
+// A pinReport is a pin in JSON.
+type pinReport struct {
+	Server   string             `json:"server"`
+	Kind     host.PinKind       `json:"kind"`
+	Name     string             `json:"name"`
+	Status   string             `json:"status"`
+	Approved []definitionReport `json:"approved"`
+	Pending  []definitionReport `json:"pending"`
+	Diff     []string           `json:"diff,omitempty"`
+}
+
+type definitionReport struct {
+	Digest     string          `json:"digest"`
+	Time       time.Time       `json:"time"`
+	Definition json.RawMessage `json:"definition,omitempty"`
+}
+
+func pinReports(pins []*host.Pin, diff bool) []pinReport {
+	reports := []pinReport{}
+	definitions := func(all []host.Definition) []definitionReport {
+		list := []definitionReport{}
+		for _, d := range all {
+			list = append(list, definitionReport{d.Digest, d.Time, d.JSON})
+		}
+		return list
+	}
+	for _, pin := range pins {
+		r := pinReport{Server: pin.Server, Kind: pin.Kind, Name: pin.Name, Status: pin.Status(),
+			Approved: definitions(pin.Approved), Pending: definitions(pin.Pending)}
+		if diff {
+			r.Diff = pin.Diff()
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// printPins prints the quarantined definitions, and the approved ones or their number.
+func (p *program) printPins(pins []*host.Pin, diff, approved bool) {
+	if diff {
+		p.showPins(pins)
+		return
+	}
+	var rows [][]string
+	count := map[string]int{}
+	var servers []string
+	for _, pin := range pins {
+		if len(pin.Pending) == 0 && !approved {
+			if count[pin.Server]++; count[pin.Server] == 1 {
+				servers = append(servers, pin.Server)
+			}
+			continue
+		}
+		newest := slices.Concat(pin.Pending, pin.Approved)[0]
+		rows = append(rows, []string{shorten(cleanLine(pinName(pin)), maxNameShown), string(pin.Kind), pin.Status(),
+			newest.Digest[:min(12, len(newest.Digest))], newest.Time.Local().Format(time.DateTime)})
+	}
+	for _, server := range servers {
+		rows = append(rows, []string{shorten(cleanLine(server), maxNameShown), "approved definitions",
+			fmt.Sprint(count[server])})
+	}
+	p.output.columns(rows)
+	switch waiting := len(quarantinedPins(pins)); {
+	case len(pins) == 0:
+		p.screen.printf("No gateway has recorded definitions yet.")
+	case waiting > 0:
+		p.screen.printf("Quarantined: %s. Compare with \"patchbay gateway pins --diff\", approve with "+
+			"\"patchbay gateway approve --pins NAME\".", counted(waiting, "definition"))
+	}
+}
+
+// maxDiffShown bounds the lines of one definition on a screen.
+const maxDiffShown = 200
+
+// showPins prints definitions with their differences.
+func (p *program) showPins(pins []*host.Pin) {
+	for _, pin := range pins {
+		p.output.printf("%s (%s, %s)", shorten(cleanLine(pinName(pin)), maxNameShown), pin.Kind, pin.Status())
+		lines := pin.Diff()
+		for _, line := range lines[:min(len(lines), maxDiffShown)] {
+			p.output.printf("  %s", cleanLine(line))
+		}
+		if len(lines) > maxDiffShown {
+			p.output.printf("  ! %d more lines: see them with --json", len(lines)-maxDiffShown)
+		}
+	}
+}
+
+// pinNames returns names that commands accept for pins: those of servers, and of definitions like the typed one.
+func pinNames(pins []*host.Pin, typed string) []string {
+	var servers, definitions []string
+	for _, pin := range pins {
+		servers = append(servers, pin.Server)
+		if schema.Nearest(typed, []string{pinName(pin)}) != "" {
+			definitions = append(definitions, pinName(pin))
+		}
+	}
+	slices.Sort(servers)
+	return append(slices.Compact(servers), definitions...)
+}
+
+// completePins completes names of pins.
+func (p *program) completePins(quarantined bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		_, pins, err := p.namedPins(cmd.Context(), nil)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, pin := range pins {
+			if quarantined && len(pin.Pending) == 0 {
+				continue
+			}
+			for _, name := range []string{cleanLine(pin.Server), cleanLine(pinName(pin))} {
+				if strings.HasPrefix(name, typed) && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

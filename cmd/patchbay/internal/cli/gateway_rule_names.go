@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+)
+
+var (
+	comparedServer = regexp.MustCompile(`\bserver\.name\s*[=!]=\s*(?:'([^']*)'|"([^"]*)")`)
+	serverCompared = regexp.MustCompile(`(?:'([^']*)'|"([^"]*)")\s*[=!]=\s*server\.name\b`)
+)
+
+// A ruleWarning is about a rule of a policy that is valid.
+type ruleWarning struct {
+	rule int
+	text string
+}
+
+// warnRules finds rules that compare the name of the server with one that is not configured: they never
+// match.
+func warnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
+	if policy == nil {
+		return nil
+	}
+	for i, rule := range policy.Rules {
+		found := append(comparedServer.FindAllStringSubmatch(rule.When, -1),
+			serverCompared.FindAllStringSubmatch(rule.When, -1)...)
+		for _, m := range found {
+			name := m[1] + m[2]
+			if slices.Contains(servers, name) {
+				continue
+			}
+			hint := ""
+			if like := schema.Nearest(name, servers); like != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", like)
+			}
+			all = append(all, ruleWarning{i, fmt.Sprintf("rule %s compares server.name with %q, which is not "+
+				"configured%s", rule.Name, shorten(name, maxNameShown), hint)})
+		}
+	}
+	return all
+}
+
+// recordedTool returns the approved definition of a tool, nil if none is recorded for the server.
+func recordedTool(ctx context.Context, c *hostConfig, server, tool string) json.RawMessage {
+	entry := c.entries[server]
+	if entry == nil {
+		return nil
+	}
+	identity, same := entry.Identity(), 0
+	for _, other := range c.entries {
+		if other.Identity() == identity {
+			same++
+		}
+	}
+	state, err := gatewayState()
+	if err != nil {
+		return nil
+	}
+	pins, err := host.Pins(ctx, state)
+	if err != nil {
+		return nil
+	}
+	for _, pin := range pins {
+		// Of several entries of one program, those after the first have another identity.
+		if pin.Server == server && pin.Kind == host.PinTool && pin.Name == tool && len(pin.Approved) > 0 &&
+			(pin.Identity == identity || same > 1) {
+			return pin.Approved[0].JSON
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// controlCommands returns the commands of `patchbay gateway` about the running gateway.
+func (p *program) controlCommands() []*cobra.Command {
+	return []*cobra.Command{p.gatewayStatusCommand(), p.logsCommand(), p.restartCommand(), p.stopCommand(),
+		p.reloadCommand()}
+}
+
+// A gatewayStatus is the condition of a gateway, as far as it is printed.
+type gatewayStatus struct {
+	Version  string    `json:"version"`
+	PID      int       `json:"pid"`
+	Started  time.Time `json:"started"`
+	URL      string    `json:"url"`
+	Profile  string    `json:"profile"`
+	Pending  int       `json:"pending"`
+	Attached int       `json:"attached"`
+	Requests int       `json:"requests"`
+
+	ConfigError string `json:"configError"`
+	Quarantined int    `json:"quarantined"`
+}
+
+// A serverStatus is the condition of a server, as far as it is printed.
+type serverStatus struct {
+	Name         string            `json:"name"`
+	State        string            `json:"state"`
+	Revision     string            `json:"revision"`
+	Requests     int               `json:"requests"`
+	Error        string            `json:"error"`
+	RetryAfterMs int64             `json:"retryAfterMs"`
+	Instances    []json.RawMessage `json:"instances"`
+}
+
+func (p *program) gatewayStatusCommand() *cobra.Command {
+	return &cobra.Command{Use: "status", Short: "Show whether a gateway runs, and the condition of its servers",
+		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.gatewayStatus(cmd.Context()) }}
+}
+
+func (p *program) gatewayStatus(ctx context.Context) error {
+	c, err := p.requireGateway(ctx)
+	if err != nil {
+		return err
+	}
+	var status map[string]json.RawMessage
+	var servers struct {
+		Servers json.RawMessage `json:"servers"`
+	}
+	if err = c.do(ctx, "GET", "/status", nil, &status); err == nil {
+		err = c.do(ctx, "GET", "/servers", nil, &servers)
+	}
+	if err != nil {
+		return err
+	}
+	if n, err := p.quarantinedOf(ctx, servers.Servers); err == nil {
+		status["quarantined"], _ = json.Marshal(n)
+	}
+	if p.flags.json {
+		status["servers"] = servers.Servers
+		status["socket"], _ = json.Marshal(c.socket)
+		p.output.value(status)
+		return nil
+	}
+	return p.printGatewayStatus(c, status, servers.Servers)
+}
+
+func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawMessage, servers []byte) error {
+	text, err := json.Marshal(status)
+	var s gatewayStatus
+	var all []serverStatus
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil {
+		err = json.Unmarshal(servers, &all)
+	}
+	if err != nil {
+		return err
+	}
+	p.output.printf("The gateway is running: process %d, version %s, since %s (%s)", s.PID, cleanLine(s.Version),
+		s.Started.Local().Format(time.DateTime), time.Since(s.Started).Truncate(time.Second))
+	p.output.field(0, "URL:", s.URL)
+	p.output.field(0, "Socket:", c.socket)
+	p.output.field(0, "Profile:", s.Profile)
+	p.output.printf("Requests in progress: %d, attached clients: %d, waiting for approval: %d", s.Requests, s.Attached,
+		s.Pending)
+	p.output.field(0, "Configuration:", s.ConfigError)
+	if s.Quarantined > 0 {
+		p.output.printf("Definitions in quarantine: %d (see \"patchbay gateway pins --diff\")", s.Quarantined)
+	}
+	var rows [][]string
+	for _, server := range all {
+		what := server.Revision
+		if server.Error != "" && server.State != "ready" {
+			what = shorten(cleanLine(server.Error), maxEventShown)
+		}
+		rows = append(rows, []string{shorten(cleanLine(server.Name), maxNameShown), cleanLine(server.State),
+			counted(len(server.Instances), "connection"), what})
+	}
+	p.output.columns(rows)
+	if s.Pending > 0 {
+		p.screen.printf("%s for approval: see \"patchbay gateway pending\".", waits(s.Pending))
+	}
+	return nil
+}
+
+// quarantinedOf returns the number of definitions of servers that wait for approval.
+func (p *program) quarantinedOf(ctx context.Context, servers []byte) (n int, err error) {
+	var all []serverStatus
+	if err := json.Unmarshal(servers, &all); err != nil {
+		return 0, err
+	}
+	_, pins, err := p.namedPins(ctx, nil)
+	for _, pin := range quarantinedPins(pins) {
+		if slices.ContainsFunc(all, func(s serverStatus) bool { return s.Name == pin.Server }) {
+			n++
+		}
+	}
+	return n, err
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 request waits"
+	}
+	return fmt.Sprintf("%d requests wait", n)
+}
