@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// companyLogin serves an authorization server for a resource, apart from it.
+func companyLogin(t *testing.T, resource string) (issuer string) {
+	t.Helper()
+	hash, err := authserver.HashPassword(demoPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var users []authserver.PasswordUser
+	for _, name := range demoUsers() {
+		users = append(users, authserver.PasswordUser{Name: name, Hash: hash})
+	}
+	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	auth, err := authserver.New(&authserver.Options{Issuer: s.URL, Name: "Company", Login: login,
+		Logger: slog.New(slog.DiscardHandler), Resources: []authserver.Resource{{URL: resource, Name: "Gateway",
+			Scopes: []authserver.Scope{{Name: "mcp:use", Description: "Use the tools"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/", auth)
+	return s.URL
+}
+
+// freeAddr returns an address that is free at the moment.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Two users log in at an authorization server for a gateway that accepts tokens only, and are two callers.
+// The key of the local user is refused, and not announced.
+func TestGatewayWithOIDC(t *testing.T) {
+	mcptest.NoLeaks(t)
+	t.Setenv(envStateDir, t.TempDir())
+	freshVault(t)
+	addr := freeAddr(t)
+	issuer := companyLogin(t, "http://"+addr+endpoint)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, fmt.Sprintf(`{"mcpServers": {"one": %s}, "patchbay": {"audit": {"sync": "record", "args": "full"},
+		"auth": {"keys": false, "oidc": {"issuer": %q, "audience": "https://other.example", "scopes": ["mcp:use"]}}}}`,
+		demoEntry(t), issuer))
+	g := startGateway(t, nil, "--config", file, "--addr", addr, "-v")
+	if o := patchbay(t, "", append([]string{"tools", g.url}, g.header()...)...); o.status != exitAuth {
+		t.Errorf("with the key of the local user: %+v, want %d", o, exitAuth)
+	}
+	for _, user := range demoUsers() {
+		freshVault(t)
+		browser := newUserBrowser(t)
+		browser.user = user
+		o := withBrowser(t, browser, "call", g.url, "add", "a=20", "b=22")
+		if o.status != exitOK || !strings.Contains(o.stdout, "42") || !strings.Contains(o.stderr, "at "+issuer) {
+			t.Fatalf("%s: %+v, want a login at the authorization server, and the sum", user, o)
+		}
+	}
+	stopped := g.stop()
+	text := auditText(t)
+	for _, want := range []string{`"caller":"ann ` + issuer + `"`, `"caller":"bob ` + issuer + `"`, `"outcome":"accepted"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the audit log has no %s:\n%s", want, text)
+		}
+	}
+	if all := stopped.stdout + stopped.stderr + text; strings.Contains(all, g.key) || strings.Contains(all, "eyJ") ||
+		strings.Contains(stopped.stdout, "Clients need a key") || strings.Contains(stopped.stdout, "Authorization: Bearer") {
+		t.Errorf("the output or the audit log has a key or a token:\n%s", all)
+	}
+}
+
+// At an address that other machines reach, a gateway with tokens needs its public URL.
+func TestGatewayNeedsItsPublicURL(t *testing.T) {
+	t.Setenv(envStateDir, t.TempDir())
+	freshVault(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, `{"mcpServers": {"one": `+demoEntry(t)+`}, "patchbay": {"listen": "0.0.0.0:0",
+		"auth": {"oidc": {"issuer": "https://login.example.com", "audience": "mcp"}}}}`)
+	if o := patchbay(t, "", "gateway", "--config", file); o.status != exitUsage || !strings.Contains(o.stderr, "missing publicURL") {
+		t.Errorf("%+v, want an error that names publicURL", o)
+	}
+}
+
+// The announced URL and the configuration are those of the public URL.
+func TestGatewayAnnouncesItsPublicURL(t *testing.T) {
+	file := keysConfig(t)
+	writeFile(t, file, `{"mcpServers": {"one": `+demoEntry(t)+`}, "patchbay": {"publicURL": "https://mcp.example.com"}}`)
+	if k := createKey(t, file, "ann"); k.URL != "https://mcp.example.com/mcp" || k.Config.Servers["patchbay"].URL != k.URL {
+		t.Errorf("%+v, want the public URL", k)
+	}
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A secret that is typed is not shown, and the terminal shows what is typed afterwards.
+func TestGatewaySecretIsNotEchoed(t *testing.T) {
+	t.Setenv(envStateDir, t.TempDir())
+	freshVault(t)
+	p := newPTY(t)
+	echoes := func() bool {
+		mode, err := unix.IoctlGetTermios(int(p.replica.Fd()), ioctlGetTermios)
+		return err != nil || mode.Lflag&unix.ECHO != 0
+	}
+
+	o := p.run(func() {
+		p.await("hidden", "")
+		for deadline := time.Now().Add(10 * time.Second); echoes() && time.Now().Before(deadline); {
+			<-time.After(time.Millisecond)
+		}
+		if _, err := io.WriteString(p.master, "typed-secret\n"); err != nil {
+			t.Error(err)
+		}
+	}, "gateway", "secret", "set", "api")
+	all := o.stdout + o.stderr
+	if o.status != exitOK || strings.Contains(all, "typed-secret") || !echoes() {
+		t.Errorf("%+v, echo %t: want a stored secret, not shown, and the echo again", o, echoes())
+	}
+	v := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+	if value, set, _ := v.secretLookup(t.Context(), "secret:api"); !set || value != "typed-secret" {
+		t.Errorf("got %q, %t, want the secret", value, set)
+	}
+}
