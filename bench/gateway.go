@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/gateway"
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
@@ -16,6 +17,7 @@ const (
 	bareRelay    = "bare-relay"    // net/http on both sides, and bodies copied unread
 	reverseProxy = "reverse-proxy" // httputil.ReverseProxy
 	sdkRelay     = "sdk"           // a server of this project whose tool calls a client of this project
+	plain        = "plain"         // ours without a policy, pins and a recorder, where ours has some
 )
 
 // A gatewayCell is what is special of a workload that measures gateways. The
@@ -26,6 +28,7 @@ type gatewayCell struct {
 	memory   bool // all in one process
 	servers  int  // of a list
 	rate     int  // calls per second, if that is fixed
+	extra    gateway.Extra
 }
 
 var (
@@ -67,7 +70,7 @@ func catalogueGatewayWorkloads() []workload {
 			all = append(all, w)
 		}
 	}
-	return append(all, catalogueGatewayMeasures()...)
+	return append(append(all, catalogueGatewayMeasures()...), catalogueGatewayPins())
 }
 
 // catalogueGatewayCells are calls over HTTP on both sides.
@@ -92,24 +95,37 @@ func catalogueGatewayCells() []workload {
 		load.Call{Tool: echo.ProgressTool, SSE: true}, 16)
 	add("question-16", "a modern client, a server of the session era, and a call with one question and its answer",
 		echo.Modern, echo.Session, load.Call{Tool: echo.AskTool}, 16)
+	extra := func(name, title string, is gateway.Extra, programs []string, bounds ...bound) {
+		add(name, title+", modern era on both sides", echo.Modern, echo.Modern, echoed, 16, bounds...)
+		all[len(all)-1].gateway.extra, all[len(all)-1].gateway.programs = is, programs
+	}
+	added := []string{direct, plain, ours}
+	extra("policy-200", "200 rules as operators write them", gateway.Policy200, added, bound{of: plain, above: 8})
+	extra("policy-200-all", "200 rules that read the arguments of every call", gateway.Policy200All, added,
+		bound{of: plain, above: 8})
+	extra("audit", "records with the shape of arguments", gateway.Audit, added)
+	extra("defaults-b", "pins and records", gateway.Defaults, []string{direct, bareRelay, reverseProxy, plain, ours}, cpu, belowProxy)
 	add("result-1m", "modern era, a result of 1 MiB", echo.Modern, echo.Modern, load.Call{Tool: echo.LargeTool}, 4,
 		bound{of: bareRelay, cpu: 1.6})
 	return all
 }
 
-// areGateways reports whether all workloads are of gateways.
+// areGateways reports whether all workloads are of gateways or observers, which need no servers of
+// other SDKs.
 func areGateways(all []workload) bool {
-	return !slices.ContainsFunc(all, func(w workload) bool { return w.gateway == nil })
+	return !slices.ContainsFunc(all, func(w workload) bool { return w.gateway == nil && w.observed == nil })
 }
 
 // callOf returns the request of the load to a program of the cell.
 func (g *gatewayCell) callOf(call load.Call, program string) load.Call {
-	if program == ours {
+	if isOurs(program) {
 		call.Server = echo.GatewayServer(0)
 	}
 	call.Servers = g.servers
 	return call
 }
+
+func isOurs(program string) bool { return program == ours || program == plain }
 
 // openGateways starts the programs of a workload, and the server behind them.
 func (b *bench) openGateways(ctx context.Context, w workload) (*runningPrograms, error) {
@@ -155,7 +171,13 @@ func (b *bench) startGateway(
 	ctx context.Context, w workload, c *runningPrograms, name string,
 ) (proc *process, err error) {
 	args := []string{"-kind", name, "-era", string(w.call.Era), "-tool", w.call.Tool}
-	if name == ours || name == sdkRelay {
+	switch {
+	case name == plain:
+		args[1] = ours
+	case name == ours && w.gateway.extra != "":
+		args = append(args, "-extra", string(w.gateway.extra), "-dir", b.program("files", w.name))
+	}
+	if isOurs(name) || name == sdkRelay {
 		args[3] = string(w.gateway.era)
 	}
 	server := []string{b.program("server", ours), "-tool", w.call.Tool}

@@ -125,7 +125,7 @@ func (set settings) includes(w workload) bool {
 	if set.quick && !w.isQuick() {
 		return false
 	}
-	if w.gateway != nil { // a full run without them takes ten minutes
+	if w.gateway != nil || w.observed != nil { // a full run without them takes ten minutes
 		return set.quick && set.servers == "" && set.clients == ""
 	}
 	if w.clients {

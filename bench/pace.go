@@ -103,6 +103,11 @@ func (b *bench) expectedOf(w workload) time.Duration {
 		}
 		return total
 	}
+	if w.observed != nil {
+		add(new(subject))
+		add(new(subject))
+		return total
+	}
 	if w.clients {
 		for range b.clients {
 			add(new(subject))

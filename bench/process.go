@@ -47,6 +47,10 @@ func (b *bench) build(ctx context.Context, workloads []workload) error {
 			w.gateway.needs(programs)
 			continue
 		}
+		if w.observed != nil {
+			programs["client"] = append(programs["client"], "observed")
+			continue
+		}
 		if !w.clients {
 			for _, s := range b.servers {
 				if w.suits(s) && s.script == "" {

@@ -50,6 +50,7 @@ func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 	writeRow(out, columns)
 	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
 	note := false
+	reference := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == plain })
 	for _, s := range subjects {
 		name := s.name
 		if s.call.Tool != w.call.Tool {
@@ -69,6 +70,12 @@ func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 		writeRow(out, row)
 	}
 	fmt.Fprintf(out, "\n%s.\n", p)
+	if reference >= 0 {
+		for _, s := range subjects[reference+1:] {
+			fmt.Fprintf(out, "\n%s adds %.1f µs of CPU to a call of %s, at the median of the rounds.\n", s.name,
+				s.added(subjects[reference]), plain)
+		}
+	}
 	if note {
 		fmt.Fprint(out, "\n¹ streams only if a message precedes the result: one progress notification and the response, "+
 			"which are two events.\n")
@@ -115,6 +122,16 @@ func (s *subject) ratio(other *subject) float64 {
 		if o := other.rounds[i].cpu; o > 0 {
 			all = append(all, float64(s.rounds[i].cpu)/float64(o))
 		}
+	}
+	return median(all)
+}
+
+// added returns the median over the rounds of the CPU per call above that of another program, in
+// microseconds.
+func (s *subject) added(other *subject) float64 {
+	var all []float64
+	for i := range min(len(s.rounds), len(other.rounds)) {
+		all = append(all, cpuMicros(s.rounds[i])-cpuMicros(other.rounds[i]))
 	}
 	return median(all)
 }

@@ -101,6 +101,8 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 	switch {
 	case w.gateway != nil:
 		open = b.openGateways
+	case w.observed != nil:
+		open = b.openObserved
 	case w.clients:
 		open = b.openClients
 	}

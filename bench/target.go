@@ -40,6 +40,9 @@ type bound struct {
 	// above is CPU time of a call above that of the other program, at most, in
 	// microseconds.
 	above float64
+	// moreAllocs and moreBytes are allocations of a call above those of the
+	// other program, at most.
+	moreAllocs, moreBytes float64
 }
 
 // recordBounds records the bounds of a workload whose programs took part.
@@ -65,8 +68,16 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 			b.record(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
 		}
 		if bound.above > 0 {
-			b.record(target{what: what + ": CPU above " + bound.of, got: subject.median(cpuMicros) - other.median(cpuMicros),
-				most: bound.above, unit: "µs"})
+			b.record(target{what: what + ": CPU above " + bound.of, got: subject.added(other), most: bound.above,
+				unit: "µs"})
+		}
+		if bound.moreAllocs > 0 {
+			b.record(target{what: what + ": allocations above " + bound.of, most: bound.moreAllocs, unit: "a call",
+				got: math.Round(max(0, subject.median(allocations)-other.median(allocations)))})
+		}
+		if bound.moreBytes > 0 {
+			b.record(target{what: what + ": bytes above " + bound.of, most: bound.moreBytes, unit: "a call",
+				got: math.Round(subject.median(allocated) - other.median(allocated))})
 		}
 		if bound.bytes > 0 {
 			b.record(target{what: what + ": bytes allocated", got: math.Round(other.median(allocated)),

@@ -34,6 +34,8 @@ type workload struct {
 	spread bool
 	// gateway, if set, measures gateways in place of servers.
 	gateway *gatewayCell
+	// observed, if set, measures an observer.
+	observed *observedCell
 	// quick workloads are part of a quick run, and so are those with bounds.
 	quick bool
 
@@ -70,6 +72,7 @@ func catalogueWorkloads() []workload {
 		catalogueColdWorkloads(),
 		catalogueClientWorkloads(),
 		catalogueGatewayWorkloads(),
+		catalogueObservedWorkloads(),
 	)
 }
 
@@ -239,7 +242,7 @@ func (w workload) serverArgs() []string {
 // kind returns the kind of program that the workload measures.
 func (w workload) kind() string {
 	switch {
-	case w.gateway != nil:
+	case w.gateway != nil, w.observed != nil:
 		return "program"
 	case w.clients:
 		return "client"

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/gateway"
 	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+	"github.com/patchbay-mcp/patchbay/internal/minheap"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -26,6 +27,8 @@ type options struct {
 	tool    string
 	tools   int // in all servers
 	servers int // with tools, else one
+	extra   string
+	dir     string
 }
 
 func main() {
@@ -36,6 +39,8 @@ func main() {
 	flag.StringVar(&o.tool, "tool", echo.Tool, "the tool that the load calls")
 	flag.IntVar(&o.tools, "tools", 0, "number of tools of servers in this process, in place of those of a server")
 	flag.IntVar(&o.servers, "servers", 1, "number of those servers")
+	flag.StringVar(&o.extra, "extra", "", "what patchbay does besides: policy-200, policy-200-all, audit or defaults")
+	flag.StringVar(&o.dir, "dir", "", "folder for files of extra")
 	flag.Parse()
 	o.era, o.command = echo.Era(*era), flag.Args()
 	h, err := o.handler()
@@ -56,7 +61,9 @@ func (o options) handler() (http.Handler, error) {
 	case "sdk":
 		return o.sdk()
 	case "patchbay":
-		servers := gateway.Servers{N: o.servers, Era: o.era, URL: o.url, Command: o.command}
+		minheap.Set() // as the command does
+		servers := gateway.Servers{N: o.servers, Era: o.era, URL: o.url, Command: o.command,
+			Extra: gateway.Extra(o.extra), Dir: o.dir}
 		if o.tools > 0 {
 			servers.Server = func() *mcp.Server { return patchbay.NewLister(o.tools / o.servers) }
 		}

@@ -22,6 +22,12 @@ type Servers struct {
 	// URL is the endpoint of the servers. If it is empty, Command starts each.
 	URL     string
 	Command []string
+	Extra   Extra
+	Dir     string // for files of Extra
+	// State has pins, which are compared if it is not nil.
+	State host.StateStore
+	// Observer is that of the host; nil for none.
+	Observer mcp.Observer
 }
 
 func (s Servers) entry() string {
@@ -40,25 +46,39 @@ func (s Servers) entry() string {
 
 // View returns what the local user may use over the servers.
 func View(s Servers) (*host.View, error) {
+	h, err := Open(s)
+	if err != nil {
+		return nil, err
+	}
+	return LocalView(h), nil
+}
+
+// LocalView returns what the local user may use.
+func LocalView(h *host.Host) *host.View { return h.For(&host.Caller{}) }
+
+// Open opens a host of the servers.
+func Open(s Servers) (*host.Host, error) {
 	entries := make([]string, s.N)
 	for i := range entries {
 		entries[i] = fmt.Sprintf(`%q:%s`, echo.GatewayServer(i), s.entry())
 	}
-	file, err := config.Parse([]byte(`{"mcpServers":{` + strings.Join(entries, ",") +
-		`},"patchbay":{"tools":{"mode":"list"}}}`)) // no search in place of a long list
+	file, err := config.Parse([]byte(`{"mcpServers":{` + strings.Join(entries, ",") + `},"patchbay":` +
+		s.Extra.settings() + "}"))
 	if err != nil {
 		return nil, err
 	}
 	opts := &host.Options{
 		Client: mcp.ClientOptions{Revision: s.Era.Revision()},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: s.Observer,
 	}
 	if s.Server != nil {
 		opts.Dial = func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s.Server()), nil }
 	}
-	h, err := host.Open(context.Background(), file, opts)
-	if err != nil {
+	if err := s.Extra.apply(file, opts, s.Dir); err != nil {
 		return nil, err
 	}
-	return h.For(&host.Caller{}), nil
+	if s.State != nil {
+		opts.State, opts.Pins = s.State, true
+	}
+	return host.Open(context.Background(), file, opts)
 }

@@ -11,8 +11,11 @@ import (
 )
 
 // NewServer returns a server that offers the tools.
-func NewServer() *mcp.Server {
-	s := mcp.NewServer("patchbay", "1.0.0", nil)
+func NewServer() *mcp.Server { return NewObserved(nil) }
+
+// NewObserved is [NewServer] with an observer, which may be nil.
+func NewObserved(o mcp.Observer) *mcp.Server {
+	s := mcp.NewServer("patchbay", "1.0.0", &mcp.ServerOptions{Observer: o})
 	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription}, answer)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription},
 		answerWithNotifications(1))
