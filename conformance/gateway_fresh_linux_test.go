@@ -172,7 +172,7 @@ func (m *freshMachine) useStyle(t *testing.T, style, config string) {
 		t.Run("stdio/"+c.name, func(t *testing.T) {
 			t.Parallel()
 			plan := gatewayPlan{Kind: "stdio", Root: "file://" + dir, ID: style + "-stdio-" + c.name, Servers: plannedServers,
-				Command: []string{m.patchbay, "gateway", "--stdio", "--config", file}}
+				Command: []string{m.patchbay, "gateway", "--stdio", "--own", "--config", file}} // with servers of its own
 			m.judge(t, c, plan, m.want)
 		})
 	}

@@ -90,7 +90,8 @@ func servePeers(t *testing.T, patchbay, sdk string, peers []peer) (url string, b
 		if p.pin != "" {
 			era = "session"
 		}
-		settings[p.id()] = map[string]any{"era": era, "roots": "pass"} // of the client, also to a server over HTTP
+		// Roots of the client, also to a server over HTTP. The servers change their lists.
+		settings[p.id()] = map[string]any{"era": era, "roots": "pass", "trust": "insecureAll"}
 	}
 	return serveConfig(t, patchbay, map[string]any{"mcpServers": servers, "patchbay": map[string]any{"servers": settings}}), behind
 }

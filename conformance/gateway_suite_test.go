@@ -83,9 +83,10 @@ func TestGatewaySuite(t *testing.T) {
 			for _, run := range upstream.runs {
 				t.Run(upstream.name+"/"+run.name, func(t *testing.T) {
 					t.Parallel()
+					settings := map[string]any{"era": upstream.era, "roots": "pass", "trust": "insecureAll"}
 					url := serveConfig(t, patchbay, map[string]any{
 						"mcpServers": map[string]any{"everything": upstream.entry(t)},
-						"patchbay":   map[string]any{"servers": map[string]any{"everything": map[string]any{"era": upstream.era, "roots": "pass"}}},
+						"patchbay":   map[string]any{"servers": map[string]any{"everything": settings}},
 					})
 					all, ok := runSuite(t, run, url+"/s/everything")
 					scenarios.Add(int64(all))

@@ -10,7 +10,7 @@ import (
 )
 
 // addTriggers adds the tools that change the lists of the server. The change lasts for a second: a
-// gateway tells its clients of lists that differ.
+// gateway notifies clients only of lists that differ.
 func addTriggers(s *mcp.Server) {
 	var tools, prompts atomic.Int64
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Change the list of tools."},
