@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -149,7 +150,7 @@ func TestCompletion(t *testing.T) {
 
 // TestIconsAndLog tests the icons, in the revisions that have them, and what the middleware logs.
 func TestIconsAndLog(t *testing.T) {
-	var logged strings.Builder
+	var logged lockedBuilder // subscriptions of a session are logged while its first requests are served
 	log.SetOutput(&logged)
 	defer log.SetOutput(io.Discard)
 	mcptest.Run(t, newServer(), func(t *testing.T, c *mcptest.Client) {
@@ -166,6 +167,30 @@ func TestIconsAndLog(t *testing.T) {
 			t.Errorf("got the log %s", got)
 		}
 	})
+}
+
+// A lockedBuilder is a strings.Builder that is safe for concurrent use.
+type lockedBuilder struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuilder) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuilder) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *lockedBuilder) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
 }
 
 // items returns the URIs of listed resources, and the names of other features.
