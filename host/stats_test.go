@@ -107,7 +107,8 @@ func TestStatsCountApprovals(t *testing.T) {
 	wantCounts(t, "without a channel", h.Stats().Approvals, map[string]uint64{"failed": 1})
 }
 
-// Restarts follow a failure, or replace a connection. A start after the server was not used is none.
+// A start after a failure, or to replace a connection, is counted as a restart. The next start of a
+// server that was stopped because nothing used it is not.
 func TestStatsCountRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
