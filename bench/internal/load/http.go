@@ -176,12 +176,12 @@ func (c *caller) once() error {
 // Run implements Load.
 func (h *HTTP) Run(d time.Duration) (Slice, error) {
 	var stop atomic.Bool
+	begin := time.Now() // before the timer, so that no slice is shorter than d
 	timer := time.AfterFunc(d, func() { stop.Store(true) })
 	defer timer.Stop()
 	errs := make([]error, len(h.callers))
 	calls := make([]int, len(h.callers))
 	var all sync.WaitGroup
-	begin := time.Now()
 	for i, c := range h.callers {
 		if err := c.conn.SetDeadline(begin.Add(d + grace)); err != nil {
 			return Slice{}, err
