@@ -184,6 +184,12 @@ func failureOf(t *testing.T, c *mcp.Client, tool string) (*failure, string) {
 	if err != nil {
 		t.Fatalf("call of %s: %v", tool, err)
 	}
+	return failureIn(t, res)
+}
+
+// failureIn returns the failure that a result reports, nil if there is none.
+func failureIn(t *testing.T, res *mcp.CallToolResult) (*failure, string) {
+	t.Helper()
 	raw, ok := res.Meta["dev.patchbay/error"]
 	if !ok {
 		return nil, res.Text()

@@ -65,9 +65,11 @@ func TestDefinitionsOfNewProcessAreChecked(t *testing.T) {
 			h := openFile(t, map[string]any{"shop": entry}, settings, &host.Options{Pins: true, State: state, Policy: p})
 			c := client(t, h, &host.Caller{})
 			if name == "restart" {
-				if r, err := c.CallTool(t.Context(), "shop__search", nil); err != nil || r.Text() != "found" {
+				if r, err := callProcess(t, c, "shop__search", nil); err != nil || r.Text() != "found" {
 					t.Fatalf("the approved definition: %+v, %v", r, err)
 				}
+			} else if err := h.Start(t.Context()); err != nil { // lists wait a few seconds for it, which may not be enough
+				t.Fatal(err)
 			} else if got := toolNames(t, c); fmt.Sprint(got) != "[shop__search]" {
 				t.Fatalf("got %v", got)
 			}

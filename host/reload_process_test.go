@@ -43,7 +43,7 @@ func TestReloadStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := client(t, h, &host.Caller{})
-	_, pid := failureOf(t, c, "stable__pid")
+	_, pid := failureOfProcess(t, c, "stable__pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	var calls atomic.Int64
