@@ -275,8 +275,14 @@ func TestProcessesDoNotOverlap(t *testing.T) {
 	u := upstream(t, h, "s")
 	waitUntil(t, "the server is idle", func() bool { return u.Status().State == host.StateStopped })
 	f, pid := failureOfProcess(t, c, "s__pid")
-	if all := starts(); f != nil || len(all) != 3 || all[1] != "end" || all[2] != pid {
-		t.Errorf("got %+v, %q after %v, want the end of the first process before the second", f, pid, all)
+	all := starts()
+	if f != nil || len(all) < 3 || !slices.Contains(all[2:], pid) {
+		t.Errorf("got %+v, %q after %v, want a second process", f, pid, all)
+	}
+	for n, line := range all { // there may be more than two: the server is idle soon between two requests
+		if (line == "end") != (n%2 == 1) {
+			t.Fatalf("got %v, want the end of each process before the start of the next", all)
+		}
 	}
 }
 
