@@ -191,7 +191,8 @@ type outcome struct {
 // patchbay runs a command without a terminal.
 func patchbay(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr lockedBuffer
 	status := Run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
 }
@@ -200,7 +201,8 @@ func patchbay(t *testing.T, stdin string, args ...string) outcome {
 // before it runs.
 func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...string) outcome {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr lockedBuffer
 	p := newProgram(strings.NewReader(typed), &stdout, &stderr)
 	p.interactive, p.output.terminal, p.screen.terminal, p.headless = true, true, true, false
 	p.open = func(_ context.Context, page string) error { t.Errorf("opened page %s, want none", page); return nil }

@@ -223,7 +223,7 @@ func onStdio(t *testing.T, revision string, args ...string) (c *mcp.Client, end 
 	t.Helper()
 	in, toGateway := io.Pipe()
 	fromGateway, out := io.Pipe()
-	var stderr bytes.Buffer
+	var stderr lockedBuffer
 	status := make(chan int, 1)
 	go func() {
 		status <- Run(context.Background(), append([]string{"gateway", "--stdio"}, args...), in, out, &stderr)

@@ -21,9 +21,9 @@ func TestInterruptedCallCancelsItsTask(t *testing.T) {
 		defer timeout.Stop()
 		var stdout bytes.Buffer
 		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
-		if status != exitInterrupted || !strings.HasSuffix(seen.seen,
+		if status != exitInterrupted || !strings.HasSuffix(seen.text(),
 			"progress: asleep\npatchbay: interrupted; the task was cancelled\n") {
-			t.Errorf("got %d, %q, want %d and a message about the task", status, seen.seen, exitInterrupted)
+			t.Errorf("got %d, %q, want %d and a message about the task", status, seen.text(), exitInterrupted)
 		}
 		if all, err := notes(); err != nil || len(all) != 0 {
 			t.Errorf("%d notes of cancelled tasks, %v, want none", len(all), err)

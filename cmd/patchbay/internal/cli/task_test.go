@@ -134,8 +134,8 @@ func (p *taskClient) waitForStatus(id, status string) {
 	defer cancel()
 	seen := &trigger{when: status, then: cancel}
 	Run(ctx, p.args("task watch", id), strings.NewReader(""), io.Discard, seen)
-	if !strings.Contains(seen.seen, status) {
-		p.t.Fatalf("task watch did not show %q: %s", status, seen.seen)
+	if !strings.Contains(seen.text(), status) {
+		p.t.Fatalf("task watch did not show %q: %s", status, seen.text())
 	}
 }
 
@@ -407,8 +407,8 @@ func TestTaskWatchWithoutATerminalLeavesQuestionsOpen(t *testing.T) {
 		var stdout bytes.Buffer
 		seen := &trigger{when: "input_required", then: cancel}
 		status := Run(ctx, p.args("task watch", id), strings.NewReader(""), &stdout, seen)
-		if status != exitInterrupted || stdout.Len() > 0 || !strings.Contains(seen.seen, "The task continues.") {
-			t.Errorf("got %d, %q, %q, want %d and a message that the task continues", status, &stdout, seen.seen,
+		if status != exitInterrupted || stdout.Len() > 0 || !strings.Contains(seen.text(), "The task continues.") {
+			t.Errorf("got %d, %q, %q, want %d and a message that the task continues", status, &stdout, seen.text(),
 				exitInterrupted)
 		}
 		p.waitForStatus(id, "input_required")
