@@ -473,18 +473,22 @@ func TestDeniedLoginIsReported(t *testing.T) {
 // The user may take longer to log in than --timeout.
 func TestTimeoutDoesNotLimitLogin(t *testing.T) {
 	mcptest.NoLeaks(t)
-	freshVault(t)
 	server, ann := protected(t), newUserBrowser(t)
-	const limit = 700 * time.Millisecond
-	o := atTerminal(t, "", func(p *program) {
-		p.open = func(ctx context.Context, page string) error {
-			ann.visits.Go(func() {
-				<-time.After(2 * limit)
-				_ = ann.open(ctx, page)
-			})
-			return nil
-		}
-	}, "call", server, "who_am_i", "--timeout", limit.String())
+	var o outcome
+	withLimit(700*time.Millisecond, func(limit time.Duration) bool {
+		freshVault(t)
+		o = atTerminal(t, "", func(p *program) {
+			p.open = func(ctx context.Context, page string) error {
+				ann.visits.Go(func() {
+					<-time.After(2 * limit)
+					_ = ann.open(ctx, page)
+				})
+				return nil
+			}
+		}, "call", server, "who_am_i", "--timeout", limit.String())
+		ann.visits.Wait()
+		return o.status != exitTimeout
+	})
 	if o.status != exitOK {
 		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}

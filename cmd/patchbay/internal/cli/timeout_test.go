@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
@@ -28,9 +29,17 @@ func addTick(s *mcp.Server) {
 	})
 }
 
-// tooLate is longer than a command takes that a --timeout of less than a second ends, on a loaded
-// machine.
+// tooLate is longer than a command takes after its --timeout has ended it, on a loaded machine.
 const tooLate = 8 * time.Second
+
+// withLimit runs a command with a --timeout of first, which is enough unless the machine is slow. It
+// doubles the limit as long as it was not enough for what is tested, and returns the last one.
+func withLimit(first time.Duration, run func(limit time.Duration) (enough bool)) (limit time.Duration) {
+	const most = 20 * time.Second
+	for limit = first; !run(limit) && 2*limit <= most; limit *= 2 {
+	}
+	return limit
+}
 
 // --timeout ends a call even though the server sends messages all the time.
 func TestTimeoutBoundsACall(t *testing.T) {
@@ -39,28 +48,44 @@ func TestTimeoutBoundsACall(t *testing.T) {
 	t.Cleanup(func() { _ = m.Close(context.Background()) })
 	url := listen(t, s)
 	for _, revision := range mcptest.Revisions() {
-		began := time.Now()
-		o := patchbay(t, "", "call", url, "tick", "--timeout", "500ms", "--revision", revision)
-		if took := time.Since(began); o.status != exitTimeout || took > tooLate ||
-			!strings.Contains(o.stderr, "progress: ") || !strings.HasSuffix(o.stderr,
-			"patchbay: call: not complete within 500ms (--timeout); the server may have run tools/call\n") {
+		var o outcome
+		var took time.Duration
+		limit := withLimit(500*time.Millisecond, func(limit time.Duration) bool {
+			began := time.Now()
+			o = patchbay(t, "", "call", url, "tick", "--timeout", limit.String(), "--revision", revision)
+			took = time.Since(began)
+			return strings.Contains(o.stderr, "progress: ")
+		})
+		if o.status != exitTimeout || took > limit+tooLate || !strings.Contains(o.stderr, "progress: ") ||
+			!strings.HasSuffix(o.stderr, fmt.Sprintf(
+				"patchbay: call: not complete within %v (--timeout); the server may have run tools/call\n", limit)) {
 			t.Errorf("%s: exit code %d after %v, %s", revision, o.status, took, o.stderr)
 		}
 	}
 	forEachTransport(t, func(t *testing.T, p *taskClient) {
-		began := time.Now()
-		o := p.run("call --timeout 900ms", "sleep")
-		if o.status != exitTimeout || time.Since(began) > tooLate ||
-			!strings.Contains(o.stderr, "call: not complete within 900ms (--timeout); the task was cancelled") {
-			t.Errorf("task: exit code %d after %v, %s", o.status, time.Since(began), o.stderr)
+		const begun = "asleep" // the message of the task, which runs
+		var o outcome
+		var took time.Duration
+		limit := withLimit(900*time.Millisecond, func(limit time.Duration) bool {
+			began := time.Now()
+			o = p.run("call --timeout "+limit.String(), "sleep")
+			took = time.Since(began)
+			return strings.Contains(o.stderr, begun)
+		})
+		if o.status != exitTimeout || took > limit+tooLate || !strings.Contains(o.stderr,
+			fmt.Sprintf("call: not complete within %v (--timeout); the task was cancelled", limit)) {
+			t.Errorf("task: exit code %d after %v, %s", o.status, took, o.stderr)
 		}
 		if p.targetLast {
 			return // the task ends with the server
 		}
 		id := p.start("sleep")
-		o = p.run("task watch --timeout 900ms", id)
+		limit = withLimit(900*time.Millisecond, func(limit time.Duration) bool {
+			o = p.run("task watch --timeout "+limit.String(), id)
+			return strings.Contains(o.stderr, begun)
+		})
 		if o.status != exitTimeout || !strings.Contains(o.stderr, "The task continues.") ||
-			!strings.Contains(o.stderr, "watch: not complete within 900ms (--timeout)") {
+			!strings.Contains(o.stderr, fmt.Sprintf("watch: not complete within %v (--timeout)", limit)) {
 			t.Errorf("task watch: exit code %d, %s", o.status, o.stderr)
 		}
 		p.check(exitOK, "", "", "task cancel", id)
@@ -82,13 +107,17 @@ func (r *slowReader) Read(b []byte) (int, error) {
 // --timeout does not count the time that the user takes for an answer.
 func TestTimeoutDoesNotCountQuestions(t *testing.T) {
 	forEachTransport(t, func(t *testing.T, c *taskClient) {
-		const limit = 1500 * time.Millisecond
-		var stdout, stderr bytes.Buffer
-		p := newProgram(&slowReader{limit + 200*time.Millisecond, strings.NewReader("y\n")}, &stdout, &stderr)
-		p.interactive, p.screen.terminal = true, true
-		if status := p.run(t.Context(), c.args("call --timeout "+limit.String(), "ask")); status != exitOK ||
-			stdout.String() != "yes\n" {
-			t.Errorf("exit code %d, %q, %q, want yes", status, stdout.String(), stderr.String())
+		var status int
+		var stdout, stderr *lockedBuffer
+		withLimit(1500*time.Millisecond, func(limit time.Duration) bool {
+			stdout, stderr = &lockedBuffer{}, &lockedBuffer{}
+			p := newProgram(&slowReader{limit + 200*time.Millisecond, strings.NewReader("y\n")}, stdout, stderr)
+			p.interactive, p.screen.terminal = true, true
+			status = p.run(t.Context(), c.args("call --timeout "+limit.String(), "ask"))
+			return status != exitTimeout
+		})
+		if status != exitOK || stdout.String() != "yes\n" {
+			t.Errorf("exit code %d, %q, %q, want yes", status, stdout, stderr)
 		}
 	})
 }
@@ -96,7 +125,11 @@ func TestTimeoutDoesNotCountQuestions(t *testing.T) {
 // A subscription ends as --for says; --timeout bounds connecting only.
 func TestTimeoutDoesNotEndListen(t *testing.T) {
 	url := listen(t, newServer("demo"))
-	o := patchbay(t, "", "listen", url, "--timeout", "300ms", "--for", "600ms")
+	var o outcome
+	withLimit(300*time.Millisecond, func(limit time.Duration) bool {
+		o = patchbay(t, "", "listen", url, "--timeout", limit.String(), "--for", (2 * limit).String())
+		return o.status != exitTimeout
+	})
 	if o.status != exitOK || !strings.Contains(o.stderr, "listening to: ") {
 		t.Errorf("exit code %d, %s", o.status, o.stderr)
 	}
@@ -120,6 +153,10 @@ func TestTimeoutBoundsProbe(t *testing.T) {
 }
 
 func TestPausedLimitIsThatOfTheCommand(t *testing.T) {
+	synctest.Test(t, testPausedLimit)
+}
+
+func testPausedLimit(t *testing.T) {
 	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
 	p.pauseLimit()() // without a limit
 	p.flags.timeout = 30 * time.Millisecond
