@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry/otlptest"
@@ -134,21 +133,31 @@ func checkGatewayMetrics(t *testing.T, all metricFamilies) {
 // While a gateway drains, /readyz says so, and /healthz and /metrics respond until its end.
 func TestReadinessWhileAGatewayDrains(t *testing.T) {
 	freshVault(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	s := mcp.NewServer("held", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "hold"}, func(ctx context.Context, _ struct{}) (string, error) {
+		close(begun)
+		select {
+		case <-end:
+			return "held", nil
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	})
 	file := filepath.Join(t.TempDir(), "mcp.json")
-	writeFile(t, file, demoServers(t, "one", "two"))
+	writeFile(t, file, `{"mcpServers": {"one": {"url": "`+listen(t, s)+`"}, "two": `+demoEntry(t)+`}}`)
 	g, ops := startObserved(t, "--config", file)
 	c := gatewayClient(t, g, "2026-07-28", false)
-	progress, finished := make(chan struct{}), make(chan error, 1)
-	var once sync.Once
+	finished := make(chan error, 1)
 	go func() {
-		ctx := mcp.WithCallOptions(context.Background(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {
-			once.Do(func() { close(progress) })
-		}})
-		_, err := c.CallTool(ctx, "one__count", map[string]int{"steps": 15})
+		res, err := c.CallTool(context.Background(), "one__hold", nil)
+		if err == nil && res.Text() != "held" {
+			err = fmt.Errorf("got %+v", res)
+		}
 		finished <- err
 	}()
 	select {
-	case <-progress:
+	case <-begun:
 	case err := <-finished:
 		t.Fatal(err)
 	}
@@ -161,6 +170,7 @@ func TestReadinessWhileAGatewayDrains(t *testing.T) {
 	if scrape(t, ops)["patchbay_host_requests"] == nil {
 		t.Error("no metrics while it drains")
 	}
+	close(end)
 	if err := <-finished; err != nil {
 		t.Errorf("the call in progress: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -262,24 +263,33 @@ func TestReadinessFollowsTheServer(t *testing.T) {
 	s.await(t, out)
 	awaitReadiness(t, ops, 200, `{"ready":true}`)
 
-	progress := make(chan struct{})
-	var once sync.Once
+	asked, answer := make(chan struct{}), make(chan struct{}) // the call goes on until it is answered
 	finished := make(chan error, 1)
 	go func() {
-		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(s.url+endpoint, nil), nil)
+		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(s.url+endpoint, nil), &mcp.ClientOptions{
+			Revision: "2025-11-25",
+			Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				close(asked)
+				select {
+				case <-answer:
+				case <-ctx.Done():
+				}
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ann"}`)}, nil
+			},
+		})
 		if err != nil {
 			finished <- err
 			return
 		}
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {
-			once.Do(func() { close(progress) })
-		}})
-		_, err = c.CallTool(ctx, "count", map[string]int{"steps": 15})
+		res, err := c.CallTool(t.Context(), "greet", nil)
+		if err == nil && res.Text() != "Hello, Ann!" {
+			err = fmt.Errorf("got %+v", res)
+		}
 		_ = c.Close() // the server may have ended
 		finished <- err
 	}()
 	select {
-	case <-progress:
+	case <-asked:
 	case err := <-finished:
 		t.Fatal(err)
 	}
@@ -291,6 +301,7 @@ func TestReadinessFollowsTheServer(t *testing.T) {
 	if all := scrape(t, ops); all["mcp_server_operation_duration_seconds"] == nil {
 		t.Error("no metrics while it drains")
 	}
+	close(answer)
 	if err := <-finished; err != nil {
 		t.Errorf("the call in progress: %v", err)
 	}
