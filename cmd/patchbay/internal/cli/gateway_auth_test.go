@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -42,24 +41,13 @@ func companyLogin(t *testing.T, resource string) (issuer string) {
 	return s.URL
 }
 
-// freeAddr returns an address that is free at the moment.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Two users log in at an authorization server for a gateway that accepts tokens only, and are two callers.
 // The key of the local user is refused, and not announced.
 func TestGatewayWithOIDC(t *testing.T) {
 	mcptest.NoLeaks(t)
 	t.Setenv(envStateDir, t.TempDir())
 	freshVault(t)
-	addr := freeAddr(t)
+	addr := unusedAddr(t)
 	issuer := companyLogin(t, "http://"+addr+endpoint)
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	writeFile(t, file, fmt.Sprintf(`{"mcpServers": {"one": %s}, "patchbay": {"audit": {"sync": "record", "args": "full"},

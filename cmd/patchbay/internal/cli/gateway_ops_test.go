@@ -21,12 +21,7 @@ import (
 // startObserved runs a gateway with the ops listener, and returns its URL.
 func startObserved(t *testing.T, args ...string) (g *runningGateway, ops string) {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	free.Close()
+	addr := unusedAddr(t)
 	return startGateway(t, nil, append([]string{"--ops", addr}, args...)...), "http://" + addr
 }
 
@@ -185,12 +180,7 @@ func TestReadinessWhileAGatewayDrains(t *testing.T) {
 
 func TestOpsOfTheSettings(t *testing.T) {
 	freshVault(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	free.Close()
+	addr := unusedAddr(t)
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	withSettings := func(settings string) {
 		t.Helper()

@@ -241,18 +241,14 @@ func TestServeHasMetricsOfEveryRevision(t *testing.T) {
 // answers all the time.
 func TestReadinessFollowsTheServer(t *testing.T) {
 	mcptest.NoLeaks(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ops := "http://" + free.Addr().String()
-	free.Close()
+	addr := unusedAddr(t)
+	ops := "http://" + addr
 	file := filepath.Join(t.TempDir(), "tasks.db")
 	held, err := bolt.OpenTasks(file, nil) // the server waits for it
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, out := launchServe(t, "--ops", strings.TrimPrefix(ops, "http://"), "--tasks", file)
+	s, out := launchServe(t, "--ops", addr, "--tasks", file)
 	awaitReadiness(t, ops, 503, "starting")
 	if status, _ := fetch(t, ops+"/healthz"); status != 200 {
 		t.Errorf("healthz during the start: %d", status)
@@ -467,13 +463,7 @@ func TestInvalidVariablesOfTelemetry(t *testing.T) {
 // A collector that is down neither delays nor fails a command, and is one line of standard error.
 func TestACollectorThatIsDownIsOneLine(t *testing.T) {
 	mcptest.NoLeaks(t)
-	down, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := down.Addr().String()
-	down.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+addr)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+unusedAddr(t))
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	t.Setenv("OTEL_METRICS_EXPORTER", "none")
 	s := startServe(t)
