@@ -91,8 +91,8 @@ func TestKilledServerRecoversTasks(t *testing.T) {
 	mustRun(t, "task", "watch", url, done)
 	waitForStatus(t, url, waiting, "input_required")
 	asked := mustRun(t, "task", "get", url, waiting)
-	interrupted := mustRun(t, "call", "--task", url, "publish", "title=Cut")
 	restarted := mustRun(t, "call", "--task", url, "crunch", "seconds=1")
+	interrupted := mustRun(t, "call", "--task", url, "publish", "title=Cut") // last: it asks after a second
 	p.signal(syscall.SIGKILL)
 	<-p.exited
 	p.exited <- nil
