@@ -472,7 +472,7 @@ func TestACollectorThatIsDownIsOneLine(t *testing.T) {
 	}
 	begun := time.Now()
 	o := s.stop(t)
-	if took := time.Since(begun); took > 3*time.Second {
+	if took := time.Since(begun); took >= 5*time.Second { // what an end takes that waits for the collector
 		t.Errorf("the end took %v", took)
 	}
 	if strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "traces are not exported") {
