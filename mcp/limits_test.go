@@ -709,7 +709,8 @@ func TestPendingRequestsToAClientAreLimited(t *testing.T) {
 	})
 }
 
-// The steps of a validation are limited, whatever the arguments are.
+// The steps of a validation are limited, whatever the arguments are. Without a limit the call would not return; the
+// time allows for the race detector on a busy machine.
 func TestSCH15_ValidationStepsAreLimited(t *testing.T) {
 	s := newTarget(nil)
 	schema := `{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"anyOf":[` +
@@ -723,8 +724,8 @@ func TestSCH15_ValidationStepsAreLimited(t *testing.T) {
 	if got := c.ask(envelopedCall(`1`, "deep", nested)); !strings.Contains(got.text, `"isError":true`) {
 		t.Errorf("got %.300s, want a result with isError", got.text)
 	}
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("the call took %v, want at most 10s", took)
+	if took := time.Since(begin); took > time.Minute {
+		t.Errorf("the call took %v, want at most a minute", took)
 	}
 	c.good()
 }
