@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -65,15 +66,16 @@ func newScopedServer() *mcp.Server {
 
 // A testServer is an MCP server on a loopback address, protected by Require.
 type testServer struct {
-	t   testing.TB
-	url string
+	t      testing.TB
+	url    string
+	client *http.Client
 }
 
 func newTestServer(t testing.TB, s *mcp.Server, opts *oauth.RequireOptions) *testServer {
 	t.Helper()
 	h := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLog})
 	srv := httptest.NewUnstartedServer(nil)
-	site := &testServer{t, "http://" + srv.Listener.Addr().String() + "/mcp"}
+	site := &testServer{t, "http://" + srv.Listener.Addr().String() + "/mcp", http.DefaultClient}
 	var o oauth.RequireOptions
 	if opts != nil {
 		o = *opts
@@ -128,7 +130,7 @@ func (s *testServer) do(method, url, token, body string, header ...string) *resp
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.client.Do(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -363,22 +365,44 @@ func TestScopesWithoutHTTP(t *testing.T) {
 	}
 }
 
+// A handlerTransport calls a handler in place of a network, for tests in a synctest bubble.
+type handlerTransport struct{ h http.Handler }
+
+func (x handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	in := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), r.Body)
+	in.Header = r.Header
+	w := httptest.NewRecorder()
+	x.h.ServeHTTP(w, in)
+	return w.Result(), nil
+}
+
 // A stream ends with a result when its token ends, and its session continues with a new token.
 func TestStreamEndsWithToken(t *testing.T) {
-	server := newScopedServer()
-	s := newTestServer(t, server, &oauth.RequireOptions{MaxStream: 50 * time.Millisecond})
-	r := s.modern(s.token("ann", ""), "subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)
-	if r.status != 200 || !strings.Contains(r.body, "acknowledged") || !strings.Contains(r.body, `"result"`) ||
-		strings.Contains(r.body, `"error"`) {
-		t.Errorf("listen: got %d %s, want an acknowledgement and a result", r.status, r.body)
-	}
-	session := s.openSession(s.token("ann", ""), november2025)
-	if r := s.do("GET", s.url, s.token("ann", ""), "", "Mcp-Session-Id", session); r.status != 200 {
-		t.Errorf("GET: got %d %s, want 200", r.status, r.body)
-	}
-	if r := s.postInSession(s.token("ann", ""), session, toolCall("who")); r.status != 200 {
-		t.Errorf("session after its stream has ended: got %d %s, want 200", r.status, r.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := mcphttp.NewHandler(newScopedServer(), &mcphttp.Options{Logger: discardLog})
+		defer h.Shutdown(context.Background())
+		s := &testServer{t: t, url: "http://127.0.0.1/mcp"}
+		s.client = &http.Client{Transport: handlerTransport{oauth.Require(testVerifier(t), oauth.ResourceMetadata{
+			Resource: s.url, AuthorizationServers: []string{issuerURL},
+		}, &oauth.RequireOptions{MaxStream: time.Minute, Logger: discardLog})(h)}}
+		token := func() string { return s.token("ann", "") }
+		begin := time.Now()
+		r := s.modern(token(), "subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)
+		if r.status != 200 || !strings.Contains(r.body, "acknowledged") || !strings.Contains(r.body, `"result"`) ||
+			strings.Contains(r.body, `"error"`) {
+			t.Errorf("listen: got %d %s, want an acknowledgement and a result", r.status, r.body)
+		}
+		if got := time.Since(begin); got != time.Minute {
+			t.Errorf("listen: the stream ended after %v, want 1m", got)
+		}
+		session := s.openSession(s.token("ann", ""), november2025)
+		if r := s.do("GET", s.url, s.token("ann", ""), "", "Mcp-Session-Id", session); r.status != 200 {
+			t.Errorf("GET: got %d %s, want 200", r.status, r.body)
+		}
+		if r := s.postInSession(s.token("ann", ""), session, toolCall("who")); r.status != 200 {
+			t.Errorf("session after its stream has ended: got %d %s, want 200", r.status, r.body)
+		}
+	})
 }
 
 // As middleware of mcphttp.Serve, Require also serves the metadata.
@@ -387,7 +411,7 @@ func TestServeWithRequire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &testServer{t, "http://" + l.Addr().String() + "/mcp"}
+	s := &testServer{t, "http://" + l.Addr().String() + "/mcp", http.DefaultClient}
 	protect := oauth.Require(testVerifier(t), oauth.ResourceMetadata{
 		Resource: s.url, AuthorizationServers: []string{issuerURL},
 	}, &oauth.RequireOptions{Logger: discardLog})
