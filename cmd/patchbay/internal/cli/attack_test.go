@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,17 @@ func (a *attack) until(what string, done func() bool) {
 			a.t.Fatalf("not within 20 seconds: %s", what)
 		}
 	}
+}
+
+// listed waits until the servers with roles have started, and their tools are listed.
+func (a *attack) listed(url string, roles ...string) {
+	a.t.Helper()
+	eventually(a.t, fmt.Sprintf("the tools of %q are listed", roles), func() bool {
+		o := patchbay(a.t, "", append([]string{"tools", url}, a.g.header()...)...)
+		return !slices.ContainsFunc(roles, func(role string) bool {
+			return !strings.Contains("\n"+o.stdout, "\n"+role+"__")
+		})
+	})
 }
 
 // executed returns the log of a server, and writes it to the transcript.

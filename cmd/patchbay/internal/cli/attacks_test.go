@@ -19,6 +19,7 @@ import (
 // orders to the model.
 func TestAttackRugPull(t *testing.T) {
 	a := newAttack(t, "rug-pull", []string{"shop", "fs"}, "", "")
+	a.listed(a.g.url, "shop", "fs")
 	a.note("The first definition is approved, and the call runs.")
 	a.client("", "tools", a.g.url)
 	a.client("", "call", a.g.url, "shop__search", "Query=shoes")
@@ -49,6 +50,7 @@ func TestAttackRugPull(t *testing.T) {
 // Shadowing: a server has tools with the names of tools of another one.
 func TestAttackShadowedName(t *testing.T) {
 	a := newAttack(t, "shadowed-name", []string{"evil", "fs"}, "", "")
+	a.listed(a.g.url, "evil", "fs")
 	a.note("Each name has its server as a prefix, so that no server can take the name of another one's tool.")
 	a.client("", "tools", a.g.url)
 	o := a.client("", "call", a.g.url, "fs__read_file", "Path=/home/me/secret")
@@ -122,6 +124,7 @@ func TestAttackConfusedDeputy(t *testing.T) {
 	origin := strings.TrimSuffix(a.g.url, "/mcp")
 	a.note("A client on the path of a profile tries names of other servers, which the gateway could reach.")
 	reader := origin + "/mcp/p/reader"
+	a.listed(reader, "fs")
 	a.client("", "tools", reader)
 	for _, name := range []string{"bank__pay", "pay", "fs__bank__pay", "bank/pay"} {
 		o := a.client("", "rpc", reader, "tools/call", `{"name": "`+name+`", "arguments": {"To": "eve", "Amount": 1}}`,

@@ -139,9 +139,8 @@ func TestPolicyExplainUsesApprovedDefinitions(t *testing.T) {
 		t.Errorf("before the first connection: %+v", o)
 	}
 	g := startGateway(t, nil, "--config", config)
-	if c := gatewayClient(t, g, "2026-07-28", false); !searchListed(t, c) {
-		t.Fatal("the tool is not listed")
-	}
+	c := gatewayClient(t, g, "2026-07-28", false)
+	eventually(t, "the tool is listed", func() bool { return searchListed(t, c) })
 	g.stop()
 	if o := patchbay(t, "", args...); o.status != exitOK || !strings.Contains(o.stdout, "deny by rule documented") ||
 		o.stderr != "" {
