@@ -33,15 +33,16 @@ import (
 
 // A protectedUpstream is an MCP server that requires tokens of its own authorization server.
 type protectedUpstream struct {
-	url     string // of the MCP server
-	issuer  string
-	refuse  atomic.Pointer[string] // a token that the server no longer accepts
-	broken  atomic.Bool            // the token endpoint refuses refresh tokens
-	callers sync.Map               // subjects of calls
-	asked   atomic.Int64           // calls of the tool that asks
-	demands atomic.Bool            // calls are refused, whatever scopes the token has
-	handler atomic.Pointer[mcphttp.Handler]
-	server  *mcp.Server
+	url       string // of the MCP server
+	issuer    string
+	refuse    atomic.Pointer[string] // a token that the server no longer accepts
+	onlyCalls atomic.Bool            // refuse is for calls only
+	broken    atomic.Bool            // the token endpoint refuses refresh tokens
+	callers   sync.Map               // subjects of calls
+	asked     atomic.Int64           // calls of the tool that asks
+	demands   atomic.Bool            // calls are refused, whatever scopes the token has
+	handler   atomic.Pointer[mcphttp.Handler]
+	server    *mcp.Server
 
 	mu      sync.Mutex // guards the fields below
 	headers []http.Header
@@ -128,10 +129,11 @@ func newProtectedUpstream(t *testing.T) *protectedUpstream {
 		u.mu.Lock()
 		u.headers = append(u.headers, r.Header.Clone())
 		u.mu.Unlock()
-		if token := u.refuse.Load(); token != nil && r.Header.Get("Authorization") == "Bearer "+*token {
+		isCall := r.Header.Get("Mcp-Method") == "tools/call"
+		if token := u.refuse.Load(); token != nil && r.Header.Get("Authorization") == "Bearer "+*token && (isCall || !u.onlyCalls.Load()) {
 			r.Header.Set("Authorization", "Bearer expired")
 		}
-		if u.demands.Load() && r.Header.Get("Authorization") != "" && r.Header.Get("Mcp-Method") == "tools/call" {
+		if u.demands.Load() && r.Header.Get("Authorization") != "" && isCall {
 			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="write"`)
 			http.Error(w, "no", http.StatusForbidden)
 			return
@@ -435,14 +437,6 @@ func (v *visitor) elicit(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.El
 	v.mu.Unlock()
 	v.visits.Go(func() { v.visit(p.URL) })
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
-}
-
-// elicitAndFinish is elicit of a visitor who accepts after the login: else the next request may come before
-// it, and is asked for the login again.
-func (v *visitor) elicitAndFinish(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	res, err := v.elicit(ctx, p)
-	v.visits.Wait()
-	return res, err
 }
 
 func (v *visitor) opened() []string {

@@ -353,14 +353,15 @@ func (c *credential) ready(ctx context.Context) error {
 	return err
 }
 
-// loggedIn makes the instances of the principal connect again, and wakes the requests that wait.
+// loggedIn makes the instances of the principal connect again, and then wakes the requests that wait: before, they
+// would get the error of the last attempt to connect, and ask for another login.
 func (c *credential) loggedIn() {
 	c.missing.Store(false)
+	c.up.retryLogins(c.caller)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	close(c.changed)
 	c.changed = make(chan struct{})
-	c.mu.Unlock()
-	c.up.retryLogins(c.caller)
 }
 
 // waiting returns a channel that is closed with the next login.

@@ -54,3 +54,22 @@ func CheckPins(text []byte) (encoded []byte, pins int, err error) {
 func ResponseOf(v *View, method string, err error) (mcp.Result, error) {
 	return v.response(context.Background(), method, err)
 }
+
+// LockInstances locks the instances of a server.
+func LockInstances(h *Host, server string) (unlock func()) {
+	u := h.set.Load().byName[server]
+	u.mu.Lock()
+	return u.mu.Unlock
+}
+
+// WaitForLogin returns what happens at the end of a login of a caller, and a channel that is closed when the
+// requests that wait for it go on.
+func WaitForLogin(
+	ctx context.Context, h *Host, server string, c *Caller,
+) (loggedIn func(), woken <-chan struct{}, err error) {
+	cred, err := h.set.Load().byName[server].login(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cred.loggedIn, cred.waiting(), nil
+}
