@@ -82,6 +82,11 @@ func TestDeclinedLogin(t *testing.T) {
 			return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 		},
 		"refused it: access_denied": nobody.elicit,
+		"has refused it: access_denied": func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			res, err := nobody.elicit(ctx, p)
+			nobody.visits.Wait() // the login has failed when the request comes back
+			return res, err
+		},
 	} {
 		for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 			c := g.client(t, "ann"+revision, revision, elicit)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -71,6 +73,7 @@ type logins struct {
 	byID    map[string]*Login
 	byState map[string]*Login
 	by      map[string]map[*Login]struct{} // principals
+	failed  map[string]*Login              // those that have failed, by id, for requests that come back later
 	base    string                         // see [Host.SetConnectURL]
 }
 
@@ -180,11 +183,11 @@ func (h *Host) Login(ticket string) (*Login, error) {
 	return l, nil
 }
 
-// loginByID returns a login by the digest of its ticket, nil if there is none.
+// loginByID returns a login that waits or has failed by the digest of its ticket, nil if there is none.
 func (h *Host) loginByID(id string) *Login {
 	h.logins.mu.Lock()
 	defer h.logins.mu.Unlock()
-	return h.logins.byID[id]
+	return cmp.Or(h.logins.byID[id], h.logins.failed[id])
 }
 
 // URL returns the page of the login, with its ticket: a secret of the caller.
@@ -255,6 +258,22 @@ func (l *Login) run(redirect string) {
 	defer h.logins.mu.Unlock()
 	l.end(err)
 	h.logins.remove(l)
+	if err != nil {
+		h.logins.keepFailed(l, time.Now())
+	}
+}
+
+// keepFailed keeps a login that has failed until those that have expired are removed. The lock is held.
+func (s *logins) keepFailed(l *Login, now time.Time) {
+	if len(s.failed) >= maxLogins {
+		maps.DeleteFunc(s.failed, func(_ string, l *Login) bool { return now.After(l.expires) })
+	}
+	if s.failed == nil {
+		s.failed = map[string]*Login{}
+	}
+	if len(s.failed) < maxLogins {
+		s.failed[l.id] = l
+	}
 }
 
 // logIn obtains tokens for the principal, and has its requests use them.

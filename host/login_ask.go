@@ -228,7 +228,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		return err
 	}
 	l := v.host.loginByID(st.Login)
-	if l == nil { // it has ended, or was of another process
+	if l == nil { // it has succeeded or expired, or was of another process
 		return nil
 	}
 	if !v.host.held.add(v.principal) {
