@@ -265,6 +265,8 @@ func TestAdminShowsAndControlsServers(t *testing.T) {
 	var lines struct{ Lines []struct{ Text string } }
 	a.get("GET", "/servers/one/stderr?after=3&limit=5", "", &lines)
 
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var actions []string
 	for _, r := range a.records {
 		if r.Event == host.RecordAdmin {
