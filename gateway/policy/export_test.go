@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
 )
@@ -17,6 +18,12 @@ func (p *Policy) DecideEach(ctx context.Context, a *host.Action) (d host.Decisio
 	}
 	p.applyStandard(a, &d)
 	return d
+}
+
+// WithHookTime bounds how long the hook of a policy may take.
+func WithHookTime(p *Policy, limit time.Duration) *Policy {
+	p.external.limit = limit
+	return p
 }
 
 // SharedExpressions returns how many expressions rules share.

@@ -31,13 +31,14 @@ type external struct {
 	url     string
 	command []string
 	key     []byte
+	limit   time.Duration // externalTime, more in tests
 }
 
 func newExternal(given *config.PolicyHook, lookup func(string) (string, bool)) (*external, error) {
 	if given == nil {
 		return nil, nil
 	}
-	h := &external{url: given.URL, command: given.Command}
+	h := &external{url: given.URL, command: given.Command, limit: externalTime}
 	if h.url == "" {
 		return h, nil
 	}
@@ -82,7 +83,7 @@ type externalAnswer struct {
 // decide sets the decision of the hook. If it fails, the action is denied.
 func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision) {
 	d.Do = host.OutcomeDeny
-	ctx, cancel := context.WithTimeout(ctx, externalTime)
+	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
 	text, err := json.Marshal(externalRequest{a.Kind, a.Method, callerValue(a.Caller), a.Server, a.Target, a.Definition,
 		a.Arguments, a.Result, a.Question, a.Recent})
