@@ -131,27 +131,29 @@ type requestBuilder struct {
 	request func(id, text string) string
 }
 
+// modernBuilder returns the requestBuilder of the modern era.
+func modernBuilder() requestBuilder {
+	return requestBuilder{crlf(modernHeaders("echo")), func(id, text string) string {
+		body, _ := modernCall("tools/call", `"name":"echo","arguments":{"message":"`+text+`"}`)
+		return strings.Replace(body, `"id":1`, `"id":`+id, 1)
+	}}
+}
+
+func crlf(headers []string) (lines []string) {
+	for _, h := range headers {
+		lines = append(lines, h+"\r\n")
+	}
+	return lines
+}
+
 // requestBuilders returns a requestBuilder for each era.
 func (f *fixture) requestBuilders() map[string]requestBuilder {
-	crlf := func(headers []string) (lines []string) {
-		for _, h := range headers {
-			lines = append(lines, h+"\r\n")
-		}
-		return lines
-	}
-	_, modernHeaders := modernCall("tools/call", `"name":"echo"`)
 	session := f.initialize(november2025)
 	plain := func(id, text string) string {
 		return `{"jsonrpc":"2.0","id":` + id +
 			`,"method":"tools/call","params":{"name":"echo","arguments":{"message":"` + text + `"}}}`
 	}
-	return map[string]requestBuilder{
-		"modern": {crlf(modernHeaders), func(id, text string) string {
-			body, _ := modernCall("tools/call", `"name":"echo","arguments":{"message":"`+text+`"}`)
-			return strings.Replace(body, `"id":1`, `"id":`+id, 1)
-		}},
-		"session": {crlf(session.headers), plain},
-	}
+	return map[string]requestBuilder{"modern": modernBuilder(), "session": {crlf(session.headers), plain}}
 }
 
 // chunked returns the parts of a request with a body of n bytes in chunks.
