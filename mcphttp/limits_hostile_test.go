@@ -60,22 +60,24 @@ func TestLimits_LargestBodyFitsIntoTheShareOfACaller(t *testing.T) {
 	for _, caller := range []string{"principal", "anonymous"} {
 		for _, chunked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/chunked=%v", caller, chunked), func(t *testing.T) {
-				f := start(t, newTestCore(), &mcphttp.Options{MaxBody: limit})
-				var headers []string
-				if caller == "principal" {
-					headers = append(headers, "Authorization: ann")
-				}
-				body := f.requestBuilders()["modern"].bodyOfSize(limit)
-				r := f.request(t.Context(), "POST", body, append(modernHeaders("echo"), headers...)...)
-				if chunked {
-					r.ContentLength, r.Body = -1, io.NopCloser(strings.NewReader(body))
-				}
-				resp := f.open(r)
-				defer resp.Body.Close()
-				if resp.StatusCode != 200 {
-					got, _ := io.ReadAll(resp.Body)
-					t.Errorf("got %d %.200s, want 200", resp.StatusCode, got)
-				}
+				synctest.Test(t, func(t *testing.T) { // the time to read a body is limited
+					f := start(t, newTestCore(), &mcphttp.Options{MaxBody: limit})
+					var headers []string
+					if caller == "principal" {
+						headers = append(headers, "Authorization: ann")
+					}
+					body := f.requestBuilders()["modern"].bodyOfSize(limit)
+					r := f.request(t.Context(), "POST", body, append(modernHeaders("echo"), headers...)...)
+					if chunked {
+						r.ContentLength, r.Body = -1, io.NopCloser(strings.NewReader(body))
+					}
+					resp := f.open(r)
+					defer resp.Body.Close()
+					if resp.StatusCode != 200 {
+						got, _ := io.ReadAll(resp.Body)
+						t.Errorf("got %d %.200s, want 200", resp.StatusCode, got)
+					}
+				})
 			})
 		}
 	}
