@@ -161,8 +161,11 @@ func TestVER15_VER16_VER17_VER18_BodyOfBadRequestDecides(t *testing.T) {
 				}
 				defer c.Close()
 			}
-			if h.requests[0].revision != mcptest.Modern {
-				t.Errorf("the first request has the revision %q, want %s", h.requests[0].revision, mcptest.Modern)
+			h.mu.Lock() // the client may be opening its stream
+			first := h.requests[0].revision
+			h.mu.Unlock()
+			if first != mcptest.Modern {
+				t.Errorf("the first request has the revision %q, want %s", first, mcptest.Modern)
 			}
 			if got := strings.Join(h.methods(), " "); got != test.want {
 				t.Errorf("the server got %s, want %s", got, test.want)
