@@ -304,12 +304,8 @@ func TestBrowserListensAtRedirectURI(t *testing.T) {
 // The name localhost has two addresses. If another program listens at one of them, the response
 // could go there.
 func TestBrowserListensAtBothAddresses(t *testing.T) {
-	taken, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Skip("no IPv6: ", err)
-	}
+	taken, port := listenOnIPv6Only(t)
 	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	browser := oauthclient.NewBrowser(nil)
 	if c, err := browser.Listen(t.Context(), []string{"http://localhost:" + port + "/callback"}); err == nil {
 		t.Errorf("got a callback at %s while %s is taken, want an error", c.RedirectURI(), taken.Addr())
@@ -333,6 +329,25 @@ func TestBrowserListensAtBothAddresses(t *testing.T) {
 			t.Errorf("at %s: got %d, error %v; want 400", address, v.status, v.err)
 		}
 	}
+}
+
+// listenOnIPv6Only listens at [::1], at a port that no program has at 127.0.0.1.
+func listenOnIPv6Only(t *testing.T) (l net.Listener, port string) {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "[::1]:0")
+		if err != nil {
+			t.Skip("no IPv6: ", err)
+		}
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+		if other, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = other.Close()
+			return l, port
+		}
+		_ = l.Close()
+	}
+	t.Fatal("no port is free at 127.0.0.1")
+	return nil, ""
 }
 
 func TestCallbackHost(t *testing.T) {
