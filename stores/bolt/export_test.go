@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"strings"
+	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -17,6 +19,28 @@ func Commits(s *TaskStore) (n int) {
 		return nil
 	})
 	return n
+}
+
+// Together delays every change of a file, as a slow disk would, until n changes wait for a
+// transaction.
+func Together(t testing.TB, s *TaskStore, n int) (release func()) {
+	s.file.writing.Lock()
+	return func() {
+		defer s.file.writing.Unlock()
+		for end := time.Now().Add(time.Minute); s.file.queued() < n; {
+			if time.Now().After(end) {
+				t.Errorf("%d changes wait for a transaction, want %d", s.file.queued(), n)
+				return
+			}
+			time.Sleep(time.Millisecond) // there is no event to wait for
+		}
+	}
+}
+
+func (f *file) queued() int {
+	f.queueMu.Lock()
+	defer f.queueMu.Unlock()
+	return len(f.queue)
 }
 
 // View reads the database of a store.
@@ -52,6 +76,11 @@ const SweepBatch = sweepBatch
 
 // AuthorizationCommits returns the number of write transactions of a file.
 func AuthorizationCommits(s *AuthorizationStore) int { return Commits(&TaskStore{s.file}) }
+
+// AuthorizationTogether is Together for the store of an authorization server.
+func AuthorizationTogether(t testing.TB, s *AuthorizationStore, n int) (release func()) {
+	return Together(t, &TaskStore{s.file}, n)
+}
 
 // AuthorizationRecords returns the number of records, expired or not. It returns -1 if the index of
 // expiries does not match them.

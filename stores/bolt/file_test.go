@@ -158,6 +158,7 @@ func TestConcurrentTaskChangesShareCommits(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	before, begun = bolt.Commits(s), time.Now()
+	release := bolt.Together(t, s, n) // else a change could end before the next one begins
 	for i := range n {
 		all.Go(func() {
 			if err := s.Create(t.Context(), task(fmt.Sprint("all", i), 300)); err != nil {
@@ -165,6 +166,7 @@ func TestConcurrentTaskChangesShareCommits(t *testing.T) {
 			}
 		})
 	}
+	release()
 	all.Wait()
 	concurrent := bolt.Commits(s) - before
 	t.Logf("%d creations: sequential %v in %d transactions, concurrent %v in %d", n, took, sequential,
