@@ -110,6 +110,7 @@ var importRules = []importRule{
 	{"cmd/patchbay/internal/telemetry", []string{"internal/limitedlog", "internal/netx"},
 		"exporters do not depend on what is observed"},
 	{"cmd/patchbay/internal/telemetry/otlptest", nil, "a collector for tests"},
+	{"cmd/patchbay/internal/freeport", nil, "addresses for tests"},
 	{"cmd/patchbay/internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/oauthclient", "oauth/authserver",
 		"ext/tasks", "stores/bolt", "ext/skills", "gateway", "gateway/audit", "gateway/policy", "host", "host/config",
 		"jsonrpc", "internal/browser", "cmd/patchbay/internal/demo",

@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 )
 
 // run runs the command and returns its output.
@@ -52,22 +51,6 @@ func serveAt(t *testing.T, addr string, args ...string) *process {
 	return p
 }
 
-// freeAddr returns an address that nothing listens on. Its port is below those that systems choose for
-// connections and for port 0, so that no other program gets it meanwhile.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	const first, last = 10_000, 32_767
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
-		if err == nil {
-			l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // waitForStatus waits until a task has a status.
 func waitForStatus(t *testing.T, url, id, status string) {
 	t.Helper()
@@ -83,7 +66,7 @@ func waitForStatus(t *testing.T, url, id, status string) {
 // waiting, results are kept, and running tasks restart or fail, as their tool says.
 func TestKilledServerRecoversTasks(t *testing.T) {
 	freshState(t)
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	url := "http://" + addr + endpoint
 	p := serveAt(t, addr)
 	waiting := mustRun(t, "call", "--task", url, "publish", "title=Waiting")
@@ -128,7 +111,7 @@ func TestKilledServerRecoversTasks(t *testing.T) {
 // A server that is shut down stops its tasks, including a running one.
 func TestShutdownStopsTasks(t *testing.T) {
 	freshState(t)
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	url := "http://" + addr + endpoint
 	p := serveAt(t, addr)
 	id := mustRun(t, "call", "--task", url, "crunch", "seconds=600")

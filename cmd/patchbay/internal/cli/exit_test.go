@@ -5,16 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -35,23 +33,7 @@ func newStaticServer(t *testing.T, status int, contentType, body string) string 
 // refusedURL returns a URL that refuses connections.
 func refusedURL(t *testing.T) string {
 	t.Helper()
-	return "http://" + unusedAddr(t)
-}
-
-// unusedAddr returns an address that nothing listens on. Its port is below those that systems choose for
-// connections and for port 0, so that no other test gets it meanwhile.
-func unusedAddr(t *testing.T) string {
-	t.Helper()
-	const first, last = 10_000, 32_767
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
-		if err == nil {
-			l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is unused")
-	return ""
+	return "http://" + freeport.Addr(t)
 }
 
 func TestExitCodes(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
@@ -47,7 +48,7 @@ func TestGatewayWithOIDC(t *testing.T) {
 	mcptest.NoLeaks(t)
 	t.Setenv(envStateDir, t.TempDir())
 	freshVault(t)
-	addr := unusedAddr(t)
+	addr := freeport.Addr(t)
 	issuer := companyLogin(t, "http://"+addr+endpoint)
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	writeFile(t, file, fmt.Sprintf(`{"mcpServers": {"one": %s}, "patchbay": {"audit": {"sync": "record", "args": "full"},

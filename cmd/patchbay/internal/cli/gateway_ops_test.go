@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry/otlptest"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -21,7 +22,7 @@ import (
 // startObserved runs a gateway with the ops listener, and returns its URL.
 func startObserved(t *testing.T, args ...string) (g *runningGateway, ops string) {
 	t.Helper()
-	addr := unusedAddr(t)
+	addr := freeport.Addr(t)
 	return startGateway(t, nil, append([]string{"--ops", addr}, args...)...), "http://" + addr
 }
 
@@ -180,7 +181,7 @@ func TestReadinessWhileAGatewayDrains(t *testing.T) {
 
 func TestOpsOfTheSettings(t *testing.T) {
 	freshVault(t)
-	addr := unusedAddr(t)
+	addr := freeport.Addr(t)
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	withSettings := func(settings string) {
 		t.Helper()

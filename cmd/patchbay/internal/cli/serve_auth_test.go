@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -64,7 +65,7 @@ func TestPrintedCommandsWorkAndLoginSurvivesARestart(t *testing.T) {
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
 		t.Setenv(name, cache)
 	}
-	addr := unusedAddr(t)
+	addr := freeport.Addr(t)
 	output, stop := startServer(t, addr)
 	ann := newUserBrowser(t)
 	commands := 0

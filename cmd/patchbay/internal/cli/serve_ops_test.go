@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry/otlptest"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -241,7 +242,7 @@ func TestServeHasMetricsOfEveryRevision(t *testing.T) {
 // answers all the time.
 func TestReadinessFollowsTheServer(t *testing.T) {
 	mcptest.NoLeaks(t)
-	addr := unusedAddr(t)
+	addr := freeport.Addr(t)
 	ops := "http://" + addr
 	file := filepath.Join(t.TempDir(), "tasks.db")
 	held, err := bolt.OpenTasks(file, nil) // the server waits for it
@@ -463,7 +464,7 @@ func TestInvalidVariablesOfTelemetry(t *testing.T) {
 // A collector that is down neither delays nor fails a command, and is one line of standard error.
 func TestACollectorThatIsDownIsOneLine(t *testing.T) {
 	mcptest.NoLeaks(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+unusedAddr(t))
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+freeport.Addr(t))
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	t.Setenv("OTEL_METRICS_EXPORTER", "none")
 	s := startServe(t)
