@@ -22,7 +22,7 @@ type target struct {
 }
 
 func (t target) met() bool {
-	return (t.most == 0 || t.got <= t.most) && t.got >= t.least
+	return (t.most == 0 || t.got <= t.most) && (t.least == 0 || t.got >= t.least)
 }
 
 // record adds a target to the table at the end of the run.

@@ -16,6 +16,7 @@ func TestTargetsOfAWorkloadAreRecorded(t *testing.T) {
 		{name: "go-sdk", rounds: []figures{{cpu: 40_000}}},
 	})
 	b.record(target{what: "idle", got: 700.4, most: 1024, unit: "B"})
+	b.record(target{what: "cheaper", got: -0.4, most: 8, unit: "µs"})
 	var out strings.Builder
 	writeTargets(&out, b.targets)
 	want := `
@@ -27,6 +28,7 @@ func TestTargetsOfAWorkloadAreRecorded(t *testing.T) {
 | w: calls: CPU ÷ go-sdk | 0.037× | ≤ 0.05× | met |
 | w: calls: calls per core ÷ go-sdk | 26.67× | ≥ 15.00× | met |
 | idle | 700 B | ≤ 1024 B | met |
+| cheaper | -0.4 µs | ≤ 8.00 µs | met |
 `
 	if got := out.String(); got != want {
 		t.Errorf("targets:\n%s\nwant:\n%s", got, want)
