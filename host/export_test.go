@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // Sizes returns the number of views and of pools that a host keeps.
@@ -72,4 +73,19 @@ func WaitForLogin(
 		return nil, nil, err
 	}
 	return cred.loggedIn, cred.waiting(), nil
+}
+
+// FailLogin begins a login of a caller, which fails. The result reports whether it is kept for requests that come
+// back.
+func FailLogin(ctx context.Context, h *Host, server string, c *Caller) (kept func() bool, err error) {
+	cred, err := h.set.Load().byName[server].login(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.beginLogin(cred, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.finish(oauthclient.ErrLoginTimeout)
+	return func() bool { return h.loginByID(c.Principal.Key(), l.id) == l }, nil
 }

@@ -131,6 +131,7 @@ type Host struct {
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: newFingerprintKey(),
 		rates: newRateTable()}
+	h.logins.failed.Max = maxFailedPrincipals
 	h.budgets = newBudgets(h)
 	if o != nil {
 		h.opts = *o

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,13 +8,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -29,6 +28,9 @@ const (
 	// principal: a user completes one after the other.
 	maxLogins             = 10_000
 	maxLoginsPerPrincipal = 16
+	// maxFailedPrincipals bounds the principals whose failed logins are kept, maxLoginsPerPrincipal of each:
+	// those that failed last. Without its failed login a request asks for another one.
+	maxFailedPrincipals = 1000
 	// maxResponse bounds an authorization response, in bytes, as servers bound the line of a request.
 	maxResponse = 16 << 10
 )
@@ -73,7 +75,7 @@ type logins struct {
 	byID    map[string]*Login
 	byState map[string]*Login
 	by      map[string]map[*Login]struct{} // principals
-	failed  map[string]*Login              // those that have failed, by id, for requests that come back later
+	failed  lru.Map[string, []*Login]      // those that have failed, by principal, for requests that come back later
 	base    string                         // see [Host.SetConnectURL]
 }
 
@@ -183,11 +185,22 @@ func (h *Host) Login(ticket string) (*Login, error) {
 	return l, nil
 }
 
-// loginByID returns a login that waits or has failed by the digest of its ticket, nil if there is none.
-func (h *Host) loginByID(id string) *Login {
+// loginByID returns a login that waits, or one of a principal that has failed, by the digest of its ticket. It
+// returns nil if there is none.
+func (h *Host) loginByID(principal, id string) *Login {
 	h.logins.mu.Lock()
 	defer h.logins.mu.Unlock()
-	return cmp.Or(h.logins.byID[id], h.logins.failed[id])
+	if l := h.logins.byID[id]; l != nil {
+		return l
+	}
+	if failed := h.logins.failed.Get(principal); failed != nil {
+		for _, l := range *failed {
+			if l.id == id {
+				return l
+			}
+		}
+	}
+	return nil
 }
 
 // URL returns the page of the login, with its ticket: a secret of the caller.
@@ -253,27 +266,34 @@ func (l *Login) run(redirect string) {
 	c, h := l.credential, l.host
 	ctx, cancel := context.WithDeadlineCause(h.ctx, l.expires, oauthclient.ErrLoginTimeout)
 	defer cancel()
-	err := c.logIn(ctx, l.scopes, oauthclient.NewAuthorizer(redirect, l.authorize))
-	h.logins.mu.Lock()
-	defer h.logins.mu.Unlock()
+	l.finish(c.logIn(ctx, l.scopes, oauthclient.NewAuthorizer(redirect, l.authorize)))
+}
+
+// finish ends the login and wakes the requests that wait for it.
+func (l *Login) finish(err error) {
+	s := &l.host.logins
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l.end(err)
-	h.logins.remove(l)
+	s.remove(l)
 	if err != nil {
-		h.logins.keepFailed(l, time.Now())
+		s.keepFailed(l)
 	}
 }
 
-// keepFailed keeps a login that has failed until those that have expired are removed. The lock is held.
-func (s *logins) keepFailed(l *Login, now time.Time) {
-	if len(s.failed) >= maxLogins {
-		maps.DeleteFunc(s.failed, func(_ string, l *Login) bool { return now.After(l.expires) })
+// keepFailed keeps a login that has failed, in place of the oldest one of the principal if there are too many. The
+// lock is held.
+func (s *logins) keepFailed(l *Login) {
+	principal := l.credential.caller.Key()
+	var kept []*Login
+	if failed := s.failed.Get(principal); failed != nil {
+		kept = *failed
 	}
-	if s.failed == nil {
-		s.failed = map[string]*Login{}
+	if len(kept) >= maxLoginsPerPrincipal {
+		kept = slices.Delete(kept, 0, 1)
 	}
-	if len(s.failed) < maxLogins {
-		s.failed[l.id] = l
-	}
+	kept = append(kept, l)
+	s.failed.Put(principal, &kept)
 }
 
 // logIn obtains tokens for the principal, and has its requests use them.

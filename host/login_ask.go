@@ -227,7 +227,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 	if err != nil || c == nil {
 		return err
 	}
-	l := v.host.loginByID(st.Login)
+	l := v.host.loginByID(c.caller.Key(), st.Login)
 	if l == nil { // it has succeeded or expired, or was of another process
 		return nil
 	}

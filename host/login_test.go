@@ -155,3 +155,24 @@ func TestLoginRetriesInstancesFirst(t *testing.T) {
 	<-done
 	<-woken
 }
+
+// Failed logins of one caller are bounded, and those of others stay.
+func TestFailedLoginsOfACallerAreBounded(t *testing.T) {
+	h := openLogins(t)
+	fail := func(name string) (kept func() bool) {
+		t.Helper()
+		kept, err := host.FailLogin(t.Context(), h, "notes", callerNamed(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept
+	}
+	ann, first := fail("ann"), fail("bob")
+	var last func() bool
+	for range 20 {
+		last = fail("bob")
+	}
+	if !ann() || !last() || first() {
+		t.Errorf("ann's is kept: %t, bob's last: %t, bob's first: %t; want true, true, false", ann(), last(), first())
+	}
+}
