@@ -25,7 +25,7 @@ type AdminOptions struct {
 	Version, URL string
 	// Events has the events of the host. Default: those of servers, approvals and reloads.
 	Events *EventLog
-	// AuditDir is the folder of the audit log; see package audit. Default: there is none.
+	// AuditDir is the folder of the audit log; see package audit. Default: no audit log.
 	AuditDir string
 	// Reload reads the configuration again; see [host.Host.Reload].
 	Reload func(ctx context.Context) (*host.Diff, error)
