@@ -153,6 +153,13 @@ func TestFetchEndlessResponse(t *testing.T) {
 	}
 }
 
+// silentPage waits until the client has closed the connection. It then aborts the response: a
+// handler that returns sends status 200, which the client may still read while it closes TLS.
+func silentPage(_ http.ResponseWriter, req *http.Request) {
+	<-req.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
 // The timeout covers the whole exchange, including the body and all redirects.
 func TestFetchTimeout(t *testing.T) {
 	for name, page := range map[string]http.HandlerFunc{
@@ -167,7 +174,7 @@ func TestFetchTimeout(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		},
-		"silence": func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() },
+		"silence": silentPage,
 		"redirects": func(rw http.ResponseWriter, req *http.Request) {
 			time.Sleep(4 * time.Second)
 			oauthtest.RedirectPage(docURL)(rw, req)
@@ -190,7 +197,7 @@ func TestFetchTimeout(t *testing.T) {
 func TestFetchEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
-		w.Page(docURL, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+		w.Page(docURL, silentPage)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
