@@ -3,11 +3,11 @@ package mcphttp_test
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,9 +141,10 @@ func TestLimits_AnonymousSubscriptionsLeaveHalfToPrincipals(t *testing.T) {
 // callFromEachEra returns functions that call a tool as one caller, from the era of their name.
 func callFromEachEra(f *fixture, headers ...string) map[string]func(tool string) response {
 	session := f.initialize(november2025, headers...)
+	var id atomic.Int32 // of a request of the session
 	return map[string]func(tool string) response{
 		"modern":  func(tool string) response { return f.modern("tools/call", fmt.Sprintf(`"name":%q`, tool), headers...) },
-		"session": func(tool string) response { return session.send(callBody(rand.IntN(1<<30), tool)) },
+		"session": func(tool string) response { return session.send(callBody(int(id.Add(1)), tool)) },
 	}
 }
 
