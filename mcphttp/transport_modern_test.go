@@ -504,8 +504,14 @@ func TestTransport_FailedConnectionMeansNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
-	for _, url := range []string{"http://" + l.Addr().String() + "?key=secret",
+	defer l.Close()
+	// Nothing listens on the port of this connection, and no program can while it is open.
+	open, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	for _, url := range []string{"http://" + open.LocalAddr().String() + "?key=secret",
 		"http://no.such.host.invalid/?key=secret"} {
 		tr := mcphttp.NewTransport(url, nil)
 		if _, err := call(t, tr); mayHaveRun(t, err) || strings.Contains(err.Error(), "secret") {
