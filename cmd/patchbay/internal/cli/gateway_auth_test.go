@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -74,11 +75,16 @@ func TestGatewayWithOIDC(t *testing.T) {
 			t.Errorf("the audit log has no %s:\n%s", want, text)
 		}
 	}
-	if all := stopped.stdout + stopped.stderr + text; strings.Contains(all, g.key) || strings.Contains(all, "eyJ") ||
+	all := stopped.stdout + stopped.stderr + auditSignature.ReplaceAllString(text, "")
+	if strings.Contains(all, g.key) || strings.Contains(all, "eyJ") ||
 		strings.Contains(stopped.stdout, "Clients need a key") || strings.Contains(stopped.stdout, "Authorization: Bearer") {
 		t.Errorf("the output or the audit log has a key or a token:\n%s", all)
 	}
 }
+
+// auditSignature matches the signature of a checkpoint, which is random: one in 3,000 has the letters that
+// tokens begin with.
+var auditSignature = regexp.MustCompile(`"sig":"[^"]*"`)
 
 // At an address that other machines reach, a gateway with tokens needs its public URL.
 func TestGatewayNeedsItsPublicURL(t *testing.T) {
