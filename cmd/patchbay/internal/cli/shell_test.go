@@ -177,9 +177,14 @@ func TestShellAnswersQuestions(t *testing.T) {
 
 func TestShellShowsSubscribedResources(t *testing.T) {
 	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
-		o := run("subscribe demo://counter\nincrement\nlisten demo://counter --for 200ms\nunsubscribe demo://counter\n")
-		if o.status != exitOK || !strings.Contains(o.stderr, "demo://counter\n") ||
-			!strings.Contains(o.stderr, "* resource updated demo://counter\n") {
+		const update = "* resource updated demo://counter\n"
+		var o outcome
+		withLimit(200*time.Millisecond, func(limit time.Duration) bool {
+			o = run(fmt.Sprintf("subscribe demo://counter\nincrement\nlisten demo://counter --for %v\n"+
+				"unsubscribe demo://counter\n", limit))
+			return strings.Contains(o.stderr, update)
+		})
+		if o.status != exitOK || !strings.Contains(o.stderr, "demo://counter\n") || !strings.Contains(o.stderr, update) {
 			t.Errorf("got %d, %q, %s, want %d and an update", o.status, o.stdout, o.stderr, exitOK)
 		}
 	})
