@@ -39,6 +39,7 @@ func TestAttackRugPull(t *testing.T) {
 	a.note("A gateway that is started again has not forgotten it.")
 	a.g.stop()
 	a.start()
+	a.listed(a.g.url, "fs")
 	if o := a.client("", "tools", a.g.url); strings.Contains(o.stdout, "id_rsa") {
 		t.Errorf("the changed definition is listed: %s", o.stdout)
 	}
@@ -68,6 +69,10 @@ func TestAttackShadowedName(t *testing.T) {
 	}
 	writeFile(t, a.config, strings.Replace(string(text), `"patchbay": {`, `"patchbay": {"names": {"mode": "none"}, `, 1))
 	a.start()
+	a.until("both servers are listed", func() bool {
+		o := patchbay(t, "", append([]string{"tools", a.g.url}, a.g.header()...)...)
+		return strings.Contains(o.stdout, "fs_read_file ") && !strings.Contains("\n"+o.stdout, "\nread_file ")
+	})
 	a.client("", "tools", a.g.url)
 	a.client("", "call", a.g.url, "read_file", "Path=/home/me/secret")
 	if got := a.executed("evil"); got != "" {
@@ -87,6 +92,7 @@ func TestAttackInjectedResult(t *testing.T) {
 			"when": "server.name == 'mail' && 'web' in recent.servers"},
 		{"name": "files-after-web", "on": ["call"], "do": "ask", "reason": "text of the web may have asked for it",
 			"when": "server.name == 'fs' && 'web' in recent.servers"}]}`)
+	a.listed(a.g.url, "web", "fs", "mail")
 	a.note("Before the attack, both servers can be used.")
 	a.client("", "call", a.g.url, "fs__read_file", "Path=notes.txt")
 	a.client("", "call", a.g.url, "mail__send", "To=bob@example.com", "Text=hello")

@@ -41,7 +41,11 @@ func TestHostIsATarget(t *testing.T) {
 			if c.stdout == "→ " {
 				args, c.stdout, c.stderr = append(args, "-v"), "", "→ "
 			}
-			o := patchbay(t, "", args...)
+			var o outcome
+			eventually(t, "the tools of all servers are listed", func() bool {
+				o = patchbay(t, "", args...)
+				return c.args[0] != "tools" || strings.Contains(o.stdout, c.stdout)
+			})
 			if o.status != c.status || !strings.Contains(o.stdout, c.stdout) || !strings.Contains(o.stderr, c.stderr) {
 				t.Errorf("%q: %+v, want %d, %q, %q", args, o, c.status, c.stdout, c.stderr)
 			}
