@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,11 +108,7 @@ func (a *attack) show(typed string, hidden []string, args ...string) (o outcome)
 // until waits until the gateway does something in the background.
 func (a *attack) until(what string, done func() bool) {
 	a.t.Helper()
-	for begun := time.Now(); !done(); {
-		if time.Since(begun) > 20*time.Second {
-			a.t.Fatalf("not within 20 seconds: %s", what)
-		}
-	}
+	eventually(a.t, what, done)
 }
 
 // listed waits until the servers with roles have started, and their tools are listed.

@@ -29,7 +29,7 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	ops := observeTraffic(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -129,11 +128,7 @@ func TestGatewayPins(t *testing.T) {
 	if !strings.Contains(out, `"action":"approve definition","digest":"`) || !strings.Contains(out, `"name":"search"`) {
 		t.Errorf("the log has no record of the approval: %s", out)
 	}
-	for begun := time.Now(); !searchListed(t, c); {
-		if time.Since(begun) > 20*time.Second {
-			t.Fatal("the running gateway does not use the approval")
-		}
-	}
+	eventually(t, "the running gateway uses the approval", func() bool { return searchListed(t, c) })
 	if res, err := c.CallTool(t.Context(), "shop__search", nil); err != nil || res.Text() != "called" {
 		t.Errorf("the approved tool: %+v, %v", res, err)
 	}

@@ -21,7 +21,7 @@ func TestGatewaySecretIsNotEchoed(t *testing.T) {
 
 	o := p.run(func() {
 		p.await("hidden", "")
-		for deadline := time.Now().Add(10 * time.Second); echoes() && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); echoes() && time.Now().Before(deadline); {
 			<-time.After(time.Millisecond)
 		}
 		if _, err := io.WriteString(p.master, "typed-secret\n"); err != nil {

@@ -119,7 +119,7 @@ func seenEntry(t *testing.T, file, env string) string {
 func awaitLines(t *testing.T, file string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		b, err := os.ReadFile(file)
 		if lines := strings.Fields(string(b)); slices.Equal(slices.Sorted(slices.Values(lines)), want) {
 			return

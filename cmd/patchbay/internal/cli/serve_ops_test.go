@@ -71,7 +71,7 @@ func (s *observedServer) await(t *testing.T, out *announcement) {
 	t.Helper()
 	select {
 	case <-out.ready:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		s.cancel()
 		t.Fatalf("serve has not started: %+v", s.exited())
 	}
@@ -124,7 +124,7 @@ func tryFetch(ctx context.Context, url string) (status int, body string, err err
 // awaitReadiness waits until /readyz has a status and a text.
 func awaitReadiness(t *testing.T, ops string, status int, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()

@@ -133,7 +133,7 @@ func (x *terminalTest) keys(text string) {
 // expect waits for text, after the text of the last call.
 func (x *terminalTest) expect(want string) {
 	x.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		x.mu.Lock()
 		shown := strings.ReplaceAll(x.text, " \b", "") // the editor wraps lines so
@@ -160,7 +160,7 @@ func (x *terminalTest) wait() int {
 	select {
 	case <-x.exited:
 		return x.cmd.ProcessState.ExitCode()
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.t.Fatalf("the shell did not exit: %q", x.text[x.read:])

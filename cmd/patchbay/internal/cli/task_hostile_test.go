@@ -125,7 +125,7 @@ func TestFinalTaskStateIsNotRequestedAgain(t *testing.T) {
 					return next[0], next[1], nil
 				}}
 				url := listen(t, s)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				var stdout, stderr strings.Builder
 				status := Run(ctx, []string{"task", verb, url, "t1"}, strings.NewReader(""), &stdout, &stderr)

@@ -17,7 +17,7 @@ func TestInterruptedCallCancelsItsTask(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		seen := &trigger{when: "progress: asleep\n", then: cancel}
-		timeout := time.AfterFunc(20*time.Second, cancel)
+		timeout := time.AfterFunc(time.Minute, cancel)
 		defer timeout.Stop()
 		var stdout bytes.Buffer
 		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
@@ -40,7 +40,7 @@ func TestFailedCancellationIsReportedAfterAnInterrupt(t *testing.T) {
 	url := listen(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	timeout := time.AfterFunc(20*time.Second, cancel)
+	timeout := time.AfterFunc(time.Minute, cancel)
 	defer timeout.Stop()
 	var stdout bytes.Buffer
 	status := Run(ctx, []string{"call", "--json", url, "x"}, strings.NewReader(""), &stdout,

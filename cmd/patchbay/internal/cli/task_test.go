@@ -130,7 +130,7 @@ func (p *taskClient) start(tool string, words ...string) string {
 // waitForStatus watches a task until a status, or other text, is shown.
 func (p *taskClient) waitForStatus(id, status string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	seen := &trigger{when: status, then: cancel}
 	Run(ctx, p.args("task watch", id), strings.NewReader(""), io.Discard, seen)
