@@ -24,7 +24,14 @@ import (
 )
 
 // timeout bounds the wait for output.
-const timeout = 20 * time.Second
+const timeout = time.Minute
+
+// Bounds of the end of a server without calls in progress. One that waits for calls takes 3 seconds on
+// stdio. Over HTTP, one that waits for a connection takes 5 seconds.
+const (
+	idleStdioExit = 2900 * time.Millisecond
+	idleHTTPExit  = 4900 * time.Millisecond
+)
 
 // printEnv makes the test binary a stdio server with a tool that prints.
 const printEnv = "PATCHBAY_TEST_PRINT"
@@ -231,7 +238,7 @@ func TestSTDIO15_ServerExitsAtEndOfInput(t *testing.T) {
 	if got := p.readRest(); got != "" {
 		t.Errorf("standard output %q, want nothing", got)
 	}
-	p.checkExit(0, begin, 1500*time.Millisecond)
+	p.checkExit(0, begin, idleStdioExit)
 }
 
 func TestGoRunExitsAtEndOfInput(t *testing.T) {
@@ -317,7 +324,7 @@ func TestIdleStdioExitsAtOnce(t *testing.T) {
 	p.readLine()
 	signalled := p.signal(syscall.SIGTERM)
 	p.readRest()
-	p.checkExit(0, signalled, 1500*time.Millisecond)
+	p.checkExit(0, signalled, idleStdioExit)
 }
 
 // A second signal does not wait for calls in progress.
@@ -589,7 +596,7 @@ func TestIdleHTTPExitsAtOnce(t *testing.T) {
 		r.rest()
 	}
 	idle.Close() // net/http waits for new connections; a client would close it
-	p.checkExit(0, signalled, 1500*time.Millisecond)
+	p.checkExit(0, signalled, idleHTTPExit)
 }
 
 // The printed client configurations work.
