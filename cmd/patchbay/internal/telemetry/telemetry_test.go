@@ -247,7 +247,7 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 	}
 	wait := func(condition func() bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := r.Wait(ctx, condition); err != nil {
 			t.Fatalf("%v: %d refused, %d received\n%s", err, r.Refused(), len(r.Spans()), &l)
@@ -293,7 +293,7 @@ func TestStopIsBounded(t *testing.T) {
 	}
 	begun := time.Now()
 	e.Stop()
-	if took := time.Since(begun); took > 3*time.Second {
+	if took := time.Since(begun); took >= 5*time.Second { // the StopTimeout by default
 		t.Errorf("Stop took %v", took)
 	}
 	if text := l.String(); strings.Count(text, "are not exported") != 2 || !strings.Contains(text, "the program has ended") {
@@ -320,7 +320,7 @@ func TestRequestsDoNotWaitForTheCollector(t *testing.T) {
 		_, span := e.Traces.Tracer("test").Start(t.Context(), "tools/call add")
 		span.End()
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > time.Minute { // each of 15 batches would wait for 10 seconds
 		t.Errorf("10,000 spans took %v", took)
 	}
 	e.Stop()
