@@ -196,6 +196,9 @@ func TestWrongResponsesAreErrors(t *testing.T) {
 				defer h.Close()
 				_, err = h.Run(slice)
 			}
+			if err == nil { // the second call took all of the slice
+				_, err = h.Run(slice)
+			}
 			if err == nil {
 				t.Error("no error for a wrong response, want one")
 			}
