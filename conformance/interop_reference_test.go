@@ -3,8 +3,6 @@ package conformance_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,13 +46,12 @@ func TestClientWorksWithEverythingServer(t *testing.T) {
 // one, and waits until it responds.
 func startEverything(t *testing.T, node, transport string) string {
 	t.Helper()
-	free := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := free.Addr().(*net.TCPAddr)
-	_ = free.Close()
+	addr := freeAddress(t)
+	_, port, _ := strings.Cut(addr, ":")
 	cmd := exec.Command(node, everything, transport)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("PORT=%d", addr.Port))
+	cmd.Env = append(os.Environ(), "PORT="+port)
 	startPeer(t, cmd)
-	return "http://" + addr.String()
+	return "http://" + addr
 }
 
 func useEverything(t *testing.T, transport mcp.Transport) {

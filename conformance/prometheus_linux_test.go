@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -77,14 +76,6 @@ func startPrometheus(t *testing.T, config string) *prometheus {
 		return res.StatusCode == http.StatusOK
 	})
 	return p
-}
-
-// freeAddress returns an address of this machine on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (p *prometheus) until(what string, done func() bool) {
