@@ -47,6 +47,21 @@ func AllowPasswordAttempt(s *Server, address, name string) bool {
 	return ok
 }
 
+// HoldPasswordGuesses makes guesses wait, as if each check took until release is called. It returns how
+// many are checked at the same time.
+func HoldPasswordGuesses(l Login) (checks int, release func()) {
+	q := &l.(*passwordLogin).guesses
+	checks = cap(q.slots)
+	for range checks {
+		_ = q.enter(context.Background())
+	}
+	return checks, func() {
+		for range checks {
+			q.leave()
+		}
+	}
+}
+
 // MaxLimited is the maximum that LimitedKeys may return.
 const MaxLimited = maxLimited
 
