@@ -3,10 +3,12 @@ package oauthclient_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -43,24 +45,48 @@ func TestRefusalWithStalledBody(t *testing.T) {
 	}
 }
 
-// A short body of a 401 is read, so that the connection can be used again.
+// A short body of a 401 is read, so that the connection can be used again. The time to read it is
+// limited, and so is the time that package net/http waits for the end of the request.
 func TestConnectionIsReusedAfterRefusal(t *testing.T) {
-	connections := map[string]bool{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		connections[r.RemoteAddr] = true
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = w.Write([]byte(strings.Repeat("x", 10_000))) // in chunks
-	}))
-	defer server.Close()
-	tr := oauthclient.NewTransport(server.URL+"/mcp", nil)
-	defer tr.CloseIdleConnections()
-	for range 3 {
-		if _, _, err := send(tr, t.Context(), server.URL+"/mcp"); !errors.Is(err, oauthclient.ErrLoginRequired) {
-			t.Errorf("got error %v, want ErrLoginRequired", err)
+	synctest.Test(t, func(t *testing.T) {
+		listener := make(pipeListener)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(strings.Repeat("x", 10_000))) // in chunks
+		})}
+		go func() { _ = server.Serve(listener) }() // ends with Close
+		defer server.Close()
+		connections := 0
+		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: &http.Transport{
+			DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+				connections++
+				client, server := net.Pipe()
+				listener <- server
+				return client, nil
+			},
+		}})
+		defer tr.CloseIdleConnections()
+		for range 3 {
+			if _, _, err := send(tr, t.Context(), clientMCP); !errors.Is(err, oauthclient.ErrLoginRequired) {
+				t.Errorf("got error %v, want ErrLoginRequired", err)
+			}
 		}
-	}
-	if len(connections) != 1 {
-		t.Errorf("got %d connections, want 1", len(connections))
-	}
+		if connections != 1 {
+			t.Errorf("got %d connections, want 1", connections)
+		}
+	})
 }
+
+// A pipeListener accepts the connections that are sent to it, until it is closed.
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	if c, ok := <-l; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l pipeListener) Close() error { close(l); return nil }
+func (pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
