@@ -2,6 +2,8 @@ package oauth_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,12 +20,7 @@ import (
 
 // TestDocRequire sends a request without a token.
 func TestDocRequire(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close() // for ListenAndServe
+	addr := freeAddress(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	challenged := make(chan string, 1)
@@ -47,6 +44,22 @@ func TestDocRequire(t *testing.T) {
 	if got := <-challenged; !strings.Contains(got, want) {
 		t.Errorf("got the challenge %s", got)
 	}
+}
+
+// freeAddress returns an address for ListenAndServe. Its port is below those that systems choose for
+// connections and for port 0, so that no other program gets it meanwhile.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	const first, last = 10_000, 32_767
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
+		if err == nil {
+			_ = l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // challengeOf returns the challenge of a server, which may not listen yet.
