@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -34,7 +35,7 @@ var withoutValue = map[string]bool{"Breakers": true}
 func TestPrometheusAnswersTheDashboard(t *testing.T) {
 	needPrometheus(t)
 	patchbay := build(t, "..", "./cmd/patchbay")
-	address, serverOps, gatewayOps := freeAddress(t), freeAddress(t), freeAddress(t)
+	address, serverOps, gatewayOps := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	start(t, patchbay, "serve", "--addr", address, "--tasks", "memory", "--ops", serverOps)
 	server := "http://" + address + "/mcp"
 	config := filepath.Join(t.TempDir(), "mcp.json")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -46,7 +47,7 @@ func TestClientWorksWithEverythingServer(t *testing.T) {
 // one, and waits until it responds.
 func startEverything(t *testing.T, node, transport string) string {
 	t.Helper()
-	addr := freeAddress(t)
+	addr := freeport.Addr(t)
 	_, port, _ := strings.Cut(addr, ":")
 	cmd := exec.Command(node, everything, transport)
 	cmd.Env = append(os.Environ(), "PORT="+port)

@@ -4,9 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,20 +117,4 @@ func node(t *testing.T, limit time.Duration, args ...string) (string, error) {
 		return string(out) + string(exit.Stderr), err
 	}
 	return string(out), err
-}
-
-// freeAddress returns an address of this machine on which nothing listens. Its port is below those that
-// systems choose for connections and for port 0, so that no other program gets it meanwhile.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	const first, last = 10_000, 32_767
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
-		if err == nil {
-			_ = l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 )
 
 // needPrometheus skips the test if Prometheus is not installed, or fails it in CI.
@@ -55,7 +57,7 @@ func startPrometheus(t *testing.T, config string) *prometheus {
 		t.Fatal(err)
 	}
 	promtool(t, "", "check", "config", file)
-	address := freeAddress(t)
+	address := freeport.Addr(t)
 	cmd := exec.Command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	cmd.Stderr = os.Stderr

@@ -2,14 +2,12 @@ package mcphttp_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -38,7 +36,7 @@ func TestDocHandler(t *testing.T) {
 }
 
 func TestDocListenAndServe(t *testing.T) {
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	connected := make(chan error, 1)
@@ -66,22 +64,6 @@ func TestDocListenAndServe(t *testing.T) {
 	if err := <-connected; err != nil {
 		t.Error(err)
 	}
-}
-
-// freeAddr returns an address that nothing listens on. Its port is below those that systems choose for
-// connections and for port 0, so that no other program gets it meanwhile.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	const first, last = 10_000, 32_767
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
-		if err == nil {
-			l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // challengeError is sent as a challenge: see TestAUTH09_ErrorWithAChallengeDecidesTheStatus.

@@ -2,15 +2,13 @@ package oauth_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -20,7 +18,7 @@ import (
 
 // TestDocRequire sends a request without a token.
 func TestDocRequire(t *testing.T) {
-	addr := freeAddress(t)
+	addr := freeport.Addr(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	challenged := make(chan string, 1)
@@ -44,22 +42,6 @@ func TestDocRequire(t *testing.T) {
 	if got := <-challenged; !strings.Contains(got, want) {
 		t.Errorf("got the challenge %s", got)
 	}
-}
-
-// freeAddress returns an address for ListenAndServe. Its port is below those that systems choose for
-// connections and for port 0, so that no other program gets it meanwhile.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	const first, last = 10_000, 32_767
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
-		if err == nil {
-			_ = l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // challengeOf returns the challenge of a server, which may not listen yet.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry/otlptest"
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )

@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry/otlptest"
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
