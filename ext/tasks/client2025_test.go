@@ -409,7 +409,7 @@ func TestTASKD15_CAN03_EndedCallCancelsTaskOf2025(t *testing.T) {
 			runWithServerOn(t, s, combination2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
 				blocking(s, time.Hour, nil)
 				s.responses["tasks/get"] = always(taskState2025(status))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 61*time.Second) // between two polls
 				defer cancel()
 				if _, err := c.CallTool(ctx, "must", nil); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
