@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -369,11 +370,18 @@ func TestDamagedRecord(t *testing.T) {
 func TestTASKD22_TasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestServer(t, &tasks.Options{MaxTasks: 5, MaxPerPrincipal: 3, MaxRunning: 2}, nil)
-		var now, most atomic.Int32
+		var mu sync.Mutex // guards now and most
+		now, most := 0, 0
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			now += n
+			most = max(most, now)
+		}
 		b.tool("run", nil, func(context.Context) (string, error) {
-			most.Store(max(most.Load(), now.Add(1)))
+			count(1)
 			time.Sleep(time.Second)
-			now.Add(-1)
+			count(-1)
 			return "done", nil
 		})
 		c := connectClient(t, b)
@@ -389,8 +397,9 @@ func TestTASKD22_TasksAreLimited(t *testing.T) {
 		_, err = ada.Try("tools/call", object{"name": "run"})
 		wantCode(t, "a sixth task", err, mcp.CodeBusy)
 		time.Sleep(10 * time.Second)
-		if most.Load() != 2 || now.Load() != 0 {
-			t.Errorf("%d concurrent runs, want 2; %d still running, want 0", most.Load(), now.Load())
+		count(0)
+		if most != 2 || now != 0 {
+			t.Errorf("%d concurrent runs, want 2; %d still running, want 0", most, now)
 		}
 		time.Sleep(25 * time.Hour)
 		beginTask(t, c, "run", nil) // expired tasks do not count
