@@ -188,6 +188,9 @@ func openDescriptors() int {
 }
 
 func runStorm(t *testing.T, s *storm) {
+	if err := s.host.Start(t.Context(), "stable"); err != nil { // a call waits for 5 seconds, which may not be enough
+		t.Fatal(err)
+	}
 	c := s.connect(t)
 	r, err := c.CallTool(t.Context(), "stable__pid", nil)
 	if err != nil {
