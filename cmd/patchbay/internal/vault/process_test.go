@@ -169,7 +169,7 @@ func TestKilledWriterLeavesAValidValue(t *testing.T) {
 		if n < written || n > written+1 {
 			t.Fatalf("value %d, want %d or one more", n, written)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only a lock that stays takes so long
 		if err := v.Update(ctx, "n", func(old []byte) ([]byte, error) { return old, nil }); err != nil {
 			t.Fatalf("Update after the kill: %v, want the lock released", err)
 		}
@@ -240,8 +240,8 @@ func TestUnresponsiveKeyringIsNotUsed(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("creating the vault took %v, want at most 10 s", took)
+	if took := time.Since(began); took > time.Minute { // the bus would not answer before the end of the test
+		t.Errorf("creating the vault took %v, want at most a minute", took)
 	}
 	<-called
 	disableKeyring(t)
