@@ -274,6 +274,8 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 				if err := <-cause; !errors.Is(err, legacy.ErrEnded) {
 					t.Errorf("cancellation cause %v", err)
 				}
+				// A lost session ends its requests first, and then itself.
+				synctest.Wait()
 				c.Receive(message(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)) // the response is dropped
 				c.Receive(message(`{"jsonrpc":"2.0","id":3,"method":"roots/list"}`))
 				c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
