@@ -99,7 +99,7 @@ func TestSTDIO14_CloseEndsAllProcesses(t *testing.T) {
 	}{
 		{"server and children ignore stdin", []string{"idle", "idle", "idle"}, 5 * time.Second, 8 * time.Second},
 		{"only the children ignore stdin", []string{"echo", "idle", "idle"}, 0, 4500 * time.Millisecond},
-		{"a child ignores SIGTERM", []string{"echo", "ignore-sigterm"}, 3 * time.Second, 4900 * time.Millisecond},
+		{"a child ignores SIGTERM", []string{"echo", "ignore-sigterm"}, 3 * time.Second, 7900 * time.Millisecond},
 		{
 			"all ignore SIGTERM", []string{"ignore-sigterm", "ignore-sigterm", "ignore-sigterm"},
 			8 * time.Second, closeBound,
@@ -250,7 +250,7 @@ func TestSTDIO01_ProcessesEndWithTheHost(t *testing.T) {
 			t.Parallel()
 			kill, pids, guard := startHost(t, roles...)
 			kill()
-			wantGone(t, append(pids, guard), 5*time.Second)
+			wantGone(t, append(pids, guard), 30*time.Second)
 		})
 	}
 	t.Run("the guard process was killed", func(t *testing.T) {
@@ -259,9 +259,9 @@ func TestSTDIO01_ProcessesEndWithTheHost(t *testing.T) {
 		if err := exec.Command("kill", "-9", guard).Run(); err != nil {
 			t.Fatal(err)
 		}
-		wantGone(t, []string{guard}, 5*time.Second)
+		wantGone(t, []string{guard}, 30*time.Second)
 		kill()
-		wantGone(t, pids, 5*time.Second)
+		wantGone(t, pids, 30*time.Second)
 	})
 }
 
