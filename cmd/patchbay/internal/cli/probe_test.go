@@ -76,7 +76,8 @@ func TestProbeTriesRevisionsConcurrently(t *testing.T) {
 			Error    string
 		}
 	}
-	o := patchbay(t, "", "probe", "--json", "--timeout", "10s", newSessionServer(t))
+	// Sequential attempts would end with the time limit; concurrent ones need it on a slow machine only.
+	o := patchbay(t, "", "probe", "--json", "--timeout", "1m", newSessionServer(t))
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.status != exitOK {
 		t.Fatalf("got %d, %s%s, want %d: %v", o.status, o.stdout, o.stderr, exitOK, err)
 	}
