@@ -93,7 +93,7 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 	case h.url != "":
 		out, err = post(ctx, h.url, h.key, text)
 	default:
-		out, err = run(ctx, h.command, text)
+		out, err = run(ctx, h.command, text, h.limit/20)
 	}
 	var answer externalAnswer
 	if err == nil {
@@ -149,11 +149,12 @@ func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	return out, nil
 }
 
-// run runs a command with a text on its standard input, and returns its standard output.
-func run(ctx context.Context, command []string, text []byte) ([]byte, error) {
+// run runs a command with a text on its standard input, and returns its standard output. After the end of
+// the command it waits for the rest of the output for a time.
+func run(ctx context.Context, command []string, text []byte, delay time.Duration) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // of the operator's configuration
 	cmd.Stdin = bytes.NewReader(text)
-	cmd.WaitDelay = 100 * time.Millisecond // for processes that it has started
+	cmd.WaitDelay = delay // for processes that it has started
 	var out limited
 	cmd.Stdout = &out
 	err := cmd.Run()
