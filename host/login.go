@@ -185,8 +185,8 @@ func (h *Host) Login(ticket string) (*Login, error) {
 	return l, nil
 }
 
-// loginByID returns a login that waits, or one of a principal that has failed, by the digest of its ticket. It
-// returns nil if there is none.
+// loginByID returns the login with an id, which is the digest of its ticket, if it waits or is a failed one of the
+// principal; otherwise nil.
 func (h *Host) loginByID(principal, id string) *Login {
 	h.logins.mu.Lock()
 	defer h.logins.mu.Unlock()
