@@ -202,7 +202,8 @@ func TestELI22_ELI35_AnswersAreBoundToTheAuthenticatedUser(t *testing.T) {
 	mcptest.RunOn(t, orderServer(t), mcptest.Since(mcptest.Modern), opts, func(t *testing.T, c *mcptest.Client) {
 		v := &conversation{name: "a"}
 		v.begin(t, c)
-		if raw, err := base64.RawURLEncoding.DecodeString(v.state); err != nil || strings.Contains(string(raw), "as.example") {
+		raw, err := base64.RawURLEncoding.DecodeString(v.state)
+		if err != nil || strings.Contains(string(raw), "as.example") {
 			t.Errorf("got state %q, %v, want it encrypted", raw, err)
 		}
 		for name, principal := range map[string]*mcp.Principal{
