@@ -22,6 +22,8 @@ import (
 const (
 	// externalTime is how long a hook may take: a caller waits for it.
 	externalTime = 2 * time.Second
+	// outputPart is the part of externalTime, 100 ms, in which the output of a command is read after its end.
+	outputPart = 20
 	// maxAnswer bounds the answer of a hook or a webhook, in bytes.
 	maxAnswer = 64 << 10
 )
@@ -93,7 +95,7 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 	case h.url != "":
 		out, err = post(ctx, h.url, h.key, text)
 	default:
-		out, err = run(ctx, h.command, text, h.limit/20)
+		out, err = run(ctx, h.command, text, h.limit/outputPart)
 	}
 	var answer externalAnswer
 	if err == nil {
@@ -149,12 +151,12 @@ func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	return out, nil
 }
 
-// run runs a command with a text on its standard input, and returns its standard output. After the end of
-// the command it waits for the rest of the output for a time.
+// run runs a command with a text on its standard input, and returns its standard output. It reads the output for
+// at most delay after the command has ended, since processes that it has started may keep it open.
 func run(ctx context.Context, command []string, text []byte, delay time.Duration) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // of the operator's configuration
 	cmd.Stdin = bytes.NewReader(text)
-	cmd.WaitDelay = delay // for processes that it has started
+	cmd.WaitDelay = delay
 	var out limited
 	cmd.Stdout = &out
 	err := cmd.Run()
