@@ -368,6 +368,40 @@ func TestLoginByAnotherProcess(t *testing.T) {
 	}
 }
 
+// A login by another process, which another request uses before the client has answered.
+func TestLoginByAnotherProcessBeforeTheAnswer(t *testing.T) {
+	u := newProtectedUpstream(t)
+	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", nil)
+	other := newLoginGateway(t, u, `{"auth": "caller"}`, "", nil)
+	other.stores = g.stores
+	ann := other.visitor(t, "ann@notes")
+	second := g.client(t, "ann", "2026-07-28", nil)
+	visit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		l, err := other.host.BeginLogin(t.Context(), "notes",
+			&host.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
+		if err != nil {
+			t.Error(err)
+			return nil, err
+		}
+		ann.visit(l.URL())
+		for end := time.Now().Add(30 * time.Second); ; {
+			r, err := second.CallTool(t.Context(), "whoami", nil)
+			if err == nil && !r.IsError {
+				break
+			}
+			if time.Now().After(end) {
+				t.Errorf("whoami: %v, %v, want the login of the other process", r, err)
+				break
+			}
+		}
+		return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
+	}
+	c := g.client(t, "ann", "2026-07-28", visit)
+	if text, isError := call(t, c, "log_in"); isError || !strings.Contains(text, "Logged in") {
+		t.Errorf("got %q, %t", text, isError)
+	}
+}
+
 // A logout ends the access of one caller.
 func TestLogoutIsOfOneCaller(t *testing.T) {
 	u := newProtectedUpstream(t)

@@ -252,7 +252,8 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 			return nil
 		case <-poll.C:
 			now, err := c.transport.Status(ctx)
-			if err == nil && now != nil && includes(now.Scopes, l.scopes) && (c.missing.Load() || len(l.scopes) > 0) {
+			// Another request may have found the tokens already, so that changed is for a later login.
+			if err == nil && now != nil && includes(now.Scopes, l.scopes) {
 				return c.ready(ctx)
 			}
 		case <-progress.C:
