@@ -71,10 +71,9 @@ type program struct {
 	failed       func()            // prints which servers of @host have failed; nil for other targets
 	noQuestions  bool              // the client declares neither elicitation nor sampling
 
-	tls     *tls.Config                        // with the certificates of --cacert; nil for the default
-	timed   bool                               // the command line has --timeout
-	limit   atomic.Pointer[peer.Timeout]       // of the whole command; nil without one
-	keyMode func() (restore func(), err error) // sets the terminal to single keys; nil without one
+	tls   *tls.Config                  // with the certificates of --cacert; nil for the default
+	timed bool                         // the command line has --timeout
+	limit atomic.Pointer[peer.Timeout] // of the whole command; nil without one
 
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
@@ -95,7 +94,7 @@ type flags struct {
 	sampleWith                 string
 	caCert                     string
 	header, environment, roots []string
-	color, images              choiceFlag
+	color                      choiceFlag
 }
 
 // Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay
@@ -104,7 +103,6 @@ type flags struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := newProgram(stdin, stdout, stderr)
 	p.interactive = isTerminal(stdin) && p.screen.terminal
-	p.useKeys(stdin)
 	return p.run(ctx, args)
 }
 
@@ -252,8 +250,6 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")
 	f.color = choiceFlag{"auto", []string{"auto", "always", "never"}}
 	all.Var(&f.color, "color", "colour names and errors; auto: on a terminal without NO_COLOR and TERM=dumb")
-	f.images = choiceFlag{"auto", []string{"auto", "never"}}
-	all.Var(&f.images, "images", "show images on a terminal that can: kitty, Ghostty, iTerm2, WezTerm, mintty")
 	all.StringArrayVar(&f.roots, "root", nil, "offer this `directory` to the server as a root")
 	completeFlags(root)
 }

@@ -93,7 +93,7 @@ func isSafeWord(word string) bool {
 // completeFlags completes the values of flags with a fixed set of values, and of directories.
 func completeFlags(root *cobra.Command) {
 	for name, values := range map[string][]string{"revision": revisions(), "log-level": logLevels,
-		"color": {"auto", "always", "never"}, "images": {"auto", "never"}} {
+		"color": {"auto", "always", "never"}} {
 		complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
 		}

@@ -28,7 +28,6 @@ func (p *program) show(c mcp.ContentBlock) error {
 		return nil
 	}
 	p.output.println(cleanLine(describe(c)))
-	p.showPictureOf(c)
 	return p.saveContent(c)
 }
 

@@ -39,18 +39,14 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	return fields, nil
 }
 
-// fillIn prompts for every field until the user confirms. A single yes or no is one key, and needs no
-// confirmation.
+// fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
-	ask, single := p.promptText, len(fields) == 1 && fields[0].isYesNo()
-	if single {
-		ask = p.promptYesNo
-	}
+	single := len(fields) == 1 && fields[0].isYesNo()
 	for {
 		a := arguments{values: map[string]stdjson.RawMessage{}}
 		for i := range fields {
 			p.screen.printf("\n%s", wrap(fields[i].heading(), p.screen.width(), "  "))
-			value, err := prompt(ctx, p, fields[i].promptText(), ask, fields[i].parse)
+			value, err := prompt(ctx, p, fields[i].promptText(), p.promptText, fields[i].parse)
 			if err != nil {
 				return nil, err
 			}

@@ -15,7 +15,7 @@ func TestGatewaySecretIsNotEchoed(t *testing.T) {
 	freshVault(t)
 	p := newPTY(t)
 	echoes := func() bool {
-		mode, err := unix.IoctlGetTermios(int(p.replica.Fd()), ioctlGetTermios)
+		mode, err := unix.IoctlGetTermios(int(p.replica.Fd()), unix.TCGETS)
 		return err != nil || mode.Lflag&unix.ECHO != 0
 	}
 

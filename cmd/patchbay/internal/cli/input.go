@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 )
 
 const (
@@ -18,25 +17,20 @@ const (
 	maxInput = 16 << 20
 	// chunkSize is the size of one read, in bytes. A terminal sends at most one line.
 	chunkSize = 4 << 10
-	// enterDelay is the time in which the Enter key after an answer of one key is ignored.
-	enterDelay = 500 * time.Millisecond
 )
 
 // An input is standard input. A read cannot be cancelled: one whose caller has given up goes on,
 // and the next caller gets its bytes.
 type input struct {
-	r       io.Reader
-	next    chan typedChunk // of a pending read; nil without one
-	buffer  []byte          // read and not used yet
-	arrived time.Time       // of the end of buffer
-	err     error           // that ended the input
-	key     time.Time       // when a key was read that the Enter key may follow; see skipEnter
+	r      io.Reader
+	next   chan typedChunk // of a pending read; nil without one
+	buffer []byte          // read and not used yet
+	err    error           // that ended the input
 }
 
 type typedChunk struct {
-	data    []byte
-	arrived time.Time
-	err     error
+	data []byte
+	err  error
 }
 
 func newInput(r io.Reader) *input { return &input{r: r} }
@@ -51,7 +45,7 @@ func (in *input) fill(ctx context.Context) error {
 		go func(next chan<- typedChunk) { // ends with a chunk, the input or the program
 			data := make([]byte, chunkSize)
 			n, err := in.r.Read(data)
-			next <- typedChunk{data[:n], time.Now(), err}
+			next <- typedChunk{data[:n], err}
 		}(in.next)
 	}
 	select {
@@ -65,7 +59,7 @@ func (in *input) fill(ctx context.Context) error {
 
 // receive adds what the pending read has returned to the buffer.
 func (in *input) receive(c typedChunk) {
-	in.next, in.arrived = nil, c.arrived
+	in.next = nil
 	in.buffer = append(in.buffer, c.data...)
 	if in.err = c.err; c.err != nil && !errors.Is(c.err, io.EOF) {
 		in.err = fmt.Errorf("standard input: %w", c.err)
@@ -80,10 +74,6 @@ func (in *input) readLine(ctx context.Context) (string, error) {
 		switch {
 		case found || in.err != nil && len(line) > 0:
 			in.buffer = rest
-			if found && len(line) == 0 && in.skipEnter() {
-				continue
-			}
-			in.key = time.Time{}
 			return strings.TrimSuffix(string(line), "\r"), nil
 		case len(line) >= maxLine:
 			in.err = fmt.Errorf("standard input: a line of more than %s", formatBytes(maxLine))
@@ -93,36 +83,6 @@ func (in *input) readLine(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-}
-
-// readKey returns the next byte, for a terminal that sends each key at once.
-func (in *input) readKey(ctx context.Context) (byte, error) {
-	for len(in.buffer) == 0 {
-		if err := in.fill(ctx); err != nil {
-			return 0, err
-		}
-	}
-	key := in.buffer[0]
-	in.buffer = in.buffer[1:]
-	return key, nil
-}
-
-// discard drops what was typed and not used yet, also what a pending read has returned.
-func (in *input) discard() {
-	select {
-	case c := <-in.next:
-		in.receive(c)
-	default:
-	}
-	in.buffer = nil
-}
-
-// skipEnter reports whether an Enter key followed an answer of one key by habit. It must not answer
-// the next question.
-func (in *input) skipEnter() bool {
-	skip := !in.key.IsZero() && in.arrived.Sub(in.key) < enterDelay
-	in.key = time.Time{}
-	return skip
 }
 
 // readSource reads a file, or standard input if the name is "-".

@@ -85,15 +85,10 @@ func (p *program) promptParagraph(ctx context.Context) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// confirm asks a yes-or-no question. byDefault, y or n, is what the Enter key means. A question with
-// the default n guards something, such as a command to run, and needs a line: a key that was typed
-// before the user saw the question must not answer it.
+// confirm asks a yes-or-no question. byDefault, y or n, is the answer of an empty line.
 func (p *program) confirm(ctx context.Context, question, byDefault string) (bool, error) {
-	ask := p.promptYesNo
-	if byDefault == "n" {
-		ask = p.promptText
-	}
-	return prompt(ctx, p, fmt.Sprintf("%s [%s] ", question, byDefault), ask, func(line string) (bool, error) {
+	text := fmt.Sprintf("%s [%s] ", question, byDefault)
+	return prompt(ctx, p, text, p.promptText, func(line string) (bool, error) {
 		if line = strings.TrimSpace(line); line == "" {
 			line = byDefault
 		}

@@ -48,7 +48,6 @@ func (p *program) showContents(what string, part *mcp.ResourceContents) error {
 	case p.flags.json:
 	case part.Blob != nil:
 		p.output.println(cleanLine(binary(what, part.MIMEType, part.Blob)))
-		p.showPicture(part.Blob)
 	default:
 		p.output.text(part.Text)
 		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {

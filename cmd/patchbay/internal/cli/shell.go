@@ -108,7 +108,7 @@ func (s *shell) newProgram(in *input) *program {
 		output: &output{w: b.output.w, terminal: b.output.terminal, width: b.output.width,
 			colored: b.output.colored},
 		loginTime: b.loginTime, verifyMost: b.verifyMost, commandStderr: b.commandStderr, answers: b.answers,
-		terminalLock: b.terminalLock, keyMode: b.keyMode, taskStarted: b.taskStarted, open: b.open, shell: s,
+		terminalLock: b.terminalLock, taskStarted: b.taskStarted, open: b.open, shell: s,
 	}
 	q.current.Store(s.target)
 	q.serverName.Store(b.serverName.Load())

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/term"
 
@@ -117,9 +116,6 @@ func (p *program) inputLine(ctx context.Context, secret bool) (string, error) {
 	select {
 	case line := <-done:
 		p.screen.printf("")
-		if p.input.arrived = time.Now(); line.text == "" && line.err == nil && p.input.skipEnter() {
-			return p.inputLine(ctx, secret)
-		}
 		return line.text, line.err
 	case <-ctx.Done():
 		return "", errors.Join(context.Cause(ctx), term.Restore(int(f.Fd()), state))

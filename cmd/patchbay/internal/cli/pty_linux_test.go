@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A pty is a terminal whose user is a test.
+type pty struct {
+	t               *testing.T
+	master, replica *os.File
+
+	mu      sync.Mutex // guards the fields below
+	changed *sync.Cond
+	shown   string
+	done    bool
+}
+
+func newPTY(t *testing.T) *pty {
+	t.Helper()
+	master, replica := openTerminal(t)
+	p := &pty{t: t, master: master, replica: replica}
+	p.changed = sync.NewCond(&p.mu)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b := make([]byte, 1000)
+		for {
+			n, err := master.Read(b)
+			p.mu.Lock()
+			p.shown += string(b[:n])
+			p.changed.Broadcast()
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { replica.Close(); <-ended; master.Close() })
+	return p
+}
+
+// await waits until text is shown, and then types. It returns false if the command ends before.
+func (p *pty) await(text, typed string) (found bool) {
+	p.mu.Lock()
+	for !strings.Contains(p.shown, text) && !p.done {
+		p.changed.Wait()
+	}
+	if found = strings.Contains(p.shown, text); found {
+		p.shown = ""
+	}
+	p.mu.Unlock()
+	if _, err := io.WriteString(p.master, typed); err != nil {
+		p.t.Error(err)
+	}
+	return found
+}
+
+// run runs a command at the terminal while user types.
+func (p *pty) run(user func(), args ...string) outcome {
+	var stdout strings.Builder
+	var typing sync.WaitGroup
+	typing.Go(user)
+	status := Run(p.t.Context(), args, p.replica, &stdout, p.replica)
+	p.mu.Lock()
+	p.done = true
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	typing.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return outcome{status, stdout.String(), p.shown}
+}
+
+// A yes-or-no question is answered by a line, which the terminal lets the user edit.
+func TestYesOrNoIsALine(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	odd := listen(t, newOddServer())
+	const field = "y or n"
+	for name, test := range map[string]struct {
+		args  []string
+		waits string
+		typed string
+		want  int
+	}{
+		"y":        {[]string{url, "deploy", "environment=staging"}, field, "y\n", exitOK},
+		"N":        {[]string{url, "deploy", "environment=staging"}, field, "N\n", exitTool},
+		":decline": {[]string{url, "deploy", "environment=staging"}, field, ":decline\n", exitTool},
+		"Ctrl-D":   {[]string{url, "deploy", "environment=staging"}, field, "\x04", exitTool},
+		"Enter":    {[]string{odd, "page"}, "Open it", "\n", exitTool},
+		"page y":   {[]string{odd, "page"}, "Open it", "y\x15n\n", exitTool}, // Ctrl-U deletes the line
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPTY(t)
+			o := p.run(func() { p.await(test.waits, test.typed) }, append([]string{"call"}, test.args...)...)
+			if o.status != test.want {
+				t.Errorf("exit code %d, want %d: %s%s", o.status, test.want, o.stdout, o.stderr)
+			}
+		})
+	}
+}
