@@ -128,3 +128,17 @@ func NewJWTID() string {
 	_, _ = rand.Read(id) // never fails
 	return base64.RawURLEncoding.EncodeToString(id)
 }
+
+const maxDescription = 300 // maximum length of an error_description in bytes
+
+// PlainText removes the characters that an error_description must not have. Spec: RFC 6749, section
+// 4.1.2.1.
+func PlainText(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return -1
+		}
+		return r
+	}, text)
+	return text[:min(len(text), maxDescription)]
+}

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // serveConsent serves the consent page and its form. Before the user has consented, no request is
@@ -129,7 +131,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, descript
 		s.refuseInteraction(w, r, err)
 		return
 	}
-	s.audit(r.Context(), in.auditEvent(AuditLogin).refused(plainText(description)))
+	s.audit(r.Context(), in.auditEvent(AuditLogin).refused(oauthwire.PlainText(description)))
 	s.respondError(w, r, in, code, description)
 }
 
@@ -156,25 +158,11 @@ func (s *Server) respondError(w http.ResponseWriter, r *http.Request, in *intera
 	if code != codeServerError && code != codeUnavailable {
 		code = codeAccessDenied
 	}
-	s.respond(w, in, url.Values{"error": {code}, "error_description": {plainText(description)}})
+	s.respond(w, in, url.Values{"error": {code}, "error_description": {oauthwire.PlainText(description)}})
 }
 
 func (s *Server) respond(w http.ResponseWriter, in *interaction, response url.Values) {
 	redirectTo(w, s.responseURL(in, response))
-}
-
-const maxDescription = 300 // maximum length of an error_description in bytes
-
-// plainText removes the characters that an error_description must not have. Spec: RFC 6749, section
-// 4.1.2.1.
-func plainText(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' || r == '"' || r == '\\' {
-			return -1
-		}
-		return r
-	}, text)
-	return text[:min(len(text), maxDescription)]
 }
 
 // maxSubject is the maximum length of a subject in bytes. Spec: OpenID Connect Core 1.0, section 2,

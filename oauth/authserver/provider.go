@@ -14,7 +14,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/patchbay-mcp/patchbay/internal/lru"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -200,9 +200,8 @@ func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subjec
 }
 
 type provider struct {
-	o     Provider
-	http  *http.Client
-	found foundEndpoints
+	*oidcclient.Client
+	o Provider
 }
 
 func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
@@ -214,29 +213,19 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	if err != nil || u.Host == "" {
 		return nil, errors.New("invalid Issuer or Endpoints.Token: must be a URL")
 	}
-	p := &provider{o: o, http: fetcher.For(u).HTTPClient()}
+	p := &provider{&oidcclient.Client{Issuer: o.Issuer, ID: o.ClientID, Secret: o.ClientSecret, Scopes: o.Scopes,
+		Parameters: o.Parameters, HTTP: fetcher.For(u).HTTPClient()}, o}
 	if o.Issuer == "" {
-		if err := checkBrowserURL(o.Endpoints.Authorization); err != nil {
+		if err := oidcclient.CheckBrowserURL(o.Endpoints.Authorization); err != nil {
 			return nil, err
 		}
-		p.found.fixed = &endpoints{
-			authorization: o.Endpoints.Authorization, token: o.Endpoints.Token, revocation: o.Endpoints.Revocation,
-			introspection: o.Endpoints.Introspection, style: oauth2.AuthStyleInHeader,
+		p.Fixed = &oidcclient.Endpoints{
+			Authorization: o.Endpoints.Authorization, Token: o.Endpoints.Token, Revocation: o.Endpoints.Revocation,
+			Introspection: o.Endpoints.Introspection, Style: oauth2.AuthStyleInHeader,
 		}
 		if o.ClientSecret == "" {
-			p.found.fixed.style = oauth2.AuthStyleInParams
+			p.Fixed.Style = oauth2.AuthStyleInParams
 		}
 	}
 	return p, nil
-}
-
-func checkBrowserURL(address string) error {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil:
-		return errors.New("invalid authorization endpoint: must be a URL without user information")
-	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
-		return errors.New("invalid authorization endpoint: must be https, or http with a loopback address")
-	}
-	return nil
 }

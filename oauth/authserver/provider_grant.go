@@ -12,6 +12,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/patchbay-mcp/patchbay/internal/lru"
+	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -220,7 +221,7 @@ func (u *providerLogin) forget(ctx context.Context, handle string) error {
 // ErrProviderGrantEnded if the grant has ended. Any other error means that this is not known.
 func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string,
 	g *providerGrant) (*providerGrant, error) {
-	ends, err := p.endpoints(ctx)
+	ends, err := p.Endpoints(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +241,7 @@ var errRenewing = errors.New("another process is renewing the grant of the ident
 
 // renewGrant renews a grant that has the given access token. Only one of the processes that share
 // the store does it.
-func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle,
+func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *oidcclient.Endpoints, handle,
 	access string) (*providerGrant, error) {
 	renewed := errors.New("already renewed")
 	var current *providerGrant
@@ -265,9 +266,9 @@ func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 		return nil, ErrProviderGrantEnded
 	}
 	token, err := p.renew(ctx, ends, g)
-	var statusErr *statusError
+	var statusErr *oidcclient.StatusError
 	switch {
-	case errors.Is(err, errTokenInvalid), errors.As(err, &statusErr) && statusErr.code == codeInvalidGrant:
+	case errors.Is(err, errTokenInvalid), errors.As(err, &statusErr) && statusErr.Code == codeInvalidGrant:
 		return nil, ErrProviderGrantEnded
 	case err != nil:
 		_, changeErr := u.change(ctx, handle, func(g *providerGrant) error {
@@ -339,7 +340,7 @@ func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
-	ends, err := p.endpoints(ctx)
+	ends, err := p.Endpoints(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/oauth2"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 )
 
 type providerLogin struct {
@@ -34,9 +37,7 @@ const pathCallback = "callback/" // below the login
 // A pendingLogin is the state while the browser is at the identity provider.
 type pendingLogin struct {
 	Provider string `json:"provider"`
-	State    string `json:"state"`
-	Nonce    string `json:"nonce"`
-	Verifier string `json:"verifier"`
+	oidcclient.Request
 }
 
 // Login redirects the browser to an identity provider and serves the callback. The server calls it
@@ -77,13 +78,12 @@ func (u *providerLogin) choose(w http.ResponseWriter, l *LoginRequest) {
 
 func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
 	ctx := r.Context()
-	ends, err := p.endpoints(ctx)
+	ends, err := p.Endpoints(ctx)
 	if err != nil {
 		u.failProvider(w, r, l, p, err)
 		return
 	}
-	kept := pendingLogin{Provider: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(),
-		Verifier: oauth2.GenerateVerifier()}
+	kept := pendingLogin{p.o.ID, oidcclient.NewRequest(l.ID())}
 	data, err := json.Marshal(kept)
 	if err == nil {
 		err = l.Keep(ctx, data)
@@ -92,7 +92,7 @@ func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 		l.s.refuseInteraction(w, r, err)
 		return
 	}
-	redirectTo(w, p.authorizationURL(ends, l.URL(pathCallback+p.o.ID), &kept))
+	redirectTo(w, p.AuthorizationURL(ends, l.URL(pathCallback+p.o.ID), &kept.Request))
 }
 
 // callback serves the redirect from the identity provider. The stored state can be used once.
@@ -127,15 +127,15 @@ func (e *providerError) Error() string { return "the identity provider returned 
 
 func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, kept *pendingLogin) (*Subject, error) {
 	ctx := r.Context()
-	ends, err := p.endpoints(ctx)
+	ends, err := p.Endpoints(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkIssuer(ends, r.URL.Query()["iss"]); err != nil {
+	if err := p.CheckIssuer(ends, r.URL.Query()["iss"]); err != nil {
 		return nil, err
 	}
 	if code := formValue(r, "error"); code != "" {
-		return nil, &providerError{plainText(code)}
+		return nil, &providerError{oauthwire.PlainText(code)}
 	}
 	code := formValue(r, "code")
 	if code == "" {
@@ -144,7 +144,7 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	// From here on the identity provider has a grant, which has to be stored or revoked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
-	token, err := p.exchange(ctx, ends, l.URL(pathCallback+p.o.ID), code, kept.Verifier)
+	token, err := p.Exchange(ctx, ends, l.URL(pathCallback+p.o.ID), code, kept.Verifier)
 	if err != nil {
 		return nil, err
 	}
@@ -165,11 +165,11 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	return subject, nil
 }
 
-func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant,
+func (u *providerLogin) identify(ctx context.Context, p *provider, ends *oidcclient.Endpoints, rec *providerGrant,
 	token *oauth2.Token, nonce string) (*Subject, error) {
-	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.http}
-	if ends.verifier != nil {
-		id, err := p.verifyIDToken(ctx, ends, token, nonce)
+	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.HTTP}
+	if ends.Verifier != nil {
+		id, err := p.VerifyIDToken(ctx, ends, token, nonce)
 		if err != nil {
 			return nil, err
 		}
@@ -191,9 +191,10 @@ func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoin
 // addClaims adds claims from the userinfo endpoint. If the provider refuses to return them, the
 // login continues without them. If the provider does not answer, the login fails, because Subject
 // may decide by the claims.
-func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *endpoints, user *ProviderUser) error {
+func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *oidcclient.Endpoints,
+	user *ProviderUser) error {
 	err := p.addUserinfo(ctx, ends, user)
-	if err == nil || errors.Is(err, errOtherUserinfo) || isTemporary(err) {
+	if err == nil || errors.Is(err, errOtherUserinfo) || oidcclient.IsTemporary(err) {
 		return err
 	}
 	u.server().log.WarnContext(ctx, "authorization server: userinfo request refused", "provider", p.o.ID, "error", err)
@@ -211,7 +212,7 @@ func (u *providerLogin) failProvider(w http.ResponseWriter, r *http.Request, l *
 		l.Fail(w, r, codeUnavailable, "the identity provider is temporarily unavailable")
 	case errors.As(err, &response):
 		l.Fail(w, r, codeAccessDenied, "the identity provider refused the login")
-	case isTemporary(err):
+	case oidcclient.IsTemporary(err):
 		l.Fail(w, r, codeUnavailable, "the identity provider does not answer")
 	default:
 		l.Fail(w, r, codeServerError, "the response of the identity provider is not valid")
