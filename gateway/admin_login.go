@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -14,6 +15,27 @@ func loginRoute() *adminRoute {
 		(*adminRequest).login)
 	route.optional = true
 	return route
+}
+
+func logoutRoute() *adminRoute {
+	route := postRoute("/servers/{name}", "logout",
+		"End the login of the local user or of a caller at a server, and revoke its tokens",
+		func(r *adminRequest, body *loginRequest) (*any, error) {
+			return r.server(func(u *host.Upstream) error {
+				return r.host().Logout(r.Context(), u.Name(), body.caller())
+			})
+		})
+	route.optional, route.response = true, serverType()
+	return route
+}
+
+// caller returns the caller of the host.
+func (l *loginRequest) caller() *host.Caller {
+	c := &host.Caller{}
+	if b := l.Caller; b != nil {
+		c.Principal = &mcp.Principal{Subject: b.Subject, Issuer: b.Issuer, ClientID: b.ClientID}
+	}
+	return c
 }
 
 // A loginRequest says who logs in.
@@ -43,17 +65,16 @@ func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &host.Caller{}
-	if b := body.Caller; b != nil {
-		c.Principal = &mcp.Principal{Subject: b.Subject, Issuer: b.Issuer, ClientID: b.ClientID}
-	}
-	l, err := r.host().BeginLogin(r.Context(), u.Name(), c)
+	l, err := r.host().BeginLogin(r.Context(), u.Name(), body.caller())
 	if err == nil && body.Caller == nil && r.admin.opts.CheckLogin != nil {
 		if err := r.admin.opts.CheckLogin(r.Context(), u.Name()); err != nil {
 			return nil, problemf(http.StatusConflict, "login_unused", "%v", err)
 		}
 	}
+	unverified, ok := errors.AsType[*host.Error](err)
 	switch {
+	case ok && unverified.Code == host.CodeAuthRequired: // the page could not verify who opens it
+		return nil, problemf(http.StatusConflict, string(unverified.Code), "%v", unverified)
 	case err != nil:
 		return nil, err
 	case r.admin.gateway.connect.base() == nil:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -33,7 +34,8 @@ type loginPage struct {
 
 // The admin API begins logins of the local user and of callers, and returns their pages.
 func TestAdminBeginsLogins(t *testing.T) {
-	a := newAdminWith(t, loginServers, tokensInMemory, gateway.Options{PublicURL: "https://gateway.example"})
+	a := newAdminWith(t, loginServers, tokensInMemory, gateway.Options{PublicURL: "https://gateway.example",
+		ConnectPrincipal: func(*http.Request) (*mcp.Principal, error) { return nil, http.ErrNoCookie }})
 	begin := func(server, body string) (p loginPage) {
 		t.Helper()
 		a.get("POST", "/servers/"+server+":login", body, &p)
@@ -89,6 +91,7 @@ func TestAdminRefusesLogins(t *testing.T) {
 	a.refused("POST", "/servers/each:login", `{"caller": {"subject": ""}}`, http.StatusBadRequest, "invalid_body")
 	a.refused("POST", "/servers/each:login", `{"user": "ann"}`, http.StatusBadRequest, "invalid_body")
 	a.refused("POST", "/servers/each:login", "{}", http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type", "text/plain")
+	a.refused("POST", "/servers/each:login", ann, http.StatusConflict, "auth_required")
 	a.refused("GET", "/servers/each:login", "", http.StatusNotFound, "unknown_server") // a name with a colon
 
 	a = newAdmin(t, loginServers, tokensInMemory)
@@ -96,4 +99,14 @@ func TestAdminRefusesLogins(t *testing.T) {
 	a.refused("POST", "/servers/cmd:login", "", http.StatusConflict, "login_unused")
 	a = newAdminWith(t, loginServers, nil, gateway.Options{PublicURL: "https://gateway.example"})
 	a.refused("POST", "/servers/all:login", "", http.StatusConflict, "login_unused") // no function has the tokens
+}
+
+// The admin API ends logins of callers.
+func TestAdminEndsLogins(t *testing.T) {
+	a := newAdmin(t, loginServers, tokensInMemory)
+	var out struct{ Name string }
+	if a.get("POST", "/servers/each:logout", `{"caller": {"subject": "ann"}}`, &out); out.Name != "each" {
+		t.Errorf("got %+v, want the server", out)
+	}
+	a.refused("POST", "/servers/nosuch:logout", "", http.StatusNotFound, "unknown_server")
 }

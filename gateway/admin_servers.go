@@ -57,7 +57,7 @@ func serverRoutes() []*adminRoute {
 		route.response = serverType()
 	}
 	restart.audited, stop.audited = true, true
-	return []*adminRoute{list, one, restart, stop, loginRoute(),
+	return []*adminRoute{list, one, restart, stop, loginRoute(), logoutRoute(),
 		getRoute("/servers/{name}/stderr", "Last lines that a server has written to its standard error",
 			(*adminRequest).stderr)}
 }

@@ -36,6 +36,15 @@ type OAuth struct {
 	// of them in the order of the scopes. A token with none of these scopes is refused with 403. Default:
 	// every token opens everything.
 	Profiles map[string]string
+	// ClientID and ClientSecret identify the gateway as a client of the first of AuthorizationServers, an
+	// OpenID provider, with the redirect URI PublicURL/connect/identity. Before callers log in to a server
+	// on a page of the gateway, they log in there, so that nobody completes the login of another user. The
+	// claim sub of ID tokens must be that of access tokens. Without a secret it is a public client. Default:
+	// callers with tokens cannot log in to servers on a page, unless ConnectPrincipal is set.
+	ClientID     string
+	ClientSecret string
+	// Fetcher sends the requests of this client. Default: [oauth.NewFetcher] without options.
+	Fetcher *oauth.Fetcher
 }
 
 // wellKnown begins the paths of metadata. Spec: RFC 9728, section 3.

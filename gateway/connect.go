@@ -8,21 +8,25 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/lru"
+	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
 	// pathConnect is where users log in: a ticket follows, or callback.
 	pathConnect = "/connect"
-	// connectCookie names the cookie of browsers that have opened a page.
+	// connectCookie names the cookie of browsers that have opened a page; see [connectPages.cookieName].
 	connectCookie = "patchbay_connect"
 	// connectTime bounds a request of a browser: an authorization server may be slow.
 	connectTime = 60 * time.Second
@@ -38,14 +42,17 @@ const (
 // path is a secret of one caller.
 type connectPages struct {
 	gateway *Gateway
-	secret  []byte // of the tokens of forms
+	secret  []byte             // of the tokens of forms
+	issuer  *oidcclient.Client // that identifies callers with access tokens; nil without one
 
-	mu  sync.Mutex // guards the field below
-	url *url.URL   // of the gateway; nil if it has none for browsers
+	mu     sync.Mutex // guards the fields below
+	url    *url.URL   // of the gateway; nil if it has none for browsers
+	checks lru.Map[string, identityCheck]
 }
 
 func newConnectPages(g *Gateway) *connectPages {
-	p := &connectPages{gateway: g, secret: make([]byte, sha256.Size)}
+	p := &connectPages{gateway: g, secret: make([]byte, sha256.Size), issuer: g.opts.OAuth.client(),
+		checks: lru.Map[string, identityCheck]{Max: maxIdentityChecks}}
 	_, _ = rand.Read(p.secret)  // never fails
 	if g.opts.PublicURL != "" { // was checked
 		p.set(strings.TrimSuffix(g.opts.PublicURL, "/"))
@@ -61,7 +68,7 @@ func (p *connectPages) set(base string) {
 	p.mu.Lock()
 	p.url = u
 	p.mu.Unlock()
-	p.gateway.host.SetConnectURL(base + pathConnect)
+	p.gateway.host.SetConnectURL(base+pathConnect, p.refuses)
 }
 
 // listensAt sets the default URL.
@@ -91,11 +98,13 @@ func (p *connectPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p.base() == nil || len(ticket) > maxTicket || strings.Contains(ticket, "/"):
 		http.NotFound(w, r)
-	case r.Method != http.MethodGet && (r.Method != http.MethodPost || ticket == "callback"):
+	case r.Method != http.MethodGet && (r.Method != http.MethodPost || ticket == "callback" || ticket == pathIdentity):
 		header.Set("Allow", "GET, POST")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	case ticket == "callback":
 		p.callback(w, r)
+	case ticket == pathIdentity && p.issuer != nil:
+		p.identified(w, r)
 	default:
 		p.page(w, r, ticket)
 	}
@@ -127,6 +136,10 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 				"button.")
 		return
 	}
+	if p.asksIssuer(l.Principal()) {
+		p.identify(w, r, ticket, browser)
+		return
+	}
 	if !p.isCaller(r, l.Principal(), r.PostFormValue("key")) {
 		problem := "This is not a key of the caller that the login is for."
 		if !p.asksKey(l.Principal()) {
@@ -135,6 +148,11 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 		p.show(w, http.StatusForbidden, l, ticket, p.formToken(browser, ticket), problem)
 		return
 	}
+	p.start(w, r, l, browser)
+}
+
+// start sends the browser of a caller to the authorization server of a server.
+func (p *connectPages) start(w http.ResponseWriter, r *http.Request, l *host.Login, browser string) {
 	ctx, cancel := context.WithTimeout(r.Context(), connectTime)
 	defer cancel()
 	to, err := l.Start(ctx, browser)
@@ -142,8 +160,7 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 		p.fail(w, err)
 		return
 	}
-	header := w.Header()
-	header.Set("Location", to)
+	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
@@ -173,7 +190,20 @@ func (p *connectPages) isCaller(r *http.Request, want *mcp.Principal, key string
 		got, err := check(r)
 		return err == nil && (got == nil) == (want == nil) && got.Key() == want.Key()
 	}
-	return !p.asksKey(want) || p.gateway.hasKeyOf(r, want, key)
+	return want == nil || p.asksKey(want) && p.gateway.hasKeyOf(r, want, key)
+}
+
+// refuses returns why the page cannot verify that its visitor is a caller, nil if it can.
+func (p *connectPages) refuses(caller *mcp.Principal) error {
+	switch tokens := p.gateway.opts.OAuth; {
+	case caller == nil || p.gateway.opts.ConnectPrincipal != nil || p.asksKey(caller) || p.asksIssuer(caller):
+		return nil
+	case tokens != nil && slices.Contains(tokens.AuthorizationServers, caller.Issuer):
+		return errors.New("the gateway cannot verify who opens the page of the login: the operator must set " +
+			"auth.oidc.clientId in its settings")
+	}
+	return fmt.Errorf("the gateway cannot verify who opens the page of the login: it does not know how to identify "+
+		"users of %.200q", caller.Issuer)
 }
 
 // asksKey reports whether the page of a login asks for a key of its caller.
@@ -207,7 +237,7 @@ func newBrowser() string { return NewKey() }
 
 // browser returns the secret of the browser of a request, "" if it has none.
 func (p *connectPages) browser(r *http.Request) string {
-	all := r.CookiesNamed(connectCookie)
+	all := r.CookiesNamed(p.cookieName())
 	if len(all) != 1 || len(all[0].Value) != minKey || strings.Trim(all[0].Value, base32Digits) != "" {
 		return "" // another site of the domain may have set a second one
 	}
@@ -216,9 +246,21 @@ func (p *connectPages) browser(r *http.Request) string {
 
 // cookie returns the cookie of a browser. It reaches the callback, which another site links to.
 func (p *connectPages) cookie(browser string) *http.Cookie {
-	base := p.base()
-	return &http.Cookie{Name: connectCookie, Value: browser, Path: base.Path + pathConnect + "/", HttpOnly: true,
-		Secure: base.Scheme == "https", SameSite: http.SameSiteLaxMode}
+	c := &http.Cookie{Name: p.cookieName(), Value: browser, Path: pathConnect + "/", HttpOnly: true,
+		SameSite: http.SameSiteLaxMode}
+	if c.Name != connectCookie { // which the prefix requires
+		c.Path, c.Secure = "/", true
+	}
+	return c
+}
+
+// cookieName has a prefix with which other hosts of the domain cannot set the cookie. Browsers accept it over
+// TLS only.
+func (p *connectPages) cookieName() string {
+	if p.base().Scheme == "https" {
+		return "__Host-" + connectCookie
+	}
+	return connectCookie
 }
 
 // formToken returns the token of the form of a page in a browser: other sites cannot send the form.

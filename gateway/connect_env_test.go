@@ -259,6 +259,7 @@ type loginGateway struct {
 	pages logs // that browsers have received
 
 	upstream string // URL of the server
+	issuer   string // of callers
 
 	mu     sync.Mutex // guards tokens
 	stores map[string]oauthclient.Store
@@ -269,7 +270,7 @@ const loginIssuer = "https://people.example"
 func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect string, change func(o *gateway.Options),
 	hostChange ...func(o *host.Options)) *loginGateway {
 	t.Helper()
-	g := &loginGateway{upstream: u.url, logs: &logs{}, audit: t.TempDir(), stores: map[string]oauthclient.Store{}}
+	g := &loginGateway{upstream: u.url, issuer: loginIssuer, logs: &logs{}, audit: t.TempDir(), stores: map[string]oauthclient.Store{}}
 	text := fmt.Sprintf(`{"mcpServers": {"notes": {"url": %q}}, "patchbay": {"servers": {"notes": %s}%s}}`, u.url, settings, connect)
 	f, err := config.Parse([]byte(text))
 	if err != nil {
@@ -296,7 +297,8 @@ func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect strin
 	}
 	s := httptest.NewUnstartedServer(nil)
 	g.url = "http://" + s.Listener.Addr().String()
-	opts := &gateway.Options{Keys: []string{key}, Logger: g.logs.logger(), PublicURL: g.url}
+	opts := &gateway.Options{Keys: []string{key}, Logger: g.logs.logger(), PublicURL: g.url,
+		ConnectPrincipal: g.anyone}
 	if change != nil {
 		change(opts)
 	}
@@ -307,7 +309,7 @@ func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect strin
 		name, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		ctx := host.WithAuthorization(r.Context(), r.Header.Get("Authorization"))
 		if name != "local" {
-			ctx = mcp.WithPrincipal(ctx, &mcp.Principal{Issuer: loginIssuer, Subject: name})
+			ctx = mcp.WithPrincipal(ctx, &mcp.Principal{Issuer: g.issuer, Subject: name})
 		}
 		mcpHandler.ServeHTTP(w, r.WithContext(ctx))
 	}))
@@ -324,6 +326,15 @@ func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect strin
 		}
 	})
 	return g
+}
+
+// anyone is for tests of other properties than who opens a page: each visitor is the caller.
+func (g *loginGateway) anyone(r *http.Request) (*mcp.Principal, error) {
+	l, err := g.host.Login(strings.TrimPrefix(r.URL.Path, "/connect/"))
+	if err != nil {
+		return nil, err
+	}
+	return l.Principal(), nil
 }
 
 func (g *loginGateway) store(principal string) oauthclient.Store {

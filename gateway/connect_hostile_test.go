@@ -264,7 +264,9 @@ func TestResponsesAreChecked(t *testing.T) {
 func TestConfusedDeputyNeedsTheKeyOfTheCaller(t *testing.T) {
 	u := newProtectedUpstream(t)
 	keys := gateway.NewKeyStore(&host.MemoryState{})
-	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", func(o *gateway.Options) { o.KeyStore = keys })
+	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", func(o *gateway.Options) {
+		o.KeyStore, o.ConnectPrincipal = keys, nil
+	})
 	attacker := &mcp.Principal{Issuer: gateway.KeyIssuer, Subject: "eve"}
 	eve := newKey(t, keys, gateway.Key{Name: "eve", Subject: "eve"})
 	victim := newKey(t, keys, gateway.Key{Name: "ann", Subject: "ann"})
@@ -346,7 +348,8 @@ func TestPagesShowNamesAsText(t *testing.T) {
 	}
 	defer h.Close()
 	g := gateway.New(h, &gateway.Options{Keys: []string{key}, PublicURL: "https://gateway.example",
-		Logger: slog.New(slog.DiscardHandler)})
+		ConnectPrincipal: func(*http.Request) (*mcp.Principal, error) { return nil, http.ErrNoCookie },
+		Logger:           slog.New(slog.DiscardHandler)})
 	l, err := h.BeginLogin(t.Context(), evil, &host.Caller{Principal: &mcp.Principal{
 		Issuer: evil, Subject: "ann\u202e" + evil + strings.Repeat("x", 1000), ClientID: "a\x00b"}})
 	if err != nil {
@@ -377,7 +380,7 @@ func TestPagesShowNamesAsText(t *testing.T) {
 		}
 	}
 	cookie, err := http.ParseSetCookie(w.Header().Get("Set-Cookie"))
-	if err != nil || !cookie.Secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/connect/" ||
+	if err != nil || !cookie.Secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.Name != "__Host-patchbay_connect" ||
 		cookie.Domain != "" || len(cookie.Value) != 32 {
 		t.Errorf("the cookie is %+v, %v", cookie, err)
 	}

@@ -421,3 +421,36 @@ func TestLogoutIsOfOneCaller(t *testing.T) {
 		t.Errorf("bob: %q", text)
 	}
 }
+
+// A caller sees its own logins, and ends them with a tool.
+func TestCallersLogOut(t *testing.T) {
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			u := newProtectedUpstream(t)
+			g := newLoginGateway(t, u, `{"auth": "caller"}`, "", nil)
+			a := g.client(t, "ann", revision, g.visitor(t, "ann@notes").elicit)
+			b := g.client(t, "bob", revision, g.visitor(t, "bob@notes").elicit)
+			if text, isError := call(t, a, "log_out"); !isError || !strings.Contains(text, "not logged in to a server") {
+				t.Errorf("before the login: %q, %t", text, isError)
+			}
+			call(t, a, "log_in")
+			call(t, b, "log_in")
+			tools, err := mcp.Collect(a.Tools(t.Context()))
+			if err != nil || !strings.HasSuffix(tools[len(tools)-1].Description, "The user is logged in to: notes.") {
+				t.Errorf("%v, the last tool is %+v, want log_out with the logins", err, tools[len(tools)-1])
+			}
+			if text, isError := call(t, a, "log_out"); isError || text != "Logged out of notes." {
+				t.Errorf("got %q, %t", text, isError)
+			}
+			if g.loggedIn(t, person("ann")) || !g.loggedIn(t, person("bob")) || u.count(authserver.AuditRevocation) != 1 {
+				t.Errorf("%d tokens revoked, want the login of ann only", u.count(authserver.AuditRevocation))
+			}
+			if slices.Contains(toolNames(t, a), "log_out") || !slices.Contains(toolNames(t, b), "log_out") {
+				t.Error("log_out is listed for ann, or not for bob")
+			}
+			if text, isError := call(t, a, "whoami"); isError || text != "ann@notes" {
+				t.Errorf("another login: %q, %t", text, isError)
+			}
+		})
+	}
+}

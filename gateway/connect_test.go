@@ -35,7 +35,7 @@ func TestCallersLogIn(t *testing.T) {
 			if text, isError := call(t, c, "log_in"); isError || !strings.Contains(text, "Logged in to notes: it has 4 tools") {
 				t.Errorf("log_in: %q, %t", text, isError)
 			}
-			if got := toolNames(t, c); !slices.Equal(got, []string{"ask", "leak", "whoami", "write"}) {
+			if got := toolNames(t, c); !slices.Equal(got, []string{"ask", "leak", "whoami", "write", "log_out"}) {
 				t.Errorf("after the login: tools %q", got)
 			}
 			if text, isError := call(t, c, "whoami"); isError || text != "ann@notes" || u.calls("ann@notes") != 1 {

@@ -77,15 +77,28 @@ type logins struct {
 	by      map[string]map[*Login]struct{} // principals
 	failed  lru.Map[string, []*Login]      // those that have failed, by principal, for requests that come back later
 	base    string                         // see [Host.SetConnectURL]
+	refuse  func(p *mcp.Principal) error   // see [Host.SetConnectURL]; may be nil
 }
 
 // SetConnectURL sets the URL at which users log in, without a slash at its end: what follows is "/" and
 // a ticket, for [Host.Login], and "/callback" is the redirect URI of all logins. Until it is set,
-// callers are not asked to log in.
-func (h *Host) SetConnectURL(base string) {
+// callers are not asked to log in. refuse returns why the page cannot verify that its visitor is a
+// principal, whose requests then fail with the reason; nil if it can. It may be nil for all principals.
+func (h *Host) SetConnectURL(base string, refuse func(p *mcp.Principal) error) {
 	h.logins.mu.Lock()
 	defer h.logins.mu.Unlock()
-	h.logins.base = base
+	h.logins.base, h.logins.refuse = base, refuse
+}
+
+// refusedLogin returns why a principal cannot log in on a page.
+func (h *Host) refusedLogin(p *mcp.Principal) error {
+	h.logins.mu.Lock()
+	refuse := h.logins.refuse
+	h.logins.mu.Unlock()
+	if refuse == nil {
+		return nil
+	}
+	return refuse(p)
 }
 
 func (h *Host) connectURL() string {
@@ -95,6 +108,9 @@ func (h *Host) connectURL() string {
 }
 
 func (h *Host) beginLogin(c *credential, scopes []string) (*Login, error) {
+	if err := h.refusedLogin(c.caller); err != nil {
+		return nil, c.up.errorf(CodeAuthRequired, "a login is required: %v", err)
+	}
 	h.logins.mu.Lock()
 	defer h.logins.mu.Unlock()
 	now, principal := time.Now(), c.caller.Key()
@@ -392,6 +408,7 @@ func (h *Host) Logout(ctx context.Context, server string, c *Caller) error {
 	cred.missing.Store(true)
 	h.recordLogin(cred, "logged out", err)
 	for _, p := range u.poolsOf(cred.caller) {
+		p.notify() // the tool that logs out is no longer listed
 		u.mu.Lock()
 		for s := range u.connections {
 			if s.in.pool == p {

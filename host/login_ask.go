@@ -111,7 +111,7 @@ func (v *View) askLogin(
 	}
 	e, _ := errors.AsType[*Error](err)
 	own := c.caller.Key() == v.caller.Principal.Key() && c.up.entry().isOfCallers()
-	if !own || v.host.connectURL() == "" {
+	if !own || v.host.connectURL() == "" || v.host.refusedLogin(c.caller) != nil {
 		return nil, v.loginRequired(e, "")
 	}
 	if st == nil {
@@ -153,11 +153,14 @@ func (v *View) loginRequired(e *Error, page string) error {
 	out := *e
 	text := "a login is required"
 	u := v.host.set.Load().byName[e.Server]
+	refused := v.host.refusedLogin(v.caller.Principal)
 	switch command := v.host.opts.LoginCommand; {
 	case page != "":
 		text += ": the user must open this page, which is for one visit within " + loginTime.String() + ": " + page
 	case v.caller.Principal == nil && command != nil && u != nil:
 		text += ": run " + command(e.Server)
+	case u != nil && u.entry().isOfCallers() && refused != nil:
+		text += ": " + refused.Error()
 	case u != nil && u.entry().isOfCallers():
 		text += ": use a client that supports URL elicitation, or ask the operator for another way"
 	default:

@@ -26,7 +26,7 @@ func openLogins(t *testing.T) *host.Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
-	h.SetConnectURL("https://gateway.example/connect")
+	h.SetConnectURL("https://gateway.example/connect", nil)
 	return h
 }
 

@@ -17,6 +17,11 @@ import (
 // listed, and no call could ask for it.
 const loginTool = "log_in"
 
+// logoutTool is the tool with which a caller sees its logins, and ends them.
+const logoutTool = "log_out"
+
+var loginTools = []string{loginTool, logoutTool}
+
 // lacksLogin reports whether the lists of a pool cannot be read because its caller has not logged in.
 func (p *pool) lacksLogin(ctx context.Context) bool {
 	if !p.up.entry().isOfCallers() || p.hasList(catalogue.Tools) {
@@ -28,75 +33,103 @@ func (p *pool) lacksLogin(ctx context.Context) bool {
 	return err == nil && c != nil && c.ready(ctx) != nil && c.missing.Load()
 }
 
-// missingLogins returns the names of the servers that lack a login, in the order of the file.
-func (v *View) missingLogins(ctx context.Context) (names []string) {
+// hasLogin reports whether the caller of a pool has logged in.
+func (p *pool) hasLogin(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	c, err := p.up.login(ctx, p.caller)
+	if err != nil || c == nil {
+		return false
+	}
+	now, err := c.transport.Status(ctx)
+	return err == nil && now != nil
+}
+
+// loginServers returns the names of the servers at which callers log in themselves, and for which is true, in the
+// order of the file.
+func (v *View) loginServers(ctx context.Context, is func(p *pool, ctx context.Context) bool) (names []string) {
+	if !v.servers().logins {
+		return nil
+	}
 	pools := v.pools()
-	lacks := make([]bool, len(pools))
+	found := make([]bool, len(pools))
 	var wait sync.WaitGroup
 	for n, p := range pools {
 		if p.up.entry().isOfCallers() {
-			wait.Go(func() { lacks[n] = p.lacksLogin(ctx) })
+			wait.Go(func() { found[n] = is(p, ctx) })
 		}
 	}
 	wait.Wait()
 	for n, p := range pools {
-		if lacks[n] {
+		if found[n] {
 			names = append(names, p.up.name)
 		}
 	}
 	return names
 }
 
-// withLoginTool returns the first page of tools with the tool that logs in to servers.
-func (v *View) withLoginTool(p *listPage, servers []string) *listPage {
-	if len(servers) == 0 {
+// withLoginTools returns the first page of tools with the tools that log in to servers and out of them.
+func (v *View) withLoginTools(p *listPage, missing, logins []string) *listPage {
+	items := slices.Clone(p.items[:len(p.items)-1])
+	add := func(name, title, text string, servers []string) {
+		if len(servers) == 0 {
+			return
+		}
+		required := []string{"server"}
+		if len(servers) == 1 {
+			required = []string{}
+		}
+		if len(items) > 1 {
+			items = append(items, ',')
+		}
+		items = append(items, mustJSON(map[string]any{"name": name, "title": title,
+			"description": text + strings.Join(servers, ", ") + ".",
+			"inputSchema": map[string]any{"type": "object", "required": required,
+				"properties": map[string]any{"server": map[string]any{"type": "string", "enum": servers}}}})...)
+	}
+	add(loginTool, "Log in", "Logs the user in to a server that requires it. The tools of the server are listed "+
+		"afterwards. Servers: ", missing)
+	add(logoutTool, "Log out", "Ends a login of the user, and revokes its tokens. The user is logged in to: ", logins)
+	if len(missing)+len(logins) == 0 {
 		return p
 	}
-	required := []string{"server"}
-	if len(servers) == 1 {
-		required = []string{}
-	}
-	tool := mustJSON(map[string]any{"name": loginTool, "title": "Log in",
-		"description": "Logs the user in to a server that requires it. The tools of the server are listed " +
-			"afterwards. Servers: " + strings.Join(servers, ", ") + ".",
-		"inputSchema": map[string]any{"type": "object", "required": required,
-			"properties": map[string]any{"server": map[string]any{"type": "string", "enum": servers}}}})
-	items := slices.Clone(p.items[:len(p.items)-1])
-	if len(items) > 1 {
-		items = append(items, ',')
-	}
-	return v.newListPage(catalogue.Tools, append(append(items, tool...), ']'), p.next)
+	return v.newListPage(catalogue.Tools, append(items, ']'), p.next)
 }
 
-// useLogin serves a call of that tool. ok is false if the name is one of a server.
-func (v *View) useLogin(ctx context.Context, req *mcp.Request) (res mcp.Result, ok bool, err error) {
-	if m := v.latest(); m != nil && m.catalogue.Find(catalogue.Tools, loginTool) != nil {
+// useLogin serves a call of one of these tools. ok is false if the name is one of a server.
+func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
+	if m := v.latest(); m != nil && m.catalogue.Find(catalogue.Tools, name) != nil {
 		return nil, false, nil
 	}
-	var servers []string
-	for _, p := range v.pools() {
-		if p.up.entry().isOfCallers() {
-			servers = append(servers, p.up.name)
-		}
-	}
-	if len(servers) == 0 {
+	servers := v.loginServers(ctx, func(p *pool, ctx context.Context) bool {
+		return name == loginTool || p.hasLogin(ctx)
+	})
+	if !slices.ContainsFunc(v.pools(), func(p *pool) bool { return p.up.entry().isOfCallers() }) {
 		return nil, false, nil
 	}
 	arguments, _ := req.Param("arguments")
 	var args struct{ Server string }
-	if len(arguments) > 0 && json.Unmarshal(arguments, &args) != nil {
+	switch {
+	case len(arguments) > 0 && json.Unmarshal(arguments, &args) != nil:
 		return failed("invalid arguments.server: must be a string"), true, nil
-	}
-	if args.Server == "" && len(servers) == 1 {
+	case len(servers) == 0:
+		return failed("the user is not logged in to a server"), true, nil
+	case args.Server == "" && len(servers) == 1:
 		args.Server = servers[0]
-	}
-	if !slices.Contains(servers, args.Server) {
+	case !slices.Contains(servers, args.Server):
 		return failed(fmt.Sprintf("unknown server %.64q: must be one of %s", args.Server,
 			strings.Join(servers, ", "))), true, nil
 	}
 	p := v.poolNamed(args.Server)
 	if p == nil {
 		return failed("the configuration has changed: list the tools again"), true, nil
+	}
+	if name == logoutTool {
+		text := "Logged out of " + args.Server + "."
+		if err := v.host.Logout(ctx, args.Server, v.caller); err != nil {
+			text += " The authorization server has not confirmed that the tokens are revoked."
+		}
+		return textResult(text), true, nil
 	}
 	if err := p.checkLogin(ctx); err != nil {
 		return nil, true, err
@@ -112,6 +145,10 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request) (res mcp.Result, 
 		}
 	}
 	text := fmt.Sprintf("Logged in to %s: it has %d tools. List the tools again.", args.Server, tools)
+	return textResult(text), true, nil
+}
+
+func textResult(text string) mcp.Result {
 	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), text)
-	return mcp.RawResult(append(b, `}]}`...)), true, nil
+	return mcp.RawResult(append(b, `}]}`...))
 }

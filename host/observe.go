@@ -61,7 +61,7 @@ func (v *View) observedTarget(req *mcp.Request, _ error) string {
 // of an app.
 func (v *View) observedTool(c *catalogue.Catalogue, name string) string {
 	switch {
-	case contains(searchNames, name) && v.searches(c), name == loginTool && v.servers().logins:
+	case contains(searchNames, name) && v.searches(c), contains(loginTools, name) && v.servers().logins:
 		return name
 	case v.single():
 		return ""

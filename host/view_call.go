@@ -50,8 +50,8 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 			return res, err
 		}
 	}
-	if kind == catalogue.Tools && name == loginTool {
-		if res, ok, err := v.useLogin(ctx, req); ok {
+	if kind == catalogue.Tools && contains(loginTools, name) {
+		if res, ok, err := v.useLogin(ctx, req, name); ok {
 			return res, err
 		}
 	}

@@ -23,7 +23,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		return nil, err
 	}
 	v.noteClass(req)
-	missing := v.missingLogins(ctx)
+	missing := v.loginServers(ctx, (*pool).lacksLogin)
 	m, err := v.current(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		m.pages.put(kind, after, p)
 	}
 	if kind == catalogue.Tools && after == "" {
-		p = v.withLoginTool(p, missing)
+		p = v.withLoginTools(p, missing, v.loginServers(ctx, (*pool).hasLogin))
 	}
 	if kind == catalogue.Tools && v.changesTools(req, p) {
 		return v.listResult(kind, v.toolsFor(req, m, p.items), p.next), nil
@@ -237,7 +237,7 @@ func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {
 	if !s.single {
 		o.ReservedNames = searchNames
 		if s.logins {
-			o.ReservedNames = append(slices.Clone(searchNames), loginTool)
+			o.ReservedNames = slices.Concat(searchNames, loginTools)
 		}
 	}
 	switch set.Names.Mode {

@@ -30,6 +30,12 @@ type OIDC struct {
 	// InsecureAnyTokenType accepts access tokens whose header does not say that they are, as some
 	// authorization servers issue them.
 	InsecureAnyTokenType bool
+	// ClientID is the gateway as a client of the issuer, with which it identifies the user who opens the page of
+	// a login. Without it, callers with tokens cannot log in to servers.
+	ClientID string
+	// ClientSecret is the name of a variable of the environment with the secret of that client. Default: it is a
+	// public client.
+	ClientSecret string
 }
 
 type authJSON struct {
@@ -48,6 +54,10 @@ type oidcJSON struct {
 	Profiles map[string]string `json:"profiles,omitzero" jsonschema:"profiles that tokens open, by scope"`
 
 	InsecureAnyTokenType bool `json:"insecureAnyTokenType" jsonschema:"accept any typ of tokens,default=false"`
+
+	ClientID string `json:"clientId,omitzero" jsonschema:"the gateway as a client that identifies users,maxLength=1024"`
+
+	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"variable of it,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
 // auth returns the member auth of the settings.
@@ -69,6 +79,9 @@ func (r *settingsReader) auth(given *authJSON, profiles map[string]profileJSON) 
 		u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
 		r.problem("/auth/oidc/issuer", "got %.100q, want an https URL without a query, such as "+
 			"\"https://login.example.com\"", o.Issuer)
+	}
+	if o.ClientSecret != "" && o.ClientID == "" {
+		r.problem("/auth/oidc", "has clientSecret without clientId")
 	}
 	for scope, profile := range o.Profiles {
 		if _, known := profiles[profile]; !known {

@@ -17,7 +17,8 @@ func TestAuth(t *testing.T) {
 		`"auth": {"keys": false, "oidc": {"issuer": "https://login.example.com/tenant", "audience": "mcp"}}`: {
 			OIDC: &config.OIDC{Issuer: "https://login.example.com/tenant", Audience: "mcp"}},
 		`"profiles": {"work": {}}, "auth": {"oidc": {"issuer": "http://127.0.0.1:9", "audience": "a", "scopes": ["mcp:use"],
-			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true}}`: {Keys: true, OIDC: &config.OIDC{
+			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true, "clientId": "gw", "clientSecret": "GW_SECRET"}}`: {Keys: true, OIDC: &config.OIDC{
+			ClientID: "gw", ClientSecret: "GW_SECRET",
 			Issuer: "http://127.0.0.1:9", Audience: "a", Scopes: []string{"mcp:use"},
 			Profiles: map[string]string{"mcp:work": "work"}, InsecureAnyTokenType: true}},
 	} {
@@ -44,6 +45,7 @@ func TestProblemsOfAuth(t *testing.T) {
 		`"auth": {"oidc": {"issuer": "https://x.example/?a", "audience": "x"}}`:        "auth.oidc.issuer: got",
 		`"auth": {"oidc": {` + issuer + `, "audience": "x", "profiles": {"a": "no"}}}`: `auth.oidc.profiles.a: unknown profile "no"`,
 		`"auth": {"oidc": {` + issuer + `, "audience": "x", "scopes": ["a b"]}}`:       "auth.oidc.scopes[0]",
+		`"auth": {"oidc": {` + issuer + `, "audience": "x", "clientSecret": "A"}}`:     "auth.oidc: has clientSecret without clientId",
 		`"publicURL": "http://mcp.example.com"`:                                        "publicURL: got \"http://mcp.example.com\", want an https URL",
 		`"publicURL": "https://mcp.example.com/mcp"`:                                   "publicURL: got",
 		`"publicURL": "mcp.example.com"`:                                               "publicURL: got the string \"mcp.example.com\", want a URL such as",

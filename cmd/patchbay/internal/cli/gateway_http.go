@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
@@ -94,17 +95,28 @@ func (p *program) gatewayAuth(
 		}
 	}
 	if auth.OIDC != nil {
-		o.OAuth = p.gatewayOAuth(auth.OIDC)
+		o.OAuth, err = p.gatewayOAuth(auth.OIDC)
 	}
-	return o, key, nil
+	return o, key, err
 }
 
 // gatewayOAuth returns how tokens of the authorization server of the settings are verified.
-func (p *program) gatewayOAuth(o *config.OIDC) *gateway.OAuth {
+func (p *program) gatewayOAuth(o *config.OIDC) (*gateway.OAuth, error) {
+	fetcher := p.newFetcher(p.logger())
+	secret := ""
+	if o.ClientSecret != "" {
+		if secret = os.Getenv(o.ClientSecret); secret == "" {
+			return nil, usage(errNoClientSecret(o.ClientSecret))
+		}
+	}
 	return &gateway.OAuth{
 		Verifier: oauth.NewJWTVerifier(o.Issuer, &oauth.JWTOptions{
-			InsecureAnyType: o.InsecureAnyTokenType, Fetcher: p.newFetcher(p.logger())}),
+			InsecureAnyType: o.InsecureAnyTokenType, Fetcher: fetcher}),
 		AuthorizationServers: []string{o.Issuer}, Audiences: []string{o.Audience}, Scopes: o.Scopes,
-		Profiles: o.Profiles,
-	}
+		Profiles: o.Profiles, ClientID: o.ClientID, ClientSecret: secret, Fetcher: fetcher,
+	}, nil
+}
+
+func errNoClientSecret(variable string) error {
+	return fmt.Errorf("%s is not set: the settings name it for the secret of the client", variable)
 }

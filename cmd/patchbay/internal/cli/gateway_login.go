@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -70,8 +71,7 @@ func (p *program) gatewayLoginCommand() *cobra.Command {
 			wanted := &settings{ClientID: o.ClientID, Issuer: o.Issuer, Scopes: o.Scopes}
 			if o.ClientSecret != "" {
 				if wanted.ClientSecret = os.Getenv(o.ClientSecret); wanted.ClientSecret == "" {
-					return usage(fmt.Errorf("%s is not set: the settings name it for the secret of the client",
-						o.ClientSecret))
+					return usage(errNoClientSecret(o.ClientSecret))
 				}
 			}
 			return p.login(ctx, t, wanted, "", !noBrowser)
@@ -81,8 +81,28 @@ func (p *program) gatewayLoginCommand() *cobra.Command {
 }
 
 func (p *program) gatewayLogoutCommand() *cobra.Command {
-	return p.gatewayServerCommand("logout NAME", "Log out of a server of the gateway, as the local user",
+	var subject, issuer string
+	cmd := p.gatewayServerCommand("logout NAME", "Log out of a server of the gateway, as the local user",
 		func(ctx context.Context, t *target, _ *config.ServerSettings) error { return p.logout(ctx, t) })
+	own := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if subject == "" {
+			return own(cmd, args)
+		}
+		c, err := p.requireGateway(cmd.Context())
+		if err != nil {
+			return err
+		}
+		body := map[string]any{"caller": map[string]any{"subject": subject, "issuer": issuer}}
+		if err := c.do(cmd.Context(), http.MethodPost, serverPath(args[0], ":logout"), body, nil); err != nil {
+			return err
+		}
+		p.output.printf("%s is logged out of %s.", cleanLine(subject), cleanLine(args[0]))
+		return nil
+	}
+	cmd.Flags().StringVar(&subject, "caller", "", "log out this `SUBJECT` of a caller of the running gateway instead")
+	cmd.Flags().StringVar(&issuer, "issuer", gateway.KeyIssuer, "`ISSUER` of the caller")
+	return cmd
 }
 
 // gatewayServerCommand returns a command about the login at a server of the gateway's configuration.

@@ -47,6 +47,10 @@ func TestGatewayLoginOfTheLocalUser(t *testing.T) {
 		`"loggedOut":false`) {
 		t.Errorf("got %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
+	if o := patchbay(t, "", "gateway", "logout", "notes", "--config", path, "--caller", "ann"); o.status != exitOK ||
+		o.stdout != "ann is logged out of notes.\n" {
+		t.Errorf("a caller: got %d, %s, %s", o.status, o.stdout, o.stderr)
+	}
 	_ = c.Close()
 	if o := g.stop(); o.status != exitOK {
 		t.Errorf("got %d, %s", o.status, o.stderr)
