@@ -65,7 +65,7 @@ var importRules = []importRule{
 		"an OAuth client is an http.RoundTripper: it does not depend on a transport of MCP"},
 	{"internal/oidcclient", []string{"oauth", "internal/netx", "internal/oauthwire", "internal/singleflight"},
 		"a login at an identity provider serves the authorization server and the gateway"},
-{"oauth/authserver", []string{"oauth", "mcp", "internal/dpop", "internal/lru", "internal/netx",
+	{"oauth/authserver", []string{"oauth", "mcp", "internal/dpop", "internal/lru", "internal/netx",
 		"internal/oauthfetch", "internal/oauthwire", "internal/oidcclient", "internal/seal", "internal/singleflight"},
 		"an authorization server does not depend on the MCP server"},
 	{"oauth/authserver/storetest", []string{"oauth/authserver"}, whyStore},
@@ -147,12 +147,12 @@ var importRules = []importRule{
 // allowedOutside names the modules that a package may import besides ours. Each has its decision in
 // docs/adr. Those under the empty name are for every package.
 var allowedOutside = map[string][]string{
-	"":                  {"github.com/go-json-experiment/json"},
-	"mcptest":           {"github.com/santhosh-tekuri/jsonschema/v6"},
-	"oauth":             {"github.com/go-jose/go-jose/v4"},
-	"oauth/oauthclient": {"github.com/go-jose/go-jose/v4"},
-	"internal/jwskey":   {"github.com/go-jose/go-jose/v4"},
-	"internal/dpop":     {"github.com/go-jose/go-jose/v4"},
+	"":                    {"github.com/go-json-experiment/json"},
+	"mcptest":             {"github.com/santhosh-tekuri/jsonschema/v6"},
+	"oauth":               {"github.com/go-jose/go-jose/v4"},
+	"oauth/oauthclient":   {"github.com/go-jose/go-jose/v4"},
+	"internal/jwskey":     {"github.com/go-jose/go-jose/v4"},
+	"internal/dpop":       {"github.com/go-jose/go-jose/v4"},
 	"internal/oidcclient": {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	"oauth/authserver": {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3",
 		"golang.org/x/oauth2", "golang.org/x/time/rate"},
