@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
@@ -108,6 +109,9 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 	}
 	if err != nil {
 		d.Reason = "the hook of the policy has failed"
+		if errors.Is(err, errUnsigned) || errors.Is(err, errSkew) {
+			d.Reason += ": " + err.Error()
+		}
 		return
 	}
 	d.Do, d.Channel = do, host.Channel(answer.Via)
@@ -116,21 +120,51 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 	}
 }
 
-// Header is the header with the signature of requests: "t=TIME,v1=MAC", where TIME is the time in seconds
-// since 1970 and MAC the HMAC-SHA-256 of TIME, a dot and the body, in hexadecimal digits.
+// Header is the header with the signature of a request and of its response: "t=TIME,v1=MAC", where TIME is the
+// time in seconds since 1970 and MAC an HMAC-SHA-256 in hexadecimal digits: for a request of TIME, a dot and the
+// body; for a response with status 200 of TIME, a dot, the MAC of the request, a dot and the body.
 const Header = "Patchbay-Signature"
 
-// post sends a signed request and returns the body of the response. Redirects are refused.
+var (
+	errUnsigned = errors.New("its response has no valid " + Header)
+	errSkew     = errors.New("the time of its signed response is more than 5 minutes away")
+)
+
+// maxSkew bounds how much the time of a signed response differs from that of this machine.
+const maxSkew = 5 * time.Minute
+
+// sign returns the MAC of texts, with dots between them.
+func sign(key []byte, texts ...string) string {
+	mac := hmac.New(sha256.New, key)
+	_, _ = io.WriteString(mac, strings.Join(texts, "."))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// verify checks the signature of the response to a request, whose MAC is request: without it, whoever is between
+// the gateway and the program could decide.
+func verify(key []byte, signature, request string, body []byte) error {
+	t, mac, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
+	at, err := strconv.ParseInt(t, 10, 64)
+	switch {
+	case err != nil || !hmac.Equal([]byte(mac), []byte(sign(key, t, request, string(body)))):
+		return errUnsigned
+	case time.Since(time.Unix(at, 0)).Abs() > maxSkew:
+		return errSkew
+	}
+	return nil
+}
+
+// post sends a signed request and returns the body of the response, whose signature is verified. Redirects are
+// refused.
 func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	now := strconv.FormatInt(time.Now().Unix(), 10)
-	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s.%s", now, body)
+	mac := sign(key, now, string(body))
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(Header, "t="+now+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	req.Header.Set(Header, "t="+now+",v1="+mac)
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(req)
 	if err != nil {
@@ -148,7 +182,7 @@ func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	case len(out) > maxAnswer:
 		return nil, fmt.Errorf("the response has more than %d bytes", maxAnswer)
 	}
-	return out, nil
+	return out, verify(key, res.Header.Get(Header), mac, out)
 }
 
 // run runs a command with a text on its standard input, and returns its standard output. It reads the output for
@@ -176,7 +210,7 @@ func (l *limited) Write(b []byte) (int, error) {
 
 // Webhook returns the function for [host.Options].Webhook of a configuration. The URL receives the
 // [host.Pending] as JSON, signed as the [Header] says. The response is {"decision": "once"}, with one of
-// the answers of the request, or has the status 202 or 204 if others decide. lookup returns the key by
+// the answers of the request and a signature, or has the status 202 or 204 if others decide. lookup returns the key by
 // the name that the configuration has.
 func Webhook(
 	given *config.Webhook, lookup func(name string) (string, bool),

@@ -15,13 +15,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// hookKey signs requests to programs that decide, and their responses.
+const hookKey = "0123456789abcdef"
+
 func compile(t testing.TB, text string) (*policy.Policy, error) {
 	t.Helper()
 	f, err := config.Parse([]byte(`{"mcpServers": {"fs": {"command": "fs"}}, "patchbay": {"policy": ` + text + `}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy.New(f, &policy.Options{Lookup: func(string) (string, bool) { return "0123456789abcdef", true }})
+	return policy.New(f, &policy.Options{Lookup: func(string) (string, bool) { return hookKey, true }})
 }
 
 func mustCompile(t testing.TB, text string) *policy.Policy {
@@ -133,7 +136,7 @@ func TestHook(t *testing.T) {
 	answer, signed := "", ""
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signed = r.Header.Get(policy.Header)
-		_, _ = w.Write([]byte(answer))
+		respondSigned(w, signed, answer)
 	}))
 	defer s.Close()
 	p := policy.WithHookTime(mustCompile(t, fmt.Sprintf(`{"hook": {"url": %q, "secret": "KEY"}, "rules": [{"name": "h", "do": "hook"}]}`,

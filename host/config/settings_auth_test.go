@@ -55,3 +55,21 @@ func TestProblemsOfAuth(t *testing.T) {
 		checkProblem(t, "{"+text+"}", "patchbay."+want)
 	}
 }
+
+// Programs that decide are reached over TLS, or on this machine.
+func TestURLsOfDecidersAreSecure(t *testing.T) {
+	for url, ok := range map[string]bool{"https://decide.example/x": true, "http://127.0.0.1:9/x": true, "http://[::1]:9": true,
+		"http://localhost:9": true, "http://decide.example": false, "http://10.0.0.7:9": false, "http://127.0.0.1.evil.example": false,
+		"http:///x": false} {
+		for text, at := range map[string]string{
+			`"policy": {"hook": {"url": "` + url + `", "secret": "KEY"}}`:                "policy.hook.url",
+			`"approve": ["webhook"], "webhook": {"url": "` + url + `", "secret": "KEY"}`: "webhook.url",
+		} {
+			if text = "{" + text + "}"; ok {
+				settings(t, `{"mcpServers": {"a": {"command": "x"}}, "patchbay": `+text+`}`)
+				continue
+			}
+			checkProblem(t, text, "patchbay."+at+": got \""+url+"\", want an https URL, or http with a loopback address")
+		}
+	}
+}

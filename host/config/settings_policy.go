@@ -2,11 +2,13 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 // A Policy decides what callers may do. Package gateway/policy compiles it.
@@ -83,6 +85,14 @@ type hookJSON struct {
 	Secret string `json:"secret,omitzero" jsonschema:"variable with the key,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
+// decider checks the URL of a program that decides: what it receives is secret, and what it answers is obeyed.
+func (r *settingsReader) decider(at, text string) {
+	u, err := url.Parse(text)
+	if err != nil || text != "" && (u.Host == "" || u.Scheme != "https" && !netx.IsLoopback(u.Hostname())) {
+		r.problem(at, "got %.100q, want an https URL, or http with a loopback address", text)
+	}
+}
+
 // policy returns the policy of the settings, nil if there is none.
 func (r *settingsReader) policy(given *policyJSON) *Policy {
 	if given == nil {
@@ -100,6 +110,7 @@ func (r *settingsReader) policy(given *policyJSON) *Policy {
 		if h.URL != "" && h.Secret == "" {
 			r.problem("/policy/hook", "missing member secret: requests are signed with it")
 		}
+		r.decider("/policy/hook/url", h.URL)
 	}
 	for i, rule := range p.Rules {
 		at := func(member string) string { return pointer("policy", "rules", strconv.Itoa(i), member) }

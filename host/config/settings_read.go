@@ -158,6 +158,7 @@ func (r *settingsReader) convert(given *settingsJSON) *Settings {
 	if given.Webhook != nil {
 		w := Webhook(*given.Webhook)
 		s.Webhook = &w
+		r.decider("/webhook/url", w.URL)
 	} else if slices.Contains(s.Approve, "webhook") {
 		r.problem("/approve", "has \"webhook\", and the settings have no member webhook")
 	}
