@@ -36,7 +36,7 @@ func TestPrometheusAnswersTheDashboard(t *testing.T) {
 	needPrometheus(t)
 	patchbay := build(t, "..", "./cmd/patchbay")
 	address, serverOps, gatewayOps := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
-	start(t, patchbay, "serve", "--addr", address, "--tasks", "memory", "--ops", serverOps)
+	start(t, patchbay, "serve", "--insecure-no-auth", "--addr", address, "--tasks", "memory", "--ops", serverOps)
 	server := "http://" + address + "/mcp"
 	config := filepath.Join(t.TempDir(), "mcp.json")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `{"mcpServers": {

@@ -42,7 +42,7 @@ type clientReport struct {
 func TestOfficialClientsWorkWithServe(t *testing.T) {
 	needNode(t)
 	patchbay := build(t, "..", "./cmd/patchbay")
-	url := start(t, patchbay, "serve", "--addr", "127.0.0.1:0")
+	url := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	for _, c := range []struct {
 		name, revision string
 		notFound       int
@@ -84,9 +84,9 @@ func exercise(t *testing.T, args ...string) (report clientReport) {
 func TestOfficialClientsWorkThroughBridge(t *testing.T) {
 	needNode(t)
 	patchbay := build(t, "..", "./cmd/patchbay")
-	remote := start(t, patchbay, "serve", "--addr", "127.0.0.1:0")
+	remote := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	for _, upstream := range []string{"2025-11-25", "2026-07-28"} {
-		local := start(t, patchbay, "bridge", "--http", "127.0.0.1:0", "--revision", upstream,
+		local := start(t, patchbay, "bridge", "--insecure-no-auth", "--http", "127.0.0.1:0", "--revision", upstream,
 			"--", patchbay, "serve", "--stdio")
 		stdio := []string{"stdio", patchbay, "bridge", remote, "--revision", upstream}
 		for _, c := range []struct {

@@ -34,6 +34,9 @@ func commands(lines ...string) (steps []step) {
 	return steps
 }
 
+// printedKey is the key that servers over HTTP print.
+var printedKey = [2]string{`Bearer [a-z2-7]{32}`, "Bearer KEY"}
+
 var recordings = []recording{
 	{name: "search", steps: commands("patchbay tools demo --search 'roll dice'")},
 	{name: "tree", steps: commands("patchbay tools hotel book")},
@@ -55,7 +58,8 @@ var recordings = []recording{
 		{keys: "exit\r"},
 	}, normalise: [][2]string{{`\br\d{4}\b`, "r1234"}, {`(\* resource updated \S+\n)1\n`, "1\n$1"}}}, // in either order
 	{name: "bridge", steps: commands("patchbay call add a=1 b=2 -- patchbay bridge demo")},
-	{name: "bridge-http", steps: []step{{keys: "patchbay bridge --http FREE -- patchbay serve --stdio\r", want: "/mcp"}}},
+	{name: "bridge-http", steps: []step{{keys: "patchbay bridge --http FREE -- patchbay serve --stdio\r",
+		want: "Bearer"}}, normalise: [][2]string{printedKey}},
 	{name: "servers", dir: "project", files: map[string]string{
 		".cursor/mcp.json":   `{"mcpServers": {"github": {"url": "https://mcp.example.com/mcp"}}}`,
 		".codex/config.toml": "[mcp_servers.files]\ncommand = \"npx\"\nargs = [\"-y\", \"@acme/files\"]\n",
@@ -81,10 +85,11 @@ var recordings = []recording{
 		`grep -o '"method":"[a-z/]*"' trace.jsonl`)},
 	{name: "lint", steps: commands("patchbay lint hotel")},
 	{name: "dev", dir: "server", files: map[string]string{"server/run.sh": "exec patchbay serve --stdio\n"}, steps: []step{
-		{keys: "patchbay dev --http FREE -- sh run.sh\r", want: "/mcp"},
-		{want: "← tools/call add", act: func(t *testing.T, s *studio, _ string) string {
-			url := "http://" + s.free + "/mcp"
-			if out, err := exec.Command(s.patchbay, "call", url, "add", "a=1", "b=2").CombinedOutput(); err != nil {
+		{keys: "patchbay dev --http FREE -- sh run.sh\r", want: "Bearer"},
+		{want: "← tools/call add", act: func(t *testing.T, s *studio, screen string) string {
+			url, key := "http://"+s.free+"/mcp", regexp.MustCompile(printedKey[0]).FindString(screen)
+			if out, err := exec.Command(s.patchbay, "call", url, "add", "a=1", "b=2", "--header",
+				"Authorization:"+key).CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 			return ""
@@ -93,7 +98,7 @@ var recordings = []recording{
 			s.write(t, "server/run.sh", "exec patchbay serve --stdio # changed\n")
 			return ""
 		}},
-	}, normalise: [][2]string{{`\d+ bytes \(.*?\)`, "… bytes (… ms)"}, {`(?s)(run.sh changed\n).*`, "$1"}}},
+	}, normalise: [][2]string{printedKey, {`\d+ bytes \(.*?\)`, "… bytes (… ms)"}, {`(?s)(run.sh changed\n).*`, "$1"}}},
 	{name: "new", steps: commands("patchbay new server weather", "ls weather")},
 	{name: "bench", steps: commands("patchbay bench -n 1000 -c 8 demo add a=1 b=2"),
 		normalise: [][2]string{{`[0-9.]+ ?(ms|µs|s)\b`, "… ms"}, {`[0-9.]+ per second`, "… per second"}}},

@@ -108,7 +108,7 @@ var shells = map[string]struct {
 // TestCompletionInShells types into the real shells, presses TAB, and looks at the words that arrive.
 func TestCompletionInShells(t *testing.T) {
 	patchbay := build(t, "..", "./cmd/patchbay")
-	url := start(t, patchbay, "serve", "--addr", "127.0.0.1:0")
+	url := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
 			path := needShell(t, name)

@@ -83,7 +83,7 @@ func startStudio(t *testing.T) *studio {
 	s := &studio{tmux: tmux, home: shortHome(t), patchbay: build(t, "..", "./cmd/patchbay")}
 	s.env = []string{"HOME=" + s.home, "LC_ALL=C.UTF-8", "TERM=xterm-256color",
 		"SHELL=/bin/bash", "PATH=" + filepath.Dir(s.patchbay) + ":" + os.Getenv("PATH")}
-	s.url = start(t, s.patchbay, "serve", "--tasks", "memory", "--addr", freeAddr(t))
+	s.url = start(t, s.patchbay, "serve", "--insecure-no-auth", "--tasks", "memory", "--addr", freeAddr(t))
 	secure := start(t, s.patchbay, "serve", "--tasks", "memory", "--auth", "demo", "--addr", freeAddr(t))
 	s.write(t, ".config/patchbay/mcp.json", `{"mcpServers": {
 		"demo": {"url": "`+s.url+`"}, "secure": {"url": "`+secure+`"}, "hotel": {"url": "`+startHotel(t)+`"}}}`)

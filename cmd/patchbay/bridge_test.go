@@ -52,7 +52,7 @@ func forwards(t *testing.T, transport mcp.Transport, revision string) {
 // bridge starts the bridge and returns the URL that it prints.
 func bridge(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(built, append([]string{"bridge"}, args...)...)
+	cmd := exec.Command(built, append([]string{"bridge", "--insecure-no-auth"}, args...)...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

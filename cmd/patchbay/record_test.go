@@ -109,7 +109,7 @@ func TestMockServesWhatWasRecorded(t *testing.T) {
 				if revision == upstream && onStdio != recorded {
 					t.Error(cmp.Diff(recorded, onStdio))
 				}
-				url := startLocal(t, "mock", file, "--http", ":0")
+				url := startLocal(t, "mock", file, "--insecure-no-auth", "--http", ":0")
 				if overHTTP := demoSession(t, mcphttp.NewTransport(url, nil), revision); overHTTP != onStdio {
 					t.Errorf("over HTTP: %s", cmp.Diff(onStdio, overHTTP))
 				}
@@ -121,7 +121,7 @@ func TestMockServesWhatWasRecorded(t *testing.T) {
 func TestRecordServesHTTPClientsOfServerAtURL(t *testing.T) {
 	server := bridge(t, "--http", ":0", "--", built, "serve", "--stdio", "--tasks", "memory")
 	file := filepath.Join(t.TempDir(), "a.jsonl")
-	url := startLocal(t, "record", file, server+"?key=secret", "--http", ":0", "--header", "Authorization:Bearer secret")
+	url := startLocal(t, "record", file, server+"?key=secret", "--insecure-no-auth", "--http", ":0", "--header", "Authorization:Bearer secret")
 	for _, revision := range mcptest.Revisions() {
 		forwards(t, mcphttp.NewTransport(url, nil), revision)
 	}

@@ -45,7 +45,7 @@ func freshState(t *testing.T) (dir string) {
 // serveAt starts a server at an address and waits until it is ready.
 func serveAt(t *testing.T, addr string, args ...string) *process {
 	t.Helper()
-	p := start(t, append([]string{"serve", "--addr", addr}, args...)...)
+	p := start(t, append([]string{"serve", "--insecure-no-auth", "--addr", addr}, args...)...)
 	for !strings.Contains(p.readLine(), "Ctrl-C") {
 	}
 	return p

@@ -424,7 +424,7 @@ func readAnnouncement(t *testing.T, p *process) (url string, configs []config) {
 
 func startHTTP(t *testing.T) (*httpServer, *process) {
 	t.Helper()
-	p := start(t, "serve", "--addr", "127.0.0.1:0")
+	p := start(t, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	url, configs := readAnnouncement(t, p)
 	if len(configs) != 2 || configs[0].Servers["patchbay-demo"].URL != url {
 		t.Fatalf("the server printed address %q and configurations %+v, want two with that address", url, configs)
@@ -610,7 +610,7 @@ func TestPrintedConfigurationsWork(t *testing.T) {
 		call(session, 1, "add", `"a":1,"b":2`)).next(); !strings.Contains(got, `"text":"3"`) {
 		t.Errorf("over HTTP, with a session: got %s, want 3", got)
 	}
-	_, configs := readAnnouncement(t, start(t, "serve", "--addr", "127.0.0.1:0"))
+	_, configs := readAnnouncement(t, start(t, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0"))
 	server := configs[1].Servers["patchbay-demo"]
 	if server.Command != built {
 		t.Errorf("command %s, want %s", server.Command, built)

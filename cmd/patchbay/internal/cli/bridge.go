@@ -21,14 +21,15 @@ func (p *program) bridgeCommand() *cobra.Command {
 	var addr string
 	cmd := p.targetCommand("bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
 		func(ctx context.Context, t *target, _ []string) error { return p.bridge(ctx, t, addr) })
-	addHTTPFlag(cmd, &addr)
+	p.addHTTPFlag(cmd, &addr)
 	return cmd
 }
 
-// addHTTPFlag adds --http, an address for checkBridgeAddr.
-func addHTTPFlag(cmd *cobra.Command, addr *string) {
+// addHTTPFlag adds --http, an address for checkBridgeAddr, and its key.
+func (p *program) addHTTPFlag(cmd *cobra.Command, addr *string) {
 	cmd.Flags().StringVar(addr, "http", "",
 		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	p.addNoAuthFlag(cmd)
 }
 
 // bridge serves a target until the client or ctx ends. All clients share one connection to it.
@@ -63,12 +64,12 @@ func bridgeTimeout(flag time.Duration) time.Duration {
 }
 
 // checkBridgeAddr refuses addresses that other machines reach: the bridge adds the user's login to
-// requests, or runs the user's command, and does not authenticate its clients.
+// requests, or runs the user's command, and its key would be sent unencrypted.
 func checkBridgeAddr(addr string) error {
 	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
 	if err != nil || !netx.IsLoopback(host) {
 		return fmt.Errorf("invalid --http %q: must be host:port with a loopback address, "+
-			"since clients need no login", addr)
+			"since the key of clients is sent unencrypted", addr)
 	}
 	return nil
 }

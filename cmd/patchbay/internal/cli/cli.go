@@ -63,6 +63,7 @@ type program struct {
 	search       []string          // of --search
 	answers      *answers          // of --answers
 	given        *givenAnswer      // of the command line; nil without one
+	noAuth       bool              // HTTP is served without a key
 	bridging     bool              // clients answer the questions of the server
 	recorder     *recording.Writer // of --trace; nil before the first connection
 	leaveOpen    bool              // questions that cannot be answered stay open instead of being declined

@@ -54,7 +54,7 @@ func (p *program) devCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&ignore, "ignore", nil,
 		"ignore files and directories that match this `pattern`, such as data or *.json; may be repeated")
-	addHTTPFlag(cmd, &addr)
+	p.addHTTPFlag(cmd, &addr)
 	return cmd
 }
 

@@ -81,7 +81,7 @@ func TestDevServesHTTP(t *testing.T) {
 		stderr := &trigger{when: "restart: main.go changed", then: sync.OnceFunc(func() { close(restarted) })}
 		status := make(chan int)
 		go func() {
-			args := []string{"dev", asJSON, "--http", "127.0.0.1:0", "--cwd", dir, "--env", serveEnv + "=1", "--", self}
+			args := []string{"dev", asJSON, "--insecure-no-auth", "--http", "127.0.0.1:0", "--cwd", dir, "--env", serveEnv + "=1", "--", self}
 			status <- Run(ctx, args, strings.NewReader(""), stdout, stderr)
 		}()
 		<-serving

@@ -44,7 +44,7 @@ func (p *program) recordCommand() *cobra.Command {
 			return p.bridge(cmd.Context(), t, addr)
 		},
 	}
-	addHTTPFlag(cmd, &addr)
+	p.addHTTPFlag(cmd, &addr)
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func (p *program) mockCommand() *cobra.Command {
 			return p.mock(cmd.Context(), args[0], addr, delay)
 		},
 	}
-	addHTTPFlag(cmd, &addr)
+	p.addHTTPFlag(cmd, &addr)
 	cmd.Flags().BoolVar(&delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd
 }
@@ -121,16 +121,26 @@ func listenLocal(ctx context.Context, addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// serveOn prints the URL of a server and serves HTTP there until ctx is done.
+// serveOn prints the URL of a server, and the key of its clients, and serves HTTP there until ctx is done.
 func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Handler) error {
 	address := "http://" + listener.Addr().String() + endpoint
-	if p.flags.json {
-		p.output.value(map[string]string{"url": address})
-	} else {
+	key := p.httpKey()
+	switch {
+	case p.flags.json:
+		p.output.value(httpReport{URL: address, Headers: keyHeaders(key)})
+	case key != "":
+		p.output.printf("%s\nAuthorization: Bearer %s", address, key)
+	default:
 		p.output.printf("%s", address)
 	}
 	handler := mcphttp.NewHandler(h, &mcphttp.Options{Logger: p.logger()})
-	return mcphttp.Serve(ctx, listener, endpoint, handler, nameEndpoint(address))
+	return mcphttp.Serve(ctx, listener, endpoint, handler, nameEndpoint(address), requireKey(key))
+}
+
+// An httpReport is what clients of a server over HTTP need, as in their configurations.
+type httpReport struct {
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // openTrace opens the file of --trace before the first connection. It is closed when the program ends.

@@ -47,6 +47,11 @@ func (p *program) serveCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
+			if p.noAuth {
+				if err := checkNoAuth(withLoopbackHost(o.addr)); err != nil {
+					return usage(err)
+				}
+			}
 			if o.stdio {
 				return p.serveStdio(cmd.Context(), o)
 			}
@@ -63,6 +68,7 @@ func (p *program) serveCommand() *cobra.Command {
 		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
 	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
 	p.addLogFormat(cmd)
+	p.addNoAuthFlag(cmd)
 	return cmd
 }
 
@@ -153,9 +159,10 @@ func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
 		return errors.Join(p.serveProtected(ctx, listener, o.addr, h), d.end())
 	}
 	address := "http://" + listener.Addr().String() + endpoint
-	err = announce(p.output.w, address)
+	key := p.httpKey()
+	err = announce(p.output.w, address, key)
 	if err == nil {
-		err = mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
+		err = mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address), requireKey(key))
 	}
 	return errors.Join(err, d.end())
 }
@@ -168,9 +175,16 @@ func withLoopbackHost(addr string) string {
 	return addr
 }
 
-func announce(w io.Writer, url string) error {
+func announce(w io.Writer, url, key string) error {
 	command, args := selfCommand("serve", "--stdio")
+	self, run := selfCommand("call", url, "add", "a=1", "b=2")
+	for _, word := range run {
+		self += " " + shellWord(word)
+	}
 	_, err := fmt.Fprintf(w, `The demo server is running at %s
+In another terminal, run:
+
+  %s%s
 
 Client configuration over HTTP:
 %s
@@ -179,7 +193,7 @@ Client configuration over stdio:
 %s
 
 Stop with Ctrl-C.
-`, url, demoConfig(configEntry{Type: "http", URL: url}), demoConfig(configEntry{Command: command, Args: args}))
+`, url, self, keyFlag(key), demoConfig(configEntry{Type: "http", URL: url, Headers: keyHeaders(key)}), demoConfig(configEntry{Command: command, Args: args}))
 	return err
 }
 

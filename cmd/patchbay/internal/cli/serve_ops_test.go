@@ -49,7 +49,7 @@ func launchServe(t *testing.T, args ...string) (s *observedServer, out *announce
 	out = &announcement{ready: make(chan struct{})}
 	s = &observedServer{stderr: &lockedBuffer{}, cancel: cancel}
 	status := make(chan int, 1)
-	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--tasks", "memory"}, args...)
+	args = append([]string{"serve", "--insecure-no-auth", "--addr", "127.0.0.1:0", "--tasks", "memory"}, args...)
 	go func() { status <- Run(ctx, args, strings.NewReader(""), out, s.stderr) }()
 	s.exited = sync.OnceValue(func() outcome { return outcome{<-status, out.text.String(), s.stderr.String()} })
 	t.Cleanup(func() {

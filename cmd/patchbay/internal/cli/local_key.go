@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/internal/private"
+)
+
+// addNoAuthFlag adds the flag that serves HTTP without a key.
+func (p *program) addNoAuthFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&p.noAuth, "insecure-no-auth", false,
+		"serve HTTP without a key, on a loopback address: every program of this machine, of any user, can use the server")
+}
+
+// httpKey returns the key that clients of a server over HTTP need, "" with --insecure-no-auth.
+func (p *program) httpKey() string {
+	if p.noAuth {
+		return ""
+	}
+	key, err := localKey()
+	if err != nil {
+		p.screen.printf("patchbay: the key is for this run only: %s", cleanLine(err.Error()))
+		return gateway.NewKey()
+	}
+	return key
+}
+
+// localKey returns the key of the user, which is the same for all servers so that configurations of clients stay
+// valid. The first call creates it.
+func localKey() (string, error) {
+	dir, err := stateDir("serve")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "key")
+	key, err := readLocalKey(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	f, err := os.CreateTemp(dir, "key-*") // of mode 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(gateway.NewKey())
+	if err = errors.Join(err, f.Close()); err == nil {
+		if err = os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) {
+			err = nil // another process was faster
+		}
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return "", err
+	}
+	return readLocalKey(path)
+}
+
+func readLocalKey(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if err := private.CheckOwner(path, info); err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile(path)
+	if err == nil && (!info.Mode().IsRegular() || len(b) != len(gateway.NewKey())) {
+		err = fmt.Errorf("%s is not a key: remove it", path)
+	}
+	return string(b), err
+}
+
+// requireKey returns middleware that refuses requests without a key, and passes the others on without it. All are
+// served if it is empty.
+func requireKey(key string) func(http.Handler) http.Handler {
+	want := sha256.Sum256([]byte("Bearer " + key))
+	return func(next http.Handler) http.Handler {
+		if key == "" {
+			return next
+		}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got := sha256.Sum256([]byte(strings.Join(r.Header["Authorization"], ",")))
+			if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, "missing or wrong key: the header must be \"Authorization: Bearer KEY\", with the key that the "+
+					"server has printed", http.StatusUnauthorized)
+				return
+			}
+			r = r.Clone(r.Context())
+			r.Header.Del("Authorization")
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// keyHeaders returns the headers of a client's configuration.
+func keyHeaders(key string) map[string]string {
+	if key == "" {
+		return nil
+	}
+	return map[string]string{"Authorization": "Bearer " + key}
+}
+
+// keyFlag returns the flag of this program with the key, with a space before it.
+func keyFlag(key string) string {
+	if key == "" {
+		return ""
+	}
+	return ` --header "Authorization: Bearer ` + key + `"`
+}
