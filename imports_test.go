@@ -118,7 +118,7 @@ var importRules = []importRule{
 		"jsonrpc", "internal/browser", "cmd/patchbay/internal/demo",
 		"cmd/patchbay/internal/vault", "internal/netx", "internal/wire", "internal/schema", "internal/jsonscan",
 		"internal/peer", "internal/childproc", "internal/filelock", "internal/uritemplate", "internal/mcpint",
-		"internal/minheap",
+		"internal/minheap", "internal/private",
 		"cmd/patchbay/internal/configs", "cmd/patchbay/internal/recording", "internal/jsonc",
 		"cmd/patchbay/internal/dev", "cmd/patchbay/internal/lint", "cmd/patchbay/internal/telemetry", "otelmcp"},
 		"the command is a user of the SDK, and the only reader of command lines"},

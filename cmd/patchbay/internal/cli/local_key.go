@@ -20,7 +20,7 @@ import (
 // addNoAuthFlag adds the flag that serves HTTP without a key.
 func (p *program) addNoAuthFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.noAuth, "insecure-no-auth", false,
-		"serve HTTP without a key, on a loopback address: every program of this machine, of any user, can use the server")
+		"serve HTTP without a key, on a loopback address: every program of this machine, of any user, can use it")
 }
 
 // httpKey returns the key that clients of a server over HTTP need, "" with --insecure-no-auth.
@@ -91,8 +91,8 @@ func requireKey(key string) func(http.Handler) http.Handler {
 			got := sha256.Sum256([]byte(strings.Join(r.Header["Authorization"], ",")))
 			if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, "missing or wrong key: the header must be \"Authorization: Bearer KEY\", with the key that the "+
-					"server has printed", http.StatusUnauthorized)
+				http.Error(w, "missing or wrong key: the header must be \"Authorization: Bearer KEY\", with the key "+
+					"that the server has printed", http.StatusUnauthorized)
 				return
 			}
 			r = r.Clone(r.Context())

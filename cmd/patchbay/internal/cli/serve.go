@@ -193,7 +193,8 @@ Client configuration over stdio:
 %s
 
 Stop with Ctrl-C.
-`, url, self, keyFlag(key), demoConfig(configEntry{Type: "http", URL: url, Headers: keyHeaders(key)}), demoConfig(configEntry{Command: command, Args: args}))
+`, url, self, keyFlag(key), demoConfig(configEntry{Type: "http", URL: url, Headers: keyHeaders(key)}),
+		demoConfig(configEntry{Command: command, Args: args}))
 	return err
 }
 
