@@ -53,6 +53,7 @@ var importRules = []importRule{
 	{"internal/oauthwire", []string{"internal/jsonscan"}, "names and syntax of OAuth are data"},
 	{"internal/oauthfetch", []string{"internal/netx", "internal/jsonscan"},
 		"fetching is guarded in one place, without OAuth's flows"},
+	{"internal/testhome", nil, "the tests of every package import it"},
 	{"internal/oauthtest", []string{"internal/netx", "internal/oauthfetch"}, "a network for tests"},
 	{"internal/jwskey", nil, "keys and their algorithms serve both sides"},
 	{"internal/dpop", []string{"internal/jwskey", "internal/netx", "internal/oauthwire", "internal/jsonscan"},

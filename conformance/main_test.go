@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 )
 
 // TestMain isolates the tests from the state of the user: every command that is started here
 // inherits temporary directories for state and keys.
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, run)) }
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "patchbay-conformance")

@@ -4,7 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }

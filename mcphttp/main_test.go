@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 )
 
 func TestMain(m *testing.M) {
@@ -17,14 +19,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if code == 0 {
+	os.Exit(testhome.Main(m, func(m *testing.M) int {
+		code := m.Run()
+		if code != 0 {
+			return code
+		}
 		if left := strayGoroutines(); left != "" {
 			fmt.Fprintln(os.Stderr, "goroutines still running:\n"+left)
-			code = 1
+			return 1
 		}
-	}
-	os.Exit(code)
+		return 0
+	}))
 }
 
 // strayTime is how long goroutines may take to end after the tests. net/http closes some connections

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(testhome.Main(m, (*testing.M).Run))
 }
 
 // A short run, so that the program does not rot.

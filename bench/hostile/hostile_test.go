@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 )
 
 // TestMain lets the processes of a measurement be this program.
@@ -15,7 +17,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(testhome.Main(m, (*testing.M).Run))
 }
 
 // Each part runs, its caller gets results, and its attackers get responses.

@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/migrate/gosdk"
 	"github.com/patchbay-mcp/patchbay/bench/migrate/mcpgo"
 	"github.com/patchbay-mcp/patchbay/bench/migrate/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(testhome.Main(m, (*testing.M).Run))
 }
 
 // TestServersAreTheSame calls each server with one client, in a session.

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 )
 
 func TestMain(m *testing.M) {
 	if status, ok := serve(); ok { // the test program is also the servers
 		os.Exit(status)
 	}
-	os.Exit(m.Run())
+	os.Exit(testhome.Main(m, (*testing.M).Run))
 }
 
 // The soak works; a run of two seconds proves no more.

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -45,18 +46,22 @@ func TestMain(m *testing.M) {
 		printingServer()
 		return
 	}
+	os.Exit(testhome.Main(m, buildAndRun))
+}
+
+// buildAndRun builds the command and runs the tests.
+func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "patchbay-test-")
 	if err != nil {
 		panic(err)
 	}
+	defer os.RemoveAll(dir)
 	os.Setenv("PATCHBAY_STATE_DIR", filepath.Join(dir, "state")) // not the real one
 	built = filepath.Join(dir, "patchbay.exe")                   // valid on every system
 	if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v: %s", err, out))
 	}
-	status := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(status)
+	return m.Run()
 }
 
 // endpoint is the path of the server.

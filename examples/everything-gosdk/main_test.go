@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -17,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetOutput(io.Discard)
-	os.Exit(mcptest.Main(m))
+	os.Exit(testhome.Main(m, mcptest.Main))
 }
 
 // answer fills in the form, visits the page, and answers as the model and the list of roots.

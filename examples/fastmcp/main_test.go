@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 
 // TestFeatures uses the tool, the resource and the prompt in every revision.
 func TestFeatures(t *testing.T) {

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 
 const (
 	clockURI  = "ui://clock/face"

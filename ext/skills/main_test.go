@@ -11,11 +11,12 @@ import (
 	"testing/fstest"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 
 // object is a JSON object.
 type object = map[string]any

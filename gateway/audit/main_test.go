@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -19,5 +20,5 @@ func TestMain(m *testing.M) {
 		fmt.Println(writeUntilKilled(dir, os.Getenv(modeVariable)))
 		os.Exit(1)
 	}
-	os.Exit(mcptest.Main(m))
+	os.Exit(testhome.Main(m, mcptest.Main))
 }

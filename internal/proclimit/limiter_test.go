@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Hour)
 		return
 	}
-	os.Exit(mcptest.Main(m))
+	os.Exit(testhome.Main(m, mcptest.Main))
 }
 
 // leaveGroup starts a process outside the process group of its parent, if the platform can do that.

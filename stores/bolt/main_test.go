@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -56,5 +57,5 @@ func TestMain(m *testing.M) {
 		serveUntilKilled(dir)
 		return
 	}
-	os.Exit(mcptest.Main(m))
+	os.Exit(testhome.Main(m, mcptest.Main))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -103,7 +104,7 @@ func TestMain(m *testing.M) {
 		envStateDir: filepath.Join(dir, "state"), "NO_COLOR": "1"} {
 		os.Setenv(name, value)
 	}
-	status := mcptest.Main(m)
+	status := testhome.Main(m, mcptest.Main)
 	os.RemoveAll(dir)
 	os.Exit(status)
 }

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/dev"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 
 // A workbench has a client, the proxy, and servers that follow each other.
 type workbench struct {

@@ -17,10 +17,11 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry/otlptest"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 
 // A log is a logger, and what it has logged.
 type log struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	}
 	keyring.MockInit() // tests must not use the real keyring
 	os.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/bus")
-	os.Exit(mcptest.Main(m))
+	os.Exit(testhome.Main(m, mcptest.Main))
 }
 
 // secret must not be in any file in plain text.

@@ -1,0 +1,83 @@
+// Package testhome isolates the tests of a package from the home directory of the developer.
+package testhome
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// directories are the variables that name a directory of the user, and their values below a home.
+var directories = map[string]string{
+	"HOME": "", "USERPROFILE": "", "CODEX_HOME": ".codex",
+	"XDG_CONFIG_HOME": ".config", "XDG_CONFIG_DIRS": "etc", "AppData": ".config",
+	"XDG_CACHE_HOME": ".cache", "LocalAppData": ".cache",
+	"XDG_STATE_HOME": ".local/state", "XDG_DATA_HOME": ".local/share", "XDG_DATA_DIRS": "share",
+	"XDG_RUNTIME_DIR": "run",
+}
+
+// isolated is set in the environment of tests that have a home of their own.
+const isolated = "PATCHBAY_TEST_HOME"
+
+// Main runs the tests of m with run while every variable that names a directory of the user names
+// one below a temporary home. It returns the exit status:
+//
+//	func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
+//
+// The go command keeps its caches. A test program that a test starts keeps the home of that test.
+func Main(m *testing.M, run func(*testing.M) int) int {
+	if os.Getenv(isolated) != "" {
+		return run(m)
+	}
+	home, err := os.MkdirTemp("", "patchbay-home-")
+	if err == nil {
+		defer os.RemoveAll(home)
+		err = isolate(home)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "home of the tests:", err)
+		return 1
+	}
+	return run(m)
+}
+
+func isolate(home string) error {
+	if err := keepGoCaches(); err != nil {
+		return err
+	}
+	for name, below := range directories {
+		dir := filepath.Join(home, filepath.FromSlash(below))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.Setenv(name, dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Setenv(isolated, home); err != nil {
+		return err
+	}
+	return os.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/bus") // the keyring
+}
+
+// keepGoCaches sets the variables of the go command whose defaults are below the home directory.
+func keepGoCaches() error {
+	out, err := exec.Command("go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOPATH", "GOENV").Output()
+	if err != nil {
+		return nil // without the go command no test needs its caches
+	}
+	var values map[string]string
+	if err := json.Unmarshal(out, &values); err != nil {
+		return err
+	}
+	for name, value := range values {
+		if err := os.Setenv(name, cmp.Or(os.Getenv(name), value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
