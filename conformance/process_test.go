@@ -38,6 +38,9 @@ func build(t *testing.T, dir, pkg string) string {
 	binary := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	cmd := exec.Command("go", "build", "-o", binary, pkg)
 	cmd.Dir = dir
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != ".." { // a module outside of the workspace
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}

@@ -367,6 +367,8 @@ func TestFormIsReadOnlyWithAValidToken(t *testing.T) {
 		"none":           {"", 401, false},
 		"another scheme": {"Basic YTpi", 401, false},
 		"malformed":      {"Bearer a b", 400, false},
+		"two":            {"Bearer a, Bearer b", 400, false},
+		"with colons":    {"Bearer user:grant:secret", 401, false}, // the form of Cloudflare's provider
 		"expired":        {"Bearer " + expired, 401, false},
 		"valid":          {"Bearer " + good, 400, true},
 	} {

@@ -33,6 +33,10 @@ type IntrospectionOptions struct {
 	CacheTime time.Duration
 	// MaxCached bounds the responses in one generation of the cache, which has two. Default: 1000.
 	MaxCached int
+	// InsecureAudience is the audience of a token if the response names none, as it is optional there. Set
+	// it only if the authorization server answers active for tokens of this server alone: otherwise a token
+	// that was issued for another server is accepted. Default: such a response is refused.
+	InsecureAudience string
 	// Fetcher calls the endpoint. Default: NewFetcher(nil), which allows private addresses if the
 	// issuer has a private one.
 	Fetcher *Fetcher
@@ -62,7 +66,8 @@ var errIntrospectionBusy = errors.New("oauth: too many tokens wait for introspec
 // An IntrospectionVerifier asks the authorization server about each token. It is safe for
 // concurrent use.
 //
-// A response without aud is refused; iss may be missing, since only one server is asked.
+// A response without aud is refused, unless IntrospectionOptions.InsecureAudience is set; iss may be missing, since
+// only one server is asked.
 //
 // Spec: RFC 7662.
 type IntrospectionVerifier struct {
@@ -235,9 +240,13 @@ func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
 		return nil, invalidToken("the authorization server says that it is inactive")
 	case response.Issuer != "" && response.Issuer != v.issuer:
 		return nil, invalidToken("issued by another issuer")
-	case response.Audience == nil:
+	case response.Audience == nil && v.opts.InsecureAudience == "":
 		return nil, invalidToken("the introspection response has no aud")
 	}
 	response.Issuer = v.issuer
-	return response.token(body)
+	token, err := response.token(body)
+	if err == nil && response.Audience == nil {
+		token.Audience = []string{v.opts.InsecureAudience}
+	}
+	return token, err
 }

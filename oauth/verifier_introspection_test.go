@@ -93,6 +93,24 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
+// The audience of a response is optional: zitadel/oidc and ory/fosite leave it out by default.
+func TestIntrospectionWithoutAudience(t *testing.T) {
+	answer := func() string { return mustJSON(goodClaims(claims{"active": true, "aud": nil})) }
+	withIntrospection(t, oauth.IntrospectionOptions{InsecureAudience: resourceURL}, answer,
+		func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, _ *http.Request) {
+			if got, err := v.Verify(t.Context(), "an-opaque-token"); err != nil || !slices.Equal(got.Audience, []string{resourceURL}) {
+				t.Errorf("got %+v, error %v; want the audience %s", got, err, resourceURL)
+			}
+		})
+	answer = func() string { return mustJSON(goodClaims(claims{"active": true, "aud": "https://other.example"})) }
+	withIntrospection(t, oauth.IntrospectionOptions{InsecureAudience: resourceURL}, answer,
+		func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, _ *http.Request) {
+			if got, err := v.Verify(t.Context(), "an-opaque-token"); err != nil || slices.Contains(got.Audience, resourceURL) {
+				t.Errorf("got %+v, error %v; want the audience of the response", got, err)
+			}
+		})
+}
+
 func TestIntrospectionFailures(t *testing.T) {
 	for name, text := range map[string]string{"refused": "", "malformed": "{", "active as text": `{"active":"true"}`,
 		"twice": `{"active":true,"active":true}`} {
