@@ -179,7 +179,7 @@ func (p *connectPages) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.message(w, http.StatusOK, "You are logged in", "The requests of "+loginText(l)+" to the server "+
-		visible(l.Server())+" now have your access. You can close this page and return to your client, which "+
+		shown(l.Server())+" now have your access. You can close this page and return to your client, which "+
 		"continues.")
 }
 

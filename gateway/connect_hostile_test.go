@@ -363,7 +363,7 @@ func TestPagesShowNamesAsText(t *testing.T) {
 			t.Errorf("the page has %.20q: %s", bad, page)
 		}
 	}
-	if w.Code != 200 || !strings.Contains(page, `\u{202E}`) || !strings.Contains(page, "&lt;script") {
+	if w.Code != 200 || !strings.Contains(page, `\u{202e}`) || !strings.Contains(page, "&lt;script") {
 		t.Errorf("%d, %s", w.Code, page)
 	}
 	for name, want := range map[string]string{"Cache-Control": "no-store", "Referrer-Policy": "no-referrer",

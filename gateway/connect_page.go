@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"html/template"
 	"net/http"
-	"strings"
-	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -62,8 +60,8 @@ func connectPolicy(local bool) string {
 func (p *connectPages) show(
 	w http.ResponseWriter, status int, l *host.Login, ticket, csrf, problem string,
 ) {
-	p.write(w, status, &connectPage{Title: "Log in to " + visible(l.Server()), Server: visible(l.Server()),
-		Endpoint: visible(l.Endpoint()), Caller: loginText(l), Ticket: ticket, CSRF: csrf,
+	p.write(w, status, &connectPage{Title: "Log in to " + shown(l.Server()), Server: shown(l.Server()),
+		Endpoint: shown(l.Endpoint()), Caller: loginText(l), Ticket: ticket, CSRF: csrf,
 		Problem: problem, All: l.IsForAll(), Key: p.asksKey(l.Principal())})
 }
 
@@ -98,12 +96,12 @@ func callerText(c *mcp.Principal) string {
 	if c == nil {
 		return "the local user of this gateway"
 	}
-	text := visible(c.Subject)
+	text := shown(c.Subject)
 	if c.Issuer != "" {
-		text += " (" + visible(c.Issuer) + ")"
+		text += " (" + shown(c.Issuer) + ")"
 	}
 	if c.ClientID != "" {
-		text += " with the application " + visible(c.ClientID)
+		text += " with the application " + shown(c.ClientID)
 	}
 	return text
 }
@@ -111,21 +109,10 @@ func callerText(c *mcp.Principal) string {
 // maxConnectText bounds a name on a page, in characters.
 const maxConnectText = 200
 
-// visible returns a text with escapes in place of characters that a user does not see, or that change
-// how others are displayed, and shortens it.
-func visible(text string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n++; n > maxConnectText {
-			b.WriteString("…")
-			break
-		}
-		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || !unicode.IsGraphic(r) {
-			fmt.Fprintf(&b, `\u{%X}`, r)
-			continue
-		}
-		b.WriteRune(r)
+// shown returns a text with hidden characters escaped, and shortens it.
+func shown(text string) string {
+	if runes := []rune(text); len(runes) > maxConnectText {
+		text = string(runes[:maxConnectText]) + "…"
 	}
-	return b.String()
+	return visible.Escape(text, nil)
 }

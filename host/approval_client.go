@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -80,7 +80,7 @@ func (p *approval) answers() []Answer {
 func (p *approval) message() string {
 	a := p.action
 	var b strings.Builder
-	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", p.decision.because(), shown(a.Server),
+	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(p.decision.because()), shown(a.Server),
 		map[ActionKind]string{ActionCall: "Tool", ActionGet: "Prompt", ActionRead: "Resource"}[a.Kind], shown(a.Target))
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)
@@ -115,19 +115,8 @@ func claimsOf(definition []byte) string {
 	return strings.Join(claims, ", ")
 }
 
-// shown returns a text with escapes in place of characters that a user does not see, or that change
-// how others are displayed.
-func shown(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, invisible) {
-			fmt.Fprintf(&b, `\u{%X}`, r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+// shown returns a text with hidden characters escaped.
+func shown(text string) string { return visible.Escape(text, nil) }
 
 // openAnswer returns the state of the question for approval that a request answers.
 func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {

@@ -102,7 +102,7 @@ func TestHOST14_HOST17_HOST18_HOST21_ApprovalByTheClient(t *testing.T) {
 						}
 					}
 					for _, want := range []string{"Server: bank", "Tool: pay", "The server claims: may destroy data",
-						`{"amount":9007199254740993,"to":"eve\u{202E}"}`, "be careful", "(rule calls)"} {
+						`{"amount":9007199254740993,"to":"eve\u{202e}"}`, "be careful", "(rule calls)"} {
 						if !strings.Contains(shown[0], want) {
 							t.Errorf("the question does not have %q:\n%s", want, shown[0])
 						}

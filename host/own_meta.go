@@ -71,7 +71,8 @@ func (v *View) publicQuestions(raw []byte, p *pool) []byte {
 	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
 }
 
-// publicQuestion names the server before the message of an elicitation. Requests for sampling have no
+// publicQuestion removes hidden characters from the texts of a question, and names the server before
+// the message of an elicitation. Requests for sampling have no
 // member for that: most revisions define no `_meta` for their params.
 func publicQuestion(request []byte, server string) []byte {
 	params, ok := jsonscan.Get(request, "params")
@@ -82,10 +83,11 @@ func publicQuestion(request []byte, server string) []byte {
 	if meta, changed := withoutOwn(params); changed {
 		params = jsonscan.WithMember(params, "_meta", meta)
 	}
+	params = visibleQuestion(params, false)
 	if server != "" && stringMember(request, "method") == wire.MethodElicitationCreate {
 		message, _ := jsonscan.Get(params, "message")
 		if text, err := jsonscan.Unquote(message); err == nil {
-			params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+visible(text)))
+			params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+text))
 		}
 	}
 	if len(params) == len(before) && string(params) == string(before) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 const (
@@ -70,9 +70,9 @@ type textLine struct {
 // String returns the line as it is shown.
 func (l textLine) String() string {
 	if l.kind != '"' {
-		return l.path + " " + escapeHidden(l.text)
+		return l.path + " " + visible.EscapeAll(l.text)
 	}
-	return l.path + ` "` + escapeHidden(l.text) + `"`
+	return l.path + ` "` + visible.EscapeAll(l.text) + `"`
 }
 
 // flatten returns the lines of a JSON value, with the members of objects in the order of their names.
@@ -96,7 +96,7 @@ func appendLines(lines []textLine, path string, raw []byte) []textLine {
 			members[string(key)] = value
 		}
 		for _, key := range slices.Sorted(maps.Keys(members)) {
-			lines = appendLines(lines, path+"/"+escapeHidden(pointerStep.Replace(key)), members[key])
+			lines = appendLines(lines, path+"/"+visible.EscapeAll(pointerStep.Replace(key)), members[key])
 		}
 	case '[':
 		n := 0
@@ -196,7 +196,7 @@ func appendWarnings(lines []string, all []textLine) []string {
 // hiddenRunes returns the characters of a line that a user does not see, except tabs.
 func hiddenRunes(text string) (hidden []rune) {
 	for _, r := range text {
-		if r != '\t' && catalogue.IsHidden(r) {
+		if r != '\t' && visible.Hidden(r) {
 			hidden = append(hidden, r)
 		}
 	}
@@ -213,23 +213,4 @@ func hiddenKind(r rune) string {
 		return "control"
 	}
 	return "invisible"
-}
-
-// escapeHidden returns a text whose hidden characters are escaped as \u{202e}.
-func escapeHidden(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || catalogue.IsHidden(r) }) {
-		return strings.ToValidUTF8(text, "\uFFFD")
-	}
-	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case r == '\\':
-			b.WriteString(`\\`)
-		case catalogue.IsHidden(r):
-			fmt.Fprintf(&b, `\u{%x}`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

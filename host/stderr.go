@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 const (
@@ -81,7 +83,8 @@ func escape(text []byte) string {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
 		switch {
-		case r == '\t' || r == '\\' || r == '"' || strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
+		case r == '\t' || r == '\\' || r == '"',
+			strconv.IsPrint(r) && !visible.Hidden(r) && (r != utf8.RuneError || n > 1):
 			b = append(b, text[:n]...)
 		case n == 1:
 			b = append(b, `\x`...)

@@ -3,10 +3,9 @@ package host
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -94,10 +93,23 @@ func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params 
 		if message, _ := jsonscan.Get(params, "message"); jsonscan.Kind(message) != '"' {
 			return errors.New("the message of an elicitation must be a string")
 		}
+		return checkForm(params)
 	default:
 		return fmt.Errorf("unknown method %.64q", method)
 	}
 	return nil
+}
+
+// checkForm returns an error if a form has names or values that a user does not see as they are.
+func checkForm(params []byte) (err error) {
+	form, _ := jsonscan.Get(params, "requestedSchema")
+	(&redactor{}).strings(visibleQuestion(form, false), func(text string) string {
+		if r, found := visible.First(text); found {
+			err = fmt.Errorf("a name or value of a form contains the hidden character U+%04X", r)
+		}
+		return text
+	})
+	return err
 }
 
 func has(object []byte, key string) bool {
@@ -105,22 +117,27 @@ func has(object []byte, key string) bool {
 	return ok
 }
 
-// visible returns the message of a question without characters that a user does not see, or that
-// change what stands before it: the name of the server must stay at the beginning.
-func visible(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return r
+// visibleQuestion returns the params of a question without hidden characters in the texts that a client
+// shows to its user or sends to its model: the name of the server must stay at the beginning, and an
+// approved text must be the whole text. Names and values of a form cannot change, since answers
+// contain them, and checkQuestion refuses a form with
+// hidden characters in them. all is for an array of texts.
+func visibleQuestion(value []byte, all bool) []byte {
+	switch jsonscan.Kind(value) {
+	case '"':
+		text, err := jsonscan.Unquote(value)
+		if clean := visible.Strip(text); err == nil && all && clean != text {
+			return jsonscan.AppendQuote(nil, clean)
 		}
-		if unicode.In(r, unicode.Cc, unicode.Bidi_Control, invisible) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// invisible has line separators, and the characters of Unicode's tag block, which models read.
-var invisible = &unicode.RangeTable{
-	R16: []unicode.Range16{{Lo: 0x2028, Hi: 0x2029, Stride: 1}},
-	R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}},
+	case '{', '[':
+		return edit(value, func(key, member []byte) ([]byte, []byte) {
+			shown := all
+			switch string(key) {
+			case "title", "description", "enumNames", "message", "systemPrompt", "text":
+				shown = true
+			}
+			return key, visibleQuestion(member, shown && jsonscan.Kind(member) != '{')
+		})
+	}
+	return value
 }

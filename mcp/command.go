@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // defaultCommandMessage is half that of [NewStreamConn]: the code is often of a public registry.
@@ -192,7 +193,7 @@ func (e *ExitError) Error() string {
 // printable maps characters that could change a terminal to -1.
 func printable(r rune) rune {
 	switch {
-	case r == '\n', unicode.IsPrint(r):
+	case r == '\n', unicode.IsPrint(r) && !visible.Hidden(r):
 		return r
 	case r == '\t':
 		return ' '

@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 const (
@@ -105,7 +106,8 @@ func (m *ClientMetadata) checkDocument(clientID string) error {
 // isPrintable reports whether a text is one line of printable characters, without marks that change
 // its direction.
 func isPrintable(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	return utf8.ValidString(text) &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || visible.Hidden(r) })
 }
 
 // FetchClientMetadata fetches and validates the Client ID Metadata Document of a client_id. It also

@@ -11,11 +11,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // A Skill is a server's description of a skill, with all that is needed to show it, to ask the user
@@ -291,10 +292,9 @@ func within(root, uri string) (string, error) {
 	return name, nil
 }
 
-// isUnsafeInName reports whether a character separates paths or changes how a path is displayed:
-// control characters, and those for bidirectional text and line breaks.
+// isUnsafeInName reports whether a character separates paths or changes how a path is displayed.
 func isUnsafeInName(r rune) bool {
-	return r == '/' || r == '\\' || unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+	return r == '/' || r == '\\' || visible.Hidden(r)
 }
 
 // checkName validates the name of a skill. Spec: Agent Skills, name field.

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // Check returns a URL that a server wants opened, re-encoded from its parts, as it is opened and
@@ -43,7 +44,7 @@ func Check(page string) (*url.URL, error) {
 // isUnsafe reports whether a character must be escaped in a URL, because a reader cannot see it or
 // it changes the direction of the text.
 func isUnsafe(r rune) bool {
-	return r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsGraphic(r)
+	return r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsGraphic(r) || visible.Hidden(r)
 }
 
 // openTimeout is how long the command that opens pages may take to fail. A command that still runs

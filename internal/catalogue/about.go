@@ -3,10 +3,10 @@ package catalogue
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // An InstructionMode says which instructions a catalogue has.
@@ -82,13 +82,7 @@ func cut(text string, n int) string {
 func sectionText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 4*MaxServerInstructions)], "")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
-	text = strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Bidi_Control, tags) {
-			return -1
-		}
-		return r
-	}, text)
-	lines := strings.Split(strings.TrimSpace(text), "\n")
+	lines := strings.Split(strings.TrimSpace(visible.Strip(text)), "\n")
 	for i, line := range lines {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "#"):
@@ -99,9 +93,6 @@ func sectionText(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-// tags are the characters of Unicode's tag block, which are invisible and that models read.
-var tags = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}}}
 
 // Limits of capabilities in bytes. Real ones have a few hundred.
 const (

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"iter"
-	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
@@ -93,11 +92,3 @@ func (c *Catalogue) Hidden(k Kind, public string) *Item { return c.kinds[k].hidd
 
 // DigestOf returns the SHA-256 digest of a valid value in the canonical form of [Item].
 func DigestOf(raw json.RawMessage) [sha256.Size]byte { return digestOf(raw) }
-
-// IsHidden reports whether a user does not see a character, or whether it changes the order of what
-// the user sees: control and format characters, which include those for bidirectional text and tags,
-// separators of lines, selectors of variants, and others that are ignored in display.
-func IsHidden(r rune) bool {
-	return r < ' ' || r >= 0x7f && (unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co,
-		unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, tags) || r == 0x2800)
-}

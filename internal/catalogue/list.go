@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
-	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // Limits of one list of one server.
@@ -133,7 +134,7 @@ func (p *parser) item(raw []byte) {
 		return
 	}
 	p.seen[name] = true
-	if hidesText(name) {
+	if strings.ContainsFunc(name, visible.Hidden) {
 		p.add(Flagged, name, "the name has control, invisible or bidirectional characters")
 	}
 	e := &entry{kind: p.kind, original: name, raw: raw, digest: digestOf(raw)}
@@ -171,18 +172,6 @@ func digestOf(raw json.RawMessage) [sha256.Size]byte {
 		return sha256.Sum256(raw)
 	}
 	return sha256.Sum256(v)
-}
-
-// hidesText reports whether text has characters that a user does not see, or that change the order
-// of what the user sees: control and format characters, which include those for bidirectional text
-// and tags, and line separators.
-func hidesText(text string) bool {
-	for _, r := range text {
-		if r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r < ' ' {
-			return true
-		}
-	}
-	return false
 }
 
 // find returns the position of an item.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
@@ -99,7 +101,7 @@ func CleanText(text string, max int) string {
 		if utf8.RuneLen(r) > max-b.Len() {
 			break
 		}
-		if unicode.IsPrint(r) && r != utf8.RuneError {
+		if unicode.IsPrint(r) && !visible.Hidden(r) && r != utf8.RuneError {
 			b.WriteRune(r)
 		}
 	}

@@ -241,7 +241,9 @@ func TestTOOL26_RequestsAreRecordedForAudits(t *testing.T) {
 }
 
 func TestTOOL25_HiddenCharactersAreRemovedFromOutput(t *testing.T) {
-	const hidden, visible = "a\u202eb\U000E0041c\x1b[31m\u0085d\u2066\te\nf é \u05d0", "abc[31md\te\nf é \u05d0"
+	const hidden = "a\u202eb\U000E0041c\x1b[31m\u0085d\u2066\te\nf\u200b\u2060\ufeff\u00ad\u3164\ufe01\U000E0101\ue000\u2028\ufff9 " +
+		"é \u05d0 👩\u200d💻"
+	const visible = "abc[31md\te\nf é \u05d0 👩\u200d💻"
 	sanitized := func() *mcp.Server {
 		s := newServer(middleware.Sanitize(&middleware.SanitizeOptions{MaxResult: 10_000}))
 		mcp.AddTool(s, &mcp.Tool{Name: "text", Description: hidden}, func(ctx context.Context, _ struct{}) (string, error) {

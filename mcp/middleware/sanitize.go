@@ -7,11 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -26,10 +25,11 @@ type SanitizeOptions struct {
 }
 
 // Sanitize returns a middleware that removes hidden characters from all text of results, errors and
-// notifications. A model reads them, but a person does not see them. They are the control
-// characters except tab and line breaks, the controls of bidirectional text, and the tag characters
-// (U+E0000 to U+E007F). Sanitize also bounds the size of results. A result with a removed character
-// becomes an [mcp.RawResult]. opts may be nil.
+// notifications. A model reads them, but a person does not see them: control characters except tab
+// and line breaks, bidirectional controls, characters without width, tags, variation selectors,
+// fillers, private use and others that are ignored in display. Joiners and selectors that emoji and
+// scripts are written with stay. Sanitize also bounds the size of results. A result with a removed
+// character becomes an [mcp.RawResult]. opts may be nil.
 //
 // It is for servers that return text from other sources, such as web pages, mail and other servers.
 // It does not remove instructions that people can read.
@@ -90,7 +90,7 @@ func cleanError(err error) error {
 	if !errors.As(err, &public) {
 		return err
 	}
-	message := cleanText(public.Message)
+	message := visible.Strip(public.Message)
 	data, dataErr := cleanJSON(public.Data)
 	if dataErr == nil && message == public.Message && bytes.Equal(data, public.Data) {
 		return err
@@ -101,7 +101,7 @@ func cleanError(err error) error {
 // cleanJSON removes hidden characters from all strings and names of a JSON value. If there are
 // none, it returns the value itself. Two names of an object that become equal are an error.
 func cleanJSON(value json.RawMessage) (json.RawMessage, error) {
-	if !bytes.ContainsFunc(value, isHidden) && !bytes.Contains(value, []byte(`\u`)) {
+	if _, found := visible.First(string(value)); !found && !bytes.Contains(value, []byte(`\u`)) {
 		return value, nil
 	}
 	var out bytes.Buffer
@@ -115,33 +115,10 @@ func cleanJSON(value json.RawMessage) (json.RawMessage, error) {
 			return nil, err
 		}
 		if token.Kind() == '"' {
-			token = jsontext.String(cleanText(token.String()))
+			token = jsontext.String(visible.Strip(token.String()))
 		}
 		if err := enc.WriteToken(token); err != nil {
 			return nil, err
 		}
 	}
-}
-
-func cleanText(text string) string {
-	if !strings.ContainsFunc(text, isHidden) {
-		return text
-	}
-	return strings.Map(func(r rune) rune {
-		if isHidden(r) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// isHidden reports whether a character is removed.
-func isHidden(r rune) bool {
-	switch {
-	case r == '\n', r == '\r', r == '\t':
-		return false
-	case 0xE0000 <= r && r <= 0xE007F:
-		return true
-	}
-	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Bidi_Control, r)
 }

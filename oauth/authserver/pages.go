@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 //go:embed pages/*.html pages/style.css
@@ -212,9 +213,6 @@ func shownHost(host string) string {
 	return string(text)
 }
 
-// blanks are letters and symbols without a visible glyph.
-const blanks = "\u115f\u1160\u2800\u3164\uffa0"
-
 // shownName returns a name from a client for display. It removes characters that are invisible,
 // change the writing direction or break the line, and truncates a long name.
 func shownName(name string) string { return shownText(name, maxShown) }
@@ -227,7 +225,7 @@ func shownText(text string, limit int) string {
 		case unicode.IsSpace(r):
 			gap = n > 0
 			continue
-		case !unicode.IsPrint(r) || strings.ContainsRune(blanks, r):
+		case !unicode.IsPrint(r) || visible.Hidden(r):
 			continue
 		case unicode.Is(unicode.M, r):
 			if marks++; marks > 3 { // more would extend into other lines

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -177,7 +178,8 @@ func checkRedirects(uris []string) error {
 
 func checkShown(m *oauth.ClientMetadata) error {
 	for _, text := range []string{m.Name, m.SoftwareID, m.SoftwareVersion} {
-		if len(text) > maxClientName || strings.ContainsFunc(text, isInvisible) {
+		if len(text) > maxClientName || strings.ContainsFunc(text, visible.Hidden) ||
+			strings.ContainsRune(text, unicode.ReplacementChar) {
 			return refuse(codeInvalidMetadata, "a name is too long or has invisible characters")
 		}
 	}
@@ -187,13 +189,6 @@ func checkShown(m *oauth.ClientMetadata) error {
 		}
 	}
 	return nil
-}
-
-// isInvisible reports whether a character could make a name look like another one: control
-// characters, changes of the writing direction and other invisible characters.
-func isInvisible(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) ||
-		r == unicode.ReplacementChar
 }
 
 func isShownURL(uri string) bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -87,7 +88,7 @@ func isSafeWord(word string) bool {
 	return word != "" && len(word) <= maxCompleted && !strings.ContainsAny(word[:1], first) &&
 		!strings.HasPrefix(value, "~") && !strings.ContainsAny(word, shellActive) &&
 		(!strings.Contains(word, "?") || strings.Contains(word, "://")) && // the URL is no name of a file
-		!strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || isUnsafe(r) })
+		!strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || visible.Hidden(r) })
 }
 
 // completeFlags completes the values of flags with a fixed set of values, and of directories.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -127,7 +128,7 @@ func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
 						t.Errorf("stderr does not contain %q: %s", text, o.stderr)
 					}
 				}
-				unsafe := func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\r' && r != '\x1b' }
+				unsafe := func(r rune) bool { return visible.Hidden(r) && r != '\n' && r != '\r' && r != '\x1b' }
 				if i := strings.IndexFunc(o.stderr, unsafe); i >= 0 {
 					t.Errorf("stderr contains %q unescaped", o.stderr[i:min(len(o.stderr), i+4)])
 				}

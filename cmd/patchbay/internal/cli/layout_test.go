@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -73,7 +74,7 @@ func FuzzLaidOut(f *testing.F) {
 		}
 		text := laidOut([]byte(value), width)
 		if !utf8.ValidString(text) ||
-			strings.ContainsFunc(text, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }) {
+			strings.ContainsFunc(text, func(r rune) bool { return visible.Hidden(r) && r != '\n' && r != '\t' }) {
 			t.Errorf("%s became %q, want valid UTF-8 without control characters", value, text)
 		}
 	})

@@ -44,7 +44,7 @@ func (p *program) lintServer(ctx context.Context, c *mcp.Client, quick bool) (*l
 		return nil, err
 	}
 	s := &lint.Server{Revision: c.Revision(), Newest: newestRevision(), Info: info, Capabilities: capabilities,
-		Instructions: c.Instructions(), Served: map[string]bool{}, Broken: map[string]string{}, Hidden: isUnsafe}
+		Instructions: c.Instructions(), Served: map[string]bool{}, Broken: map[string]string{}}
 	request := func(ctx context.Context, method string, params any) (stdjson.RawMessage, error) {
 		return c.Do(mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true}), method, params)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -95,7 +96,7 @@ func TestLintOfAHostileServer(t *testing.T) {
 	o := atTerminal(t, "", nil, "lint", url)
 	ownEscapes := strings.NewReplacer("\r\x1b[K", "", "\rconnecting to "+url+" …\x1b[K", "")
 	text := o.stdout + ownEscapes.Replace(o.stderr)
-	if i := strings.IndexFunc(text, func(r rune) bool { return isUnsafe(r) && r != '\n' }); i >= 0 {
+	if i := strings.IndexFunc(text, func(r rune) bool { return visible.Hidden(r) && r != '\n' }); i >= 0 {
 		t.Errorf("the output has %q", text[i:min(len(text), i+8)])
 	}
 	if o.status != exitFailure || !strings.Contains(o.stdout, "hidden-characters") {

@@ -13,6 +13,7 @@ import (
 	"github.com/ergochat/readline"
 	"golang.org/x/term"
 
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -62,7 +63,7 @@ func newEditor(prompt string, keys *sharedInput, out io.Writer, h *history, comp
 
 // filterKey leaves out characters that are not visible, and NUL, which is what remains of a Ctrl-D
 // that was typed while a command ran. Negative ones are keys of the library.
-func filterKey(r rune) (key rune, ok bool) { return r, r != 0 && (r <= 0x7F || !isUnsafe(r)) }
+func filterKey(r rune) (key rune, ok bool) { return r, r != 0 && (r <= 0x7F || !visible.Hidden(r)) }
 
 // sizeOf returns the size of a terminal, or a usual one if it is unknown.
 func sizeOf(stream any) (width, height int) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 const (
@@ -62,7 +64,7 @@ func loadHistory() (*history, error) {
 
 // wants reports whether a line is kept. As in other shells, a space at the beginning keeps it out.
 func (h *history) wants(line string) bool {
-	return line != "" && line[0] != ' ' && len(line) <= maxHistoryLine && !strings.ContainsFunc(line, isUnsafe) &&
+	return line != "" && line[0] != ' ' && len(line) <= maxHistoryLine && !strings.ContainsFunc(line, visible.Hidden) &&
 		(len(h.lines) == 0 || h.lines[len(h.lines)-1] != line)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -385,7 +386,7 @@ func TestHostileServerCannotActOnTheTerminalOfAShell(t *testing.T) {
 			x.keys("\x15exit\r")
 			x.wait()
 			left := terminalCodes.ReplaceAllString(x.all(), "")
-			if i := strings.IndexFunc(left, isUnsafe); i >= 0 {
+			if i := strings.IndexFunc(left, visible.Hidden); i >= 0 {
 				t.Errorf("the terminal got %q", left[max(0, i-20):min(len(left), i+20)])
 			}
 			for _, bad := range []string{"go;id", "go$(", "go`", "\x1b[2J", strings.Repeat("x", 300), "many900"} {

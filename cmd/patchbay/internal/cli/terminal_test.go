@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -27,7 +28,7 @@ func TestServerTextIsEscapedOnATerminal(t *testing.T) {
 	} {
 		o := atTerminal(t, "", nil, args...)
 		for _, text := range []string{o.stdout, ownEscapes.Replace(o.stderr)} {
-			unsafe := func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }
+			unsafe := func(r rune) bool { return visible.Hidden(r) && r != '\n' && r != '\t' }
 			if i := strings.IndexFunc(text, unsafe); i >= 0 {
 				t.Errorf("%q: output contains %q unescaped", args, text[i:min(len(text), i+8)])
 			}
@@ -326,7 +327,7 @@ func FuzzClean(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, clean := range []string{clean(text), cleanLine(text)} {
 			if !utf8.ValidString(clean) ||
-				strings.ContainsFunc(clean, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }) {
+				strings.ContainsFunc(clean, func(r rune) bool { return visible.Hidden(r) && r != '\n' && r != '\t' }) {
 				t.Errorf("%q became %q, want valid UTF-8 without control characters", text, clean)
 			}
 		}
@@ -342,7 +343,7 @@ func FuzzClean(f *testing.F) {
 		if err := json.Unmarshal([]byte(safe), &after); err != nil {
 			t.Fatalf("invalid JSON %q: %v", safe, err)
 		}
-		if json.Unmarshal(encoded, &before) != nil || before != after || strings.ContainsFunc(safe, isUnsafe) {
+		if json.Unmarshal(encoded, &before) != nil || before != after || strings.ContainsFunc(safe, visible.Hidden) {
 			t.Errorf("cleanJSON(%q) = %q, want an equal string without control characters", encoded, safe)
 		}
 	})

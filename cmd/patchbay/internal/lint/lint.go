@@ -60,9 +60,6 @@ type Server struct {
 	Served map[string]bool
 	// Broken has the lists that could not be read to the end, and why.
 	Broken map[string]string
-
-	// Hidden reports whether a character is invisible or acts on a terminal.
-	Hidden func(r rune) bool
 }
 
 // A Finding is one place that breaks a rule.

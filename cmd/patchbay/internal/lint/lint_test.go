@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/lint"
 )
@@ -59,7 +58,7 @@ func server(tools ...string) *lint.Server {
 	s := &lint.Server{
 		Revision: "2025-11-25", Newest: "2026-07-28", Supported: []string{"2025-11-25", "2026-07-28"},
 		Info: []byte(`{"name":"s","version":"1"}`), Capabilities: []byte(`{"tools":{}}`),
-		Served: map[string]bool{}, Hidden: func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) },
+		Served: map[string]bool{},
 	}
 	for _, t := range tools {
 		s.Tools = append(s.Tools, []byte(t))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -26,8 +27,8 @@ func (c *checker) checkServer() {
 	if n := utf8.RuneCountInString(s.Instructions); n > maxInstructions {
 		c.add("instructions-long", "instructions", "%d characters", n)
 	}
-	if hidden := c.hidden(s.Instructions); hidden != "" {
-		c.add("hidden-characters", "instructions", "contains %s", hidden)
+	if r, found := visible.First(s.Instructions); found {
+		c.add("hidden-characters", "instructions", "contains U+%04X", r)
 	}
 	c.checkCapabilities()
 	for _, list := range []string{"tools", "prompts", "resources", "templates"} {

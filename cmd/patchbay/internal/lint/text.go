@@ -1,12 +1,12 @@
 package lint
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 const (
@@ -49,8 +49,8 @@ func (c *checker) checkTexts(it *item) {
 // checkHidden checks every string of a JSON value, and the keys of its objects. path is its place.
 func (c *checker) checkHidden(where, path string, raw []byte) {
 	report := func(text, path string) {
-		if hidden := c.hidden(text); hidden != "" {
-			c.add("hidden-characters", where, "%s contains %s", shown(strings.TrimPrefix(path, ".")), hidden)
+		if r, found := visible.First(text); found {
+			c.add("hidden-characters", where, "%s contains U+%04X", shown(strings.TrimPrefix(path, ".")), r)
 		}
 	}
 	switch jsonscan.Kind(raw) {
@@ -70,23 +70,6 @@ func (c *checker) checkHidden(where, path string, raw []byte) {
 			c.checkHidden(where, path+"[]", value)
 		}
 	}
-}
-
-// hidden returns the code of the first hidden character of a text, or "". Joiners between characters
-// that are not ASCII are part of emoji and of scripts such as Persian.
-func (c *checker) hidden(text string) string {
-	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200C', '\u200D'
-	before := rune(0)
-	for i, r := range text {
-		next, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
-		joins := (r == zeroWidthJoiner || r == zeroWidthNonJoiner) &&
-			before >= utf8.RuneSelf && next >= utf8.RuneSelf && next != utf8.RuneError
-		if c.server.Hidden(r) && r != '\n' && r != '\t' && r != '\r' && !joins {
-			return fmt.Sprintf("U+%04X", r)
-		}
-		before = r
-	}
-	return ""
 }
 
 func (c *checker) checkIcons(it *item) {
