@@ -206,7 +206,7 @@ func hostEvent(h *host.Host, from *host.Event) adminEvent {
 		e.Type = eventDecided
 	case from.Pending != "":
 		e.Type = eventPending
-	case from.Server == "":
+	case from.IsReload():
 		e.Type = eventConfig
 		if from.Reload != nil {
 			e.Detail = smallDetail(mustMarshal(from.Reload))

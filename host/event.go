@@ -29,11 +29,12 @@ const (
 // An Event reports a change of an instance of a server.
 type Event struct {
 	Time time.Time
-	// Server is the name of the server in the configuration. It is empty for an event of a reload.
+	// Server is the name of the server in the configuration.
 	Server string
 	// Instance is the id of the instance; see [InstanceStatus].
 	Instance string
-	State    State
+	// State is the new state of the server. It is empty for an event of a reload and of a pending request.
+	State State
 	// Pending is the id of a request that waits for approval; then there is no Instance and State.
 	Pending string
 	// Decided reports that Pending does not wait any more, and Answer is its answer; it is empty for a
@@ -48,6 +49,10 @@ type Event struct {
 	// Reload reports what a reload has changed, nil for other events and for a reload that has failed.
 	Reload *Diff
 }
+
+// IsReload reports whether the event reports a reload of the configuration, which may have failed. A
+// configuration can contain a server without a name, so that an empty Server does not tell.
+func (e *Event) IsReload() bool { return e.State == "" && e.Pending == "" }
 
 // maxEvents bounds the events that wait for one reader.
 const maxEvents = 256

@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -139,6 +140,9 @@ func (f *File) Server(name string) (*Server, error) {
 	raw, ok := f.servers[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown server %q", name)
+	}
+	if strings.TrimSpace(name) == "" {
+		return nil, fmt.Errorf("invalid server name %.64q: must not be empty or blank", name)
 	}
 	s, err := parseServer(raw)
 	if err != nil {

@@ -292,3 +292,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A server without a name is an error of its entry; the other servers are used.
+func TestServerWithoutAName(t *testing.T) {
+	f, err := config.Parse([]byte(`{"mcpServers": {"": {"command": "x"}, " ": {"command": "x"}, "ok": {"command": "x"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"": `invalid server name ""`, " ": `invalid server name " "`, "ok": ""} {
+		if _, err := f.Server(name); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("server %q: error %v, want %q", name, err, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -215,7 +216,7 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 					"pending\", then \"patchbay gateway approve %s\" or deny",
 					shorten(cleanLine(e.Server), maxNameShown), e.Pending)
 				continue
-			case e.Server == "":
+			case e.IsReload():
 				p.reportReload(g, e)
 				continue
 			}
@@ -244,7 +245,7 @@ func (p *program) printServer(c *hostConfig, name string, state host.State, err 
 		reason = ": " + shorten(cleanLine(c.masked(eventReason(err))), maxEventShown) + codeSuffix(state, err)
 		level = slog.LevelWarn
 	}
-	shown := shorten(cleanLine(name), maxNameShown)
+	shown := cmp.Or(shorten(cleanLine(name), maxNameShown), `""`)
 	p.screen.event(level, fmt.Sprintf("patchbay: server %s: %s%s", shown, state, reason),
 		slog.String("server", shown), slog.String("state", string(state)))
 }
