@@ -22,20 +22,35 @@ func logoutRoute() *adminRoute {
 		"End the login of the local user or of a caller at a server, and revoke its tokens",
 		func(r *adminRequest, body *loginRequest) (*any, error) {
 			return r.server(func(u *host.Upstream) error {
-				return r.host().Logout(r.Context(), u.Name(), body.caller())
+				c, err := r.caller(body.Caller)
+				if err != nil {
+					return err
+				}
+				return r.host().Logout(r.Context(), u.Name(), c)
 			})
 		})
 	route.optional, route.response = true, serverType()
 	return route
 }
 
-// caller returns the caller of the host.
-func (l *loginRequest) caller() *host.Caller {
-	c := &host.Caller{}
-	if b := l.Caller; b != nil {
-		c.Principal = &mcp.Principal{Subject: b.Subject, Issuer: b.Issuer, ClientID: b.ClientID}
+// caller returns a caller of the host. That of a key need not have the clientId.
+func (r *adminRequest) caller(given *loginCaller) (*host.Caller, error) {
+	if given == nil {
+		return &host.Caller{}, nil
 	}
-	return c
+	p := &mcp.Principal{Subject: given.Subject, Issuer: given.Issuer, ClientID: given.ClientID}
+	if live := r.admin.gateway.live; live != nil && p.Issuer == KeyIssuer && p.ClientID == "" {
+		keys, err := live.store.List(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		for i := range keys {
+			if keys[i].Subject == p.Subject {
+				p.ClientID = keys[i].Generation
+			}
+		}
+	}
+	return &host.Caller{Principal: p}, nil
 }
 
 // A loginRequest says who logs in.
@@ -65,7 +80,11 @@ func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := r.host().BeginLogin(r.Context(), u.Name(), body.caller())
+	c, err := r.caller(body.Caller)
+	if err != nil {
+		return nil, err
+	}
+	l, err := r.host().BeginLogin(r.Context(), u.Name(), c)
 	if err == nil && body.Caller == nil && r.admin.opts.CheckLogin != nil {
 		if err := r.admin.opts.CheckLogin(r.Context(), u.Name()); err != nil {
 			return nil, problemf(http.StatusConflict, "login_unused", "%v", err)

@@ -151,5 +151,6 @@ func (g *Gateway) serveKey(w http.ResponseWriter, r *http.Request, hash keyHash,
 
 // principal returns the principal of a key.
 func (k *Key) principal() *mcp.Principal {
-	return &mcp.Principal{Issuer: KeyIssuer, Subject: k.Subject, Claims: map[string]any{"key": k.Name}}
+	return &mcp.Principal{Issuer: KeyIssuer, Subject: k.Subject, ClientID: k.Generation,
+		Claims: map[string]any{"key": k.Name}}
 }

@@ -267,8 +267,12 @@ func TestConfusedDeputyNeedsTheKeyOfTheCaller(t *testing.T) {
 	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", func(o *gateway.Options) {
 		o.KeyStore, o.ConnectPrincipal = keys, nil
 	})
-	attacker := &mcp.Principal{Issuer: gateway.KeyIssuer, Subject: "eve"}
 	eve := newKey(t, keys, gateway.Key{Name: "eve", Subject: "eve"})
+	all, err := keys.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d keys, %v", len(all), err)
+	}
+	attacker := &mcp.Principal{Issuer: gateway.KeyIssuer, Subject: "eve", ClientID: all[0].Generation}
 	victim := newKey(t, keys, gateway.Key{Name: "ann", Subject: "ann"})
 	page := g.begin(t, attacker)
 	ann := g.visitor(t, "ann@notes")

@@ -100,7 +100,7 @@ func callerText(c *mcp.Principal) string {
 	if c.Issuer != "" {
 		text += " (" + shown(c.Issuer) + ")"
 	}
-	if c.ClientID != "" {
+	if c.ClientID != "" && c.Issuer != KeyIssuer { // that of a key is random
 		text += " with the application " + shown(c.ClientID)
 	}
 	return text

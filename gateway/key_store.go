@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -45,6 +46,10 @@ type Key struct {
 	// Subject is the subject of the principal, whose issuer is [KeyIssuer]. Keys with one subject are of
 	// one principal. Default: Name.
 	Subject string `json:"subject"`
+	// Generation is the ClientID of the principal. Create sets it: to that of the other keys with the subject, else
+	// to a random one, so that a subject that is used again does not inherit the logins, grants and tasks of a
+	// principal whose keys were revoked.
+	Generation string `json:"generation,omitzero"`
 	// Profile is the only profile that the key opens; empty for all.
 	Profile string `json:"profile,omitzero"`
 	// Servers are the names of the only servers that the key opens; nil for all.
@@ -116,6 +121,12 @@ func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error)
 	}
 	if k.Subject == "" {
 		k.Subject = k.Name
+	}
+	k.Generation = rand.Text()
+	for i := range all {
+		if all[i].Subject == k.Subject {
+			k.Generation = all[i].Generation
+		}
 	}
 	k.Created, k.Used = now.UTC().Truncate(time.Second), time.Time{}
 	if !k.Expires.IsZero() {
