@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // Limits of the HTTP server of [Gateway.Serve], as those of [mcphttp.Serve].
@@ -69,6 +70,9 @@ func (g *Gateway) serveRoute(w http.ResponseWriter, r *http.Request, route Route
 	allowed, err := a.route(route)
 	if err == nil {
 		err = g.check(allowed)
+	}
+	if err == nil && mcp.PrincipalFrom(r.Context()) != nil && g.host.IsLocal(allowed.Server) {
+		err = unknownRoute("server", allowed.Server)
 	}
 	if err != nil {
 		limitBodyTime(w)

@@ -17,13 +17,14 @@ type entry struct {
 	settings *config.ServerSettings
 	invalid  error
 	id       string                   // in public names
+	local    bool                     // only the local user may use it
 	options  *catalogue.ServerOptions // one for equal settings, so that catalogues share definitions
 	pins     *serverPins              // of its connections, nil for none; one for equal settings
 }
 
 // newEntry returns the entry of a file. It shares what is equal with an older one, which may be nil.
 func newEntry(f *config.File, set *config.Settings, name string, old *entry) *entry {
-	e := &entry{settings: set.Servers[name], id: f.ID(name)}
+	e := &entry{settings: set.Servers[name], id: f.ID(name), local: f.IsLocal(name)}
 	if e.settings == nil {
 		e.settings = &config.ServerSettings{}
 	}

@@ -206,6 +206,13 @@ func contains(names []string, name string) bool {
 // Upstreams returns the servers that are not disabled, in the order of the file.
 func (h *Host) Upstreams() []*Upstream { return slices.Clone(h.set.Load().upstreams) }
 
+// IsLocal reports whether only the local user may use a server; see [config.Entry].
+func (h *Host) IsLocal(server string) bool {
+	s := h.set.Load()
+	u := s.byName[server]
+	return u != nil && s.isLocal(u)
+}
+
 // State returns the state that the host uses: that of [Options].
 func (h *Host) State() StateStore { return h.opts.State }
 

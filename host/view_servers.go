@@ -22,7 +22,8 @@ func (v *View) resolve(set *serverSet) *viewServers {
 	c := v.caller
 	s := &viewServers{set: set, single: c.Server != "" || c.Single && len(set.upstreams) == 1}
 	for _, u := range set.upstreams {
-		if (c.Server == "" || u.name == c.Server) && set.inProfile(c.Profile, u.name) && c.hasServer(u.name) {
+		if (c.Server == "" || u.name == c.Server) && set.inProfile(c.Profile, u.name) && c.hasServer(u.name) &&
+			(c.Principal == nil || !set.isLocal(u)) {
 			s.pools = append(s.pools, u.pool(c))
 			if e := set.entries[u]; e != nil {
 				_, login := u.loginPrincipal(e, c)
@@ -31,6 +32,12 @@ func (v *View) resolve(set *serverSet) *viewServers {
 		}
 	}
 	return s
+}
+
+// isLocal reports whether only the local user may use a server.
+func (s *serverSet) isLocal(u *Upstream) bool {
+	e := s.entries[u]
+	return e != nil && e.local
 }
 
 // servers returns the servers of the view in the present configuration. After a reload, subscriptions

@@ -12,6 +12,8 @@ type Entry struct {
 	// File has the server, and Server is its name there.
 	File   *File
 	Server string
+	// Local is for a server that only the local user may use, such as one of another application.
+	Local bool
 }
 
 // Merge returns a file with servers of several files, in their order. Each server keeps what its own
@@ -35,6 +37,9 @@ func Merge(settings *File, entries []Entry) *File {
 	merged.ids = serverIDs(merged.names)
 	return merged
 }
+
+// IsLocal reports whether only the local user may use a server of a merged file; see [Entry].
+func (f *File) IsLocal(name string) bool { return f.sources[name].Local }
 
 // server returns the server of an entry, with the name that it has in the merged file.
 func (e *Entry) server() (*Server, error) {

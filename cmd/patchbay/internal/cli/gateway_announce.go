@@ -105,7 +105,7 @@ func (p *program) announceGateway(g *gatewayRun, base, key string) {
 	p.announceOps(g.observed)
 	if key != "" && !p.output.terminal {
 		p.output.printf("Clients need a key, in the header Authorization: Bearer KEY. It is stored in\n%s.\n"+
-			"Create one for your clients, with their configuration: patchbay gateway keys new me",
+			"Create one for your clients, with their configuration: patchbay gateway keys new me --all-servers",
 			cleanLine(where.String()))
 		return
 	}

@@ -171,7 +171,7 @@ func TestImportOne(t *testing.T) {
 	mustRun(t, "gateway", "import", "zed:zed", "--as", "editor")
 	mustRun(t, "gateway", "import", "codex")
 	if o := mustRun(t, "gateway", "list"); !strings.Contains(o.stdout, "editor\tenabled") ||
-		!strings.Contains(o.stdout, "codex\tenabled") || strings.Contains(o.stdout, "goose") {
+		!strings.Contains(o.stdout, "codex\tenabled") || !regexp.MustCompile(`goose\tenabled\t.*\tyou\n`).MatchString(o.stdout) {
 		t.Errorf("list: %+v", o)
 	}
 	if o := patchbay(t, "", "gateway", "import", "zed:absent"); o.status != exitNotFound {

@@ -44,6 +44,7 @@ type hostConfig struct {
 	events   *gateway.EventLog         // of the admin API; nil without one
 	misspelt []string                  // warnings about members of the files
 	notes    []string                  // what of the files is not used
+	named    bool                      // the user has named the file
 	observer mcp.Observer              // of callers and servers; nil for none
 	// capabilities are what the callers support at most; nil for everything.
 	capabilities *mcp.ClientCapabilities
@@ -96,7 +97,7 @@ func (p *program) mergedConfig(
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}}
+	c = &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}, named: p.namesConfig()}
 	for f, err := range files {
 		if err != nil {
 			invalid = append(invalid, err)
@@ -167,7 +168,8 @@ func (c *hostConfig) add(f *configs.File, name string, s *config.Server) {
 		return
 	}
 	c.entries[public] = s
-	c.servers = append(c.servers, config.Entry{Name: public, File: f.File, Server: name})
+	c.servers = append(c.servers, config.Entry{Name: public, File: f.File, Server: name,
+		Local: !c.named && f.App != "patchbay"})
 	c.targets[public] = &target{name: f.Target(name), from: f.Path}
 }
 

@@ -50,7 +50,7 @@ func keyStore() (*gateway.KeyStore, error) {
 type keyOptions struct {
 	subject, profile, expires string
 	servers, only             []string
-	readOnly                  bool
+	readOnly, all             bool
 }
 
 func (p *program) newKeyCommand() *cobra.Command {
@@ -64,7 +64,8 @@ func (p *program) newKeyCommand() *cobra.Command {
 	f.StringVar(&o.subject, "principal", "", "`name` of the user or agent; default: that of the key. Keys of one "+
 		"principal share its processes, approvals and limits")
 	f.StringVar(&o.profile, "profile", "", "the only `profile` that the key opens")
-	f.StringArrayVar(&o.servers, "server", nil, "a `server` that the key opens (repeatable); default: all")
+	f.StringArrayVar(&o.servers, "server", nil, "a `server` that the key opens (repeatable)")
+	f.BoolVar(&o.all, "all-servers", false, "the key opens all servers of your own file, also later ones")
 	f.StringSliceVar(&o.only, "only", nil, "tools, prompts or resources (`kinds`, with commas); default: everything")
 	f.BoolVar(&o.readOnly, "read-only", false, "only tools that declare readOnlyHint, prompts and resources")
 	f.StringVar(&o.expires, "expires", defaultKeyTime, "`time` until the key ends, such as 12h or 90d, or never")
@@ -86,8 +87,12 @@ func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
 		return k, unknownName("profile", o.profile, slices.Sorted(slices.Values(known)))
 	}
 	for _, server := range o.servers {
-		if !f.Has(server) {
-			return k, unknownName("server", server, f.Names())
+		switch {
+		case !f.Has(server):
+			return k, unknownName("server", server, keyServers(f, nil))
+		case f.IsLocal(server):
+			return k, fmt.Errorf("server %s is not in your own file, so only you may use it: add it with \"patchbay "+
+				"gateway import\" or \"add\" first", cleanLine(server))
 		}
 	}
 	for _, name := range o.only {
@@ -110,6 +115,62 @@ func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
 		k.Expires = time.Now().Add(d).UTC().Truncate(time.Second)
 	}
 	return k, nil
+}
+
+// keyServers returns the servers that keys may open, those of a profile unless it is nil.
+func keyServers(f *config.File, profile *config.Profile) []string {
+	return slices.DeleteFunc(f.Names(), func(name string) bool {
+		return f.IsLocal(name) || profile != nil && len(profile.Servers) > 0 && !slices.Contains(profile.Servers, name)
+	})
+}
+
+// askServers asks what a key opens, if no flag says it.
+func (p *program) askServers(ctx context.Context, o *keyOptions, f *config.File) error {
+	if o.profile != "" || len(o.servers) > 0 || o.all {
+		return nil
+	}
+	own := keyServers(f, nil)
+	if !p.mayPrompt() {
+		return fmt.Errorf("what does the key open? Say --profile P, --server S (repeatable), or --all-servers, which "+
+			"are now: %s", shownNames(own))
+	}
+	text := fmt.Sprintf("Servers that the key opens, of %s; names with commas, or \"all\" with later ones: ",
+		shownNames(own))
+	names, err := prompt(ctx, p, text, p.promptText, func(line string) ([]string, error) {
+		names := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
+		for _, name := range names {
+			if name != "all" && !slices.Contains(own, name) {
+				return nil, unknownName("server", name, own)
+			}
+		}
+		if len(names) == 0 {
+			return nil, errors.New("no server was named")
+		}
+		return names, nil
+	})
+	if o.servers = names; slices.Contains(names, "all") {
+		o.servers, o.all = nil, true
+	}
+	return err
+}
+
+// opened returns the servers that a key opens, for users.
+func opened(f *config.File, k *gateway.Key) string {
+	var profile *config.Profile
+	if settings, err := f.Settings(); err == nil {
+		profile = settings.Profiles[k.Profile]
+	}
+	names := slices.DeleteFunc(keyServers(f, profile), func(name string) bool {
+		return k.Servers != nil && !slices.Contains(k.Servers, name)
+	})
+	if len(names) == 0 {
+		return "no server"
+	}
+	text := shownNames(names)
+	if k.Servers == nil && k.Profile == "" {
+		text += ", and those that you add to your own file"
+	}
+	return text
 }
 
 // parseDays returns a positive duration, also of days.
@@ -198,6 +259,9 @@ func (p *program) newKey(ctx context.Context, name string, o *keyOptions) error 
 	if err = errors.Join(append(invalid, err)...); err != nil && p.namesConfig() {
 		return usage(err)
 	}
+	if err := p.askServers(ctx, o, c.file); err != nil {
+		return usage(err)
+	}
 	k, err := o.key(name, c.file)
 	if err != nil {
 		return usage(err)
@@ -257,7 +321,7 @@ func (p *program) printNewKey(ctx context.Context, c *hostConfig, k *gateway.Key
 		}{report, secret, address, map[string]any{"mcpServers": map[string]any{"patchbay": entry}}})
 		return
 	}
-	p.output.printf(`Key of %s (%s; %s):
+	p.output.printf(`Key of %s (%s; %s). It opens %s:
 
 %s
 
@@ -265,8 +329,8 @@ Store it now: it is not shown again. Configuration of a client over HTTP (Claude
 %s
 
 VS Code (.vscode/mcp.json):
-%s`, cleanLine(k.Subject), report.limits(), report.end(), secret, clientConfig("mcpServers", "patchbay", entry),
-		clientConfig("servers", "patchbay", entry))
+%s`, cleanLine(k.Subject), report.limits(), report.end(), opened(c.file, k), secret,
+		clientConfig("mcpServers", "patchbay", entry), clientConfig("servers", "patchbay", entry))
 }
 
 // clientURL returns the URL of all servers of a gateway for its clients.

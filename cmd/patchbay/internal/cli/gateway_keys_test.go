@@ -41,7 +41,11 @@ type newKeyOutput struct {
 
 func createKey(t *testing.T, file string, args ...string) (k newKeyOutput) {
 	t.Helper()
-	o := patchbay(t, "", append([]string{"gateway", "keys", "new", "--json", "--config", file}, args...)...)
+	args = append([]string{"gateway", "keys", "new", "--json", "--config", file}, args...)
+	if !slices.Contains(args, "--server") && !slices.Contains(args, "--profile") {
+		args = append(args, "--all-servers")
+	}
+	o := patchbay(t, "", args...)
 	if err := json.Unmarshal([]byte(o.stdout), &k); err != nil || o.status != exitOK {
 		t.Fatalf("keys new %q: %+v, %v", args, o, err)
 	}
@@ -179,19 +183,20 @@ func TestGatewayKeysRefusesMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
 		`unknown profile "wirk": did you mean "work"`: {"x", "--profile", "wirk"},
 		`unknown server "three"`:                      {"x", "--server", "three"},
-		`--only: unknown kind "tool": did you mean`:   {"x", "--only", "tool"},
-		`invalid --expires "0d": want a duration`:     {"x", "--expires", "0d"},
-		`invalid --expires "soon"`:                    {"x", "--expires", "soon"},
-		`invalid --expires "-5h"`:                     {"x", "--expires", "-5h"},
-		`invalid name "a/b" of a key`:                 {"a/b"},
-		`key ann exists`:                              {"ann"},
+		`--only: unknown kind "tool": did you mean`:   {"x", "--all-servers", "--only", "tool"},
+		`invalid --expires "0d": want a duration`:     {"x", "--all-servers", "--expires", "0d"},
+		`invalid --expires "soon"`:                    {"x", "--all-servers", "--expires", "soon"},
+		`invalid --expires "-5h"`:                     {"x", "--all-servers", "--expires", "-5h"},
+		`invalid name "a/b" of a key`:                 {"a/b", "--all-servers"},
+		`key ann exists`:                              {"ann", "--all-servers"},
+		`what does the key open?`:                     {"x"},
 	} {
 		o := patchbay(t, "", append([]string{"gateway", "keys", "new", "--config", file}, args...)...)
 		if o.status == exitOK || !strings.Contains(o.stderr, want) || o.stdout != "" {
 			t.Errorf("%q: %+v, want %q", args, o, want)
 		}
 	}
-	if o := patchbay(t, "", "gateway", "keys", "new", "bob", "--config", file, "--only", "tools,prompts", "--read-only"); o.status != exitOK ||
+	if o := patchbay(t, "", "gateway", "keys", "new", "bob", "--all-servers", "--config", file, "--only", "tools,prompts", "--read-only"); o.status != exitOK ||
 		!strings.Contains(o.stdout, "Key of bob (only tools, prompts; read only; expires ") || !strings.Contains(o.stdout, `"Authorization": "Bearer patchbay_`) {
 		t.Errorf("a key as text: %+v", o)
 	}
@@ -207,7 +212,7 @@ func TestNewKeyHasTheURLOfTheRunningGateway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	writeFile(t, file, demoServers(t, "one"))
 	g := startGateway(t, nil, "--config", file)
-	if o := mustRun(t, "gateway", "keys", "new", "ann", "--config", file); !strings.Contains(o.stdout, g.url) {
+	if o := mustRun(t, "gateway", "keys", "new", "ann", "--all-servers", "--config", file); !strings.Contains(o.stdout, g.url) {
 		t.Errorf("got %+v, want %s", o, g.url)
 	}
 }

@@ -1,13 +1,19 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -173,12 +179,12 @@ func (p *program) completeOwn(_ *cobra.Command, args []string, _ string) ([]stri
 
 func (p *program) listCommand() *cobra.Command {
 	return p.editCommand(&cobra.Command{Use: "list", Aliases: []string{"ls"},
-		Short: "List the servers of your configuration",
-		RunE:  func(*cobra.Command, []string) error { return p.listOwn() }})
+		Short: "List the servers that the gateway serves, and to whom",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return p.listOwn(cmd.Context()) }})
 }
 
-// listOwn prints the servers of the user's file.
-func (p *program) listOwn() error {
+// listOwn prints the servers of the user's file, and the others that the gateway serves to the user.
+func (p *program) listOwn(ctx context.Context) error {
 	path, text, err := p.ownFile()
 	if err != nil {
 		return err
@@ -198,6 +204,9 @@ func (p *program) listOwn() error {
 			reports = append(reports, reportServer(&configs.File{File: parsed, App: "patchbay"}, name, store))
 		}
 	}
+	if reports, err = p.addRecipients(ctx, reports); err != nil {
+		return err
+	}
 	if p.flags.json {
 		p.output.value(map[string]any{"file": path, "servers": reports})
 		return nil
@@ -212,7 +221,7 @@ func (p *program) listOwn() error {
 			state = "disabled"
 		}
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state, r.Transport,
-			shorten(cleanLine(r.Does), maxDoesShown)})
+			shorten(cleanLine(r.Does), maxDoesShown), strings.Join(r.To, ", ")})
 	}
 	p.output.columns(rows)
 	if len(reports) == 0 {
@@ -220,4 +229,57 @@ func (p *program) listOwn() error {
 			cleanLine(path))
 	}
 	return nil
+}
+
+// addRecipients adds the servers that the gateway serves besides those of the user's file, and whom it serves each
+// server to.
+func (p *program) addRecipients(ctx context.Context, reports []serverReport) ([]serverReport, error) {
+	c, _, err := p.readConfig("")
+	if err != nil {
+		return nil, err
+	}
+	settings, err := c.file.Settings()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := listKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := trustStore()
+	if err != nil {
+		return nil, err
+	}
+	for i := range reports {
+		if r := &reports[i]; c.file.Has(r.Name) && r.Invalid == "" && !r.Disabled {
+			r.To = recipients(settings, keys, r.Name)
+		}
+	}
+	for _, e := range c.servers {
+		if e.Local {
+			app, _, _ := configs.Split(c.targets[e.Name].name)
+			r := reportServer(&configs.File{File: e.File, App: cmp.Or(app, "project")}, e.Server, store)
+			r.Name, r.To = e.Name, []string{"you"}
+			reports = append(reports, r)
+		}
+	}
+	return reports, nil
+}
+
+// recipients returns whom a server of the user's file is served to.
+func recipients(settings *config.Settings, keys []gateway.Key, server string) []string {
+	to := []string{"you"}
+	for i := range keys {
+		k := &keys[i]
+		profile := settings.Profiles[k.Profile]
+		inProfile := k.Profile == "" || profile != nil && (len(profile.Servers) == 0 ||
+			slices.Contains(profile.Servers, server))
+		if !k.IsExpired(time.Now()) && inProfile && (k.Servers == nil || slices.Contains(k.Servers, server)) {
+			to = append(to, "key "+k.Name)
+		}
+	}
+	if settings.Auth != nil && settings.Auth.OIDC != nil {
+		to = append(to, "users of "+cleanLine(settings.Auth.OIDC.Issuer))
+	}
+	return to
 }

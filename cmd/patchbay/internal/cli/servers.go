@@ -43,6 +43,8 @@ type serverReport struct {
 	Does        string `json:"does,omitzero"` // its command or URL, without secrets, with variables unexpanded
 	Disabled    bool   `json:"disabled,omitzero"`
 	Invalid     string `json:"invalid,omitzero"`
+	// To names whom the gateway serves it to. It is of "patchbay gateway list".
+	To []string `json:"to,omitempty"`
 }
 
 // listServers prints the servers of all configuration files, or of those of an application.
