@@ -3,7 +3,10 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -78,8 +82,12 @@ func (p *pool) client(e *entry, url string) *http.Client {
 	return &http.Client{Transport: p.up.credential(e, principal, url)}
 }
 
-// checkHeaders refuses a header Authorization that a command has printed: it is not the caller's.
+// checkHeaders refuses credentials that could be read on the network, and a header Authorization that a
+// command has printed: it is not the caller's.
 func checkHeaders(e *entry, s *config.Server) error {
+	if err := checkHTTP(e, s); err != nil {
+		return err
+	}
 	switch e.settings.Auth {
 	case config.AuthNone, config.AuthGateway, config.AuthCaller:
 		for name := range s.Header {
@@ -87,6 +95,29 @@ func checkHeaders(e *entry, s *config.Server) error {
 				return errors.New("headersHelper: has a header Authorization, which excludes \"auth\": \"" +
 					string(e.settings.Auth) + "\"")
 			}
+		}
+	}
+	return nil
+}
+
+// checkHTTP refuses credentials for an http URL of another machine, of the entry or of callers.
+func checkHTTP(e *entry, s *config.Server) error {
+	u, err := url.Parse(s.URL)
+	if s.Type == config.TypeStdio || err != nil || u.Scheme != "http" || e.settings.InsecureHTTP ||
+		netx.IsLoopback(u.Hostname()) {
+		return nil
+	}
+	names := append(slices.Sorted(maps.Keys(s.Header)), e.settings.ForwardHeaders...)
+	if e.settings.InsecureForwardAuthorization {
+		names = append(names, "Authorization")
+	}
+	if u.User != nil {
+		names = append(names, "Authorization")
+	}
+	for _, name := range names {
+		if netx.IsCredentialHeader(name) {
+			return fmt.Errorf("the header %q for http://%s would be readable on the network: use https, or set "+
+				"\"insecureHTTP\": true in the settings of the server", name, u.Host)
 		}
 	}
 	return nil

@@ -16,14 +16,17 @@ import (
 )
 
 // Dial returns the transport to a server: a child process with its command, or Streamable HTTP to
-// its URL, with HTTP+SSE as the fallback. It is the default of [Options.Dial].
+// its URL, with HTTP+SSE as the fallback. It is the default of [Options.Dial]. Without the setting
+// insecureHTTP, which only a [Host] knows, it sends no credentials to an http URL of another machine.
 func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	if s.Type != config.TypeStdio {
 		header := http.Header{}
 		for key, value := range s.Header {
 			header.Set(key, value)
 		}
-		return mcphttp.NewTransport(s.URL, &mcphttp.TransportOptions{Header: header, Client: ClientFrom(ctx)}), nil
+		_, insecure := ctx.Value(insecureHTTPKey{}).(bool)
+		return mcphttp.NewTransport(s.URL,
+			&mcphttp.TransportOptions{Header: header, Client: ClientFrom(ctx), InsecureHTTP: insecure}), nil
 	}
 	t := mcp.Command(s.Command, s.Args...)
 	t.Dir = s.Dir
@@ -32,6 +35,9 @@ func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	}
 	return t, nil
 }
+
+// insecureHTTPKey is the key of contexts for servers with the setting insecureHTTP.
+type insecureHTTPKey struct{}
 
 // expanded returns the entry with its variables replaced, for a caller.
 func (u *Upstream) expanded(ctx context.Context, e *entry, c *Caller) (*config.Server, error) {

@@ -141,6 +141,9 @@ func (s *start) connect() (mcp.Transport, *Error) {
 	}
 	ctx = context.WithValue(ctx, callerKey{}, s.in.pool.caller)
 	ctx = context.WithValue(ctx, clientKey{}, s.in.pool.client(e, server.URL))
+	if e.settings.InsecureHTTP {
+		ctx = context.WithValue(ctx, insecureHTTPKey{}, true)
+	}
 	t, client, err := u.dial(ctx, server, s)
 	if err != nil {
 		e := u.failure(ctx, err)

@@ -258,3 +258,43 @@ func TestHOST40_OrderIsStable(t *testing.T) {
 		}
 	}
 }
+
+// Credentials for an http URL of another machine, of the configuration or of callers, are not sent
+// without the setting that allows it.
+func TestCredentialsAreNotSentInTheClear(t *testing.T) {
+	for _, test := range []struct {
+		entry, settings string
+		refused         bool
+	}{
+		{`{"url":"http://192.0.2.1/mcp","headers":{"Authorization":"Bearer secret"}}`, `{}`, true},
+		{`{"url":"http://192.0.2.1/mcp","headers":{"X-Api-Key":"secret"}}`, `{}`, true},
+		{`{"url":"http://192.0.2.1/mcp"}`, `{"auth":"forward","forwardHeaders":["X-Auth-Token"]}`, true},
+		{`{"url":"http://192.0.2.1/mcp"}`, `{"auth":"forward","insecureForwardAuthorization":true}`, true},
+		{`{"url":"http://192.0.2.1/mcp","headers":{"Cookie":"secret"}}`, `{"insecureHTTP":true}`, false},
+		{`{"url":"http://192.0.2.1/mcp","headers":{"X-Tenant":"a"}}`, `{}`, false},
+		{`{"url":"http://127.0.0.1:9/mcp","headers":{"Authorization":"Bearer secret"}}`, `{}`, false},
+		{`{"url":"https://192.0.2.1/mcp","headers":{"Authorization":"Bearer secret"}}`, `{}`, false},
+	} {
+		f, err := config.Parse([]byte(`{"mcpServers":{"r":` + test.entry + `},"patchbay":{"servers":{"r":` + test.settings + `}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialed := false
+		h, err := host.Open(t.Context(), f, &host.Options{
+			Dial: func(context.Context, *config.Server) (mcp.Transport, error) {
+				dialed = true
+				return mcp.InMemory(newServer("r")), nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+		_, text := failureOf(t, c, "r__add")
+		if dialed == test.refused || test.refused && !strings.Contains(text, `"insecureHTTP": true`) {
+			t.Errorf("%s with %s: dialed %t, got %q, want refused %t", test.entry, test.settings, dialed, text, test.refused)
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -306,3 +306,39 @@ func TestStatsCountRequestsAndRefusals(t *testing.T) {
 		}
 	})
 }
+
+// Credentials are not sent in the clear to another machine, unless a switch with Insecure in its name
+// allows it. The address is in a network for documentation, to which nothing connects.
+func TestCredentialsAreNotSentInTheClear(t *testing.T) {
+	sent := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("sent") })
+	for _, test := range []struct {
+		url, name string
+		insecure  bool
+		refused   bool
+	}{
+		{"http://192.0.2.1/mcp", "Authorization", false, true},
+		{"http://mcp.example/mcp", "cookie", false, true},
+		{"http://mcp.example/mcp", "Proxy-Authorization", false, true},
+		{"http://mcp.example/mcp", "X-Api-Key", false, true},
+		{"http://mcp.example/mcp", "PRIVATE_TOKEN", false, true},
+		{"http://user:pass@mcp.example/mcp", "", false, true},
+		{"http://mcp.example/mcp", "X-Tenant", false, false},
+		{"http://mcp.example/mcp", "Authorization", true, false},
+		{"https://mcp.example/mcp", "Authorization", false, false},
+		{"http://127.0.0.1:9/mcp", "Authorization", false, false},
+		{"http://[::1]:9/mcp", "Authorization", false, false},
+		{"http://localhost:9/mcp", "Authorization", false, false},
+	} {
+		header := http.Header{}
+		if test.name != "" {
+			header[test.name] = []string{"secret"}
+		}
+		transport := mcphttp.NewTransport(test.url, &mcphttp.TransportOptions{Header: header,
+			Client: &http.Client{Transport: sent}, InsecureHTTP: test.insecure})
+		_, err := mcp.Connect(t.Context(), transport, nil)
+		if refused := err != nil && strings.Contains(err.Error(), "InsecureHTTP"); refused != test.refused ||
+			!refused && !strings.Contains(err.Error(), "sent") {
+			t.Errorf("%+v: %v, want refused %t", test, err, test.refused)
+		}
+	}
+}

@@ -53,6 +53,10 @@ type TransportOptions struct {
 	// Header is sent with every request, such as Authorization with a static bearer token. It must
 	// not contain headers of MCP or of the content: Accept, Content-Type, Mcp-Session-Id and so on.
 	Header http.Header
+	// InsecureHTTP allows credentials in Header and in the URL for an http URL of another machine, so
+	// that they can be read on the network. Headers with credentials are Authorization, Cookie and
+	// headers whose names have a word such as token or api-key.
+	InsecureHTTP bool
 	// Logger logs dropped messages and background failures. Default: slog.Default().
 	Logger *slog.Logger
 	// MaxResponse is the largest JSON body of a response, in bytes after decompression. Default: 16
@@ -116,7 +120,7 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	t.life.begin(context.Background())
 	var err error
 	t.target, err = parseTarget(url)
-	t.broken = errors.Join(err, checkStaticHeader(o.Header),
+	t.broken = errors.Join(err, checkStaticHeader(o.Header), checkCredentials(t.target, &o),
 		positive("TransportOptions.MaxResponse", o.MaxResponse), positive("TransportOptions.MaxEvent", o.MaxEvent))
 	for name, values := range o.Header {
 		t.header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
@@ -203,6 +207,24 @@ func checkStaticHeader(header http.Header) error {
 		}
 		if !netx.IsToken(name) || slices.ContainsFunc(values, hasControl) {
 			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: must be valid in HTTP", name)
+		}
+	}
+	return nil
+}
+
+// checkCredentials refuses credentials that could be read on the network.
+func checkCredentials(target *url.URL, o *TransportOptions) error {
+	if target == nil || target.Scheme != "http" || o.InsecureHTTP || netx.IsLoopback(target.Hostname()) {
+		return nil
+	}
+	if target.User != nil {
+		return fmt.Errorf("mcphttp: invalid server URL: credentials for %q would be readable on the network: "+
+			"use https, or set TransportOptions.InsecureHTTP", target.Host)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
+		if netx.IsCredentialHeader(name) {
+			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: http to %q would be readable on the network: "+
+				"use https, or set TransportOptions.InsecureHTTP", name, target.Host)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ type connectJSON struct {
 func (r *settingsReader) credentials(name string, given *serverJSON, s *ServerSettings) {
 	at := func(member ...string) string { return pointer(append([]string{"servers", name}, member...)...) }
 	s.Auth, s.ForwardHeaders = given.Auth, nil
-	s.InsecureForwardAuthorization = given.InsecureForwardAuthorization
+	s.InsecureForwardAuthorization, s.InsecureHTTP = given.InsecureForwardAuthorization, given.InsecureHTTP
 	if given.OAuth != nil {
 		s.OAuth = OAuthClient(*given.OAuth)
 	}

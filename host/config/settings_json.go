@@ -126,6 +126,8 @@ type serverJSON struct {
 
 	ForwardHeaders []string `json:"forwardHeaders,omitzero" jsonschema:"headers to pass on,minLength=1"`
 
+	InsecureHTTP bool `json:"insecureHTTP" jsonschema:"send credentials over http to other machines,default=false"`
+
 	InsecureForwardAuthorization bool `json:"insecureForwardAuthorization" jsonschema:"pass it on,default=false"`
 
 	ForwardBaggage bool `json:"forwardBaggage" jsonschema:"pass on the baggage of traces,default=false"`

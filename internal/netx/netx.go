@@ -172,3 +172,16 @@ func HasDotSegments(path string) bool {
 	}
 	return false
 }
+
+// IsCredentialHeader reports whether a header holds credentials, by its name: Authorization, Cookie
+// and names with a word such as token or api-key.
+func IsCredentialHeader(name string) bool {
+	name = strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+	for _, word := range []string{"auth", "cookie", "token", "secret", "password", "passwd", "credential", "signature",
+		"apikey", "accesskey", "privatekey", "sessionid"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -95,6 +95,7 @@ type flags struct {
 	sampleWith                 string
 	caCert                     string
 	header, environment, roots []string
+	insecureHTTP               bool
 	color                      choiceFlag
 }
 
@@ -238,6 +239,8 @@ func (p *program) addFlags(root *cobra.Command) {
 			"while the server sends messages")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
+	all.BoolVar(&f.insecureHTTP, "insecure-http", false,
+		"send credentials of headers also to an http URL of another machine: the network can read them")
 	all.StringVar(&f.caCert, "cacert", "", "trust the CA certificates of this PEM `file`, too, for HTTPS")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")

@@ -387,8 +387,8 @@ func (c *hostConfig) masked(text string) string {
 	return (&target{secrets: c.secrets}).masked(text)
 }
 
-// dialServer returns the transport to a server of a host, with the stored login. Its standard error
-// is shown with -v.
+// dialServer returns the transport to a server of a host, which has checked its settings, with the stored
+// login. Its standard error is shown with -v.
 func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.Transport, error) {
 	if t.url == "" {
 		command := mcp.Command(t.command[0], t.command[1:]...)
@@ -399,14 +399,14 @@ func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.T
 		return command, nil
 	}
 	if client := host.ClientFrom(ctx); client != nil { // with the credentials of the caller
-		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: client}
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: client, InsecureHTTP: true}
 		return mcphttp.NewTransport(t.url, opts), nil
 	}
 	t.noLogin = true // several servers would ask at once
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}
-	opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
+	opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient(), InsecureHTTP: true}
 	if t.auth != nil {
 		opts.Client = &http.Client{Transport: &loginAdvice{t.auth, p.loginCommandLine(t, nil)}}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -34,6 +35,8 @@ type target struct {
 
 	url    string
 	header http.Header
+
+	insecureHTTP bool // credentials of header may be sent in the clear
 
 	name      string                 // the argument on the command line
 	from      string                 // the configuration file; empty without one
@@ -238,6 +241,8 @@ func expandedTarget(s *config.Server, path string) *target {
 		for key, value := range s.Header {
 			t.header.Set(key, value)
 		}
+		insecure, _ := jsonscan.Get(s.Settings, "insecureHTTP")
+		t.insecureHTTP = string(insecure) == "true"
 		return t
 	}
 	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: path, secrets: s.Secrets()}
@@ -274,6 +279,9 @@ func (p *program) addToTarget(ctx context.Context, t *target) error {
 		}
 		t.header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
+	if err := p.checkHTTP(t); err != nil {
+		return err
+	}
 	for _, line := range f.environment {
 		if strings.IndexByte(line, '=') <= 0 {
 			return fmt.Errorf("invalid --env %q: want KEY=value", line)
@@ -286,12 +294,32 @@ func (p *program) addToTarget(ctx context.Context, t *target) error {
 	return nil
 }
 
+// checkHTTP refuses credentials for a server of another machine that could be read on the network.
+func (p *program) checkHTTP(t *target) error {
+	u, err := url.Parse(t.url)
+	if err != nil || u.Scheme != "http" || p.flags.insecureHTTP || t.insecureHTTP || netx.IsLoopback(u.Hostname()) {
+		return nil
+	}
+	for name := range t.header {
+		if netx.IsCredentialHeader(name) {
+			return fmt.Errorf("the header %q for http://%s would be readable on the network: use https, or --insecure-http",
+				name, u.Host)
+		}
+	}
+	if u.User != nil {
+		return fmt.Errorf("the credentials for http://%s would be readable on the network: use https, or --insecure-http",
+			u.Host)
+	}
+	return nil
+}
+
 func (p *program) transport(t *target) mcp.SessionTransport {
 	if t.host != nil {
 		return t.host.transport(p, t)
 	}
 	if t.url != "" {
-		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient(),
+			InsecureHTTP: p.flags.insecureHTTP || t.insecureHTTP}
 		if t.auth != nil {
 			opts.Client = &http.Client{Transport: t.auth}
 		}

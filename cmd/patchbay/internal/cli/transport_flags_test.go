@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Credentials for an http URL of another machine are refused before anything is sent. Nothing answers
+// at the address, which is for documentation.
+func TestCredentialsAreNotSentInTheClear(t *testing.T) {
+	freshVault(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, `{"mcpServers": {"remote": {"url": "http://192.0.2.1/mcp", "headers": {"X-Api-Key": "secret"}}}}`)
+	for _, args := range [][]string{
+		{"tools", "http://192.0.2.1/mcp", "--header", "Authorization: Bearer secret"},
+		{"tools", "http://user:secret@192.0.2.1/mcp"},
+		{"tools", "remote", "--config", file},
+	} {
+		o := patchbay(t, "", args...)
+		if o.status == exitOK || !strings.Contains(o.stderr, "readable on the network") ||
+			!strings.Contains(o.stderr, "--insecure-http") || strings.Contains(o.stderr, "secret") {
+			t.Errorf("%q: %+v, want a refusal that names --insecure-http", args, o)
+		}
+	}
+	o := patchbay(t, "", "tools", "remote", "--config", file, "--insecure-http", "--timeout", "50ms")
+	if o.status == exitOK || strings.Contains(o.stderr, "readable on the network") {
+		t.Errorf("with --insecure-http: %+v, want a timeout", o)
+	}
+}
