@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/secrettext"
@@ -24,6 +26,7 @@ func (c *encoder) appendForm(b, raw []byte) []byte {
 	case c.form == ArgumentsHash:
 		b = append(append(append(b, `{"hash":"`...), c.keyedHash(raw)...), '"')
 	case c.form == ArgumentsRedacted:
+		c.searched = 0
 		b = c.appendRedacted(append(b, `{"redacted":`...), raw, false)
 	case c.form == ArgumentsFull:
 		if b = append(b, '{'); c.hides(raw) {
@@ -120,9 +123,25 @@ const (
 )
 
 var (
-	// secretName matches names of members whose values are secrets.
-	secretName = regexp.MustCompile(`(?i)token|secret|passw|pwd|passphrase|credential|cookie|authorization|` +
-		`api[_-]?key|private[_-]?key|access[_-]?key|session[_-]?id|\bpin\b|ssn|cvv|iban`)
+	// secretName matches names of members whose values are secrets. Short words are whole words of a
+	// name, so that "company" has no "pan" and "pinned" no "pin".
+	secretName = regexp.MustCompile(`(?i)` + secretWords + `|` +
+		`(^|[^a-z])(pw|pass|otp|totp|mfa|2fa|pin|tan|pan|cvv|cvc|cvn|csc|ssn|iban|puk|nonce|` +
+		`auth|jwt|sid|dsn|seed)([^a-z]|$)|` +
+		`card[_-]?(no|num)|account[_-]?num|routing[_-]?num`)
+	// secretPair matches a name of a secret with its value in a text: as an option of a program, a
+	// header, a parameter of a URL, or a line of a configuration.
+	secretPair = regexp.MustCompile(`(?i)((?:[a-z0-9_.-]*(?:` + secretWords + `)[a-z0-9_.-]*|` +
+		`\b(?:[a-z0-9]+[_-])*(?:pw|pass|otp|totp|mfa|pin|tan|cvv|cvc|ssn|iban))(?:\\*["'])?` +
+		`(?:\s*(?:=>|:=|[=:>])\s*|\s+is\s+))(?:(?:bearer|basic|digest|token)\s+)?` +
+		`(\\*"[^"\r\n]*"|\\*'[^'\r\n]*'|[^\s"',;&<]+)`)
+	// secretOption matches an option of a program whose value is the next word.
+	secretOption = regexp.MustCompile(`(?i)(--?[a-z0-9-]*(?:` + secretWords + `)[a-z0-9-]*\s+|(?:^|\s)-(?:u|p)\s+)` +
+		`("[^"]*"|'[^']*'|[^\s"'-][^\s]*)`)
+	// secretHeader matches a header that is a secret up to the end of its line.
+	secretHeader = regexp.MustCompile(`(?im)((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[:=]\s*)[^\r\n"']+`)
+	// cardNumber matches digits in groups, as numbers of cards are written; see [isCard].
+	cardNumber = regexp.MustCompile(`\b\d(?:[ -]?\d){11,18}\b`)
 	// secretText matches texts that may be secrets, with fewer characters than package secrettext requires:
 	// a record may lose a text that is none.
 	secretText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.|` +
@@ -131,13 +150,46 @@ var (
 		`\bAIza[A-Za-z0-9_-]{35}|(?i:\bbearer\s+[A-Za-z0-9._~+/-]{8,})|://[^/\s:@]+:[^/\s:@]+@`)
 )
 
+// secretWords are parts of names of secrets, in any place of a name.
+const secretWords = `token|secret|passw|pwd|passphrase|passcode|passkey|credential|cookie|authorization|` +
+	`api[_-]?key|private[_-]?key|access[_-]?key|auth[_-]?key|encryption[_-]?key|signing[_-]?key|session[_-]?id|` +
+	`one[_-]?time|verification[_-]?code|recovery[_-]?(?:code|phrase)|security[_-]?code|mnemonic|card[_-]?number|` +
+	`social[_-]?security|connection[_-]?string`
+
+// isSecretName reports whether the value of a member is a secret, by its name.
+func isSecretName(name string) bool {
+	return secretName.MatchString(name) || secretName.MatchString(camelCase.ReplaceAllString(name, "${1}_${2}"))
+}
+
+// camelCase matches where a word begins in a name such as userPw.
+var camelCase = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// isCard reports whether digits are the number of a card: 12 to 19 of them, of which the last one is
+// a check digit.
+func isCard(text string) bool {
+	sum, n := 0, 0
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] < '0' || text[i] > '9' {
+			continue
+		}
+		digit := int(text[i] - '0')
+		if n%2 == 1 {
+			if digit *= 2; digit > 9 {
+				digit -= 9
+			}
+		}
+		sum, n = sum+digit, n+1
+	}
+	return n >= 12 && n <= 19 && sum > 0 && sum%10 == 0
+}
+
 // appendRedacted appends a value without what looks like a secret, and without long texts. All of a
 // secret value is replaced.
 func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
 	switch jsonscan.Kind(raw) {
 	case '{', '[':
 		return appendElements(b, raw, c.redact, func(b []byte, name string, value []byte) []byte {
-			return c.appendRedacted(b, value, secret || secretName.MatchString(name))
+			return c.appendRedacted(b, value, secret || isSecretName(name))
 		})
 	case 't', 'f', 'n':
 		return append(b, raw...)
@@ -148,15 +200,42 @@ func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
 	return c.appendMapped(b, raw, c.redact)
 }
 
+const (
+	// maxRedactInput bounds the part of a text that is searched for secrets, in bytes. It is longer than
+	// the part that is kept, so that a secret at the end of that part is found as a whole.
+	maxRedactInput = 4 << 10
+	// maxSearched bounds the texts of one record that are searched, in bytes. Texts beyond it are omitted.
+	maxSearched = 256 << 10
+)
+
 // redact returns a text without secrets, shortened if it is long.
 func (c *encoder) redact(text string) string {
-	text = secrettext.Redact(c.mask(text), redactedText)
+	length := utf8.RuneCountInString(text)
+	if c.searched += min(len(text), maxRedactInput); c.searched > maxSearched {
+		return fmt.Sprintf("[omitted] (%d characters)", length)
+	}
+	if text = c.mask(text); len(text) > maxRedactInput {
+		text = text[:maxRedactInput]
+		if end := strings.LastIndexAny(text, " \t\r\n"); end > 0 { // else a part of a secret could be left
+			text = text[:end]
+		}
+	}
+	text = strings.ToValidUTF8(secrettext.Redact(text, redactedText), "\uFFFD")
 	text = secretText.ReplaceAllString(text, redactedText)
-	runes := []rune(text)
-	if len(runes) <= maxRedactedText {
+	text = secretHeader.ReplaceAllString(text, "${1}${2}"+redactedText)
+	text = secretPair.ReplaceAllString(text, "${1}"+redactedText)
+	text = secretOption.ReplaceAllString(text, "${1}"+redactedText)
+	text = cardNumber.ReplaceAllStringFunc(text, func(digits string) string {
+		if isCard(digits) {
+			return redactedText
+		}
+		return digits
+	})
+	if length <= maxRedactedText {
 		return text
 	}
-	return fmt.Sprintf("%s… (%d characters)", string(runes[:maxRedactedText]), len(runes))
+	runes := []rune(text)
+	return fmt.Sprintf("%s… (%d characters)", string(runes[:min(len(runes), maxRedactedText)]), length)
 }
 
 // appendMapped appends a value with its names, texts and numbers replaced by what a function returns.

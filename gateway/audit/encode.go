@@ -32,11 +32,12 @@ func timeText(t time.Time) string { return t.UTC().Format(timeFormat) }
 
 // An encoder encodes records. It is not safe for concurrent use.
 type encoder struct {
-	form   Arguments
-	public string // the key, in hex
-	hmac   hash.Hash
-	brief  bool // leave out arguments and details
-	mask   func(string) string
+	searched int // bytes of the record that were searched for secrets
+	form     Arguments
+	public   string // the key, in hex
+	hmac     hash.Hash
+	brief    bool // leave out arguments and details
+	mask     func(string) string
 }
 
 func newEncoder(o *Options) encoder {

@@ -302,13 +302,13 @@ func (p *program) checkHTTP(t *target) error {
 	}
 	for name := range t.header {
 		if netx.IsCredentialHeader(name) {
-			return fmt.Errorf("the header %q for http://%s would be readable on the network: use https, or --insecure-http",
-				name, u.Host)
+			return fmt.Errorf("the header %q for http://%s would be readable on the network: use https, or "+
+				"--insecure-http", name, u.Host)
 		}
 	}
 	if u.User != nil {
-		return fmt.Errorf("the credentials for http://%s would be readable on the network: use https, or --insecure-http",
-			u.Host)
+		return fmt.Errorf("the credentials for http://%s would be readable on the network: use https, or "+
+			"--insecure-http", u.Host)
 	}
 	return nil
 }
