@@ -41,6 +41,7 @@ type pendingEntry struct {
 	Method     string          `json:"method"`
 	Target     string          `json:"target" jsonschema:"name or URI that the server uses"`
 	Arguments  json.RawMessage `json:"arguments,omitzero" jsonschema:"what the server receives, without secrets"`
+	Meta       json.RawMessage `json:"meta,omitzero" jsonschema:"of _meta, what the server receives"`
 	Definition json.RawMessage `json:"definition,omitzero" jsonschema:"as the server sent it; not trusted"`
 	Rule       string          `json:"rule,omitzero"`
 	Reason     string          `json:"reason,omitzero"`
@@ -57,8 +58,8 @@ func (r *adminRequest) pending(q *pageQuery) (*pendingPage, error) {
 	for i := range all {
 		p := &all[i]
 		e := pendingEntry{ID: p.ID, Created: p.Created, Expires: p.Expires, Principal: p.Principal, Client: p.Client,
-			Server: p.Server, Method: p.Method, Target: p.Target, Arguments: p.Arguments, Definition: p.Definition,
-			Rule: p.Rule, Reason: p.Reason, Answers: []string{}}
+			Server: p.Server, Method: p.Method, Target: p.Target, Arguments: p.Arguments, Meta: p.Meta,
+			Definition: p.Definition, Rule: p.Rule, Reason: p.Reason, Answers: []string{}}
 		for _, a := range p.Answers {
 			e.Answers = append(e.Answers, string(a))
 		}

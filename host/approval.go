@@ -14,8 +14,10 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -25,9 +27,10 @@ type approval struct {
 	route    *route
 	action   *Action
 	decision Decision
-	binding  string // what is approved
-	session  string // the digest of the caller's session, empty without one
-	nonce    string // of an approved request
+	binding  string          // what is approved
+	meta     json.RawMessage // what the server receives of `_meta`, as it is approved; nil for nothing
+	session  string          // the digest of the caller's session, empty without one
+	nonce    string          // of an approved request
 	original *mcp.Request
 	begins   bool // the request carries an answer for the host: the server has seen nothing of it
 }
@@ -107,9 +110,9 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 	why := "no channel can ask for it"
 	for n, c := range channels {
 		switch {
-		case c == ChannelClient && len(shown(string(p.action.Arguments))) > maxShown:
-			why = fmt.Sprintf("its arguments are too long for a question, which shows %d bytes: approve with "+
-				"\"patchbay gateway approve\", which needs the channel console", maxShown)
+		case c == ChannelClient && len(shown(string(p.action.Arguments)))+len(shown(string(p.meta))) > maxShown:
+			why = fmt.Sprintf("its arguments and _meta are too long for a question, which shows %d bytes: "+
+				"approve with \"patchbay gateway approve\", which needs the channel console", maxShown)
 		case c == ChannelClient && mayElicit(req):
 			p.decision.Channel = c
 			return p.question(req), nil
@@ -174,6 +177,8 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 		add([]byte(text))
 	}
 	add(p.action.Digest[:])
+	p.meta = p.sentMeta(req)
+	add(p.meta)
 	params := req.Params
 	for _, key := range []string{"_meta", "inputResponses", "requestState"} {
 		if has(params, key) {
@@ -186,6 +191,22 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 	}
 	add(params)
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// sentMeta returns the members of `_meta` that the server receives, without the ids of the trace context,
+// which are others in each round.
+func (p *approval) sentMeta(req *mcp.Request) json.RawMessage {
+	meta, ok := req.Param("_meta")
+	if !ok {
+		return nil
+	}
+	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.route.pool.withoutMeta())
+	delete(sent, wire.MetaTraceParent)
+	delete(sent, wire.MetaTraceState)
+	if len(sent) == 0 {
+		return nil
+	}
+	return mustJSON(sent)
 }
 
 // identity returns the identity of the server: configurations with one state may have different servers with one

@@ -85,10 +85,12 @@ func (p *approval) message() string {
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)
 	}
-	if len(a.Arguments) == 0 {
-		return b.String()
+	if len(a.Arguments) > 0 {
+		fmt.Fprintf(&b, "Arguments: %s\n", shown(string(a.Arguments)))
 	}
-	fmt.Fprintf(&b, "Arguments: %s\n", shown(string(a.Arguments)))
+	if len(p.meta) > 0 {
+		fmt.Fprintf(&b, "_meta: %s\n", shown(string(p.meta)))
+	}
 	return b.String()
 }
 

@@ -115,7 +115,8 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 		Expires: now.Add(approvalTime), Principal: principalText(p.view.caller),
 		Client: strings.TrimSpace(client.Name + " " + client.Version),
 		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Arguments: p.action.Arguments,
-		Definition: p.action.Definition, Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.answers()}}
+		Meta: p.meta, Definition: p.action.Definition,
+		Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.answers()}}
 	if err := h.opts.State.CompareAndSet(ctx, statePending, entry.ID, 0, mustJSON(entry)); err != nil {
 		return p.fail(CodeApprovalNeeded, err)
 	}

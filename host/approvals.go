@@ -50,6 +50,8 @@ type Pending struct {
 	// Arguments are exactly those that the server receives: canonical JSON, except that numbers are
 	// unchanged.
 	Arguments json.RawMessage `json:"arguments,omitzero"`
+	// Meta are the members of `_meta` that the server receives, except the ids of the trace context.
+	Meta json.RawMessage `json:"meta,omitzero"`
 	// Definition is the definition as the server sent it. Its annotations are claims.
 	Definition json.RawMessage `json:"definition,omitzero"`
 	Rule       string          `json:"rule,omitzero"`

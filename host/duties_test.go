@@ -66,13 +66,17 @@ func TestHOST01_FailedServerLeavesOthers(t *testing.T) {
 	})
 }
 
-// A server receives the requests of its own tools only, with the arguments and _meta of the caller.
+// ownExtension declares an extension whose members of `_meta` begin with com.example.
+var ownExtension = map[string]json.RawMessage{"com.example/extension": json.RawMessage("{}")}
+
+// A server receives the requests of its own tools only, with the arguments of the caller, and _meta of
+// the extensions that it has declared.
 func TestHOST02_HOST10_HOST11_ServersSeeTheirOwnRequests(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		calc, shop := &recorded{Handler: newServer("calc")}, &recorded{Handler: newServer("shop")}
 		h := newHost(t, map[string]mcp.Handler{"calc": calc, "shop": shop}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: mcp.Meta{"com.example/own": "x"}})
+		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Extensions: ownExtension})
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: mcp.Meta{"com.example/own": "x", "org.other/own": "y"}})
 		if _, err := c.CallTool(ctx, "calc__add", map[string]any{"A": 19, "B": 23}); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +90,9 @@ func TestHOST02_HOST10_HOST11_ServersSeeTheirOwnRequests(t *testing.T) {
 		if string(own) != `"x"` || string(name) != `"add"` || string(arguments) != `{"A":19,"B":23}` {
 			t.Errorf("the server got %s", calls[0].Params)
 		}
-		if text := string(calls[0].Params); strings.Contains(text, "shop") || strings.Contains(text, "calc__") {
-			t.Errorf("the server learns of others: %s", text)
+		if text := string(calls[0].Params); strings.Contains(text, "shop") || strings.Contains(text, "calc__") ||
+			strings.Contains(text, "org.other") {
+			t.Errorf("the server learns of others, or got a member of no declared extension: %s", text)
 		}
 	})
 }

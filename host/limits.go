@@ -78,6 +78,9 @@ func (v *View) admit(ctx context.Context, req *mcp.Request, r *route) error {
 	if err := v.checkArguments(req, r, l); err != nil {
 		return err
 	}
+	if err := r.checkNames(req); err != nil {
+		return err
+	}
 	return v.host.budgets.check(ctx, u, v.principal, l, usageOf(req, r))
 }
 

@@ -365,7 +365,8 @@ func TestInvalidTraceContextIsNotForwardedOrLogged(t *testing.T) {
 	defer h.Close()
 	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"name":"calc__add",`+
 		`"arguments":{"A":1,"B":2},"_meta":{"traceparent":"00-x","tracestate":[1],"com.example/own":"x",`+
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`)))
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+
+		`{"extensions":{"com.example/x":{}}}}}`)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,7 @@ func (p *pool) forward(
 	if o.Capabilities == nil {
 		o.Capabilities = p.clientCapabilities(req)
 	}
-	if !p.up.entry().settings.ForwardBaggage {
-		o.WithoutMeta = wire.MetaBaggage
-	}
+	o.WithoutMeta = p.withoutMeta()
 	req = p.withRoots(req, c.roots)
 	for round := range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c, o); err != nil {
@@ -57,6 +55,14 @@ func (p *pool) forward(
 	e := p.up.errorf(CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
 	e.MayHaveRun = true
 	return nil, nil, nil, e
+}
+
+// withoutMeta returns the member of `_meta` that the server does not receive; "" for none.
+func (p *pool) withoutMeta() string {
+	if p.up.entry().settings.ForwardBaggage {
+		return ""
+	}
+	return wire.MetaBaggage
 }
 
 // sendOnce sends one round of a request. If the connection ends before the request was sent, it is

@@ -40,7 +40,7 @@ func TestTrapInternalHeaderAcceptedFromOutside(t *testing.T) {
 				c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(r.url, &mcphttp.TransportOptions{Header: http.Header{
 					"Dev-Patchbay-Principal": {"admin"}, "Dev-Patchbay-Server": {"other"}, "X-Forwarded-User": {"admin"},
 					"X-Mcp-Server": {"other"}, "X-Mcp-Profile": {"all"}, "Forwarded": {"for=admin"},
-				}}), &mcp.ClientOptions{Revision: revision})
+				}}), &mcp.ClientOptions{Revision: revision, Extensions: ownExtension})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -25,6 +26,7 @@ type toolSchemas struct {
 type toolSchema struct {
 	output  *schema.Schema    // nil if the tool has none or an invalid one
 	headers []mcp.HeaderParam // arguments that HTTP clients repeat
+	names   *fold.Names       // of arguments; nil for none
 }
 
 // of returns what the schemas of a tool say.
@@ -40,11 +42,49 @@ func (t *toolSchemas) of(item *catalogue.Item) *toolSchema {
 	}
 	input, _ := jsonscan.Get(item.Raw, "inputSchema")
 	s.headers, _ = mcp.HeaderParamsOf(input) // clients do not call a tool whose annotations are invalid
+	s.names = fold.Of(input)
+	if item.Kind == catalogue.Prompts {
+		s.names = promptNames(item.Raw)
+	}
 	if t.tools == nil || len(t.tools) >= maxToolSchemas {
 		t.tools = map[[sha256.Size]byte]*toolSchema{}
 	}
 	t.tools[item.Digest] = s
 	return s
+}
+
+// promptNames returns the names of the arguments of a prompt.
+func promptNames(definition []byte) *fold.Names {
+	arguments, _ := jsonscan.Get(definition, "arguments")
+	var names []string
+	for argument := range jsonscan.Elements(arguments) {
+		names = append(names, stringMember(argument, "name"))
+	}
+	return fold.Named(names)
+}
+
+// checkNames refuses arguments that the server could take for others than those that are decided about.
+func (r *route) checkNames(req *mcp.Request) error {
+	arguments, ok := req.Param("arguments")
+	if !ok || r.kind != ActionCall && r.kind != ActionGet {
+		return nil
+	}
+	var none fold.Names
+	names, hidden := &none, []string(nil)
+	if r.item != nil {
+		hidden = r.item.HiddenArguments()
+		if known := r.pool.up.schemas.of(r.item).names; known != nil {
+			names = known
+		}
+	}
+	err := names.Check(arguments)
+	if err == nil && len(hidden) > 0 {
+		err = fold.Named(hidden).Check(arguments)
+	}
+	if err != nil {
+		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.arguments: %v", err)
+	}
+	return nil
 }
 
 // headerParams returns the arguments of a call that HTTP clients repeat in headers.

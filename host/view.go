@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -75,6 +76,12 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 
 func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
 	ctx = context.WithValue(ctx, callerKey{}, v.caller)
+	if params, invalid := forward.Params(req.Method, req.Params); invalid != nil {
+		return nil, invalid
+	} else if params != nil {
+		inner := *req
+		inner.Params, req = params, &inner
+	}
 	if err := v.checkMethod(req); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -48,13 +47,11 @@ func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 
 // isOfOlderRevisions reports whether a method is one that only sessions have. They change what a session
 // sends, such as logging/setLevel and resources/unsubscribe: that with the server may be the session of
-// other callers too. The transports of the host serve them for the sessions of callers. Capitals make no
-// method of an extension: a server that ignores case would run Tools/call, which no profile limits.
+// other callers too. The transports of the host serve them for the sessions of callers.
 func isOfOlderRevisions(method string) bool {
 	return slices.ContainsFunc(wire.Revisions(), func(r wire.Revision) bool {
 		_, exact := r.Method(method)
-		_, folded := r.Method(strings.ToLower(method))
-		return exact || folded
+		return exact
 	})
 }
 

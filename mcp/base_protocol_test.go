@@ -408,6 +408,21 @@ func TestCAN12_CAN13_ServersCancelSubscriptionsOnly(t *testing.T) {
 	})
 }
 
+// Specifications of extensions define codes: those of their methods are not replaced.
+func TestRPC26_CodesOfExtensionsAreSent(t *testing.T) {
+	s := newServer(t, nil)
+	for _, code := range []int{-32002, -32023, -32050, -32099} {
+		method := fmt.Sprint("example/code", code)
+		s.HandleMethod(method, mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			return nil, &mcp.Error{Code: code, Message: "failed"}
+		}))
+		mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+			_, err := c.Try(method, object{})
+			wantCode(t, method, err, code)
+		})
+	}
+}
+
 // Handlers may return any code. Codes that 2026-07-28 has removed or reserved are replaced.
 func TestRPC24_RPC26_ReservedCodesAreNotSent(t *testing.T) {
 	codes := map[int]int{

@@ -448,7 +448,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 	}
 	b = append(b, '}')
 	req.env.Meta = json.RawMessage(b[len(`{"_meta":`):])
-	b = forward.AppendParams(append(b, k.members...), k.params, k.method, k.subject)
+	b = forward.AppendParams(append(b, k.members...), k.params, k.method, k.subject, conn.revision)
 	req.Params = append(append(b, k.input...), '}')
 	return req, nil
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Forward returns a Handler that forwards requests to the server of c, with their `_meta`, and its
-// notifications to the client, whatever the revisions of both are. Results, errors and capabilities
-// are those of the server, without the tasks of 2025-11-25. Input requests of the server go to the
+// Forward returns a Handler that forwards requests to the server of c, and its notifications to the
+// client, whatever the revisions of both are. Of params, it forwards the members that the protocol
+// defines; of `_meta`, the trace context and the keys of declared extensions. Results, errors and
+// capabilities are those of the server, without the tasks of 2025-11-25. Input requests of the server go to the
 // functions of [ClientOptions], or to the client if [ClientOptions.ForwardInput] is set. A request
 // without a valid response fails with [CodeInternalError], and the reason is logged. The Handler is
 // safe for concurrent use.
@@ -27,6 +28,12 @@ func Forward(c *Client) Handler { return forwarder{c} }
 type forwarder struct{ client *Client }
 
 func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err error) {
+	if params, invalid := forward.Params(req.Method, req.Params); invalid != nil {
+		return nil, invalid
+	} else if params != nil {
+		inner := *req
+		inner.Params, req = params, &inner
+	}
 	switch req.Method {
 	case wire.MethodDiscover:
 		res, err = f.discover(ctx)
@@ -132,10 +139,7 @@ func (f forwarder) newCall(
 		raw, _ := req.Param("name")
 		c.name, _ = jsonscan.Unquote(raw)
 	}
-	meta := forward.Meta(req.env.Meta, o.WithoutMeta)
-	for key, value := range o.Meta {
-		put(&meta, key, value)
-	}
+	meta := forward.Meta(req.env.Meta, req.env.Capabilities, o.WithoutMeta)
 	c.options = CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: meta}
 	if req.takesProgress() {
 		c.options.Progress = func(ProgressUpdate) {} // requests a token

@@ -154,8 +154,7 @@ func TestForwardAs(t *testing.T) {
 	var got string
 	addTool(s, "original", func(ctx context.Context) (string, error) {
 		own, _ := mcp.RequestFrom(ctx).Meta("com.example/own")
-		added, _ := mcp.RequestFrom(ctx).Meta("com.example/added")
-		got = string(own) + string(added)
+		got = string(own)
 		return "", nil
 	})
 	for _, on := range mcptest.Combinations() {
@@ -164,16 +163,15 @@ func TestForwardAs(t *testing.T) {
 			req := forwardedRequest(t, object{"name": "public__two"})
 			before := string(req.Params)
 			as := func(caller, name string) (asked, error) {
-				res, err := h.ForwardAs(t.Context(), req, &mcpint.ForwardOptions{Principal: "ann", Caller: caller, Subject: name,
-					Meta: map[string]any{"com.example/added": 1}})
+				res, err := h.ForwardAs(t.Context(), req, &mcpint.ForwardOptions{Principal: "ann", Caller: caller, Subject: name})
 				raw, _ := res.(mcp.RawResult)
 				if err != nil {
 					return asked{}, err
 				}
 				return decode[asked](t, json.RawMessage(raw)), nil
 			}
-			if _, err := as("one", "original"); err != nil || got != "1" || string(req.Params) != before {
-				t.Errorf("%s: got %q, %v, want the request under its original name, with the added member", on, got, err)
+			if _, err := as("one", "original"); err != nil || got != "" || string(req.Params) != before {
+				t.Errorf("%s: got %q, %v, want the request under its original name", on, got, err)
 			}
 			if ends := h.Done() != nil; ends != (on.Revision != mcptest.Modern || on.Transport == mcptest.Stdio) {
 				t.Errorf("%s: a channel for the end of the connection: got %t", on, ends)

@@ -97,7 +97,8 @@ func TestForwardKeepsMetaAndErrors(t *testing.T) {
 		return "", &mcp.Error{Code: -31000, Message: "no", Data: json.RawMessage(`{"a":1}`)}
 	})
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	crossed(t, s, nil, func(t *testing.T, c *mcptest.Client, _ mcptest.Combination) {
+	opts := &mcptest.Options{Capabilities: object{"extensions": object{"com.example/x": object{}}}}
+	crossed(t, s, opts, func(t *testing.T, c *mcptest.Client, _ mcptest.Combination) {
 		got := decode[toolResult](t, c.Call("tools/call", object{"name": "trace",
 			"_meta": object{"traceparent": parent, "com.example/own": object{"x": 1}}}))
 		if want := `"` + parent + `"{"x":1}`; got.text() != want {

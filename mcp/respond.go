@@ -141,7 +141,7 @@ func containError(ctx context.Context, req *Request, err error) (public *Error) 
 // publicError returns the error that the peer may see, and logs err if that is another one.
 func publicError(ctx context.Context, log *slog.Logger, req *Request, err error) *Error {
 	if e := asError(err); e != nil {
-		return req.env.Revision.PermittedError(e)
+		return req.env.Revision.PermittedError(req.Method, e)
 	}
 	if cancelled(ctx, err) || errors.Is(err, ErrClosed) {
 		return &Error{Code: CodeInternalError, Message: "request cancelled"}

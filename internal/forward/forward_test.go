@@ -326,7 +326,8 @@ func TestQuestionHasTheParamsOfTheServer(t *testing.T) {
 func TestMetaOmitsTheEnvelope(t *testing.T) {
 	got := Meta([]byte(`{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
 		`"com.example/a":{"b":1},"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"no","baggage":"b=1",`+
-		`"not valid":1}`), "baggage")
+		`"com.example.b/a":1,"Traceparent":"x","io.modelcontextprotocol/x":1,"dev.patchbay/x":1,"own":1,"not valid":1}`),
+		[]byte(`{"extensions":{"com.example/x":{},"io.modelcontextprotocol/ui":{},"dev.patchbay/y":{}}}`), "baggage")
 	if len(got) != 2 || string(got["com.example/a"].(json.RawMessage)) != `{"b":1}` || got["traceparent"] == nil {
 		t.Errorf("got %v, want com.example/a and traceparent", got)
 	}

@@ -124,76 +124,27 @@ func appendKey(dst, key []byte) []byte {
 	return append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
 }
 
-// AppendParams appends the members of the params of a request, each after a comma, without `_meta`.
-// If subject is not empty, it replaces the name or URI.
-func AppendParams(dst, params []byte, method, subject string) []byte {
-	if subject == "" {
-		return appendMembers(dst, params, "_meta")
-	}
-	for key, value := range jsonscan.Members(params) {
-		switch s := string(key); {
-		case s == "_meta":
-		case isSubject(method, s):
-			dst = jsonscan.AppendQuote(appendKey(dst, key), subject)
-		case s == "ref" && method == wire.MethodCompletionComplete && jsonscan.Kind(value) == '{':
-			dst = append(appendKey(dst, key), '{')
-			dst = append(dst, bytes.TrimPrefix(AppendParams(nil, value, "", subject), []byte{','})...)
-			dst = append(dst, '}')
-		default:
-			dst = append(appendKey(dst, key), value...)
-		}
-	}
-	return dst
-}
-
-// Subject returns the name or URI that the params of a request have, as [AppendParams] replaces it.
-func Subject(params []byte, method string) string {
-	if method == wire.MethodCompletionComplete {
-		params, _ = jsonscan.Get(params, "ref")
-		method = ""
-	}
-	for key, value := range jsonscan.Members(params) {
-		if isSubject(method, string(key)) {
-			text, _ := jsonscan.Unquote(value)
-			return text
-		}
-	}
-	return ""
-}
-
-// isSubject reports whether the params of a method name what the request uses under the key. Methods
-// of extensions have either.
-func isSubject(method, key string) bool {
-	switch {
-	case method == wire.MethodToolsCall, method == wire.MethodPromptsGet:
-		return key == "name"
-	case method == wire.MethodCompletionComplete:
-		return false // it is within ref
-	case strings.HasPrefix(method, "resources/"):
-		return key == "uri"
-	}
-	return key == "name" || key == "uri"
-}
-
 // hostMeta is the prefix of the members of `_meta` that hosts set in results and questions. In a request
 // of a client they could only pretend to be of a host.
 const hostMeta = "dev.patchbay/"
 
-// Meta returns the members of the `_meta` of a request that are neither of its envelope nor of a host,
-// without one of them, nil for none. A trace context without the form of the W3C is left out.
-func Meta(meta []byte, without string) map[string]any {
+// Meta returns the members of the `_meta` of a request that are forwarded, without one of them, nil for
+// none: the trace context, unless it lacks the form of the W3C, and the members of extensions that the
+// client has declared in its capabilities. A member is of an extension if both have the same prefix.
+func Meta(meta, capabilities []byte, without string) map[string]any {
 	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel,
-			wire.MetaProgressToken:
-			continue
-		}
 		s := string(key)
-		if strings.EqualFold(s, without) || strings.HasPrefix(s, hostMeta) { // some receivers ignore the case
+		switch s {
+		case without:
 			continue
+		case wire.MetaTraceParent, wire.MetaTraceState, wire.MetaBaggage:
+		default:
+			if strings.HasPrefix(s, hostMeta) || wire.Latest().ReservesMeta(s) || !isDeclared(capabilities, s) {
+				continue
+			}
 		}
-		if !wire.Latest().ReservesMeta(s) && wire.ValidMetaKey(s) && wire.ValidTraceContext(s, value) {
+		if wire.ValidMetaKey(s) && wire.ValidTraceContext(s, value) {
 			if kept == nil {
 				kept = map[string]any{}
 			}
@@ -201,4 +152,16 @@ func Meta(meta []byte, without string) map[string]any {
 		}
 	}
 	return kept
+}
+
+// isDeclared reports whether a key of `_meta` has the prefix of a declared extension.
+func isDeclared(capabilities []byte, key string) bool {
+	prefix, _, ok := strings.Cut(key, "/")
+	extensions, _ := jsonscan.Get(capabilities, "extensions")
+	for id := range jsonscan.Members(extensions) {
+		if of, _, has := strings.Cut(string(id), "/"); ok && has && of == prefix {
+			return true
+		}
+	}
+	return false
 }

@@ -280,17 +280,18 @@ func TestResultThatAsksNeedsCapabilities(t *testing.T) {
 func TestAppendParamsReplacesTheSubject(t *testing.T) {
 	for _, test := range []struct{ method, params, subject, want string }{
 		{wire.MethodToolsCall, `{"_meta":{"a":1},"uri":"u","name":"n","arguments":{"name":"x"}}`, "m\n",
-			`,"uri":"u","name":"m\n","arguments":{"name":"x"}`},
-		{wire.MethodResourcesRead, `{"name":"n","uri":"u"}`, "v", `,"name":"n","uri":"v"`},
+			`,"name":"m\n","arguments":{"name":"x"}`},
+		{wire.MethodResourcesRead, `{"name":"n","uri":"u"}`, "v", `,"uri":"v"`},
 		{wire.MethodCompletionComplete, `{"ref":{"type":"ref/prompt","name":"n"},"name":1}`, "m",
-			`,"ref":{"type":"ref/prompt","name":"m"},"name":1`},
+			`,"ref":{"type":"ref/prompt","name":"m"}`},
 		{wire.MethodCompletionComplete, `{"ref":{"_meta":{}}}`, "m", `,"ref":{}`},
 		{wire.MethodCompletionComplete, `{"ref":1}`, "m", `,"ref":1`},
 		{"skills/get", `{"uri":"u"}`, "v", `,"uri":"v"`},
+		{"acme/use", `{"uri":"u","_meta":{},"more":[1]}`, "v", `,"uri":"v","more":[1]`},
 		{wire.MethodToolsCall, `{"_meta":{"a":1},"name":"n"}`, "", `,"name":"n"`},
 		{wire.MethodToolsList, ``, "m", ``},
 	} {
-		if got := string(AppendParams(nil, []byte(test.params), test.method, test.subject)); got != test.want {
+		if got := string(AppendParams(nil, []byte(test.params), test.method, test.subject, wire.Latest())); got != test.want {
 			t.Errorf("%s %s: got %s, want %s", test.method, test.params, got, test.want)
 		}
 		full := `{` + strings.TrimPrefix(test.want, ",") + `}`

@@ -271,11 +271,11 @@ func inAnyRevision(method string) bool {
 }
 
 // projectError returns an error as a client of rev knows it. An error code that the revision does
-// not have is replaced; the error's data is kept. It does not change e. Spec:
-// server/resources#error-handling
+// not have is replaced, except for methods of extensions; the error's data is kept. It does not change
+// e. Spec: server/resources#error-handling
 func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.Error {
-	if e == nil {
-		return nil
+	if e == nil || !inAnyRevision(method) {
+		return e
 	}
 	code, message := e.Code, e.Message
 	switch {

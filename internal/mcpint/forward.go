@@ -38,8 +38,6 @@ type ForwardOptions struct {
 	Capabilities json.RawMessage
 	// WithoutMeta is a member of `_meta` that is not forwarded; "" for none.
 	WithoutMeta string
-	// Meta is added to the `_meta` of the request, and replaces members of the same name.
-	Meta map[string]any
 }
 
 // ForwardUsage is what a [Forwarder] is busy with.

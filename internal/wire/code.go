@@ -59,14 +59,15 @@ func UnsupportedVersion(requested string, accepted []Revision) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: CodeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
 }
 
-// PermittedError returns e, or a copy with another code if the revision does not permit that of e.
-// Modern revisions reserve -32099 to -32020 for codes of the specification, and do not permit two
-// codes of the legacy era.
+// PermittedError returns e, or a copy with another code if the revision does not permit that of e for
+// a method of the revision. Modern revisions reserve -32099 to -32020 for codes of the specification,
+// and do not permit two codes of the legacy era. Specifications of extensions define codes too.
 //
 // Spec: basic (2026-07-28), Error Codes
-func (r Revision) PermittedError(e *jsonrpc.Error) *jsonrpc.Error {
+func (r Revision) PermittedError(method string, e *jsonrpc.Error) *jsonrpc.Error {
 	reserved := e.Code >= -32099 && e.Code <= -32020 || e.Code == CodeResourceNotFoundLegacy
-	if !reserved || !r.Modern() || r.HasCode(e.Code) {
+	_, core := r.Method(method)
+	if !reserved || !core || !r.Modern() || r.HasCode(e.Code) {
 		return e
 	}
 	permitted := *e

@@ -87,6 +87,9 @@ func (p *program) printPending(r *host.Pending) {
 			p.output.printf("  ! %d more characters of arguments: see them with --json", n-maxArgumentsShown+1)
 		}
 	}
+	if len(r.Meta) > 0 {
+		p.output.printf("  _meta: %s", shorten(cleanLine(string(r.Meta)), maxArgumentsShown))
+	}
 }
 
 // completePending completes the id of a request that waits.

@@ -1,0 +1,298 @@
+package forward
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/internal/fold"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A member is a member that the protocol defines in the params of a method, or in a value of them.
+type member struct {
+	name         string        // anyName for all that are not named
+	since, until wire.Revision // zero for all
+	subject      bool          // the name or URI of what the request uses
+	isObject     bool          // else it is invalid; null counts as absent
+	of           members       // of its value, or of the elements of an array; nil for any
+}
+
+type members []member
+
+const anyName = ""
+
+// The members of params. A careless reader could take a member that is not defined for one that is.
+var (
+	responses = members{{name: anyName, of: members{{name: "action"}, {name: "content"}, {name: "role"},
+		{name: "model"}, {name: "stopReason"}, {name: "_meta"},
+		{name: "roots", of: members{{name: "uri"}, {name: "name"}, {name: "_meta"}}}}}}
+	answerInput = member{name: "inputResponses", since: wire.July2026, of: responses}
+	state       = member{name: "requestState", since: wire.July2026}
+	byName      = member{name: "name", subject: true}
+	byURI       = member{name: "uri", subject: true}
+	arguments   = member{name: "arguments", isObject: true}
+	toolCall    = members{byName, arguments, answerInput, state,
+		{name: "task", since: wire.November2025, until: wire.November2025, of: members{{name: "ttl"}}}}
+	promptGet    = members{byName, arguments, answerInput, state}
+	resourceRead = members{byURI, answerInput, state}
+	resource     = members{byURI}
+	page         = members{{name: "cursor"}}
+	directory    = members{byURI, {name: "cursor"}}
+	completion   = members{
+		{name: "ref", of: members{{name: "type"}, byName, byURI, {name: "title", since: wire.June2025}}},
+		{name: "argument", of: members{{name: "name"}, {name: "value"}}},
+		{name: "context", since: wire.June2025, of: members{{name: "arguments"}}}}
+	level  = members{{name: "level"}}
+	listen = members{{name: "notifications", of: members{{name: "toolsListChanged"}, {name: "promptsListChanged"},
+		{name: "resourcesListChanged"}, {name: "resourceSubscriptions"}, {name: "taskIds"}, {name: anyName}}}}
+	task       = members{{name: "taskId"}}
+	taskResult = members{{name: "taskId"}, answerInput, state}
+	taskUpdate = members{{name: "taskId"}, {name: "inputResponses", of: responses}}
+	// extension has what this package and package host read of the params of any method.
+	extension = members{byName, byURI, {name: "arguments"}, {name: "inputResponses"}, {name: "requestState"},
+		{name: anyName}}
+)
+
+// methods has the members of the params of all methods of the core, and of the extensions whose
+// requests package host routes.
+var methods = map[string]members{
+	wire.MethodToolsCall: toolCall, wire.MethodPromptsGet: promptGet, wire.MethodResourcesRead: resourceRead,
+	wire.MethodResourcesSubscribe: resource, wire.MethodResourcesUnsubscribe: resource,
+	wire.MethodToolsList: page, wire.MethodPromptsList: page, wire.MethodResourcesList: page,
+	wire.MethodResourcesTemplatesList: page, wire.MethodCompletionComplete: completion,
+	wire.MethodLoggingSetLevel: level, wire.MethodSubscriptionsListen: listen,
+	wire.MethodTasksGet: task, wire.MethodTasksResult: taskResult, wire.MethodTasksCancel: task,
+	wire.MethodTasksList: page,
+	"tasks/update":       taskUpdate, "skills/list": page, "skills/get": resource, "resources/directory/read": directory,
+	wire.MethodDiscover: {}, wire.MethodInitialize: {}, wire.MethodPing: {},
+	wire.MethodRootsList: {}, wire.MethodSamplingCreateMessage: {}, wire.MethodElicitationCreate: {}, // of servers
+}
+
+func membersOf(method string) members {
+	if of, ok := methods[method]; ok {
+		return of
+	}
+	return extension
+}
+
+// find returns the member with a name, nil if none is defined.
+func (of members) find(name []byte) *member {
+	for i := range of {
+		if of[i].name == string(name) && of[i].name != anyName {
+			return &of[i]
+		}
+	}
+	if n := len(of) - 1; n >= 0 && of[n].name == anyName && string(name) != "_meta" {
+		return &of[n]
+	}
+	return nil
+}
+
+func (m *member) isOf(r wire.Revision) bool {
+	return r == 0 || r >= m.since && (m.until == 0 || r <= m.until)
+}
+
+// Params returns the params of a request to forward, without the members that no revision defines; nil if
+// that changes nothing. The error refuses what a careless server could take for something else: a name
+// that differs from the name of another member, or from a method of the protocol, only in case or in
+// white space around it.
+func Params(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+	of, known := methods[method]
+	if !known {
+		if resembles(method) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+		}
+		of = extension
+	}
+	defined, err := of.check(params, "")
+	if err != nil || defined {
+		return nil, err
+	}
+	b := []byte{'{'}
+	if meta, ok := jsonscan.Get(params, "_meta"); ok {
+		b = append(append(b, `"_meta":`...), meta...)
+	}
+	mark := len(b)
+	if b = of.append(b, params, 0, ""); mark == 1 && len(b) > mark {
+		b = append(b[:mark], b[mark+1:]...) // without the first comma
+	}
+	return append(b, '}'), nil
+}
+
+// check reports whether all members of an object, which is at a path in the params, are defined.
+func (of members) check(object []byte, path string) (defined bool, err *jsonrpc.Error) {
+	defined = true
+	var others map[string]struct{} // names that are not defined, folded
+	for name, value := range jsonscan.Members(object) {
+		m := of.find(name)
+		switch {
+		case m == nil && string(name) == "_meta":
+			continue
+		case m == nil || m.name == anyName:
+			key := fold.Key(name)
+			if _, twice := others[key]; twice || of.folds(key) {
+				return false, ambiguous(path, name)
+			}
+			if others == nil {
+				others = map[string]struct{}{}
+			}
+			others[key] = struct{}{}
+			if m == nil {
+				defined = false
+				continue
+			}
+		}
+		exact, err := m.check(value, path)
+		if err != nil {
+			return false, err
+		}
+		defined = defined && exact
+	}
+	return defined, nil
+}
+
+func (m *member) check(value []byte, path string) (defined bool, err *jsonrpc.Error) {
+	kind := jsonscan.Kind(value)
+	switch {
+	case m.isObject && kind == 'n':
+		return false, nil
+	case m.isObject && kind != '{':
+		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: "invalid params" + path + "." + m.name + ": must be an object"}
+	case m.of == nil:
+		return true, nil
+	case kind == '{':
+		return m.of.check(value, path+"."+m.name)
+	}
+	defined = true
+	for element := range jsonscan.Elements(value) {
+		exact, err := m.of.check(element, path+"."+m.name)
+		if err != nil {
+			return false, err
+		}
+		defined = defined && exact
+	}
+	return defined, nil
+}
+
+// folds reports whether the key of a name is that of a member.
+func (of members) folds(key string) bool {
+	for i := range of {
+		if of[i].name != anyName && fold.Key(of[i].name) == key {
+			return true
+		}
+	}
+	return key == "_meta"
+}
+
+func ambiguous(path string, name []byte) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params" + path + ": " +
+		(&fold.AmbiguousError{Name: string(name)}).Error()}
+}
+
+// append appends the members of an object that a revision defines, each after a comma; zero for any
+// revision. If subject is not empty, it replaces the name or URI.
+func (of members) append(dst, object []byte, r wire.Revision, subject string) []byte {
+	for name, value := range jsonscan.Members(object) {
+		m := of.find(name)
+		if m == nil || !m.isOf(r) || m.isObject && jsonscan.Kind(value) != '{' {
+			continue
+		}
+		dst = appendKey(dst, name)
+		if m.subject && subject != "" {
+			dst = jsonscan.AppendQuote(dst, subject)
+		} else {
+			dst = m.append(dst, value, r, subject)
+		}
+	}
+	return dst
+}
+
+func (m *member) append(dst, value []byte, r wire.Revision, subject string) []byte {
+	switch kind := jsonscan.Kind(value); {
+	case m.of != nil && kind == '{':
+		return m.of.appendObject(dst, value, r, subject)
+	case m.of != nil && kind == '[':
+		dst = append(dst, '[')
+		for element := range jsonscan.Elements(value) {
+			if dst[len(dst)-1] != '[' {
+				dst = append(dst, ',')
+			}
+			if jsonscan.Kind(element) == '{' {
+				dst = m.of.appendObject(dst, element, r, subject)
+			} else {
+				dst = append(dst, element...)
+			}
+		}
+		return append(dst, ']')
+	}
+	return append(dst, value...)
+}
+
+func (of members) appendObject(dst, object []byte, r wire.Revision, subject string) []byte {
+	mark := len(dst)
+	dst = of.append(dst, object, r, subject)
+	if len(dst) == mark {
+		return append(dst, "{}"...)
+	}
+	dst[mark] = '{' // in place of the first comma
+	return append(dst, '}')
+}
+
+// AppendParams appends the members of the params of a request that a revision defines, each after a
+// comma, without `_meta`; for a method of an extension all. If subject is not empty, it replaces the name
+// or URI.
+func AppendParams(dst, params []byte, method, subject string, r wire.Revision) []byte {
+	return membersOf(method).append(dst, params, r, subject)
+}
+
+// Subject returns the name or URI that the params of a request have, as [AppendParams] replaces it.
+func Subject(params []byte, method string) string {
+	of := membersOf(method)
+	if method == wire.MethodCompletionComplete {
+		params, _ = jsonscan.Get(params, "ref")
+		of = of[0].of
+	}
+	for name, value := range jsonscan.Members(params) {
+		if m := of.find(name); m != nil && m.subject {
+			text, _ := jsonscan.Unquote(value)
+			return text
+		}
+	}
+	return ""
+}
+
+// foldedMethods has the keys of methods whose params this package knows.
+var foldedMethods = sync.OnceValue(func() map[string]struct{} {
+	all := map[string]struct{}{}
+	for method := range methods {
+		all[methodKey(method)] = struct{}{}
+	}
+	return all
+})
+
+func methodKey(method string) string {
+	parts := strings.FieldsFunc(method, func(r rune) bool { return r == '/' })
+	for i, part := range parts {
+		parts[i] = fold.Key(part)
+	}
+	return strings.Join(parts, "/")
+}
+
+// resembles reports whether a careless server could take a method for another one that the protocol
+// defines: it differs in case, white space or slashes. No method of an extension does.
+func resembles(method string) bool {
+	key := methodKey(method)
+	_, resembles := foldedMethods()[key]
+	for _, r := range wire.Revisions() {
+		if _, exact := r.Method(method); exact {
+			return false
+		}
+		_, folded := r.Method(key)
+		resembles = resembles || folded
+	}
+	return resembles
+}
