@@ -1,10 +1,13 @@
-// Package testhome isolates the tests of a package from the home directory of the developer.
+// Package testhome isolates the tests of a package from the home directory of the developer, and keeps
+// log messages out of the output of tests that pass.
 package testhome
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +31,8 @@ const isolated = "PATCHBAY_TEST_HOME"
 //
 //	func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 //
-// The go command keeps its caches. A test program that a test starts keeps the home of that test.
+// The go command keeps its caches. Messages of the default logger are printed after a failure. A test
+// program that a test starts keeps the home of that test.
 func Main(m *testing.M, run func(*testing.M) int) int {
 	if os.Getenv(isolated) != "" {
 		return run(m)
@@ -42,7 +46,13 @@ func Main(m *testing.M, run func(*testing.M) int) int {
 		fmt.Fprintln(os.Stderr, "home of the tests:", err)
 		return 1
 	}
-	return run(m)
+	var messages bytes.Buffer // of the default logger, which serializes writes
+	log.SetOutput(&messages)
+	status := run(m)
+	if status != 0 {
+		_, _ = messages.WriteTo(os.Stderr)
+	}
+	return status
 }
 
 func isolate(home string) error {
