@@ -59,8 +59,8 @@ type CommandTransport struct {
 	// Env has additional variables, as "KEY=value". The server inherits only variables that
 	// programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG,
 	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows, and those that name proxies,
-	// certificates and package registries, such as HTTPS_PROXY, NODE_EXTRA_CA_CERTS and
-	// NPM_CONFIG_REGISTRY, unless their URL has credentials. Of two variables with one name, the
+	// certificates, package registries and Go's caches, such as HTTPS_PROXY, NODE_EXTRA_CA_CERTS,
+	// NPM_CONFIG_REGISTRY and GOPROXY, unless their URL has credentials. Of two variables with one name, the
 	// last one applies, so Env overrides inherited ones.
 	Env []string
 	// InsecureInheritEnv passes the whole environment of this process to the server, including any
@@ -143,11 +143,11 @@ func (s *CommandTransport) command() *exec.Cmd {
 
 func (s *CommandTransport) isRunner() bool { return childproc.IsPackageRunner(s.Path) }
 
-func (s *CommandTransport) withheld() []string {
+func (s *CommandTransport) withheld(stderr string) []string {
 	if s.InsecureInheritEnv {
 		return nil
 	}
-	return childproc.Withheld(s.Env)
+	return childproc.Withheld(s.Env, stderr)
 }
 
 // ServerKey returns a key made of the command line and the working directory.

@@ -16,11 +16,12 @@ func TestSTDIO20_NetworkVariablesAreInheritedWithoutCredentials(t *testing.T) {
 		"HTTPS_PROXY=http://proxy:3128", "https_proxy=http://proxy:3128", "NO_PROXY=localhost", "all_proxy=socks5://p:1",
 		"NODE_EXTRA_CA_CERTS=/etc/ca.pem", "SSL_CERT_FILE=/etc/ca.pem", "SSL_CERT_DIR=/etc/certs",
 		"npm_config_registry=https://registry.example.com/", "UV_INDEX_URL=https://pypi.example.com/simple",
+		"GOPROXY=https://go.example.com,direct", "GOFLAGS=-mod=mod", "GOPRIVATE=go.example.com", "GOCACHE=/var/cache/go",
 	}
 	withheld := []string{
 		"HTTP_PROXY=http://user:pw@proxy:3128", "http_proxy=user:pw@proxy:3128",
 		"PIP_INDEX_URL=https://token@pypi.example.com/simple", "npm_config__authtoken=t", "NODE_OPTIONS=--require=x",
-		"NPM_TOKEN=t",
+		"NPM_TOKEN=t", "GOSUMDB=https://user:pw@sum.example.com", "GOAUTH=netrc", "GOOGLE_API_KEY=t",
 	}
 	for _, variable := range slices.Concat(inherited, withheld) {
 		name, value, _ := strings.Cut(variable, "=")

@@ -75,12 +75,12 @@ func (c *Client) connect(ctx context.Context) error {
 	}()
 	select {
 	case err := <-connected:
-		return c.slowStart(err)
+		return c.failedStart(err)
 	case <-ctx.Done():
 		if over.CompareAndSwap(false, true) {
-			return c.slowStart(context.Cause(ctx))
+			return c.failedStart(context.Cause(ctx))
 		}
-		return c.slowStart(<-connected)
+		return c.failedStart(<-connected)
 	}
 }
 

@@ -3,8 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
@@ -13,7 +11,7 @@ import (
 // A startingTransport is a Transport that may have to download the server before it starts.
 type startingTransport interface {
 	isRunner() bool
-	withheld() []string
+	withheld(stderr string) []string
 }
 
 func (c *Client) isRunner() bool {
@@ -38,30 +36,16 @@ func (c *Client) probeTimeout() time.Duration {
 	return c.opts.ProbeTimeout
 }
 
-// slowStart adds to the error of a server that has not responded in time which variables it did not
-// inherit: behind a proxy, a package runner without them waits until its timeout.
-func (c *Client) slowStart(err error) error {
+// failedStart adds to the error of a server that has exited, or has not responded in time, which
+// variables it did not inherit: behind a proxy, a package runner without them waits until its timeout.
+func (c *Client) failedStart(err error) error {
+	exit := &ExitError{}
 	t, ok := c.transport.(startingTransport)
-	if !ok || !errors.Is(err, context.DeadlineExceeded) {
+	if !ok || !errors.As(err, &exit) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if names := t.withheld(); len(names) > 0 {
-		return &slowStartError{err, names}
+	if names := t.withheld(exit.Stderr); len(names) > 0 {
+		return &childproc.WithheldError{Err: err, Names: names}
 	}
 	return err
 }
-
-type slowStartError struct {
-	err   error
-	names []string
-}
-
-func (e *slowStartError) Error() string {
-	return fmt.Sprintf("%v (variables that the server did not inherit, see CommandTransport.Env: %s)",
-		e.err, strings.Join(e.names, ", "))
-}
-
-func (e *slowStartError) Unwrap() error { return e.err }
-
-// Withheld returns the names of the variables, for errors.As.
-func (e *slowStartError) Withheld() []string { return e.names }

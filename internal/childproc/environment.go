@@ -1,10 +1,12 @@
 package childproc
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Variables that a server inherits by default. Programs need them to run or to find their files.
@@ -18,17 +20,19 @@ var (
 		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "LANG"}
 
 	// inheritedNetwork are the variables, in upper or lower case, without which package runners and
-	// servers cannot reach the network from behind a company's proxy. The values are files, flags
-	// and URLs. A URL with credentials is not inherited.
+	// servers cannot reach the network from behind a company's proxy, or find their caches. The
+	// values are files, flags and URLs. A URL with credentials is not inherited.
 	inheritedNetwork = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
 		"NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
 		"NPM_CONFIG_PROXY", "NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_NOPROXY", "NPM_CONFIG_CAFILE", "NPM_CONFIG_REGISTRY",
 		"PIP_CERT", "PIP_PROXY", "PIP_INDEX_URL", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_INDEX_URL",
-		"UV_DEFAULT_INDEX"}
+		"UV_DEFAULT_INDEX", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS",
+		"GOFLAGS", "GOPATH", "GOCACHE", "GOMODCACHE", "GOENV", "GOTOOLCHAIN", "GOROOT"}
 
 	// runnerPrefixes begin the names of other variables that configure package runners. An error
 	// names them, because without them a runner may wait until its timeout.
-	runnerPrefixes = []string{"NPM_CONFIG_", "NODE_", "PIP_", "UV_", "BUN_", "DENO_", "DOCKER_"}
+	runnerPrefixes = []string{"NPM_CONFIG_", "NODE_", "PIP_", "UV_", "BUN_", "DENO_", "DOCKER_",
+		"CGO_", "GOAUTH"}
 )
 
 // IsInherited reports whether a server inherits a variable, such as "HOME=/root", by default.
@@ -46,20 +50,45 @@ func IsInherited(variable string) bool {
 	return slices.Contains(inheritedUnix, name) || strings.HasPrefix(name, "LC_")
 }
 
-// Withheld returns the names of variables that a server with the variables env does not inherit,
-// although package runners use them for the network.
-func Withheld(env []string) (names []string) {
+// Withheld returns the names of variables that a server with the variables env does not inherit:
+// first those that stderr, the output of the server, mentions, then those of package runners.
+func Withheld(env []string, stderr string) (names []string) {
 	const shown = 16 // an environment may have hundreds
+	words := strings.FieldsFunc(stderr, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	var mentioned []string
 	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
+		name, value, _ := strings.Cut(variable, "=")
 		upper := strings.ToUpper(name)
 		used := slices.Contains(inheritedNetwork, upper) ||
 			slices.ContainsFunc(runnerPrefixes, func(p string) bool { return strings.HasPrefix(upper, p) })
 		set := func(v string) bool { return strings.HasPrefix(v, name+"=") }
-		if used && !IsInherited(variable) && !slices.ContainsFunc(env, set) && len(names) < shown {
+		switch {
+		case value == "" || IsInherited(variable) || slices.ContainsFunc(env, set):
+		case len(name) > 2 && slices.Contains(words, name):
+			mentioned = append(mentioned, name)
+		case used:
 			names = append(names, name)
 		}
 	}
+	slices.Sort(mentioned)
 	slices.Sort(names)
-	return names
+	names = append(mentioned, names...)
+	return names[:min(len(names), shown)]
 }
+
+// A WithheldError is the error of a start that may have failed for lack of variables.
+type WithheldError struct {
+	Err   error
+	Names []string // see Withheld
+}
+
+// Error returns the text of Err, and the names.
+func (e *WithheldError) Error() string {
+	return fmt.Sprintf("%v\nthe server did not inherit %s: set what it needs in its environment", e.Err,
+		strings.Join(e.Names, ", "))
+}
+
+// Unwrap returns Err.
+func (e *WithheldError) Unwrap() error { return e.Err }

@@ -242,7 +242,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.BoolVar(&f.insecureHTTP, "insecure-http", false,
 		"send credentials of headers also to an http URL of another machine: the network can read them")
 	all.StringVar(&f.caCert, "cacert", "", "trust the CA certificates of this PEM `file`, too, for HTTPS")
-	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")
+	all.StringArrayVar(&f.environment, "env", nil,
+		"set an environment variable of the command, as `KEY=value`: it inherits few (see \"help config\")")
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")
 	all.StringVar(&f.config, "config", "", "configuration `file` with the names of servers (see help config)")
 	all.StringVar(&f.answers, "answers", "", "answer elicitation and sampling from this `file` (see help answers)")

@@ -11,7 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -125,9 +124,9 @@ func (p *program) readServer(ctx context.Context, i *inspection, f *configs.File
 	err = within(ctx, p.startLimit(command), func(ctx context.Context) error { return h.Start(ctx, s.Name) },
 		func(error) error {
 			if t := p.current.Load(); t != nil && t.command != nil {
-				return p.noAnswerWithout(t, childproc.Withheld(t.environment))
+				return p.noAnswer(t)
 			}
-			return p.noAnswer(command, nil)
+			return p.noAnswer(command)
 		})
 	if err != nil {
 		return p.inspectionError(ctx, f, err)

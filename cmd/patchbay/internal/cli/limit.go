@@ -93,25 +93,18 @@ func (p *program) explainNoAnswer(ctx context.Context, t *target, err error) err
 	if exitCode(ctx, err) != exitTimeout || errors.Is(err, oauthclient.ErrLoginTimeout) || errors.As(err, &explained) {
 		return err
 	}
-	return &coded{exitTimeout, p.noAnswer(t, err)}
+	return &coded{exitTimeout, p.noAnswer(t)}
 }
 
 // noAnswer returns the error of a server that has not responded in time. It names the variables
 // that a command did not inherit, which may be the reason.
-func (p *program) noAnswer(t *target, err error) error {
-	var slow interface{ Withheld() []string }
-	if errors.As(err, &slow) {
-		return p.noAnswerWithout(t, slow.Withheld())
-	}
-	return p.noAnswerWithout(t, nil)
-}
-
-// noAnswerWithout returns the error of noAnswer for a command that did not inherit some variables.
-func (p *program) noAnswerWithout(t *target, variables []string) error {
+func (p *program) noAnswer(t *target) error {
 	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", p.startLimit(t))
-	if len(variables) > 0 {
-		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs",
-			strings.Join(variables, ", "))
+	if len(t.command) == 0 {
+		return errors.New(text)
+	}
+	if names := childproc.Withheld(t.environment, p.commandStderr.String()); len(names) > 0 {
+		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs", strings.Join(names, ", "))
 	}
 	return errors.New(text)
 }

@@ -140,6 +140,24 @@ func TestPackageRunnersMayTakeLonger(t *testing.T) {
 	}
 }
 
+// A server that exits at its start: the error names first the variables that its output mentions.
+func TestFailedStartNamesVariablesThatTheOutputMentions(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	t.Setenv("NODE_OPTIONS", "--s3cret")
+	t.Setenv("ACME_TOKEN", "s3cret")
+	t.Setenv("ACME", "s3cret")
+	t.Setenv("ACME_REGION", "")
+	for _, command := range []string{"tools", "probe"} {
+		o := patchbay(t, "", command, "--", "sh", "-c", "echo 'set ACME_TOKEN and ACME_REGION' >&2; exit 3")
+		if o.status == exitOK || !strings.Contains(o.stderr, "did not inherit ACME_TOKEN, NODE_OPTIONS") ||
+			!strings.Contains(o.stderr, "(--env)") || strings.Contains(o.stderr, "s3cret") {
+			t.Errorf("%s: exit code %d, %s", command, o.status, o.stderr)
+		}
+	}
+}
+
 // A server that a package runner does not start in time: the terminal says what is waited for, and
 // the error names the variables that the runner may lack behind a company's proxy.
 func TestSilentPackageRunner(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -375,7 +376,7 @@ func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
-	}, func(err error) error { return p.noAnswer(t, err) })
+	}, func(error) error { return p.noAnswer(t) })
 	p.screen.done()
 	if err != nil {
 		_ = transport.Close() // this process is about to exit, and must not leave the server behind
@@ -410,6 +411,9 @@ func (p *program) connectError(ctx context.Context, t *target, err error) error 
 		return &coded{exitUnreachable, errNoGateway}
 	}
 	err = p.explainNoAnswer(ctx, t, err)
+	if _, ok := errors.AsType[*childproc.WithheldError](err); ok {
+		err = fmt.Errorf("%w (--env)", err)
+	}
 	return notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
 }
 
