@@ -83,7 +83,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 
 var errChanged = statement{errors.New("denied: the definition of the tool has changed since the user has seen it")}
 
-var errNoConsent = errors.New("denied: Options.Consent is not set, so that no user can allow the call")
+var errNoConsent = errors.New("denied: no user can be asked to allow the call")
 
 func (h *Host) consent(ctx context.Context, a *Action) error {
 	if h.opts.Consent == nil {

@@ -38,7 +38,7 @@ func TestHOST16_HOST18_CallsNeedConsent(t *testing.T) {
 		consent func(context.Context, *host.Action) (*host.Verdict, error)
 		want    string // in the error; empty for none
 	}{
-		"not configured": {nil, "Options.Consent is not set"},
+		"not configured": {nil, "no user can be asked to allow the call"},
 		"allowed": {func(context.Context, *host.Action) (*host.Verdict, error) {
 			return &host.Verdict{Allow: true}, nil
 		}, ""},

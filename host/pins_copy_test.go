@@ -193,7 +193,7 @@ func TestInspectFails(t *testing.T) {
 	}
 	without := openFile(t, map[string]any{"shop": map[string]string{"command": "shop"}}, "{}", &host.Options{
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(newTurncoat()), nil }})
-	if _, err := without.Inspect(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), "Options.Pins") {
+	if _, err := without.Inspect(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), `must contain "trust"`) {
 		t.Errorf("without pins: %v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // errNoPins reports that nothing compares the definitions of a server.
-var errNoPins = errors.New("the definitions of the server are not recorded: want Options.Pins, or \"trust\" in " +
-	"its settings")
+var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
+	"\"trust\"")
 
 // Inspect connects the local user to a server, unless it is connected already, and reads its instructions,
 // its serverInfo and all pages of its lists over that connection. It records them in [Options.State] as

@@ -270,7 +270,7 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	}
 	store := c.server.opts.StateStore
 	if store == nil || len(token) > maxStoredState {
-		return "", fmt.Errorf("request state is %d bytes long, too large to send: set ServerOptions.StateStore",
+		return "", fmt.Errorf("request state is %d bytes long, too large to send without a state store",
 			len(token))
 	}
 	key := rand.Text()

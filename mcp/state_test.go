@@ -272,7 +272,7 @@ func TestSizeOfRequestStateIsLimited(t *testing.T) {
 		p := newHandlerPeer(t, &mcp.ServerOptions{Logger: textLog(log)}, askWithState(n))
 		r := p.call("t", "", "", "")
 		if r.Err != nil {
-			if r.Err.Message != "internal error" || !strings.Contains(log.String(), "set ServerOptions.StateStore") {
+			if r.Err.Message != "internal error" || !strings.Contains(log.String(), "without a state store") {
 				t.Errorf("%d bytes: got %+v, log %s", n, r, log)
 			}
 			continue

@@ -66,8 +66,7 @@ func (e *StatusError) Error() string {
 	scopes, _, _ := strings.Cut(after[:min(len(after), maxQuoted)], `"`)
 	switch {
 	case e.StatusCode == http.StatusUnauthorized && e.noToken:
-		text += "; the request had no Authorization header: set TransportOptions.Header to send an access token, " +
-			"or TransportOptions.Client to log in with package oauth/oauthclient"
+		text += "; the request had no Authorization header: the server requires an access token or a login"
 	case e.StatusCode == http.StatusUnauthorized:
 		text += "; the server does not accept the token in the Authorization header"
 	case e.StatusCode == http.StatusForbidden && !containsAll(text, strings.Fields(scopes)):

@@ -45,7 +45,7 @@ func TestRefusalsNameWhatIsMissing(t *testing.T) {
 	}
 	for token, want := range map[string]string{
 		"": `mcp: server/discover: HTTP 401 Unauthorized: "an access token is needed"; the request had no Authorization ` +
-			`header: set TransportOptions.Header`,
+			`header: the server requires an access token or a login`,
 		"another-token-of-nobody": `mcp: server/discover: HTTP 401 Unauthorized: "the access token is not valid here"; ` +
 			`the server does not accept the token in the Authorization header`,
 	} {

@@ -188,7 +188,7 @@ func (v *JWTVerifier) checkUnverified(token string) (h tokenHeader, err error) {
 	case typ != typeAccessToken && typ != "jwt" && typ != "":
 		return h, invalidToken("invalid typ %.32q: must be at+jwt", h.Type)
 	case typ != typeAccessToken && !v.anyType:
-		return h, invalidToken("invalid typ %.32q: must be at+jwt, unless JWTOptions.InsecureAnyType is set", h.Type)
+		return h, invalidToken("invalid typ %.32q: must be at+jwt, the type of access tokens", h.Type)
 	case claims.Issuer != v.issuer:
 		return h, invalidToken("issued by another issuer")
 	}

@@ -172,10 +172,10 @@ func (p *Prover) CheckServer(algorithms []string) error {
 	case p == nil, p.acceptsBearer:
 		return nil
 	case len(algorithms) == 0:
-		return errors.New("oauth: the authorization server does not support DPoP, which TransportOptions.DPoP requires")
+		return errors.New("oauth: the authorization server does not support DPoP, which the configuration requires")
 	case !slices.Contains(algorithms, p.algorithm):
 		return fmt.Errorf("oauth: the authorization server does not accept DPoP proofs signed with %s: "+
-			"use another DPoPOptions.Key", p.algorithm)
+			"configure a key of another algorithm", p.algorithm)
 	}
 	return nil
 }

@@ -269,10 +269,10 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 	case err != nil:
 		return err
 	case scope > nearest && p.source == nil:
-		return refuse("the host has a %v address; FetcherOptions.AllowedHosts allows it", scope)
+		return refuse("the host has a %v address and is not an allowed host", scope)
 	case scope > nearest:
-		return refuse("the host has a %v address and the server that names it a %v one; "+
-			"FetcherOptions.AllowedHosts allows it", scope, nearest)
+		return refuse("the host has a %v address and the server that names it a %v one, "+
+			"and the host is not an allowed host", scope, nearest)
 	case isSource && scope < nearest:
 		return refuse("the address of the server has changed during the discovery")
 	}

@@ -274,8 +274,8 @@ func (k *signingKeys) reseal(records []keyRecord) (kept []keyRecord, changed boo
 	case unsealed == nil:
 		return kept, changed, nil
 	case len(kept) == 0:
-		return nil, false, fmt.Errorf("no signing key in the store can be opened: add its seal key to "+
-			"Options.SealKeys; if that is lost, remove the signing keys with Store.GetAndDelete(ctx, %q, %q), "+
+		return nil, false, fmt.Errorf("no signing key in the store can be opened: configure its seal key "+
+			"too; if that is lost, remove the signing keys with Store.GetAndDelete(ctx, %q, %q), "+
 			"which ends all access tokens: %w", kindKeys, onlyRecord, unsealed)
 	}
 	k.s.log.Error("authorization server: dropping signing keys that cannot be opened", "error", unsealed)

@@ -48,6 +48,6 @@ func (p *proxyCheck) check(r *http.Request, l *limits, log *slog.Logger) {
 	p.isDone = true
 	if !l.trusts(peer) {
 		log.Warn("authorization server: all requests come from one address, probably a reverse proxy, so all users "+
-			"share one rate: list it in LimitOptions.TrustedProxies", "address", peer)
+			"share one rate: it must be listed as a trusted proxy", "address", peer)
 	}
 }

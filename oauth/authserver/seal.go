@@ -100,7 +100,7 @@ func (s *Server) warnOfKeyPlace() {
 	}
 	const text = "authorization server: a copy of the store has its seal key too; keep the keys and their backups apart"
 	if len(s.o.SealKeys) == 0 {
-		s.log.Warn(text, "reason", "Options.SealKeys is not set", "store", store.Path())
+		s.log.Warn(text, "reason", "no seal keys are configured", "store", store.Path())
 	}
 	for _, k := range s.o.SealKeys {
 		if k.file != "" && realDir(k.file) == realDir(store.Path()) {

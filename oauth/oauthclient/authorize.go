@@ -184,7 +184,7 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, current *Token
 		return nil, errors.New("oauth: no login is needed: the server accepts requests without a token")
 	}
 	if t.prover == nil && d.Metadata != nil && d.Metadata.DPoPRequired {
-		return nil, errors.New("oauth: the server requires DPoP: set TransportOptions.DPoP")
+		return nil, errors.New("oauth: the server requires DPoP, which is not configured")
 	}
 	if current != nil && current.Issuer != d.Issuer {
 		current = nil // of another authorization server

@@ -307,6 +307,6 @@ func (d *discovery) checkLoginPage(server *url.URL, configured string) error {
 		return nil
 	}
 	return fmt.Errorf("oauth: invalid authorization_endpoint %s: must be at the host of the issuer %s or below it, "+
-		"since the authorization server does not send iss: if it is right, set TransportOptions.Client.Issuer",
+		"since the authorization server does not send iss: if it is right, configure the issuer of the client",
 		oauthfetch.ShownURL(page), oauthfetch.ShownURL(issuer))
 }

@@ -83,7 +83,7 @@ func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet
 		return nil, err
 	}
 	if method == oauthwire.AuthNone {
-		return nil, errors.New("oauth: the client credentials grant needs TransportOptions.Client.Secret or Key")
+		return nil, errors.New("oauth: the client credentials grant needs a client secret or a key")
 	}
 	return endpoint.grant(ctx, scopedForm("client_credentials", r.scopes))
 }

@@ -61,7 +61,7 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 	}
 	if r.transport.client.Issuer == "" && !slices.Contains(audienceOf(jwt), r.discovery.Server.Issuer) {
 		return nil, fmt.Errorf("oauth: the audience of the workload's assertion is not the authorization server %s, "+
-			"which the MCP server names: set TransportOptions.Client.Issuer to send it there anyway",
+			"which the MCP server names: configure it as the issuer of the client to send it there anyway",
 			r.discovery.Server.Issuer)
 	}
 	form := scopedForm(grantJWTBearer, r.scopes)

@@ -93,10 +93,10 @@ type IssuerError struct {
 // Error names both.
 func (e *IssuerError) Error() string {
 	if e.Want == "" {
-		return "oauth: TransportOptions.Client.ID is set without Issuer: set Issuer; the MCP server names " + e.Got
+		return "oauth: the client ID is configured without its issuer: configure it too; the MCP server names " + e.Got
 	}
 	return fmt.Sprintf("oauth: the login is for the authorization server %s and the MCP server names %s: if it has "+
-		"moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
+		"moved, change the configured issuer or log out first", e.Want, e.Got)
 }
 
 // configured returns the client of the options. Spec:
@@ -104,7 +104,7 @@ func (e *IssuerError) Error() string {
 func (t *Transport) configured(d *discovery) (*Registration, error) {
 	c := &t.client
 	if c.ID == "" {
-		return nil, errors.New("oauth: the grant needs a registered client: set TransportOptions.Client.ID")
+		return nil, errors.New("oauth: the grant needs a registered client: configure its client ID")
 	}
 	want := c.Issuer
 	if want == "" && c.InsecureAnyIssuer {
@@ -138,11 +138,11 @@ func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	case d.Server.RegistrationEndpoint != "":
 		return clientRegistered, nil
 	case d.Server.SupportsClientMetadata:
-		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: set "+
-			"TransportOptions.Client.MetadataURL", d.Issuer)
+		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: "+
+			"configure the URL of one", d.Issuer)
 	}
 	return 0, fmt.Errorf("oauth: the authorization server %s does not support Dynamic Client Registration: register "+
-		"a client there and set TransportOptions.Client.ID and Issuer", d.Issuer)
+		"a client there and configure its client ID and issuer", d.Issuer)
 }
 
 // redirectURIs returns the registered redirect URIs, nil if any is possible.

@@ -27,8 +27,8 @@ func TestMixUpWithoutIssuerInResponses(t *testing.T) {
 				return honest.authorize(u.Query()), err
 			})})
 		_, _, err := post(tr, t.Context())
-		if err == nil || !strings.Contains(err.Error(), "Client.Issuer") || asked != 0 || w.as.count("authorization_code") != 0 {
-			t.Errorf("got error %v after %d logins, want one before any login that names Client.Issuer", err, asked)
+		if err == nil || !strings.Contains(err.Error(), "configure the issuer of the client") || asked != 0 || w.as.count("authorization_code") != 0 {
+			t.Errorf("got error %v after %d logins, want one before any login that names the setting", err, asked)
 		}
 		if w.as.count("register") != 0 {
 			t.Error("the client registered")
