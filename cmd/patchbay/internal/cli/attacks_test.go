@@ -141,7 +141,7 @@ func TestAttackConfusedDeputy(t *testing.T) {
 	}
 	a.note("An approval that lasts, for another caller, is not for this one: here a profile is another caller.")
 	approved := a.inBackground(a.g.url, `{"name": "bank__pay", "arguments": {"To": "bob", "Amount": 5}}`)
-	a.approveNext("--always")
+	a.approveNext("--always", "--yes")
 	if r := <-approved; !strings.Contains(r, "paid 5 to bob") {
 		t.Errorf("the approved call: %s", r)
 	}

@@ -113,7 +113,8 @@ func TestApprovalByTheOperator(t *testing.T) {
 	}
 	mustRun(t, "gateway", "deny", id)
 	<-waiting
-	for _, args := range [][]string{{"approve", "x", "--session", "--always"}, {"approve", "x", "--yes"}, {"approve", "x", "y"},
+	for _, args := range [][]string{{"approve", "x", "--session", "--always"}, {"approve", "x", "--yes"},
+		{"approve", "x", "--always"}, {"approve", "x", "--session", "--yes"}, {"approve", "x", "y"},
 		{"approve"}, {"deny"}, {"revoke"}, {"approve", "--pins", "bank", "--always"}} {
 		if f := failedWith(t, append([]string{"gateway"}, args...)...); f.Exit != exitUsage {
 			t.Errorf("%q: %+v", args, f)
@@ -141,7 +142,11 @@ func TestGrantsByTheOperator(t *testing.T) {
 	for _, scope := range []string{"session", "always"} {
 		first := pay(c)
 		id := a.waitPending().Pending[0].ID
-		if o := patchbay(t, "", "gateway", "approve", id, "--"+scope); o.stdout != "Decided about "+id+": "+scope+".\n" {
+		words := []string{"gateway", "approve", id, "--" + scope}
+		if scope == "always" {
+			words = append(words, "--yes")
+		}
+		if o := patchbay(t, "", words...); o.stdout != "Decided about "+id+": "+scope+".\n" {
 			t.Errorf("approve --%s: %+v", scope, o)
 		}
 		if got := <-first; got != "paid 5 to bob" {
@@ -238,7 +243,7 @@ func TestDecisionsOfTheOperatorAreAudited(t *testing.T) {
 		return r
 	}
 	for n, c := range []struct{ verb, flag, answer string }{
-		{"approve", "--always", "always"}, {"deny", "", "deny"},
+		{"approve", "--always --yes", "always"}, {"deny", "", "deny"},
 	} {
 		if n == 1 {
 			id := jsonOf[grantList](t, "gateway", "grants").Grants[0].ID
@@ -249,7 +254,7 @@ func TestDecisionsOfTheOperatorAreAudited(t *testing.T) {
 		id := a.waitPending().Pending[0].ID
 		words := []string{"gateway", c.verb, id}
 		if c.flag != "" {
-			words = append(words, c.flag)
+			words = append(words, strings.Fields(c.flag)...)
 		}
 		mustRun(t, words...) // without --config: the gateway records it
 		<-result

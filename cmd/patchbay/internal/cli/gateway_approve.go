@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ func (p *program) approveCommand() *cobra.Command {
 	var o approveOptions
 	definitions := p.completePins(true)
 	cmd := &cobra.Command{
-		Use:                   "approve [ID] [--session|--always] | --pins NAME… [--yes]",
+		Use:                   "approve [ID] [--session|--always [--yes]] | --pins NAME… [--yes]",
 		Short:                 "Approve a request that waits, or quarantined definitions of a server",
 		DisableFlagsInUseLine: true,
 		Args:                  namedRequest(cobra.ArbitraryArgs),
@@ -36,14 +37,38 @@ func (p *program) approveCommand() *cobra.Command {
 			if o.pins {
 				return p.approvePins(cmd.Context(), args, o.yes)
 			}
+			if err := p.confirmAlways(cmd.Context(), &o); err != nil {
+				return err
+			}
 			return p.decideRequest(cmd.Context(), args[0], answer)
 		},
 	}
 	cmd.Flags().BoolVar(&o.forNow, "session", false, "approve further requests for the same in this session")
 	cmd.Flags().BoolVar(&o.always, "always", false, "approve further requests for the same until the grant is revoked")
 	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server, or SERVER/NAME for one of them")
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve definitions without asking")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve definitions, or with --always, without asking")
 	return cmd
+}
+
+// confirmAlways asks whether to approve requests that nobody has seen: a program that runs this command must not do it by
+// itself.
+func (p *program) confirmAlways(ctx context.Context, o *approveOptions) error {
+	if !o.always || o.yes {
+		return nil
+	}
+	if !p.mayPrompt() {
+		return usage(errors.New("--always needs a terminal, or --yes: it approves all further requests for the same " +
+			"tool and rule, with any arguments"))
+	}
+	ok, err := p.confirm(ctx, "Approve all further requests for the same, with any arguments, until the grant is "+
+		"revoked?", "n")
+	if err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled) {
+		return err
+	}
+	if !ok {
+		return &coded{exitFailure, errors.New("nothing was approved")}
+	}
+	return nil
 }
 
 // answer returns the answer to a request, or what is wrong with the flags and the number of arguments.
@@ -55,8 +80,8 @@ func (o *approveOptions) answer(args int) (host.Answer, error) {
 		return "", errors.New("--session and --always are for requests: leave them out with --pins")
 	case o.pins:
 		return "", nil
-	case o.yes:
-		return "", errors.New("--yes is for definitions: add --pins, or leave it out for a request")
+	case o.yes && !o.always:
+		return "", errors.New("--yes is for definitions and --always: leave it out for one request")
 	case args > 1:
 		return "", errors.New("one request is approved at a time; several names are for --pins")
 	case o.forNow:
