@@ -120,3 +120,26 @@ func TestKeysOpenTheServersOfTheOwnFileOnly(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	g.stop()
 }
+
+// On a terminal the user is asked what a new key opens, and whether to approve requests that nobody has seen.
+func TestTerminalAsksWhatIsOpened(t *testing.T) {
+	file := keysConfig(t)
+	o := atTerminal(t, "three\n\ntwo\n", nil, "gateway", "keys", "new", "ann", "--config", file)
+	if o.status != exitOK || !strings.Contains(o.stderr, "of one, two; names with commas") ||
+		!strings.Contains(o.stderr, `unknown server "three"`) || !strings.Contains(o.stderr, "no server was named") ||
+		!strings.Contains(o.stdout, "Key of ann (servers two; expires ") || !strings.Contains(o.stdout, "It opens two:") {
+		t.Errorf("two: %+v", o)
+	}
+	o = atTerminal(t, "all\n", nil, "gateway", "keys", "new", "bob", "--config", file)
+	if o.status != exitOK || !strings.Contains(o.stdout, "It opens one, two, and those that you add to your own file:") {
+		t.Errorf("all: %+v", o)
+	}
+	o = atTerminal(t, "n\n", nil, "gateway", "approve", "x", "--always", "--config", file)
+	if o.status != exitFailure || !strings.Contains(o.stderr, "nothing was approved") {
+		t.Errorf("no: %+v, want nothing approved", o)
+	}
+	o = atTerminal(t, "y\n", nil, "gateway", "approve", "x", "--always", "--config", file)
+	if o.status == exitOK || strings.Contains(o.stderr, "nothing was approved") {
+		t.Errorf("yes: %+v, want that the request is looked for", o)
+	}
+}
