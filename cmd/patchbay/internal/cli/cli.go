@@ -226,6 +226,7 @@ func (p *program) rootCommand() *cobra.Command {
 		help.Args = helpExists
 	}
 	addHelp(root)
+	p.setHelp(root)
 	checkArguments(root)
 	return root
 }

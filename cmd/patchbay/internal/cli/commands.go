@@ -72,6 +72,9 @@ func (p *program) commands() []*cobra.Command {
 			{Use: "recordings", Short: "The format of --trace, record and mock"},
 			{Use: "json", Short: "The output of --json"},
 			{Use: "exit-codes", Short: "The exit codes"},
+			{Use: "gateways", Short: "How a gateway serves many servers to many clients"},
+			{Use: "commands", Short: "All commands"},
+			{Use: "flags", Short: "The flags of every command"},
 			{Use: "errors", Short: "The codes of errors of gateways, such as denied or quarantined"},
 		})
 }
@@ -234,7 +237,7 @@ func addHelp(cmd *cobra.Command) {
 	name := strings.ReplaceAll(strings.TrimPrefix(cmd.CommandPath(), "patchbay "), " ", "-")
 	text, err := helpFiles.ReadFile("help/" + name + ".txt")
 	if err != nil {
-		return // a command of cobra
+		return // a command of cobra, or a topic that setHelp writes
 	}
 	long, examples, _ := strings.Cut(string(text), "Examples:\n")
 	cmd.Long, cmd.Example = strings.TrimRight(long, "\n"), strings.TrimRight(examples, "\n")

@@ -60,14 +60,14 @@ func (p *program) gatewayCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&g.addr, "addr", "",
-		"`host:port` to listen on; default "+defaultGatewayAddr+" or listen of the settings; port 0 chooses a free one")
-	cmd.Flags().BoolVar(&g.stdio, "stdio", false, "serve one client on standard input and output instead of HTTP")
-	cmd.Flags().BoolVar(&g.own, "own", false, "with --stdio, serve in this process also while a gateway is running")
-	cmd.Flags().StringVar(&g.profile, "profile", "", "serve the servers and tools of this `profile` of the settings")
+		"listen at this `host:port`; default "+defaultGatewayAddr)
+	cmd.Flags().BoolVar(&g.stdio, "stdio", false, "serve one client on stdio instead of HTTP")
+	cmd.Flags().BoolVar(&g.own, "own", false, "with --stdio, use no running gateway")
+	cmd.Flags().StringVar(&g.profile, "profile", "", "serve only this `profile` of the settings")
 	cmd.Flags().BoolVar(&g.noAuth, "insecure-no-auth", false,
-		"require no key: every program and user of this machine can use the servers; only on a loopback address")
+		"require no key of any program of this machine")
 	cmd.Flags().StringVar(&g.ops, "ops", "",
-		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`; default ops of the settings, or none")
+		"serve metrics and health at this `host:port`")
 	p.addLogFormat(cmd)
 	cmd.AddCommand(p.pinsCommand(), p.auditCommand(), p.keysCommand(), p.secretCommand())
 	cmd.AddCommand(p.approvalCommands()...)

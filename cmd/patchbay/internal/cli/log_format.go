@@ -19,7 +19,7 @@ const (
 
 func (p *program) addLogFormat(cmd *cobra.Command) {
 	p.logFormat = choiceFlag{logText, []string{logText, logJSON}}
-	cmd.Flags().Var(&p.logFormat, "log-format", "format of messages on standard error; those in JSON have trace ids")
+	cmd.Flags().Var(&p.logFormat, "log-format", "format of messages")
 	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return matching(p.logFormat.allowed, typed), cobra.ShellCompDirectiveNoFileComp
 	}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// The help that a new user reads first fits a terminal of 80 columns and 24 lines, and has every command.
+func TestHelpFitsTheScreen(t *testing.T) {
+	for _, test := range []struct {
+		args  []string
+		lines int
+	}{{nil, 20}, {[]string{"gateway", "--help"}, 24}} {
+		o := atTerminal(t, "", func(p *program) { p.output.width = func() int { return 80 } }, test.args...)
+		text := o.stdout + o.stderr
+		lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+		if len(lines) > test.lines {
+			t.Errorf("%q: %d lines, want at most %d:\n%s", test.args, len(lines), test.lines, text)
+		}
+		for _, line := range lines {
+			if textWidth(line) > 80 {
+				t.Errorf("%q: a line of %d columns: %s", test.args, textWidth(line), line)
+			}
+		}
+		root := newProgram(strings.NewReader(""), &strings.Builder{}, &strings.Builder{}).rootCommand()
+		cmd, _, err := root.Find(slices.DeleteFunc(slices.Clone(test.args), func(w string) bool { return w == "--help" }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Fields(text)
+		for _, sub := range cmd.Commands() {
+			if !sub.Hidden && !slices.Contains(words, sub.Name()) {
+				t.Errorf("%q does not name %s", test.args, sub.Name())
+			}
+		}
+	}
+}
+
+// Global flags are in a topic, and long lines are wrapped at the width of the terminal.
+func TestHelpIsWrapped(t *testing.T) {
+	narrow := func(p *program) { p.output.width = func() int { return 60 } }
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		args := append([]string{"help"}, strings.Fields(cmd.CommandPath())[1:]...)
+		o := atTerminal(t, "", narrow, args...)
+		if cmd.Runnable() && strings.Contains(o.stdout, "--sample-with command") {
+			t.Errorf("%q lists the flags of every command", args)
+		}
+		for line := range strings.Lines(o.stdout) {
+			line = strings.TrimRight(line, "\n")
+			if long := textWidth(line) > 60; long && cmd.Name() != "flags" && strings.Contains(strings.TrimSpace(line[:40]), " ") &&
+				!strings.HasPrefix(strings.TrimSpace(line), "-") {
+				t.Errorf("%q: a line of %d columns: %s", args, textWidth(line), line)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(newProgram(strings.NewReader(""), &strings.Builder{}, &strings.Builder{}).rootCommand())
+	if o := patchbay(t, "", "help", "flags"); !strings.Contains(o.stdout, "--sample-with command") {
+		t.Errorf("help flags: %s", o.stdout)
+	}
+	if o := patchbay(t, "", "help", "commands"); !strings.Contains(o.stdout, "gateway audit verify ") {
+		t.Errorf("help commands: %s", o.stdout)
+	}
+}
