@@ -43,7 +43,7 @@ var recordings = []recording{
 	{name: "form", steps: []step{
 		{keys: "patchbay call demo add a=1\r", want: "an integer:"},
 		{keys: "2\r", want: "again [y]"},
-		{keys: "y"},
+		{keys: "y\r"},
 	}},
 	{name: "nested", steps: commands(
 		"patchbay call hotel book guest=Ann home.street='Main St' home.zip=12345 'extras[]=breakfast'")},
@@ -54,7 +54,7 @@ var recordings = []recording{
 		{keys: "increment\r", want: "demo>", also: "updated"},
 		{keys: "call dep\ten\tst\t", want: "environment=staging"},
 		{keys: "\r", want: "y or n:"},
-		{keys: "y", want: "demo>"},
+		{keys: "y\r", want: "demo>"},
 		{keys: "exit\r"},
 	}, normalise: [][2]string{{`\br\d{4}\b`, "r1234"}, {`(\* resource updated \S+\n)1\n`, "1\n$1"}}}, // in either order
 	{name: "bridge", steps: commands("patchbay call add a=1 b=2 -- patchbay bridge demo")},
@@ -105,8 +105,8 @@ var recordings = []recording{
 	{name: "sample", steps: []step{
 		{keys: "patchbay call demo summarize text='A long text' --sample-with 'echo A summary.'\r",
 			want: "Give it to echo? [y]"},
-		{keys: "y", want: "server? [y]"},
-		{keys: "y"},
+		{keys: "y\r", want: "server? [y]"},
+		{keys: "y\r"},
 	}},
 	{name: "login", steps: []step{
 		{keys: "patchbay auth login secure --no-browser\r", want: "URL:"},
