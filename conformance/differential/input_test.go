@@ -1,8 +1,13 @@
 package differential_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -193,4 +198,87 @@ func FuzzPeersUnderstandWhatWasDecided(f *testing.F) {
 			d.compare(t, "go-sdk", d.byGoSDK(t))
 		}
 	})
+}
+
+var requests = flag.Int("requests", 20_000, "how many requests TestPeersUnderstandRandomRequests sends")
+
+// randomRequest returns a request of random choices.
+func randomRequest(random *rand.Rand) (method, params string) {
+	data := make([]byte, 80)
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	if data[2]%8 == 7 {
+		data[2]-- // no params as the fuzzer writes them
+	}
+	return (&choices{data}).request()
+}
+
+// The same as FuzzPeersUnderstandWhatWasDecided, for random requests, of which peers run a part.
+func TestPeersUnderstandRandomRequests(t *testing.T) {
+	all, random := differentials(t), rand.New(rand.NewPCG(1, 2))
+	var forwarded, compared int
+	for i := range *requests {
+		d := all[0]
+		if i%8 == 7 {
+			d = all[1]
+		}
+		if method, params := randomRequest(random); d.try(t, method, params) {
+			forwarded++
+			for peer, got := range map[string]*deed{"mcp-go": d.byMCPGo(), "go-sdk": d.byGoSDK(t)} {
+				if d.compare(t, peer, got) {
+					compared++
+				}
+			}
+		}
+	}
+	t.Logf("%d requests, %d forwarded, %d understood by peers, no difference", *requests, forwarded, compared)
+	if compared < *requests/100 {
+		t.Errorf("the peers have understood %d requests of %d: too few to compare", compared, *requests)
+	}
+}
+
+// The official TypeScript SDK understands what was decided about, too.
+func TestTypeScriptUnderstandsWhatWasDecided(t *testing.T) {
+	const nodeBinary = "../node_modules/node/bin/node"
+	if _, err := os.Stat(nodeBinary); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("the npm packages are not installed: %v", err)
+		}
+		t.Skip("the npm packages are not installed: run conformance/run")
+	}
+	cmd := exec.CommandContext(t.Context(), nodeBinary, "understand.mjs")
+	cmd.Stderr = t.Output()
+	in, out := must(cmd.StdinPipe()), bufio.NewReader(must(cmd.StdoutPipe()))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	all, random := differentials(t), rand.New(rand.NewPCG(3, 4))
+	var forwarded, compared int
+	for i := range *requests {
+		d := all[i%2]
+		method, params := randomRequest(random)
+		if !d.try(t, method, params) {
+			continue
+		}
+		forwarded++
+		if _, err := in.Write(append(d.message(), '\n')); err != nil {
+			t.Fatal(err)
+		}
+		var got *struct {
+			Method, Target string
+			Arguments      json.RawMessage
+		}
+		if err := json.Unmarshal(must(out.ReadBytes('\n')), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got != nil && d.compare(t, "the TypeScript SDK", &deed{got.Method, got.Target, got.Arguments}) {
+			compared++
+		}
+	}
+	t.Logf("%d requests, %d forwarded, %d understood by the SDK, no difference", *requests, forwarded, compared)
+	if compared < *requests/100 {
+		t.Errorf("the SDK has understood %d requests of %d: too few to compare", compared, *requests)
+	}
 }

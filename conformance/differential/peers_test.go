@@ -1,3 +1,5 @@
+// Package differential_test compares what a gateway decided about with what other SDKs read from what it
+// forwarded. `go test -requests 1000000 ./differential` sends a million random requests.
 package differential_test
 
 import (

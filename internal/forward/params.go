@@ -66,7 +66,8 @@ var methods = map[string]members{
 	wire.MethodLoggingSetLevel: level, wire.MethodSubscriptionsListen: listen,
 	wire.MethodTasksGet: task, wire.MethodTasksResult: taskResult, wire.MethodTasksCancel: task,
 	wire.MethodTasksList: page,
-	"tasks/update":       taskUpdate, "skills/list": page, "skills/get": resource, "resources/directory/read": directory,
+	"tasks/update":       taskUpdate,
+	"skills/list":        page, "skills/get": resource, "resources/directory/read": directory,
 	wire.MethodDiscover: {}, wire.MethodInitialize: {}, wire.MethodPing: {},
 	wire.MethodRootsList: {}, wire.MethodSamplingCreateMessage: {}, wire.MethodElicitationCreate: {}, // of servers
 }

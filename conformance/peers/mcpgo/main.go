@@ -17,8 +17,12 @@ import (
 
 func main() {
 	addr := flag.String("addr", "", "host:port to serve HTTP on")
+	careless := flag.Bool("careless", false, "have the tools read and admin, and no others")
 	flag.Parse()
 	s := newServer()
+	if *careless {
+		s = newCareless()
+	}
 	if *addr == "" {
 		if err := server.ServeStdio(s); err != nil {
 			log.Fatal(err)
