@@ -128,12 +128,18 @@ func appendKey(dst, key []byte) []byte {
 // of a client they could only pretend to be of a host.
 const hostMeta = "dev.patchbay/"
 
+// protocolMeta is the prefix of the members of the envelope.
+const protocolMeta = "io.modelcontextprotocol/"
+
 // Meta returns the members of the `_meta` of a request that are forwarded, without one of them, nil for
 // none: the trace context, unless it lacks the form of the W3C, and the members of extensions that the
 // client has declared in its capabilities. A member is of an extension if both have the same prefix.
 func Meta(meta, capabilities []byte, without string) map[string]any {
 	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
+		if bytes.HasPrefix(key, []byte(protocolMeta)) {
+			continue
+		}
 		s := string(key)
 		switch s {
 		case without:

@@ -24,59 +24,69 @@ type members []member
 
 const anyName = ""
 
-// The members of params. A careless reader could take a member that is not defined for one that is.
-var (
-	responses = members{{name: anyName, of: members{{name: "action"}, {name: "content"}, {name: "role"},
+// A vocabulary has what this package knows of methods. It is built on first use, so that no program has
+// it that forwards nothing.
+type vocabulary struct {
+	once    sync.Once
+	methods map[string]members  // of the core, and of extensions whose requests package host routes
+	keys    map[string]struct{} // of the methods
+	// extension has what this package and package host read of the params of any method.
+	extension members
+}
+
+var known vocabulary
+
+func (v *vocabulary) get() *vocabulary {
+	v.once.Do(v.build)
+	return v
+}
+
+func (v *vocabulary) build() {
+	responses := members{{name: anyName, of: members{{name: "action"}, {name: "content"}, {name: "role"},
 		{name: "model"}, {name: "stopReason"}, {name: "_meta"},
 		{name: "roots", of: members{{name: "uri"}, {name: "name"}, {name: "_meta"}}}}}}
-	answerInput = member{name: "inputResponses", since: wire.July2026, of: responses}
-	state       = member{name: "requestState", since: wire.July2026}
-	byName      = member{name: "name", subject: true}
-	byURI       = member{name: "uri", subject: true}
-	arguments   = member{name: "arguments", isObject: true}
-	toolCall    = members{byName, arguments, answerInput, state,
-		{name: "task", since: wire.November2025, until: wire.November2025, of: members{{name: "ttl"}}}}
-	promptGet    = members{byName, arguments, answerInput, state}
-	resourceRead = members{byURI, answerInput, state}
-	resource     = members{byURI}
-	page         = members{{name: "cursor"}}
-	directory    = members{byURI, {name: "cursor"}}
-	completion   = members{
-		{name: "ref", of: members{{name: "type"}, byName, byURI, {name: "title", since: wire.June2025}}},
-		{name: "argument", of: members{{name: "name"}, {name: "value"}}},
-		{name: "context", since: wire.June2025, of: members{{name: "arguments"}}}}
-	level  = members{{name: "level"}}
-	listen = members{{name: "notifications", of: members{{name: "toolsListChanged"}, {name: "promptsListChanged"},
-		{name: "resourcesListChanged"}, {name: "resourceSubscriptions"}, {name: "taskIds"}, {name: anyName}}}}
-	task       = members{{name: "taskId"}}
-	taskResult = members{{name: "taskId"}, answerInput, state}
-	taskUpdate = members{{name: "taskId"}, {name: "inputResponses", of: responses}}
-	// extension has what this package and package host read of the params of any method.
-	extension = members{byName, byURI, {name: "arguments"}, {name: "inputResponses"}, {name: "requestState"},
+	answers := member{name: "inputResponses", since: wire.July2026, of: responses}
+	state := member{name: "requestState", since: wire.July2026}
+	byName, byURI := member{name: "name", subject: true}, member{name: "uri", subject: true}
+	arguments, cursor, id := member{name: "arguments", isObject: true}, member{name: "cursor"}, member{name: "taskId"}
+	page, resource, task := members{cursor}, members{byURI}, members{id}
+	v.methods = map[string]members{
+		wire.MethodToolsCall: {byName, arguments, answers, state,
+			{name: "task", since: wire.November2025, until: wire.November2025, of: members{{name: "ttl"}}}},
+		wire.MethodPromptsGet:           {byName, arguments, answers, state},
+		wire.MethodResourcesRead:        {byURI, answers, state},
+		wire.MethodResourcesSubscribe:   resource,
+		wire.MethodResourcesUnsubscribe: resource,
+		wire.MethodCompletionComplete: {
+			{name: "ref", of: members{{name: "type"}, byName, byURI, {name: "title", since: wire.June2025}}},
+			{name: "argument", of: members{{name: "name"}, {name: "value"}}},
+			{name: "context", since: wire.June2025, of: members{{name: "arguments"}}}},
+		wire.MethodLoggingSetLevel: {{name: "level"}},
+		wire.MethodSubscriptionsListen: {{name: "notifications", of: members{{name: "toolsListChanged"},
+			{name: "promptsListChanged"}, {name: "resourcesListChanged"}, {name: "resourceSubscriptions"},
+			{name: "taskIds"}, {name: anyName}}}},
+		wire.MethodToolsList: page, wire.MethodPromptsList: page, wire.MethodResourcesList: page,
+		wire.MethodResourcesTemplatesList: page, wire.MethodTasksList: page, "skills/list": page,
+		wire.MethodTasksGet: task, wire.MethodTasksCancel: task, wire.MethodTasksResult: {id, answers, state},
+		"tasks/update": {id, {name: "inputResponses", of: responses}},
+		"skills/get":   resource, "resources/directory/read": {byURI, cursor},
+		wire.MethodDiscover: {}, wire.MethodInitialize: {}, wire.MethodPing: {},
+		wire.MethodRootsList: {}, wire.MethodSamplingCreateMessage: {}, wire.MethodElicitationCreate: {}, // of servers
+	}
+	v.extension = members{byName, byURI, {name: "arguments"}, {name: "inputResponses"}, {name: "requestState"},
 		{name: anyName}}
-)
-
-// methods has the members of the params of all methods of the core, and of the extensions whose
-// requests package host routes.
-var methods = map[string]members{
-	wire.MethodToolsCall: toolCall, wire.MethodPromptsGet: promptGet, wire.MethodResourcesRead: resourceRead,
-	wire.MethodResourcesSubscribe: resource, wire.MethodResourcesUnsubscribe: resource,
-	wire.MethodToolsList: page, wire.MethodPromptsList: page, wire.MethodResourcesList: page,
-	wire.MethodResourcesTemplatesList: page, wire.MethodCompletionComplete: completion,
-	wire.MethodLoggingSetLevel: level, wire.MethodSubscriptionsListen: listen,
-	wire.MethodTasksGet: task, wire.MethodTasksResult: taskResult, wire.MethodTasksCancel: task,
-	wire.MethodTasksList: page,
-	"tasks/update":       taskUpdate,
-	"skills/list":        page, "skills/get": resource, "resources/directory/read": directory,
-	wire.MethodDiscover: {}, wire.MethodInitialize: {}, wire.MethodPing: {},
-	wire.MethodRootsList: {}, wire.MethodSamplingCreateMessage: {}, wire.MethodElicitationCreate: {}, // of servers
+	v.keys = map[string]struct{}{}
+	for method := range v.methods {
+		v.keys[methodKey(method)] = struct{}{}
+	}
 }
 
 func membersOf(method string) members {
-	if of, ok := methods[method]; ok {
+	v := known.get()
+	if of, ok := v.methods[method]; ok {
 		return of
 	}
-	return extension
+	return v.extension
 }
 
 // find returns the member with a name, nil if none is defined.
@@ -101,12 +111,13 @@ func (m *member) isOf(r wire.Revision) bool {
 // that differs from the name of another member, or from a method of the protocol, only in case or in
 // white space around it.
 func Params(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-	of, known := methods[method]
-	if !known {
-		if resembles(method) {
+	v := known.get()
+	of, ok := v.methods[method]
+	if !ok {
+		if v.resembles(method) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
 		}
-		of = extension
+		of = v.extension
 	}
 	defined, err := of.check(params, "")
 	if err != nil || defined {
@@ -197,12 +208,19 @@ func ambiguous(path string, name []byte) *jsonrpc.Error {
 // append appends the members of an object that a revision defines, each after a comma; zero for any
 // revision. If subject is not empty, it replaces the name or URI.
 func (of members) append(dst, object []byte, r wire.Revision, subject string) []byte {
-	for name, value := range jsonscan.Members(object) {
+	d := jsonscan.Descend(object) // no closure of an iterator: this runs for each request
+	d.Into('{')
+	for name, ok := d.Key(); ok; name, ok = d.Key() {
+		value := d.Value()
 		m := of.find(name)
 		if m == nil || !m.isOf(r) || m.isObject && jsonscan.Kind(value) != '{' {
 			continue
 		}
-		dst = appendKey(dst, name)
+		if m.name == anyName {
+			dst = appendKey(dst, name)
+		} else {
+			dst = append(append(append(dst, `,"`...), m.name...), `":`...)
+		}
 		if m.subject && subject != "" {
 			dst = jsonscan.AppendQuote(dst, subject)
 		} else {
@@ -266,15 +284,6 @@ func Subject(params []byte, method string) string {
 	return ""
 }
 
-// foldedMethods has the keys of methods whose params this package knows.
-var foldedMethods = sync.OnceValue(func() map[string]struct{} {
-	all := map[string]struct{}{}
-	for method := range methods {
-		all[methodKey(method)] = struct{}{}
-	}
-	return all
-})
-
 func methodKey(method string) string {
 	parts := strings.FieldsFunc(method, func(r rune) bool { return r == '/' })
 	for i, part := range parts {
@@ -285,9 +294,9 @@ func methodKey(method string) string {
 
 // resembles reports whether a careless server could take a method for another one that the protocol
 // defines: it differs in case, white space or slashes. No method of an extension does.
-func resembles(method string) bool {
+func (v *vocabulary) resembles(method string) bool {
 	key := methodKey(method)
-	_, resembles := foldedMethods()[key]
+	_, resembles := v.keys[key]
 	for _, r := range wire.Revisions() {
 		if _, exact := r.Method(method); exact {
 			return false

@@ -106,10 +106,12 @@ func TestAppendParamsHasTheMembersOfTheRevision(t *testing.T) {
 
 func BenchmarkParams(b *testing.B) {
 	params := json.RawMessage(`{"name":"echo","arguments":{"message":"` + strings.Repeat("x", 100) + `"},"_meta":{"a":{"b":1}}}`)
+	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
 		if got, err := Params(wire.MethodToolsCall, params); got != nil || err != nil {
 			b.Fatal(err)
 		}
+		dst = AppendParams(dst[:0], params, wire.MethodToolsCall, "read", wire.Latest())
 	}
 }
