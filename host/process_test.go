@@ -30,6 +30,8 @@ import (
 const (
 	roleVariable   = "PATCHBAY_HOST_TEST_ROLE"
 	startsVariable = "PATCHBAY_HOST_TEST_STARTS"
+	// revisionVariable is the revision of a server.
+	revisionVariable = "PATCHBAY_HOST_TEST_REVISION"
 )
 
 func init() {
@@ -43,6 +45,8 @@ func init() {
 	switch role {
 	case "server":
 		serveProcess()
+	case "lurker":
+		serveLurker(os.Getenv(revisionVariable), os.Stdin, os.Stdout)
 	case "turning":
 		serveTurning()
 	case "exit":

@@ -249,7 +249,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	if c.via == nil {
 		c.via = sentOnStream{}
 	}
-	c.forwards.Default, c.forwards.Observe = c.answerDefault, c.answerBy
+	c.forwards.Default, c.forwards.Observe, c.forwards.Logger = c.answerDefault, c.answerBy, c.opts.Logger
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
 	c.logs = peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(c.logged)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

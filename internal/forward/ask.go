@@ -28,6 +28,8 @@ const (
 	// maxAskingTime is how long after its start a call may still ask. The time that clients take to
 	// answer does not count for its other time limits.
 	maxAskingTime = time.Hour
+	// maxLines bounds the lines per minute about messages that are delivered to nobody.
+	maxLines = 6
 )
 
 // A question waits for the answer of a client.
@@ -46,11 +48,13 @@ type answer struct {
 
 // Ask asks the client of the call that a question of the server belongs to, and returns the answer.
 //
-// A question on the stream of a call belongs to that call. Any other one belongs to a call in
-// progress that accepts it and does not wait for its client already. If there are several of one
-// principal, it is taken for one of the newest, and the table becomes serial, so that this does not
-// happen again, unless it asks for roots, which do not depend on the call. With calls of several
-// principals it is refused. A client that did not declare the capability is not asked.
+// A question on the stream of a call, or of a task whose result is requested, belongs to that call.
+// Any other question is refused if several principals have made calls, now or earlier: it may be
+// about the work of any of them. If all calls were made by one principal, the question belongs to a
+// call in progress that accepts it and does not wait for its client already. Among several such
+// calls it is taken for one of the newest, and the table becomes serial, so that this does not happen
+// again soon, unless the question asks for roots, which do not depend on the call. A client that did
+// not declare the capability is not asked.
 func (t *Table) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	c, q, fault := t.ask(ctx, method, params)
 	if t.Observe == nil {
@@ -87,7 +91,7 @@ func (t *Table) await(
 				return result, err
 			}
 		}
-		return nil, refused(method, "requires a request in progress that it belongs to")
+		return nil, t.unattributed(ctx, method)
 	}
 	if limits := t.limitsOf(c); limits != nil {
 		limits.Pause()
@@ -115,8 +119,28 @@ func (t *Table) limitsOf(c *Call) Pauser {
 	return c.limits
 }
 
-func refused(method, why string) *jsonrpc.Error {
+// unattributed returns the error for a question that belongs to no call, and logs it.
+func (t *Table) unattributed(ctx context.Context, method string) *jsonrpc.Error {
+	t.mu.Lock()
+	several := t.several
+	t.mu.Unlock()
+	why := "requires a request in progress that it belongs to"
+	if several {
+		why += ", sent on its stream: several users have used this connection"
+		t.warn(ctx, "mcp: a question of the server was refused: several users have used the connection, and "+
+			"nothing relates the question to a request; "+connectEach, "method", method)
+	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + ": " + why}
+}
+
+// connectEach says how messages that name no request reach their user.
+const connectEach = `give each user a connection of its own, in a gateway with "share": "caller"`
+
+// warn logs a line, unless there were too many within a minute.
+func (t *Table) warn(ctx context.Context, text string, args ...any) {
+	if t.Logger != nil && t.lines.Allow(time.Now(), maxLines) {
+		t.Logger.WarnContext(ctx, text, args...)
+	}
 }
 
 // ask adds a question to the call that it belongs to. Without a call, a question that it returns has
@@ -128,11 +152,8 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	if task := peer.Task(ctx); task != "" && (!exact || c == nil) {
 		c, exact = t.ofTask(task), true
 	}
-	if !exact {
-		var fault *jsonrpc.Error
-		if c, fault = t.attribute(method, params); fault != nil {
-			return nil, nil, fault
-		}
+	if !exact && !t.several {
+		c = t.attribute(method, params)
 	}
 	if c == nil {
 		return nil, nil, nil
@@ -161,9 +182,9 @@ func (t *Table) ofTask(id string) *Call {
 	return nil
 }
 
-// attribute returns the call that a question probably belongs to, or nil if it can belong to none.
-// The lock is held.
-func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) {
+// attribute returns the call of the only principal that a question probably belongs to, or nil if it
+// can belong to none. The lock is held.
+func (t *Table) attribute(method string, params []byte) *Call {
 	var last, found, waiting *Call // the newest one, one that accepts the question, one that waits for its client
 	candidates, suspended := 0, 0
 	for _, c := range t.calls {
@@ -174,8 +195,6 @@ func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) 
 			waiting = c
 			suspended++
 			continue
-		case last != nil && last.principal != c.principal:
-			return nil, refused(method, "requests of several users are in progress, and it may belong to any of them")
 		}
 		last = c
 		if accepts(c.capabilities, method, params) {
@@ -184,21 +203,14 @@ func (t *Table) attribute(method string, params []byte) (*Call, *jsonrpc.Error) 
 		}
 	}
 	switch {
-	case candidates > 1:
-		// The roots are those of the client, whichever call they are for.
-		if method != wire.MethodRootsList {
-			t.serial = true
-			for _, c := range t.calls {
-				c.mixed = true
-			}
-		}
-		return found, nil
-	case found != nil:
-		return found, nil
-	case last == nil && suspended == 1:
-		return waiting, nil // it asks another question
+	case candidates > 1 && method != wire.MethodRootsList: // roots are those of the client, for all calls
+		t.makeSerial()
+	case found == nil && last == nil && suspended == 1:
+		return waiting // it asks another question
+	case found == nil:
+		return last
 	}
-	return last, nil
+	return found
 }
 
 // limit returns why a call may not be asked any more, or "". The lock is held.

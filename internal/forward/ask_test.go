@@ -1,9 +1,11 @@
 package forward
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -155,34 +157,119 @@ func TestQuestionOnStreamBelongsToItsRequest(t *testing.T) {
 	})
 }
 
-// Without a stream, a question belongs to the only request that it can belong to. It is refused if
-// there are requests of several principals, even of those who could not be asked.
-func TestQuestionOfOneOfSeveralPrincipalsIsRefused(t *testing.T) {
-	for _, capabilities := range []string{`{"elicitation":{}}`, `{}`} {
+// Without a stream, nothing relates a question or a log message to a request. Once several principals
+// have made requests, such messages reach none of them: not while one of them is asked, not after the
+// others have ended or were cancelled, and not for requests that could not be asked.
+func TestMessagesWithoutStreamReachNoneOfSeveralPrincipals(t *testing.T) {
+	for _, other := range []string{"cancelled", "ended", "without capabilities", "that may not ask", "waiting for its client"} {
+		t.Run(other, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines bytes.Buffer
+				table := Table{Logger: slog.New(slog.NewTextHandler(&lines, nil))}
+				logs := 0
+				principal := func(name string) *Request {
+					r := request(name, `{}`)
+					r.Level = "debug"
+					r.Notify = func(context.Context, string, json.RawMessage) error {
+						logs++
+						return nil
+					}
+					return r
+				}
+				bob, run := principal("bob"), hang
+				switch other {
+				case "ended":
+					run = func(context.Context) (json.RawMessage, error) { return json.RawMessage(`{}`), nil }
+				case "without capabilities":
+					bob.Capabilities = nil
+				case "that may not ask":
+					bob.MayAsk = false
+				case "waiting for its client":
+					run = asks(&table, wire.MethodElicitationCreate)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				serve(ctx, &table, bob, run)
+				collected()
+				if other == "cancelled" {
+					cancel()
+					synctest.Wait()
+				}
+				ann := serve(t.Context(), &table, principal("ann"), func(ctx context.Context) (json.RawMessage, error) {
+					if table.Log(ctx, json.RawMessage(`{"level":"error"}`)) {
+						t.Error("a log message was delivered")
+					}
+					_, err := table.Ask(ctx, wire.MethodElicitationCreate, json.RawMessage(form))
+					return nil, asGoError(err)
+				})
+				collected()
+				if ann.state != "" || !ann.done || logs != 0 {
+					t.Errorf("got %+v and %d log messages, want neither a question nor a message", ann, logs)
+				}
+				wantRefused(t, "question", ann.err, jsonrpc.CodeMethodNotFound)
+				if text := lines.String(); strings.Count(text, `\"share\": \"caller\"`) != 2 {
+					t.Errorf("logged %q, want a line for each message", text)
+				}
+				cancel()
+				after(answerTime + cancelDelay)
+			})
+		})
+	}
+}
+
+// A log message that names a task belongs to the request for the result of the task.
+func TestLogMessageOfTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table Table
+		ctx, stop := context.WithCancel(t.Context())
+		logs := map[string]int{}
+		for _, name := range []string{"ann", "bob"} {
+			serve(ctx, &table, &Request{Method: wire.MethodTasksResult, Task: name, Principal: name, Level: "info",
+				Notify: func(context.Context, string, json.RawMessage) error {
+					logs[name]++
+					return nil
+				}}, hang)
+		}
+		for task, want := range map[string]bool{"bob": true, "eve": false} {
+			params := `{"level":"info","_meta":{"` + wire.MetaRelatedTask + `":{"taskId":"` + task + `"}}}`
+			if got := table.Log(t.Context(), json.RawMessage(params)); got != want {
+				t.Errorf("message of the task of %s: got %t, want %t", task, got, want)
+			}
+		}
+		if logs["ann"] != 0 || logs["bob"] != 1 {
+			t.Errorf("got %v, want one message of bob", logs)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// A guess makes requests wait for each other for a minute, and not at all once nothing is guessed
+// because another principal has made a request.
+func TestSerialTableBecomesConcurrent(t *testing.T) {
+	for _, principal := range []string{"ann", "bob"} {
 		synctest.Test(t, func(t *testing.T) {
 			var table Table
 			ctx, stop := context.WithCancel(t.Context())
-			ann, other := request("ann", `{}`), request("bob", `{}`)
-			other.Capabilities = json.RawMessage(capabilities)
-			first, second := serve(ctx, &table, ann, hang), serve(ctx, &table, other, hang)
-			_, err := table.Ask(t.Context(), wire.MethodElicitationCreate, json.RawMessage(form))
-			wantRefused(t, "question with two principals", err, jsonrpc.CodeMethodNotFound)
-			list := request("eve", `{}`)
-			list.MayAsk = false
-			stop()
-			synctest.Wait()
-			if !first.done || !second.done || first.state+second.state != "" {
-				t.Errorf("got %+v, %+v, want no question", first, second)
-			}
-			third := serve(t.Context(), &table, list, func(ctx context.Context) (json.RawMessage, error) {
-				time.Sleep(time.Second)
-				return json.RawMessage(`{}`), nil
-			})
-			asked := serve(t.Context(), &table, ann, asks(&table, wire.MethodElicitationCreate))
+			serve(ctx, &table, request("ann", `{}`), hang)
+			serve(ctx, &table, request("ann", `{}`), asks(&table, wire.MethodElicitationCreate))
 			collected()
-			if asked.state == "" || third.done {
-				t.Errorf("with a request that may not ask: got %+v, want a question", asked)
+			ran := 0
+			run := func(context.Context) (json.RawMessage, error) {
+				ran++
+				return json.RawMessage(`{}`), nil
 			}
+			waiting := serve(ctx, &table, request("ann", `{}`), run)
+			if _, _, serial := table.Usage(); !serial || waiting.done || ran != 0 {
+				t.Fatalf("serial %t, got %+v, want a request that waits", serial, waiting)
+			}
+			if principal == "ann" {
+				after(serialTime)
+			}
+			other := serve(ctx, &table, request(principal, `{}`), run)
+			if _, _, serial := table.Usage(); serial || !waiting.done || !other.done || ran != 2 {
+				t.Errorf("serial %t, got %+v and %+v, want both done", serial, waiting, other)
+			}
+			stop()
 			after(answerTime + cancelDelay)
 		})
 	}
@@ -294,9 +381,9 @@ func TestSerialRequestsContinueInTurn(t *testing.T) {
 		table := Table{serial: true}
 		ask := asks(&table, wire.MethodElicitationCreate)
 		first := serve(t.Context(), &table, request("ann", `{}`), ask)
-		second := serve(t.Context(), &table, request("bob", `{}`), ask)
+		second := serve(t.Context(), &table, request("ann", `{}`), ask)
 		gone, stop := context.WithCancel(t.Context())
-		third := serve(gone, &table, request("eve", `{}`), ask)
+		third := serve(gone, &table, request("ann", `{}`), ask)
 		stop() // in the queue
 		collected()
 		collected()
@@ -312,7 +399,7 @@ func TestSerialRequestsContinueInTurn(t *testing.T) {
 			t.Error("the answer was delivered out of turn")
 		}
 		after(time.Second)
-		two := serve(t.Context(), &table, retry(*request("bob", `{}`), second.state, `{"q1":{"action":"accept","content":{}}}`), nil)
+		two := serve(t.Context(), &table, retry(*request("ann", `{}`), second.state, `{"q1":{"action":"accept","content":{}}}`), nil)
 		if !strings.Contains(one.result, "decline") || !strings.Contains(two.result, "accept") {
 			t.Errorf("got %+v and %+v, want each with its answer", one, two)
 		}
@@ -326,14 +413,10 @@ func TestQueueOfSerialRequestsIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := Table{serial: true}
 		ctx, stop := context.WithCancel(t.Context())
-		for range maxQueuedPerPrincipal + 1 {
+		for range maxQueued + 1 {
 			serve(ctx, &table, request("ann", `{}`), hang)
 		}
-		wantRefused(t, "one more of ann", serve(ctx, &table, request("ann", `{}`), hang).err, wire.CodeBusy)
-		for range maxQueued - maxQueuedPerPrincipal {
-			serve(ctx, &table, request("bob", `{}`), hang)
-		}
-		wantRefused(t, "one more", serve(ctx, &table, request("eve", `{}`), hang).err, wire.CodeBusy)
+		wantRefused(t, "one more", serve(ctx, &table, request("ann", `{}`), hang).err, wire.CodeBusy)
 		stop()
 		synctest.Wait()
 		if calls, _, _ := table.Usage(); calls != 0 {
@@ -377,7 +460,9 @@ func TestQuestionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table Table
 		ask := func(principal string) *outcome {
-			o := serve(t.Context(), &table, request(principal, `{}`), asks(&table, wire.MethodElicitationCreate))
+			o := serve(t.Context(), &table, request(principal, `{}`), func(ctx context.Context) (json.RawMessage, error) {
+				return asks(&table, wire.MethodElicitationCreate)(onStream(ctx))
+			})
 			collected()
 			return o
 		}
@@ -538,9 +623,8 @@ func TestQuestionOfTask(t *testing.T) {
 		if !second.done || first.done || call.done {
 			t.Errorf("question of t2: asked t1 %v, t2 %v, the call %v", first.done, second.done, call.done)
 		}
-		ask("")
-		if !call.done || first.done {
-			t.Errorf("question of a call: asked t1 %v, the call %v", first.done, call.done)
+		if got := ask(""); got != fmt.Sprint(jsonrpc.CodeMethodNotFound) || call.done || first.done {
+			t.Errorf("question without a task: got %s, asked t1 %v, the call %v", got, first.done, call.done)
 		}
 		if _, _, serial := table.Usage(); serial {
 			t.Error("requests for results have made the table serial")

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -16,9 +17,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxQueued bounds the calls that wait for their turn in a serial table, and maxQueuedPerPrincipal
-// those of one principal, which cannot take all places. Further ones are refused.
-const maxQueued, maxQueuedPerPrincipal = 64, 32
+// maxQueued bounds the calls that wait for their turn in a serial table, all of one principal. Further
+// calls are refused.
+const maxQueued = 32
+
+// serialTime is how long a table stays serial after a guess. A server that asks again soon is likely
+// to ask during the same work; one that has not asked for a while must not stay slow.
+const serialTime = time.Minute
 
 // A Table has the calls to one server. The zero value is empty. It is safe for concurrent use; its
 // exported fields must not change after the first use.
@@ -29,14 +34,24 @@ type Table struct {
 	// Observe calls answer and returns what it does. Its context has the values of the request that the
 	// question belongs to. Default: that is all.
 	Observe func(ctx context.Context, method string, params json.RawMessage, answer answerFunc) (json.RawMessage, error)
+	// Logger logs messages of the server that are delivered to no client. It may be nil.
+	Logger *slog.Logger
+
+	lines peer.MinuteLimit // of Logger
 
 	mu        sync.Mutex       // guards the fields below
 	calls     []*Call          // at the server, the oldest first
 	suspended map[string]*Call // by state
 	running   int              // calls that may be asked, are at the server, and are not suspended
-	// serial is set once a question was attributed to one of several calls. From then on, calls
-	// that may be asked run one at a time; queue has those that wait for their turn.
+	// principal made the first call. Once another principal has made one, several is set for good:
+	// the server may have kept something of any of them.
+	used, several bool
+	principal     string
+	// serial is set for serialTime after a question was attributed to one of several calls. During
+	// that time, calls that may be asked run one at a time; queue holds the calls that wait for their
+	// turn.
 	serial bool
+	calm   *time.Timer // ends serial
 	queue  []*Call
 }
 
@@ -47,8 +62,9 @@ type Request struct {
 	Method string
 	// Subject names what the request uses, such as a tool. All rounds have the same.
 	Subject string
-	// Principal and Caller identify for whom the request is made. Calls of several principals are
-	// never taken for one another. A caller is one client of a principal.
+	// Principal and Caller identify for whom the request is made. Once a server has had calls of
+	// several principals, its messages that name no call reach none of them. A caller is one client
+	// of a principal.
 	Principal, Caller string
 	// Task is the id of the task whose result is requested, else "". Questions of the task belong to
 	// the request, and no others do.
@@ -166,10 +182,49 @@ func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, 
 	c.attach(ctx, r)
 	defer c.detach()
 	t.mu.Lock()
+	t.note(c.principal)
 	t.calls = append(t.calls, c)
 	t.mu.Unlock()
 	defer t.remove(c)
 	return c.Sender.Send(ctx)
+}
+
+// note records that a principal has a call. The lock is held.
+func (t *Table) note(principal string) {
+	switch {
+	case !t.used:
+		t.used, t.principal = true, principal
+	case !t.several && principal != t.principal:
+		t.several = true
+		t.endSerial() // nothing is guessed any more
+	}
+}
+
+// makeSerial makes the table serial for a while. The lock is held.
+func (t *Table) makeSerial() {
+	t.serial = true
+	for _, c := range t.calls {
+		c.mixed = true
+	}
+	if t.calm != nil {
+		t.calm.Reset(serialTime)
+		return
+	}
+	t.calm = time.AfterFunc(serialTime, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.endSerial()
+	})
+}
+
+// endSerial lets the calls that wait for their turn run. The lock is held.
+func (t *Table) endSerial() {
+	t.serial = false
+	for _, c := range t.queue {
+		t.admit(c)
+		close(c.turn)
+	}
+	t.queue = nil
 }
 
 // start sends the request of a call to the server, when it is its turn.
@@ -217,12 +272,13 @@ func (t *Table) Started(c *Call, limits Pauser) {
 // enter adds a call, or continues a suspended one. In a serial table, it waits for its turn.
 func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 	t.mu.Lock()
+	t.note(c.principal)
 	if !c.askable || !t.serial || t.running == 0 || c.ended || again && c.mixed {
 		t.admit(c)
 		t.mu.Unlock()
 		return nil
 	}
-	if !again && (len(t.queue) >= maxQueued || t.queued(c.principal) >= maxQueuedPerPrincipal) {
+	if !again && len(t.queue) >= maxQueued {
 		t.mu.Unlock()
 		return wire.Busy("too many requests wait for this server")
 	}
@@ -252,16 +308,6 @@ func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// queued returns the number of calls of a principal that wait for their turn. The lock is held.
-func (t *Table) queued(principal string) (n int) {
-	for _, c := range t.queue {
-		if c.principal == principal {
-			n++
-		}
-	}
-	return n
 }
 
 // admit makes a call run. The lock is held.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -34,10 +35,15 @@ type fakeServer struct {
 	ended []error    // causes of the ends of calls that were cancelled
 }
 
+// onStream returns the context of a message that arrives on the stream of a request.
+func onStream(request context.Context) context.Context {
+	return peer.WithArrival(request, peer.Arrival{Of: request})
+}
+
 // open returns a call that asks and returns the answer.
 func (s *fakeServer) open() *Call {
 	return call(func(ctx context.Context) (json.RawMessage, error) {
-		answer, err := s.table.Ask(ctx, wire.MethodElicitationCreate, json.RawMessage(`{"message":"?"}`))
+		answer, err := s.table.Ask(onStream(ctx), wire.MethodElicitationCreate, json.RawMessage(`{"message":"?"}`))
 		if ctx.Err() != nil {
 			s.mu.Lock()
 			s.ended = append(s.ended, context.Cause(ctx))
@@ -164,7 +170,7 @@ func TestQuestionWithoutAnswerIsCancelled(t *testing.T) {
 		var cause atomic.Pointer[error] // of the end of its request
 		hangs, err := s.table.Serve(t.Context(), request("bob", `{}`), func() *Call {
 			return call(func(ctx context.Context) (json.RawMessage, error) {
-				answer, _ := s.table.Ask(ctx, wire.MethodElicitationCreate, json.RawMessage(`{}`))
+				answer, _ := s.table.Ask(onStream(ctx), wire.MethodElicitationCreate, json.RawMessage(`{}`))
 				told.Store(new(string(answer)))
 				<-ctx.Done()
 				cause.Store(new(context.Cause(ctx)))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -73,9 +74,10 @@ func (c *Call) notify(method string, params json.RawMessage) {
 	_ = c.req.Notify(c.ctx, method, params) // fails if the client is gone, which ends the context
 }
 
-// Log passes a log message of the server to the client, and reports whether it did. One on the
-// stream of a call belongs to that call, any other one to the oldest call that wants it; with calls
-// of several principals, to none.
+// Log passes a log message of the server to a client, and reports whether it did. A message on the
+// stream of a call, or of a task whose result is requested, belongs to that call. Any other message
+// belongs to the oldest call that wants it, unless several principals have made calls, now or
+// earlier.
 func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 	raw, _ := jsonscan.Get(params, "level")
 	text, _ := jsonscan.Unquote(raw)
@@ -86,24 +88,30 @@ func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 	}
 	c, exact := callOf(ctx)
 	if !exact {
-		c = t.oldest(wants)
+		c = t.receiverOf(ctx, params, wants)
 	}
 	return c != nil && wants(c) && c.Queue.Put(ctx, wire.NotificationMessage, params) == nil
 }
 
-// oldest returns the oldest call that matches, if all calls are of one principal.
-func (t *Table) oldest(matches func(*Call) bool) (found *Call) {
+// receiverOf returns the call that a log message on no stream belongs to, nil for none.
+func (t *Table) receiverOf(ctx context.Context, params []byte, wants func(*Call) bool) *Call {
+	meta, _ := jsonscan.Get(params, "_meta")
+	related, _ := jsonscan.Get(meta, wire.MetaRelatedTask)
+	raw, _ := jsonscan.Get(related, "taskId")
+	task, _ := jsonscan.Unquote(raw)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.calls {
-		if c.principal != t.calls[0].principal {
-			return nil
-		}
-		if found == nil && matches(c) {
-			found = c
-		}
+	switch i := slices.IndexFunc(t.calls, wants); {
+	case task != "":
+		return t.ofTask(task)
+	case i < 0:
+	case t.several:
+		t.warn(ctx, "mcp: a log message of the server was delivered to no client: several users have used the "+
+			"connection, and nothing relates the message to a request; "+connectEach)
+	default:
+		return t.calls[i]
 	}
-	return found
+	return nil
 }
 
 // Members returns the members of an object except one, each after a comma.
