@@ -66,7 +66,11 @@ const (
 	defaultSegmentSize = 64 << 20
 	defaultSegmentAge  = 24 * time.Hour
 	defaultKeep        = 90 * 24 * time.Hour
+	defaultMaxSize     = 16 << 30
 )
+
+// minSegments is how many segments a log has at least when it reaches its largest size.
+const minSegments = 4
 
 // Options configures a [Log]. Dir and Key are required.
 type Options struct {
@@ -88,9 +92,16 @@ type Options struct {
 	// 64 MiB and 24 hours.
 	SegmentSize int64
 	SegmentAge  time.Duration
-	// Keep is how long a segment is kept after its last record. Segments whose records no checkpoint
-	// covers are kept longer. Default: 90 days; a negative value is no limit.
+	// Keep is how long a segment is kept after the checkpoint at its end, by the time in that checkpoint.
+	// Segments whose records no checkpoint covers are kept longer. Default: 90 days; a negative value is
+	// no limit.
 	Keep time.Duration
+	// MaxSize is the size in bytes at which the log of all processes takes no further records. Without
+	// Strict, the oldest segments are removed then, each with a signed record that says so; if none can
+	// be removed, records wait in memory as if the disk were full. With Strict, nothing is removed before
+	// its time: requests are refused until there is room. A record may be written beyond the size.
+	// Default: 16 GiB; a negative value is no limit.
+	MaxSize int64
 	// Logger logs failures. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -171,6 +182,9 @@ func (o *Options) fill() error {
 	o.SegmentSize = cmp.Or(o.SegmentSize, defaultSegmentSize)
 	o.SegmentAge = cmp.Or(o.SegmentAge, defaultSegmentAge)
 	o.Keep = cmp.Or(o.Keep, defaultKeep)
+	if o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize); o.MaxSize > 0 {
+		o.SegmentSize = min(o.SegmentSize, max(o.MaxSize/minSegments, 1)) // else there is nothing to remove
+	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.queue = cmp.Or(o.queue, maxQueue)
 	switch {

@@ -71,6 +71,8 @@ type chain struct {
 	segment int
 	began   time.Time // of the segment
 	kept    time.Time // when old segments were last removed
+	tried   time.Time // when room was last made; zero if there was room
+	others  int64     // size of all segments but the present one
 	damaged bool      // the file may have more than size bytes
 	buf     []byte
 	position
@@ -91,6 +93,7 @@ func openChain(o *Options) (*chain, error) {
 	if err == nil && !continued {
 		err = c.begin()
 	}
+	c.measure()
 	if err == nil && continued {
 		err = c.append(c.opening(torn))
 	}
@@ -108,9 +111,12 @@ func (c *chain) opening(torn int64) (entries []*entry) {
 	return append(entries, &entry{event: eventOpen, detail: map[string]int{"pid": os.Getpid()}})
 }
 
+// chainTimeFormat is the form of the time at the beginning of the name of a chain.
+const chainTimeFormat = "20060102T150405Z"
+
 // begin begins a chain with its first segment.
 func (c *chain) begin() (err error) {
-	c.name = time.Now().UTC().Format("20060102T150405Z") + "-" + strings.ToLower(rand.Text()[:8])
+	c.name = time.Now().UTC().Format(chainTimeFormat) + "-" + strings.ToLower(rand.Text()[:8])
 	c.lock, err = filelock.Open(filepath.Join(c.opts.Dir, c.name+lockSuffix))
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -161,7 +167,11 @@ func (o *Options) public() ed25519.PublicKey { return o.Key.Public().(ed25519.Pu
 
 // append writes entries. After an error none of them is in the file.
 func (c *chain) append(entries []*entry) error {
-	if err := c.rotate(time.Now()); err != nil {
+	now := time.Now()
+	if err := c.rotate(now); err != nil {
+		return err
+	}
+	if err := c.makeRoom(now); err != nil {
 		return err
 	}
 	sync := c.opts.Sync == SyncRecord
@@ -243,10 +253,15 @@ func (c *chain) rotate(now time.Time) error {
 	if c.size < c.opts.SegmentSize && now.Sub(c.began) < c.opts.SegmentAge {
 		return nil
 	}
+	if c.isFull() { // a new segment needs room, too
+		return nil
+	}
 	if err := c.sign(); err != nil {
 		return err
 	}
-	return c.open(c.segment + 1)
+	err := c.open(c.segment + 1)
+	c.measure()
+	return err
 }
 
 // keep does what is due: synchronization, a checkpoint, a new segment, and the end of old ones.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // maxResume bounds the chains that are tried. More are free only after a failure of the system.
@@ -121,11 +123,14 @@ type tail struct {
 	lines    int
 	seq      uint64
 	last     [sha256.Size]byte
-	size     int64 // of the complete lines
-	torn     int64 // bytes after them
-	unsigned int   // records after the last checkpoint of the segment
+	prev     [sha256.Size]byte // the hash of the record before it
+	size     int64             // of the complete lines
+	torn     int64             // bytes after them
+	unsigned int               // records after the last checkpoint of the segment
 	key      string
 	began    time.Time
+
+	checkpoint json.RawMessage // the detail of the last record, if it is a checkpoint
 }
 
 // readTail reads a segment, and checks its records.
@@ -149,10 +154,12 @@ func readTail(f segmentFile) (*tail, error) {
 			t.key, t.began = rec.text("key"), rec.time()
 		}
 		t.lines++
-		t.seq, t.last = rec.seq, rec.hash
+		t.seq, t.last, t.prev = rec.seq, rec.hash, rec.prev
 		t.size = r.offset
 		if t.unsigned++; rec.event == eventCheckpoint {
 			t.unsigned = 0
+			detail, _ := jsonscan.Get(rec.line, "detail")
+			t.checkpoint = slices.Clone(detail)
 		}
 	}
 	t.torn = r.torn

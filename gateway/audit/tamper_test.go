@@ -13,11 +13,16 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
 )
 
 // sample returns a closed log with several segments, and its lines by file.
 func sample(t *testing.T) (dir string, paths []string, lines [][]string) {
+	t.Helper()
+	return sampleOver(t, 0)
+}
+
+// sampleOver is [sample] with a time after each segment.
+func sampleOver(t *testing.T, each time.Duration) (dir string, paths []string, lines [][]string) {
 	t.Helper()
 	dir = t.TempDir()
 	o := testOptions(dir)
@@ -26,6 +31,7 @@ func sample(t *testing.T) (dir string, paths []string, lines [][]string) {
 		l := open(t, o)
 		record(t, l, call(n), call(n+100))
 		closeLog(t, l)
+		time.Sleep(each)
 	}
 	paths = files(t, dir)
 	for _, path := range paths {
@@ -193,63 +199,6 @@ func TestVerifyRefusesOtherKeys(t *testing.T) {
 	}
 	if r, err := audit.Verify(dir, nil); err != nil || r.Err() != nil {
 		t.Errorf("with the key of the log itself: %v, %v", r.Err(), err)
-	}
-}
-
-// Segments are removed when they are old, and not before a checkpoint covers them.
-func TestRetention(t *testing.T) {
-	dir, paths, lines := sample(t)
-	old := time.Now().Add(-100 * 24 * time.Hour)
-	for _, path := range paths[:3] {
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closeLog(t, open(t, testOptions(dir)))
-	if got := len(files(t, dir)); got != len(paths)-3 {
-		t.Errorf("%d segments, want %d", got, len(paths)-3)
-	}
-	removed := uint64(len(lines[0]) + len(lines[1]) + len(lines[2]))
-	if chains := verify(t, dir); chains[0].Removed != removed {
-		t.Errorf("%d records removed, want %d", chains[0].Removed, removed)
-	}
-	// The record of the removal protects what is left.
-	if err := os.Remove(paths[3]); err != nil {
-		t.Fatal(err)
-	}
-	if p := problem(t, dir); p == nil || p.Kind != audit.ProblemRemoved || p.Seq != removed+1 {
-		t.Errorf("another segment removed: %v, want record %d", p, removed+1)
-	}
-}
-
-func TestRetentionKeepsWhatIsNotSigned(t *testing.T) {
-	dir, paths, lines := sample(t)
-	last := len(paths) - 1
-	write(t, paths[last], lines[last][:len(lines[last])-1]...) // its process was killed before the checkpoint
-	heads, _ := filepath.Glob(filepath.Join(dir, "*.head"))
-	for _, path := range heads {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	locked, err := filelock.Open(strings.TrimSuffix(heads[0], ".head") + ".lock") // so that it is not continued
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := open(t, testOptions(dir))
-	closeLog(t, l)
-	locked.Close()
-	old := time.Now().Add(-100 * 24 * time.Hour)
-	for _, path := range paths {
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closeLog(t, open(t, testOptions(dir)))
-	for _, path := range paths {
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%v: want it to be kept: no checkpoint is stored for it", err)
-		}
 	}
 }
 

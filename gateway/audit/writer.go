@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -41,9 +42,9 @@ func (l *Log) write() {
 		failed = append(failed, batch...)
 		err := l.store(&failed, dropped)
 		now := time.Now()
-		if err == nil {
-			if err = l.chain.keep(now); err != nil {
-				err = &StoreError{l.opts.Dir, err}
+		if err == nil || errors.Is(err, errSize) {
+			if failed := l.chain.keep(now); failed != nil && err == nil {
+				err = &StoreError{l.opts.Dir, failed}
 			}
 		}
 		l.report(err, len(failed))

@@ -24,6 +24,9 @@ type Audit struct {
 	SegmentAge  time.Duration
 	// Keep is how long files are kept. Default: 2160 hours, which are 90 days.
 	Keep time.Duration
+	// MaxSize is the size of the log at which the oldest files are removed or, with Strict, requests are
+	// refused. Default: 16 GiB.
+	MaxSize int64
 }
 
 // An AuditArgs chooses how arguments are recorded.
@@ -63,16 +66,19 @@ type auditJSON struct {
 	SegmentAge string `json:"segmentAge" jsonschema:"time of a file,pattern=^([0-9.]+(ms|s|m|h))+$,default=24h"`
 
 	Keep string `json:"keep" jsonschema:"how long files are kept,pattern=^([0-9.]+(ms|s|m|h))+$,default=2160h"`
+
+	MaxSize string `json:"maxSize" jsonschema:"size of the log,pattern=^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$,default=16GiB"`
 }
 
 func (r *settingsReader) audit(given *auditJSON) *Audit {
 	if given == nil {
 		return nil
 	}
-	const least = 1 << 20 // smaller files are only many
+	const least, leastLog = 1 << 20, 16 << 20 // smaller files are only many, and a smaller log is soon full
 	a := &Audit{Dir: r.path(given.Dir), Heads: r.path(given.Heads), Args: given.Args, Sync: given.Sync,
 		Strict: given.Strict, SegmentSize: r.size(given.Segment, least, "/audit/segment"),
-		SegmentAge: r.duration(given.SegmentAge, "/audit/segmentAge"), Keep: r.duration(given.Keep, "/audit/keep")}
+		SegmentAge: r.duration(given.SegmentAge, "/audit/segmentAge"), Keep: r.duration(given.Keep, "/audit/keep"),
+		MaxSize: r.size(given.MaxSize, leastLog, "/audit/maxSize")}
 	if a.Strict && a.Sync == SyncNever {
 		r.problem("/audit/sync", `got "never" with strict, want "second" or "record": a record has to be on disk`)
 	}
