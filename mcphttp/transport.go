@@ -223,7 +223,7 @@ func checkCredentials(target *url.URL, o *TransportOptions) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		if netx.IsCredentialHeader(name) {
-			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: it would be readable on the network to %q: "+
+			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: it would be readable on the way to %q: "+
 				"use https, or set TransportOptions.InsecureHTTP", name, target.Host)
 		}
 	}

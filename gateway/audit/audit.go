@@ -74,7 +74,8 @@ const minSegments = 4
 
 // Options configures a [Log]. Dir and Key are required.
 type Options struct {
-	// Dir is the folder of the files. It is created if it does not exist. Only its owner may access it.
+	// Dir is the folder of the files. It is created if it does not exist, for its owner only. On Unix,
+	// a folder or a segment that another user owns or can write is an error.
 	Dir string
 	// HeadDir is the folder of the last checkpoints. A folder that those who may write Dir cannot
 	// write protects the end of the log. Default: Dir.

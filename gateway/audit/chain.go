@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // Events of the log itself.
@@ -45,7 +46,19 @@ type logFile interface {
 type createFile func(path string) (logFile, error)
 
 func createOnDisk(path string) (logFile, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = private.CheckWriters(path, info)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
 }
 
 // A position is where a chain ends. It is copied before a write, and restored if that fails.
@@ -80,10 +93,11 @@ type chain struct {
 
 // openChain continues the chain of a process that has ended, or begins one.
 func openChain(o *Options) (*chain, error) {
-	for _, dir := range []string{o.Dir, o.HeadDir} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
+	if err := private.MkdirAll(o.Dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.HeadDir, 0o700); err != nil { // which another user may own, to protect it
+		return nil, err
 	}
 	c := &chain{opts: o, create: createOnDisk, encoder: newEncoder(o)}
 	if o.create != nil {

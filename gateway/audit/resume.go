@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/filelock"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // maxResume bounds the chains that are tried. More are free only after a failure of the system.
@@ -46,7 +47,7 @@ func (c *chain) resume() (ok bool, torn int64, err error) {
 			return true, torn, nil
 		}
 		c.release()
-		if pathError := (*os.PathError)(nil); errors.As(reason, &pathError) {
+		if pathError := (*os.PathError)(nil); errors.As(reason, &pathError) || errors.Is(reason, private.ErrExposed) {
 			return false, 0, reason
 		}
 		c.opts.Logger.Warn("audit: began a new chain, because the last one cannot be continued", "dir", c.opts.Dir,

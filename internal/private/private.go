@@ -3,7 +3,9 @@ package private
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 )
 
 // ErrExposed is returned for a file or directory that other users can access.
@@ -12,3 +14,23 @@ var ErrExposed = errors.New("accessible to other users")
 // CheckOwner returns an error that wraps ErrExposed if other users own or can access a file or
 // directory. info is that of path. It checks nothing on systems other than Unix.
 func CheckOwner(path string, info fs.FileInfo) error { return checkOwner(path, info) }
+
+// CheckWriters returns an error that wraps ErrExposed if another user owns or can write a file or
+// directory: it may be from that user. Others may read it. info is that of path. It checks nothing on
+// systems other than Unix.
+func CheckWriters(path string, info fs.FileInfo) error { return checkWriters(path, info) }
+
+// MkdirAll creates a directory of mode 0700 with its parents, and checks it by [CheckWriters].
+func MkdirAll(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s: not a directory", path)
+	}
+	return CheckWriters(path, info)
+}

@@ -10,11 +10,26 @@ import (
 )
 
 func checkOwner(path string, info fs.FileInfo) error {
-	if status, ok := info.Sys().(*syscall.Stat_t); ok && int(status.Uid) != os.Geteuid() {
+	if !isOwn(info) {
 		return fmt.Errorf("%s: %w: owned by another user", path, ErrExposed)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return fmt.Errorf("%s: %w: mode %#o (run chmod go= %[1]s)", path, ErrExposed, mode)
 	}
 	return nil
+}
+
+func checkWriters(path string, info fs.FileInfo) error {
+	if !isOwn(info) {
+		return fmt.Errorf("%s: %w: owned by another user: remove it, or use another one", path, ErrExposed)
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 {
+		return fmt.Errorf("%s: %w: mode %#o lets them write (run chmod go-w %[1]s)", path, ErrExposed, mode)
+	}
+	return nil
+}
+
+func isOwn(info fs.FileInfo) bool {
+	status, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || int(status.Uid) == os.Geteuid()
 }

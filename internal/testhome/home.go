@@ -37,6 +37,7 @@ func Main(m *testing.M, run func(*testing.M) int) int {
 	if os.Getenv(isolated) != "" {
 		return run(m)
 	}
+	setUmask()
 	home, err := os.MkdirTemp("", "patchbay-home-")
 	if err == nil {
 		defer os.RemoveAll(home)

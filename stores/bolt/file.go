@@ -19,6 +19,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // Errors of the stores, for [errors.Is].
@@ -108,8 +109,7 @@ func openError(path string, err error) error {
 	return fmt.Errorf("bolt: open %s: %w", path, withKind(err))
 }
 
-// checkFile refuses what cannot be a database, and what other users can access. Windows has no
-// permission bits; there the folder's access rules apply.
+// checkFile refuses what cannot be a database, and what other users own or can access.
 func checkFile(path string) (isNew bool, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -119,10 +119,8 @@ func checkFile(path string) (isNew bool, err error) {
 		return false, err
 	case !info.Mode().IsRegular():
 		return false, errors.New("not a regular file")
-	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return false, fmt.Errorf("mode %04o lets other users access the file: run chmod 600", info.Mode().Perm())
 	}
-	return info.Size() == 0, nil
+	return info.Size() == 0, private.CheckOwner(path, info)
 }
 
 // openDB opens the database. If the file is damaged, it returns an error and releases the file.

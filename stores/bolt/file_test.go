@@ -43,6 +43,15 @@ func TestFileIsOnlyForItsOwner(t *testing.T) {
 	if _, err := bolt.OpenTasks(path, nil); err == nil || !strings.Contains(err.Error(), "0640") {
 		t.Errorf("OpenTasks of a file that the group may read: %v, want an error with its mode", err)
 	}
+	if os.Geteuid() != 0 {
+		return // only root can give the file to another user
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), os.Chown(path, 12345, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bolt.OpenTasks(path, nil); err == nil || !strings.Contains(err.Error(), "owned by another user") {
+		t.Errorf("OpenTasks of a file of another user: %v, want an error", err)
+	}
 }
 
 func TestOtherFilesAreNotModified(t *testing.T) {

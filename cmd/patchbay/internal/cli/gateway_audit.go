@@ -50,8 +50,8 @@ func (p *program) openAudit(ctx context.Context, f *config.File) (*audit.Log, er
 	}
 	a := s.Audit
 	l, err := audit.Open(&audit.Options{Dir: dir, HeadDir: heads, Key: key, Arguments: audit.Arguments(a.Args),
-		Sync: audit.Sync(a.Sync), Strict: a.Strict, SegmentSize: a.SegmentSize, SegmentAge: a.SegmentAge, Keep: a.Keep, MaxSize: a.MaxSize,
-		Logger: p.logger()})
+		Sync: audit.Sync(a.Sync), Strict: a.Strict, SegmentSize: a.SegmentSize, SegmentAge: a.SegmentAge, Keep: a.Keep,
+		MaxSize: a.MaxSize, Logger: p.logger()})
 	if err != nil {
 		return nil, fmt.Errorf("%w (member audit of the settings)", err)
 	}

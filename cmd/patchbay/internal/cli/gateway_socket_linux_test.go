@@ -117,7 +117,7 @@ func TestDirectoryOfSocketsIsPrivate(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(path), 0o770); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.socketPath(); err == nil || !strings.Contains(err.Error(), "other users may access it") {
+	if _, err := p.socketPath(); err == nil || !strings.Contains(err.Error(), "accessible to other users") {
 		t.Errorf("mode 0770: got %v", err)
 	}
 	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
@@ -203,4 +203,30 @@ func residentKB(t *testing.T, pid int) int {
 	}
 	t.Fatalf("no VmRSS in %s", status)
 	return 0
+}
+
+// A state directory that another user owns or can write is refused: its files may be of that user.
+func TestStateDirectoriesOfOtherUsersAreRefused(t *testing.T) {
+	for name, change := range map[string]func(dir string) error{
+		"written by the group": func(dir string) error { return os.Chmod(dir, 0o770) },
+		"of another user":      func(dir string) error { return os.Chown(dir, 12345, -1) },
+	} {
+		if name == "of another user" && os.Geteuid() != 0 {
+			continue // only root can give a directory to another user
+		}
+		base := filepath.Join(t.TempDir(), "state")
+		t.Setenv(envStateDir, base)
+		dir, err := stateDir("run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, changed := range []string{dir, base} {
+			if err := change(changed); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stateDir("run"); err == nil || !strings.Contains(err.Error(), changed+": accessible to other users") {
+				t.Errorf("%s, %s: %v, want a refusal that names it", changed, name, err)
+			}
+		}
+	}
 }

@@ -5,19 +5,25 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // envStateDir is the environment variable that overrides the state directory.
 const envStateDir = "PATCHBAY_STATE_DIR"
 
-// stateDir creates a directory, of mode 0700, for state other than secrets, and returns its path.
+// stateDir creates a directory, of mode 0700, for state other than secrets, and returns its path. It refuses
+// a directory that another user owns or can write.
 func stateDir(name string) (string, error) {
 	base, err := stateHome()
 	if err != nil {
 		return "", fmt.Errorf("find the state directory (set $%s): %w", envStateDir, err)
 	}
+	if err := private.MkdirAll(base); err != nil {
+		return "", err
+	}
 	dir := filepath.Join(base, name)
-	return dir, os.MkdirAll(dir, 0o700)
+	return dir, private.MkdirAll(dir)
 }
 
 // stateHome returns $XDG_STATE_HOME/patchbay, its default, or that of Windows and macOS.

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package testhome
+
+func setUmask() {} // there is no umask
