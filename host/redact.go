@@ -3,8 +3,11 @@ package host
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/secrettext"
@@ -89,16 +92,54 @@ func (r *redactor) structured(raw []byte) []byte {
 	return raw
 }
 
-// inText applies the pointers to a text that is JSON.
-func (r *redactor) inText(text string) string {
-	trimmed := strings.TrimSpace(text)
-	if trimmed == "" || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid([]byte(trimmed)) {
-		return text
+const (
+	// maxRedactDepth bounds texts within the JSON of texts.
+	maxRedactDepth = 4
+	// redactScans bounds, for each byte of a text, how often it is read in search of JSON.
+	redactScans = 16
+)
+
+// inText applies the pointers to the JSON values of a text: to the text itself, to its lines, to blocks
+// between fences and other values within it, and to texts in these values.
+func (r *redactor) inText(text string) string { return r.inNested(text, maxRedactDepth) }
+
+func (r *redactor) inNested(text string, depth int) string {
+	var b strings.Builder
+	budget, rest := redactScans*len(text), text
+	for depth > 0 {
+		if budget < 0 {
+			return b.String() + redactedText // of a text made to be slow to read
+		}
+		i := strings.IndexAny(rest, "{[")
+		if i < 0 {
+			break
+		}
+		in := jsontext.NewDecoder(strings.NewReader(rest[i:]), jsontext.AllowDuplicateNames(true),
+			jsontext.AllowInvalidUTF8(true))
+		value, err := in.ReadValue()
+		if err != nil {
+			budget -= readBytes(err, len(rest)-i)
+			b.WriteString(rest[:i+1])
+			rest = rest[i+1:]
+			continue
+		}
+		end := i + int(in.InputOffset())
+		out := r.all(value)
+		out = r.strings(out, func(text string) string { return r.inNested(text, depth-1) })
+		b.WriteString(rest[:i])
+		b.Write(out)
+		rest = rest[end:]
 	}
-	if out := r.all([]byte(trimmed)); string(out) != trimmed {
-		return string(out)
+	b.WriteString(rest)
+	return b.String()
+}
+
+// readBytes returns how many of at most n bytes were read before an error.
+func readBytes(err error, n int) int {
+	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
+		return min(int(syntax.ByteOffset)+1, n)
 	}
-	return text
+	return n
 }
 
 func (r *redactor) all(value []byte) []byte {
