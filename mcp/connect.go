@@ -281,8 +281,8 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	if conn.session == nil {
 		return conn, nil
 	}
-	if !errors.Is(probed, ErrTimeout) { // the server may only have been slow
-		c.rememberLegacy(true)
+	if !errors.Is(probed, ErrTimeout) && (httpStatus(probed) == 0 || isEraSignal(probed)) {
+		c.rememberLegacy(true) // otherwise the server may only have been slow or overloaded
 	}
 	return conn, nil
 }
@@ -409,8 +409,8 @@ func (c *Client) rememberLegacy(legacy bool) {
 // judge decides whether an error of the probe may come from a server of the session era. Spec:
 // basic/versioning (2026-07-28): fallback is not keyed to one error code.
 func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
-	switch e := asError(err); {
-	case isUnauthorized(err):
+	switch e, status := asError(err), httpStatus(err); {
+	case status == 401, status == 407:
 		return false, err // authorized clients may get another response
 	case e != nil && e.Code == CodeBusy:
 		return false, err // such as a server of any revision that restarts
@@ -419,8 +419,8 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	case e != nil:
 		modern := e.Code == CodeHeaderMismatch || e.Code == CodeMissingRequiredClientCapability
 		return !modern, err
-	case errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
-		return true, err
+	case errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), status != 0:
+		return true, err // older servers answer an unknown method with 403, 429, 500 or 501, too
 	}
 	_, stream := c.transport.(interface{ streams() *connTransport })
 	end := connectionEnd(err) // if the request made the server exit, the server will be started again

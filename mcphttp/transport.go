@@ -36,7 +36,7 @@ const (
 	pingInterval, pingTimeout = 30 * time.Second, 15 * time.Second
 	// maxResponseHeader bounds the header block of a response.
 	maxResponseHeader = 64 << 10
-	// maxRedirects bounds the redirects of one GET, all of them within the origin.
+	// maxRedirects bounds the redirects of one request, all of them within the origin.
 	maxRedirects = 5
 	// closeTimeout is how long Close waits for canceled background work.
 	closeTimeout = 2 * time.Second
@@ -149,12 +149,17 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	return t
 }
 
-// send sends an HTTP request. A request that is never redirected goes to the http.Transport
-// directly. The header may be shared: net/http does not change it, and other RoundTrippers get a
+// send sends an HTTP request. A request with a body goes to the http.Transport directly. The header may be shared: net/http does not change it, and other RoundTrippers get a
 // copy.
 func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	if t.direct != nil && req.Method != http.MethodGet {
 		res, err := t.direct.RoundTrip(req)
+		if err == nil && keepsMethod(res.StatusCode) && req.GetBody != nil {
+			_ = res.Body.Close()
+			req.Body, _ = req.GetBody() // never fails
+			req.Header = maps.Clone(req.Header)
+			res, err = t.client.Do(req) // the client follows the redirect
+		}
 		if err == nil && req.Header["Accept-Encoding"] != nil {
 			decompress(res)
 		}
@@ -230,13 +235,21 @@ func checkCredentials(target *url.URL, o *TransportOptions) error {
 	return nil
 }
 
-// checkRedirect follows a few redirects of a GET within the origin. A redirected POST would send
-// its body and headers to another server.
+// checkRedirect follows a few redirects within the origin that keep the method: those of a GET, and
+// 307 and 308, with which web frameworks add a slash to the path. At another origin, a request would
+// disclose its body and headers.
 func checkRedirect(req *http.Request, via []*http.Request) error {
-	if via[0].Method != http.MethodGet || len(via) > maxRedirects || !netx.SameOrigin(via[0].URL, req.URL) {
+	if req.Method != via[0].Method || len(via) > maxRedirects || !netx.SameOrigin(via[0].URL, req.URL) ||
+		req.Method != http.MethodGet && !keepsMethod(req.Response.StatusCode) {
 		return http.ErrUseLastResponse
 	}
 	return nil
+}
+
+// keepsMethod reports whether a request is sent to the target of a redirect as it is. Spec: RFC 9110,
+// sections 15.4.8 and 15.4.9.
+func keepsMethod(status int) bool {
+	return status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 }
 
 // ServerKey returns the URL of the server without its query, by which [mcp.Connect] caches what it

@@ -69,6 +69,10 @@ func (e *StatusError) Error() string {
 		text += "; the request had no Authorization header: the server requires an access token or a login"
 	case e.StatusCode == http.StatusUnauthorized:
 		text += "; the server does not accept the token in the Authorization header"
+	case e.StatusCode/100 == 3 && e.Header["Location"] != nil:
+		to := e.Header.Get("Location")
+		text += fmt.Sprintf("; the server redirects to %q, which is not followed: connect to that URL if you trust it",
+			to[:min(len(to), maxQuoted)])
 	case e.StatusCode == http.StatusForbidden && !containsAll(text, strings.Fields(scopes)):
 		text += fmt.Sprintf("; needed scopes: %q", scopes)
 	}
@@ -150,6 +154,12 @@ func (e *StatusError) mayHaveRun() bool {
 func (e *StatusError) isTransient() bool {
 	return e.StatusCode/100 == 5 || e.StatusCode == http.StatusTooManyRequests ||
 		e.StatusCode == http.StatusConflict || e.StatusCode == http.StatusRequestTimeout
+}
+
+// isAnyStatus reports whether err is an HTTP response without a message.
+func isAnyStatus(err error) bool {
+	_, ok := errors.AsType[*StatusError](err)
+	return ok
 }
 
 // wasNotSent reports whether a request certainly did not reach the server: there was no connection.

@@ -45,6 +45,7 @@ type clientExchange struct {
 	res        *http.Response
 	atEnd      bool // the body was read to its end
 	taken      int  // messages
+	unnamed    bool // the response has no id
 	dropLogged bool // a dropped message was logged
 	draining   bool // the exchange ends in the background
 }
@@ -367,7 +368,7 @@ func (x *clientExchange) dispatch(
 		receive(of, m)
 	case jsonrpc.Response:
 		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
-			m.ID = id
+			x.unnamed, m.ID = m.ID.IsZero(), id
 			return m
 		}
 		if x.others == nil || !x.others(m) {
@@ -413,7 +414,7 @@ func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 		if err == nil && m.Error != nil && (m.ID == id || m.ID.IsZero()) {
 			x.traceReceived(m)
 			if !isUnauthorized(status) {
-				m.ID = id
+				x.unnamed, m.ID = m.ID.IsZero(), id
 				return m, nil
 			}
 			status.rpcErr = m.Error

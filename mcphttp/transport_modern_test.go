@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -211,12 +212,16 @@ func TestTransport_InvalidOptionsFailEveryRequest(t *testing.T) {
 	}
 }
 
-func TestTransport_DoesNotFollowRedirectsOfAPOST(t *testing.T) {
+// A redirect that changes the method or leads to another origin is not followed; the error names its target.
+func TestTransport_RefusesRedirectsOfAPOST(t *testing.T) {
 	reached := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	defer other.Close()
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, to := range []string{other.URL, "/elsewhere"} {
+			if to == "/elsewhere" && status >= 307 {
+				continue
+			}
 			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 				reached = reached || r.URL.Path == "/elsewhere"
 				http.Redirect(w, r, to, status)
@@ -224,7 +229,7 @@ func TestTransport_DoesNotFollowRedirectsOfAPOST(t *testing.T) {
 			_, err := call(t, tr)
 			var refused *mcphttp.StatusError
 			if !errors.As(err, &refused) || refused.HTTPStatus() != status || mayHaveRun(t, err) ||
-				refused.Header.Get("Location") != to {
+				refused.Header.Get("Location") != to || !strings.Contains(err.Error(), strconv.Quote(to)) {
 				t.Errorf("%d to %s: got %v, want the status and the location", status, to, err)
 			}
 		}
@@ -233,6 +238,37 @@ func TestTransport_DoesNotFollowRedirectsOfAPOST(t *testing.T) {
 		t.Error("the redirect was followed")
 	}
 }
+
+// Redirects with 307 and 308 within the origin are followed, with the method, the body and the headers.
+func TestTransport_FollowsRedirectsThatKeepTheMethod(t *testing.T) {
+	for _, status := range []int{307, 308} {
+		for _, client := range []*http.Client{nil, {Transport: wrapped{http.DefaultTransport}}} {
+			hops := 0
+			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
+				if hops++; r.URL.Path != "/moved/" {
+					http.Redirect(w, r, "/moved/", status)
+					return
+				}
+				if r.Method != http.MethodPost || r.Header.Get("Mcp-Method") != "tools/call" {
+					t.Errorf("got %s %v", r.Method, r.Header)
+				}
+				writeJSON(w, 200, result(r))
+			}, &mcphttp.TransportOptions{Client: client})
+			if _, err := call(t, tr); err != nil || hops > 3 {
+				t.Errorf("%d: error %v after %d requests", status, err, hops)
+			}
+			loop := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, r.URL.Path+"/", status)
+			}, &mcphttp.TransportOptions{Client: client})
+			if _, err := call(t, loop); err == nil || mayHaveRun(t, err) {
+				t.Errorf("%d without end: error %v, want one of a request that has not run", status, err)
+			}
+		}
+	}
+}
+
+// wrapped is a RoundTripper that is not an http.Transport.
+type wrapped struct{ http.RoundTripper }
 
 func TestHDR38_StatusDecidesMayHaveRun(t *testing.T) {
 	for status, may := range map[int]bool{

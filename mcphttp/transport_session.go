@@ -133,8 +133,11 @@ func (l *clientSession) posting() http.Header {
 	return l.postHeader
 }
 
-// response returns the response to a request that was posted.
-func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
+// response returns the response to a request that was posted. Servers report a session that they do not
+// know with 404, but others with 400, 401, 403, 410, 500, 503 or 200, which have other reasons, too. So
+// after an error that is no response to the request, a ping asks whether the session exists. A request that
+// has certainly not run is then repeated in a new session.
+func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.Message, err error) {
 	status := x.res.StatusCode
 	switch {
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
@@ -145,9 +148,36 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Mes
 		l.end(mcp.ErrSessionLost)
 		return nil, x.notSent(mcp.ErrSessionLost)
 	case status/100 == 2 && x.isEvents():
-		return l.callStream(x, id)
+		m, err = l.callStream(x, id)
+	default:
+		m, err = x.response(id, l.receive)
 	}
-	return x.response(id, l.receive)
+	unrelated := x.unnamed || !x.isEvents() && isAnyStatus(err)
+	if x.sent[headerSession] == nil || x.method == wire.MethodPing || !unrelated || l.exists(x.caller) {
+		return m, err
+	}
+	l.end(mcp.ErrSessionLost)
+	if status/100 == 2 || newStatusError(x.res, nil, "").mayHaveRun() {
+		return m, err // the next request begins a new session
+	}
+	return nil, x.notSent(mcp.ErrSessionLost)
+}
+
+// exists asks the server whether it has the session. It returns true if the server cannot be reached.
+func (l *clientSession) exists(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
+	defer cancel()
+	x, endpoint, err := l.startExchange(ctx, &l.life, wire.MethodPing)
+	if err != nil || endpoint != nil {
+		return !errors.Is(err, mcp.ErrSessionLost)
+	}
+	defer x.end()
+	id := jsonrpc.IntID(l.ids.Add(1))
+	if x.post(l.t.target, l.posting(), jsonrpc.NewRequest(id, wire.MethodPing, nil)) != nil {
+		return true
+	}
+	_, err = l.response(x, id)
+	return !errors.Is(err, mcp.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed
 }
 
 // initialize sends the first request and records the session id and the revision in its response.

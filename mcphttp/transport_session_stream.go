@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -187,13 +186,11 @@ func (l *clientSession) readStream(
 // diagnoseGone returns the error for a stream that the server does not know: either the session is
 // lost, or only the events of the stream are.
 func (l *clientSession) diagnoseGone(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
-	defer cancel()
-	_, err := l.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodPing, nil))
-	if errors.Is(err, mcp.ErrSessionLost) {
-		return mcp.ErrSessionLost
+	if l.exists(ctx) {
+		return errGap
 	}
-	return errGap
+	l.end(mcp.ErrSessionLost)
+	return mcp.ErrSessionLost
 }
 
 // A listenState is the state of the standalone stream.

@@ -282,6 +282,11 @@ func TestVER_ConnectFallsBackToASession(t *testing.T) {
 		{405, ""},
 		{200, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`},
 		{200, "<html>"},
+		{403, ""},
+		{429, ""},
+		{500, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`},
+		{500, "unknown method"},
+		{501, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			probes := 0
@@ -312,7 +317,8 @@ func TestVER_ConnectFallsBackToASession(t *testing.T) {
 	}
 }
 
-// Status 401 and 403 do not decide the era of a server, whatever the body is.
+// Status 401 does not decide the era of a server, whatever the body is. Servers answer 403 to methods that they do not
+// know as well, so that a session is tried.
 func TestVER_ConnectDoesNotFallBackIfUnauthorized(t *testing.T) {
 	bodies := []string{
 		"unauthorized", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
@@ -331,8 +337,8 @@ func TestVER_ConnectDoesNotFallBackIfUnauthorized(t *testing.T) {
 				}, nil)
 			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			checkUnauthorized(t, err, status, body)
-			if requests != 1 {
-				t.Errorf("%d %s: %d requests, want 1", status, body, requests)
+			if want := map[int]int{401: 1, 403: 2}[status]; requests != want {
+				t.Errorf("%d %s: %d requests, want %d", status, body, requests, want)
 			}
 		}
 	}

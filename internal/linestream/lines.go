@@ -24,7 +24,11 @@ type lineReader struct {
 	unread []byte         // read and not split yet
 	long   readbuf.Buffer // the beginning of a line whose end has not been read
 	skip   bool           // discard up to the end of a line that was too long
+	begun  bool           // a line has been read
 }
+
+// byteOrderMark may begin a stream. Programs on Windows write it. Spec: RFC 8259, section 8.1.
+var byteOrderMark = []byte("\ufeff")
 
 // next returns the next line that is not blank, without its line feed. The caller owns the line.
 // The error is ErrLineTooLong, once, for a line over the limit, and io.EOF at the end. The last
@@ -77,7 +81,7 @@ func (l *lineReader) cut() ([]byte, error) {
 
 // hasNext reports whether next returns a line or ErrLineTooLong without reading.
 func (l *lineReader) hasNext() bool {
-	for !l.skip && l.long.Len() == 0 {
+	for l.begun && !l.skip && l.long.Len() == 0 {
 		line, rest, ended := bytes.Cut(l.unread, []byte{'\n'})
 		if !ended || len(line) > l.limit || !isBlank(line) {
 			return ended
@@ -89,11 +93,17 @@ func (l *lineReader) hasNext() bool {
 
 // join returns a copy of the line that ends with part.
 func (l *lineReader) join(part []byte) []byte {
+	var line []byte
 	if l.long.Len() == 0 {
-		return bytes.Clone(part)
+		line = bytes.Clone(part)
+	} else {
+		l.long.Add(part)
+		line = l.long.Drain()
 	}
-	l.long.Add(part)
-	return l.long.Drain()
+	if !l.begun {
+		l.begun, line = true, bytes.TrimPrefix(line, byteOrderMark)
+	}
+	return line
 }
 
 // isBlank reports whether a line holds only JSON white space.

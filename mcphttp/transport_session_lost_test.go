@@ -1,0 +1,134 @@
+package mcphttp_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A forgetfulServer is a server with sessions that forgets them, and reports unknown sessions in its own way.
+type forgetfulServer struct {
+	session atomic.Int64 // the only one that it knows
+	runs    atomic.Int64 // of tools/call
+	refuse  func(w http.ResponseWriter)
+	// alone is a request that it refuses in every session.
+	alone string
+}
+
+func (s *forgetfulServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	has := func(method string) bool { return strings.Contains(string(body), strconv.Quote(method)) }
+	switch {
+	case has("server/discover"):
+		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"error":{"code":-32601,"message":"no"}}`)
+	case has("initialize"):
+		w.Header().Set("Mcp-Session-Id", strconv.FormatInt(s.session.Add(1), 10))
+		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"`+november2025+
+			`","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"x","version":"1"}}}`)
+	case r.Header.Get("Mcp-Session-Id") != strconv.FormatInt(s.session.Load(), 10), s.alone != "" && has(s.alone):
+		s.refuse(w)
+	case !has("id"):
+		w.WriteHeader(http.StatusAccepted)
+	case has("tools/call"):
+		s.runs.Add(1)
+		fallthrough
+	default:
+		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"content":[],"contents":[]}}`)
+	}
+}
+
+// refusals are the ways in which servers report an unknown session; each may have run if it says so.
+var refusals = map[string]struct {
+	refuse     func(w http.ResponseWriter)
+	mayHaveRun bool
+}{
+	"404":      {func(w http.ResponseWriter) { w.WriteHeader(404) }, false},
+	"400 text": {func(w http.ResponseWriter) { http.Error(w, "no valid session", 400) }, false},
+	"400 JSON": {func(w http.ResponseWriter) {
+		writeJSON(w, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}`)
+	}, false},
+	"401": {func(w http.ResponseWriter) { w.WriteHeader(401) }, false},
+	"403": {func(w http.ResponseWriter) { w.WriteHeader(403) }, false},
+	"410": {func(w http.ResponseWriter) { w.WriteHeader(410) }, false},
+	"500": {func(w http.ResponseWriter) { http.Error(w, "session not found", 500) }, true},
+	"503": {func(w http.ResponseWriter) { w.WriteHeader(503) }, true},
+	"200 with an error": {func(w http.ResponseWriter) {
+		writeJSON(w, 200, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"session not found"}}`)
+	}, true},
+}
+
+// A lost session is followed by a new one, whatever the server answers. A call that may have run is not repeated.
+func TestLHTTP29_LostSessionIsFollowedByANewOne(t *testing.T) {
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			s := &forgetfulServer{refuse: test.refuse}
+			c := connectTo(t, s)
+			call := func() error {
+				_, err := c.CallTool(t.Context(), "x", nil)
+				return err
+			}
+			if err := call(); err != nil {
+				t.Fatal(err)
+			}
+			s.session.Add(1) // the server has restarted
+			if err := call(); (err != nil) != test.mayHaveRun {
+				t.Errorf("the first call after the loss: error %v, want one: %v", err, test.mayHaveRun)
+			}
+			if err := call(); err != nil {
+				t.Errorf("the second call after the loss: %v", err)
+			}
+			if want := int64(3); !test.mayHaveRun && s.runs.Load() != want || test.mayHaveRun && s.runs.Load() != want-1 {
+				t.Errorf("the tool ran %d times", s.runs.Load())
+			}
+		})
+	}
+}
+
+// A session whose server refuses one request stays.
+func TestLHTTP29_RefusedRequestDoesNotEndTheSession(t *testing.T) {
+	for name, test := range refusals {
+		if name == "404" { // which always means that the session is unknown
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			s := &forgetfulServer{refuse: test.refuse, alone: "tools/call"}
+			c := connectTo(t, s)
+			first := s.session.Load()
+			for range 3 {
+				if _, err := c.CallTool(t.Context(), "x", nil); err == nil {
+					t.Error("a refused call has no error")
+				}
+			}
+			if _, err := c.ReadResource(t.Context(), "x:y"); err != nil {
+				t.Error(err)
+			}
+			if s.session.Load() != first {
+				t.Errorf("%d sessions, want 1", s.session.Load()-first+1)
+			}
+		})
+	}
+}
+
+// connectTo connects to a server of 2025-11-25.
+func connectTo(t *testing.T, s http.Handler) *mcp.Client {
+	t.Helper()
+	tr := newServerTransport(t, s.ServeHTTP, &mcphttp.TransportOptions{})
+	c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger, Revision: november2025})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
