@@ -15,7 +15,8 @@ const maxBatch = 100
 // Decode decodes one message, or one batch, with only white space around it.
 //
 // The error is a [*DecodeError]. Its code is [CodeParseError] for text that is not JSON, including
-// invalid UTF-8, lone surrogates, a byte order mark and trailing data. Its code is
+// invalid UTF-8, lone surrogates of a request or notification, a byte order mark and trailing data; in a
+// response U+FFFD replaces a lone surrogate. Its code is
 // [CodeInvalidRequest] for JSON that is not a message: duplicate keys at any depth, more than 64
 // levels or 10,000 keys of one object, a version other than "2.0", an id that is not a string or an
 // integer, members of several kinds of messages, and keys that differ from those of JSON-RPC only
@@ -70,7 +71,13 @@ func (m *Message) decodeBatch(data []byte) *DecodeError {
 
 func (m *Message) decodeOne(data []byte) *DecodeError {
 	var e envelope
-	if err := jsonscan.Visit(data, jsonscan.Limits{}, e.add); err != nil {
+	err := jsonscan.Visit(data, jsonscan.Limits{}, e.add)
+	if isLoneSurrogate(err) && e.kind() == Response {
+		// Programs cut texts within a character. Its half is not worth a result.
+		e, m.Repaired = envelope{}, true
+		err = jsonscan.Visit(jsonscan.ReplaceSurrogates(data), jsonscan.Limits{}, e.add)
+	}
+	if err != nil {
 		e.broken = !isJSON(err)
 		e.cutNumber = breaksNumber(data, err)
 		return e.refusal(syntaxError(err))
@@ -103,6 +110,11 @@ func breaksNumber(text []byte, err error) bool {
 func isJSON(err error) bool {
 	fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
 	return ok && fault.WellFormed()
+}
+
+func isLoneSurrogate(err error) bool {
+	fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
+	return ok && fault.Reason == jsonscan.LoneSurrogate
 }
 
 func invalid(what string) *Error {
@@ -240,7 +252,9 @@ func (e *envelope) fillCall(m *Message) (fault string) {
 	if jsonscan.Kind(method) != '"' || len(method) == len(`""`) {
 		return `"method" is not a string, or is empty`
 	}
-	if e.seen[fieldParams] {
+	if jsonscan.Kind(e.values[fieldParams]) == 'n' {
+		e.values[fieldParams] = nil // the absence of params
+	} else if e.seen[fieldParams] {
 		if k := jsonscan.Kind(e.values[fieldParams]); k != '{' && k != '[' {
 			return `"params" is not an object or array`
 		}
@@ -286,12 +300,24 @@ func decodeError(raw []byte) (err *Error, fault string) {
 			err.Data = value
 		}
 	}
+	err.Code = errorCode(code)
 	var bad error
-	if err.Code, bad = strconv.Atoi(string(code)); bad != nil {
-		return nil, `"error.code" is not an integer`
-	}
 	if err.Message, bad = jsonscan.Unquote(message); bad != nil {
 		return nil, `"error.message" is not a string`
 	}
 	return err, ""
+}
+
+// errorCode decodes the code of an error. Some peers write a string, or a fraction of zero: the message must not be lost
+// for it.
+func errorCode(raw []byte) int {
+	text := string(bytes.Trim(raw, `"`))
+	if code, err := strconv.Atoi(text); err == nil {
+		return code
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil || number != float64(int(number)) {
+		return CodeInternalError // the peer has failed in a way of its own
+	}
+	return int(number)
 }

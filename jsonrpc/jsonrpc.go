@@ -47,6 +47,9 @@ type Message struct {
 	// Batch holds the messages of a batch, in order. Rejected ones are of kind Invalid.
 	Batch []*Message
 
+	// Repaired reports that the text of a response had lone surrogates, which are U+FFFD now.
+	Repaired bool
+
 	// Refused is why a message of a batch was rejected.
 	Refused *DecodeError
 }

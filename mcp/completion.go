@@ -223,11 +223,11 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d",
 			len(p.value), maxCompletedValue)
 	}
-	chosen, ok := jsonscan.Get(params, "context")
+	chosen, ok := jsonscan.GetNonNull(params, "context")
 	if ok && jsonscan.Kind(chosen) != '{' {
 		return p, Errorf(CodeInvalidParams, "params.context: want an object")
 	}
-	args, ok := jsonscan.Get(chosen, "arguments")
+	args, ok := jsonscan.GetNonNull(chosen, "arguments")
 	if ok && jsonscan.Kind(args) != '{' {
 		return p, Errorf(CodeInvalidParams, "params.context.arguments: want an object")
 	}

@@ -421,8 +421,7 @@ func TestListsOfServersAreLimited(t *testing.T) {
 		items int
 		says  string
 	}{
-		{"a repeated cursor", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0,
-			"the same as that of an earlier page"},
+		{"a repeated cursor", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0, ""},
 		{"endless pages", func(n int) string { return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) }, 0,
 			"more than 1000 pages"},
 		{"10,000 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_000, tool)) },

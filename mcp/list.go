@@ -112,7 +112,7 @@ func paginate[V, E any](
 
 // openCursor returns the name after which the page begins, which is empty for the first page.
 func (s *Server) openCursor(req *Request, kind string) (string, error) {
-	raw, ok := jsonscan.Get(req.Params, "cursor")
+	raw, ok := jsonscan.GetNonNull(req.Params, "cursor")
 	if !ok {
 		return "", nil
 	}

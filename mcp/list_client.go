@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func Collect[T any](values iter.Seq2[T, error]) (all []T, err error) {
 // Spec: server/utilities/pagination.
 func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
-		var cursor []byte
+		var cursor, last []byte
 		seen := map[string]bool{}
 		count, size := 0, 0
 		for {
@@ -54,6 +55,12 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 				yield(nil, err)
 				return
 			}
+			array, _ := jsonscan.Get(raw, l.key)
+			if cursor != nil && len(array) > len("[]") && bytes.Equal(array, last) {
+				c.warnCursor(ctx, l.method)
+				return // the server ignores the cursor
+			}
+			last = array
 			size += len(raw)
 			for v, err := range l.decode(ctx, c, raw) {
 				if count++; count > maxListed {
@@ -72,7 +79,8 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			case next == nil:
 				return
 			case seen[string(next)]:
-				err = errors.New("invalid nextCursor: the same as that of an earlier page")
+				c.warnCursor(ctx, l.method)
+				return
 			case len(seen) == maxPages-1:
 				err = fmt.Errorf("more than %d pages", maxPages)
 			}
@@ -84,6 +92,11 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			cursor = next
 		}
 	}
+}
+
+// warnCursor reports a cursor that does not advance. The pages before it are the list.
+func (c *Client) warnCursor(ctx context.Context, method string) {
+	c.opts.Logger.WarnContext(ctx, "mcp: the cursor of the server does not advance: the list ends here", "method", method)
 }
 
 // page requests a page. Cursors are JSON strings: nil begins and ends the list, "" does not.

@@ -218,7 +218,7 @@ func TestPAG07_CursorsAreStableAndAuthenticated(t *testing.T) {
 		_, err = c.Try("prompts/list", object{"cursor": cursor})
 		wantCode(t, "another list's cursor", err, mcp.CodeMethodNotFound)
 		for _, forged := range []any{
-			"", "tool3", cursor + "x", cursor[1:], altered(cursor), strings.Repeat("x", 5000), 3, nil, []any{cursor},
+			"", "tool3", cursor + "x", cursor[1:], altered(cursor), strings.Repeat("x", 5000), 3, []any{cursor},
 		} {
 			_, err := c.Try("tools/list", object{"cursor": forged})
 			wantCode(t, fmt.Sprintf("cursor %.20v", forged), err, mcp.CodeInvalidParams)

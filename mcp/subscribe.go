@@ -398,7 +398,7 @@ func parseFilter(req *Request) (f SubscriptionFilter, err error) {
 	if len(req.Params) > maxListen {
 		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
 	}
-	raw, ok := jsonscan.Get(req.Params, "notifications")
+	raw, ok := jsonscan.GetNonNull(req.Params, "notifications")
 	if !ok || jsonscan.Kind(raw) != '{' {
 		return f, Errorf(CodeInvalidParams, "invalid params.notifications: must be an object")
 	}

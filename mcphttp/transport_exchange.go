@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -370,6 +371,10 @@ func (x *clientExchange) dispatch(
 		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
 			x.unnamed, m.ID = m.ID.IsZero(), id
 			return m
+		}
+		if quoted := strconv.Quote(id.String()); !id.IsZero() && m.ID.String() == quoted {
+			return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+				Message: "the id of the response is the string " + quoted + ", and the id of the request is the number"})
 		}
 		if x.others == nil || !x.others(m) {
 			x.drop("response to another request", nil)

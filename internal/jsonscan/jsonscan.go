@@ -141,6 +141,15 @@ func Get(obj []byte, key string) ([]byte, bool) {
 	return nil, false
 }
 
+// GetNonNull returns the value of a member as Get does. The value null counts as the absence of the member.
+func GetNonNull(obj []byte, key string) ([]byte, bool) {
+	value, ok := Get(obj, key)
+	if Kind(value) == 'n' {
+		return nil, false
+	}
+	return value, ok
+}
+
 // WithMember returns a copy of a validated object in which one member has the given value: in its
 // place if it is there, else at the end.
 func WithMember(obj []byte, key string, value []byte) []byte {

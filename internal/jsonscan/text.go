@@ -127,6 +127,30 @@ func hexRune(data []byte, at int) (rune, bool) {
 	return r, true
 }
 
+// ReplaceSurrogates returns a copy of JSON text in which U+FFFD replaces each escape of a lone surrogate.
+func ReplaceSurrogates(data []byte) []byte {
+	data = bytes.Clone(data)
+	for at := 0; at < len(data); at++ {
+		if data[at] != '\\' {
+			continue
+		}
+		r, ok := hexRune(data, at)
+		if !ok {
+			at++ // the character after the backslash
+			continue
+		}
+		if utf16.IsSurrogate(r) {
+			if low, _ := hexRune(data, at+6); utf16.DecodeRune(r, low) != utf8.RuneError {
+				at += 6
+			} else {
+				copy(data[at+2:], "fffd")
+			}
+		}
+		at += 5
+	}
+	return data
+}
+
 // unescape decodes the text between the quotes of a validated string.
 func unescape(text []byte) []byte {
 	out := make([]byte, 0, len(text))

@@ -350,10 +350,10 @@ func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Re
 	for key, value := range jsonscan.Members(m.Params) {
 		switch string(key) {
 		case "_meta":
-			if jsonscan.Kind(value) != '{' {
+			if k := jsonscan.Kind(value); k != '{' && k != 'n' {
 				return req, invalidParams("params._meta: want an object")
 			}
-			meta = value
+			meta = value // without members if it is null
 		case "inputResponses", "requestState":
 		default:
 			dst = appendMember(dst, key, value)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -101,11 +103,25 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	defer t.mu.Unlock()
 	q := t.questions[response.ID]
 	if q == nil {
-		return false
+		if response = mistyped(response); t.questions[response.ID] == nil {
+			return false
+		}
+		q = t.questions[response.ID]
 	}
 	t.drop(response.ID)
 	q.answer <- response
 	return true
+}
+
+// mistyped returns the failure of a request whose id is a number, if the id of the response is that number as a string.
+// No other response will come.
+func mistyped(response *jsonrpc.Message) *jsonrpc.Message {
+	number, err := strconv.ParseInt(strings.Trim(response.ID.String(), `"`), 10, 64)
+	if err != nil {
+		return response
+	}
+	return jsonrpc.NewErrorResponse(jsonrpc.IntID(number), &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+		Message: fmt.Sprintf("the id of the response is the string \"%d\", and the id of the request is the number", number)})
 }
 
 // Waiting returns the ids of the waiting questions.

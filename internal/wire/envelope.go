@@ -87,6 +87,9 @@ func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	at := d.At()
 	if !d.Into('{') {
+		if jsonscan.Kind(d.Value()) == 'n' {
+			return nil
+		}
 		return invalidParams("params._meta must be an object")
 	}
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
@@ -107,9 +110,12 @@ func (e *Envelope) Clone() Envelope {
 	return c
 }
 
-// SetMember sets the field of one member of `_meta`, and ignores other members. Its errors are
+// SetMember sets the field of one member of `_meta`, and ignores other members and null. Its errors are
 // those of [Open].
 func (e *Envelope) SetMember(key, value []byte) *jsonrpc.Error {
+	if jsonscan.Kind(value) == 'n' {
+		return nil
+	}
 	switch string(key) {
 	case MetaProtocolVersion:
 		return e.readVersion(value)
@@ -246,9 +252,10 @@ func (s *Subject) member(key []byte) *json.RawMessage {
 	return nil
 }
 
-// Set sets the field of one member of the params, and ignores other members.
+// Set sets the field of one member of the params, and ignores other members. Clients write null for what they do
+// not have.
 func (s *Subject) Set(key, value []byte) {
-	if member := s.member(key); member != nil {
+	if member := s.member(key); member != nil && jsonscan.Kind(value) != 'n' {
 		*member = slices.Clip(value)
 	}
 }

@@ -129,19 +129,15 @@ func TestMETA10_META18_MembersOfAWrongTypeAreInvalidParams(t *testing.T) {
 	long := `"` + strings.Repeat("x", 257) + `"`
 	cases := []struct{ params, names string }{
 		{`[]`, "params"},
-		{`{"_meta":null}`, "_meta"},
 		{`{"_meta":[]}`, "_meta"},
 		{`{"_meta":{"` + prefix + `protocolVersion":20260728}}`, "protocolVersion"},
-		{`{"_meta":{"` + prefix + `protocolVersion":null}}`, "protocolVersion"},
 		{`{"_meta":{"` + prefix + `protocolVersion":` + long + `}}`, "protocolVersion"},
 		{`{"_meta":{"` + prefix + `clientInfo":"me"}}`, "clientInfo"},
 		{`{"_meta":{"` + prefix + `clientCapabilities":[]}}`, "clientCapabilities"},
-		{`{"_meta":{"` + prefix + `clientCapabilities":null}}`, "clientCapabilities"},
 		{`{"_meta":{"` + prefix + `logLevel":3}}`, "logLevel"},
 		{`{"_meta":{"` + prefix + `logLevel":"WARNING"}}`, "logLevel"},
 		{`{"_meta":{"` + prefix + `logLevel":"verbose"}}`, "debug, info, notice"},
 		{`{"_meta":{"` + prefix + `logLevel":""}}`, "logLevel"},
-		{`{"_meta":{"progressToken":null}}`, "progressToken"},
 		{`{"_meta":{"progressToken":1.5}}`, "progressToken"},
 		{`{"_meta":{"progressToken":1e3}}`, "progressToken"},
 		{`{"_meta":{"progressToken":true}}`, "progressToken"},
@@ -153,6 +149,18 @@ func TestMETA10_META18_MembersOfAWrongTypeAreInvalidParams(t *testing.T) {
 		if _, err := wire.Open(json.RawMessage(c.params)); err == nil || err.Code != jsonrpc.CodeInvalidParams ||
 			!strings.Contains(err.Message, c.names) {
 			t.Errorf("%.90s: error %v, want code %d with %s", c.params, err, jsonrpc.CodeInvalidParams, c.names)
+		}
+	}
+}
+
+// Null for an optional member is the same as its absence.
+func TestNullMembersAreAbsent(t *testing.T) {
+	for _, params := range []string{`{"_meta":null}`, `{"_meta":{"io.modelcontextprotocol/protocolVersion":null}}`,
+		`{"_meta":{"io.modelcontextprotocol/clientCapabilities":null}}`, `{"_meta":{"progressToken":null}}`, `{"arguments":null,"name":null}`} {
+		e, err := wire.Open(json.RawMessage(params))
+		if s := e.Subject(json.RawMessage(params)); err != nil || e.HasVersion || e.Capabilities != nil || e.ProgressToken != nil ||
+			s.Arguments != nil || s.Name != nil {
+			t.Errorf("%s: got %+v, %v", params, e, err)
 		}
 	}
 }
@@ -278,7 +286,7 @@ func checkAgainstMap(t *testing.T, params []byte, e wire.Envelope, err *jsonrpc.
 		return
 	}
 	raw, hasMeta := top["_meta"]
-	if hasMeta && (json.Unmarshal(raw, &meta) != nil || meta == nil) {
+	if hasMeta && json.Unmarshal(raw, &meta) != nil {
 		if err == nil {
 			t.Fatal("Open accepted a _meta that is not an object")
 		}
