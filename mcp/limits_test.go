@@ -380,7 +380,7 @@ func TestLengthOfProgressTokensIsLimited(t *testing.T) {
 			{`"` + strings.Repeat("t", 257) + `"`, mcp.CodeInvalidParams},
 			{strings.Repeat("9", 20), 0},
 			{strings.Repeat("9", 21), mcp.CodeInvalidParams},
-			{`1.5`, mcp.CodeInvalidParams}, {`null`, mcp.CodeInvalidParams}, {`{}`, mcp.CodeInvalidParams},
+			{`1.5`, mcp.CodeInvalidParams}, {`null`, 0}, {`{}`, mcp.CodeInvalidParams},
 		} {
 			c.wantCode(c.ask(modernRequestLine(`1`, "tools/list", "", `,"progressToken":`+test.token)), `1`, test.code)
 			c.wantCode(c.ask(sessionRequest(`2`, "tools/list", `{"_meta":{"progressToken":`+test.token+`}}`)), `2`, test.code)
