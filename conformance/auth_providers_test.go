@@ -83,6 +83,13 @@ func foreignProviders() map[string]foreignProvider {
 			start: nodeProvider("cloudflare.mjs"), verify: introspection("/introspect"),
 			scopes: []string{"mcp:read"}, user: "ann", refreshes: true,
 		},
+		"openauth": {
+			start: nodeProvider("openauth.mjs"),
+			verify: func(issuer string) oauth.Verifier {
+				return oauth.NewJWTVerifier(issuer, &oauth.JWTOptions{JWKSURI: issuer + "/.well-known/jwks.json", InsecureAnyType: true})
+			},
+			client: oauthclient.Identity{ID: "mcp", InsecureAnyIssuer: true, InsecureUnlistedPKCE: true}, audience: "mcp", user: "ann", refreshes: true,
+		},
 	}
 }
 

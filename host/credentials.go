@@ -139,6 +139,7 @@ func (u *Upstream) oauthOptions(e *entry) oauthclient.TransportOptions {
 	}
 	if set.Issuer != "" {
 		o.Client.Issuer = set.Issuer
+		o.Client.InsecureUnlistedPKCE, o.Client.OmitResource = set.InsecureUnlistedPKCE, set.OmitResource
 	}
 	o.Scopes = append(slices.Clone(o.Scopes), set.Scopes...)
 	o.WholeOrigin = true // all requests are of MCP; HTTP+SSE servers choose other paths

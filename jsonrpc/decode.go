@@ -308,8 +308,8 @@ func decodeError(raw []byte) (err *Error, fault string) {
 	return err, ""
 }
 
-// errorCode decodes the code of an error. Some peers write a string, or a fraction of zero: the message must not be lost
-// for it.
+// errorCode decodes the code of an error. Some peers write a string, or a fraction of zero: the
+// message must not be lost for it.
 func errorCode(raw []byte) int {
 	text := string(bytes.Trim(raw, `"`))
 	if code, err := strconv.Atoi(text); err == nil {

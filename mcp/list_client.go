@@ -96,7 +96,7 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 
 // warnCursor reports a cursor that does not advance. The pages before it are the list.
 func (c *Client) warnCursor(ctx context.Context, method string) {
-	c.opts.Logger.WarnContext(ctx, "mcp: the cursor of the server does not advance: the list ends here", "method", method)
+	c.opts.Logger.WarnContext(ctx, "mcp: the cursor does not advance: the list ends here", "method", method)
 }
 
 // page requests a page. Cursors are JSON strings: nil begins and ends the list, "" does not.

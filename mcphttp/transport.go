@@ -149,8 +149,8 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	return t
 }
 
-// send sends an HTTP request. A request with a body goes to the http.Transport directly. The header may be shared: net/http does not change it, and other RoundTrippers get a
-// copy.
+// send sends an HTTP request. A request with a body goes to the http.Transport directly. The header
+// may be shared: net/http does not change it, and other RoundTrippers get a copy.
 func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	if t.direct != nil && req.Method != http.MethodGet {
 		res, err := t.direct.RoundTrip(req)

@@ -374,7 +374,7 @@ func (x *clientExchange) dispatch(
 		}
 		if quoted := strconv.Quote(id.String()); !id.IsZero() && m.ID.String() == quoted {
 			return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-				Message: "the id of the response is the string " + quoted + ", and the id of the request is the number"})
+				Message: "the id of the response is the string " + quoted + ", and the request's is the number"})
 		}
 		if x.others == nil || !x.others(m) {
 			x.drop("response to another request", nil)

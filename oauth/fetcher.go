@@ -132,7 +132,7 @@ func (f *Fetcher) fetchServerMetadata(ctx context.Context, address, issuer strin
 	failed, ok := errors.AsType[*FetchError](err)
 	switch {
 	case err == nil:
-	case ok && oauthfetch.IsMissing(failed):
+	case ok && (oauthfetch.IsMissing(failed) || oauthfetch.IsNotJSON(failed)):
 		return nil, nil
 	case ok && oauthfetch.IsInvalid(failed):
 		return nil, &DiscoveryError{URL: failed.URL, Err: failed.Err}
@@ -168,7 +168,7 @@ func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 //
 // Spec: RFC 8414, section 3.3; basic/authorization#authorization-server-metadata-discovery.
 func (f *Fetcher) CheckServerMetadata(m *ServerMetadata, issuer string) error {
-	if m.Issuer != issuer {
+	if !oauthwire.IsSameIssuer(m.Issuer, issuer) {
 		return fmt.Errorf("invalid issuer %.200q: must be %q, for which it was fetched", m.Issuer, issuer)
 	}
 	if m.TokenEndpoint == "" {

@@ -35,6 +35,11 @@ type OAuthClient struct {
 	Issuer string
 	// Scopes are requested in addition to those that the server asks for.
 	Scopes []string
+	// InsecureUnlistedPKCE allows logins at Issuer if its metadata lists no PKCE methods. OmitResource leaves out
+	// the parameter resource, which some authorization servers refuse. Both require Issuer; see
+	// [oauthclient.Identity].
+	InsecureUnlistedPKCE bool
+	OmitResource         bool
 }
 
 // A Connect configures how the users of callers log in to servers with AuthCaller.
@@ -52,6 +57,10 @@ type oauthClientJSON struct {
 	Issuer string `json:"issuer,omitzero" jsonschema:"the only authorization server,pattern=^https?://"`
 
 	Scopes []string `json:"scopes,omitzero" jsonschema:"scopes to request,minLength=1,maxLength=256"`
+
+	InsecureUnlistedPKCE bool `json:"insecureUnlistedPKCE,omitzero" jsonschema:"allow no listed PKCE methods"`
+
+	OmitResource bool `json:"omitResource,omitzero" jsonschema:"for an issuer that refuses the parameter resource"`
 }
 
 type connectJSON struct {
@@ -84,6 +93,8 @@ func (r *settingsReader) credentials(name string, given *serverJSON, s *ServerSe
 		r.problem(at("oauth"), "is for \"auth\": \"caller\" or \"gateway\"")
 	case s.OAuth.ClientID != "" && s.OAuth.Issuer == "":
 		r.problem(at("oauth"), "has clientId without issuer, the only authorization server that gets it")
+	case (s.OAuth.InsecureUnlistedPKCE || s.OAuth.OmitResource) && s.OAuth.Issuer == "":
+		r.problem(at("oauth"), "has insecureUnlistedPKCE or omitResource without issuer, which they are for")
 	case s.OAuth.ClientID == "" && s.OAuth.ClientSecret != "":
 		r.problem(at("oauth"), "has clientSecret without clientId")
 	}

@@ -50,6 +50,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // type has an exported alias.
 func IsInvalid(e *Error) bool { return e.Err != nil && e.Status == http.StatusOK }
 
+// IsNotJSON reports whether the document is a web page: single page applications, and proxies that catch every path,
+// answer 200 to all of them. Spec: RFC 8414, section 3.2; RFC 9728, section 3.2.
+func IsNotJSON(e *Error) bool { return errors.Is(e.Err, errNotJSON) }
+
 // IsMissing reports whether there is no document or it may not be read: a server that requires a
 // token for every path also requires it for a path that does not exist.
 func IsMissing(e *Error) bool {

@@ -337,10 +337,12 @@ func (r *Response) Decode(into any) error {
 	kind, _, err := mime.ParseMediaType(text)
 	kind, isApplication := strings.CutPrefix(kind, "application/")
 	if text != "" && (err != nil || !isApplication || kind != "json" && !strings.HasSuffix(kind, "+json")) {
-		return errors.New("the Content-Type of the response is not JSON")
+		return errNotJSON
 	}
 	return Decode(r.Body, into)
 }
+
+var errNotJSON = errors.New("the Content-Type of the response is not JSON")
 
 // Decode decodes a JSON object. It refuses duplicate names, invalid UTF-8, data after the object,
 // and more than [MaxDepth] levels. Names must match exactly. The error does not repeat values.

@@ -73,6 +73,20 @@ func IsToken68(text string) bool {
 	})
 }
 
+// IsSameIssuer reports whether two issuers are equal. For an issuer without a path, an empty path and "/" are the
+// same, and large providers publish both. Spec: RFC 3986, section 6.2.3.
+func IsSameIssuer(a, b string) bool {
+	if a == b {
+		return true
+	}
+	short, long := a, b
+	if len(a) > len(b) {
+		short, long = b, a
+	}
+	u, err := url.Parse(short)
+	return err == nil && u.Path == "" && u.Host != "" && u.RawQuery == "" && u.Fragment == "" && long == short+"/"
+}
+
 // IsScope reports whether text has the syntax of a scope, and is at most 256 bytes long.
 //
 // Spec: RFC 6749, section 3.3.

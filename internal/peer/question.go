@@ -121,7 +121,8 @@ func mistyped(response *jsonrpc.Message) *jsonrpc.Message {
 		return response
 	}
 	return jsonrpc.NewErrorResponse(jsonrpc.IntID(number), &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-		Message: fmt.Sprintf("the id of the response is the string \"%d\", and the id of the request is the number", number)})
+		Message: fmt.Sprintf("the id of the response is the string \"%d\", and the id of the request is the number",
+			number)})
 }
 
 // Waiting returns the ids of the waiting questions.

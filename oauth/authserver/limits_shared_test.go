@@ -103,7 +103,7 @@ func TestOneAddressForAllRequestsIsReportedOnce(t *testing.T) {
 			c.change(r, i)
 			serveRequest(w, r)
 		}
-		if got := strings.Count(log.String(), "TrustedProxies"); got != c.warns {
+		if got := strings.Count(log.String(), "trusted proxy"); got != c.warns {
 			t.Errorf("%s: %d warnings, want %d: %s", name, got, c.warns, log.String())
 		}
 	}

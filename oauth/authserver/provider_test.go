@@ -80,7 +80,8 @@ func TestAUTHB11_UserLogsInAtAProvider(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, q.Get(name), wanted)
 		}
 	}
-	if len(q.Get("nonce")) < 40 || len(q.Get("code_challenge")) != 43 || len(q.Get("state")) < 60 {
+	const random = 26 // characters of base32: 130 bits
+	if len(q.Get("nonce")) < random || len(q.Get("code_challenge")) != 43 || len(q.Get("state")) < random {
 		t.Errorf("nonce, code_challenge or state is missing or too short: %v", q)
 	}
 	answer := b.redirectQuery(b.get(p.visit(b, address)))

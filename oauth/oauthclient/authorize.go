@@ -177,7 +177,7 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, current *Token
 	if err != nil {
 		return nil, err
 	}
-	if t.client.Issuer != "" && t.client.Issuer != d.Issuer {
+	if t.client.Issuer != "" && !oauthwire.IsSameIssuer(t.client.Issuer, d.Issuer) {
 		return nil, &IssuerError{Want: t.client.Issuer, Got: d.Issuer}
 	}
 	if d.Conventional && n.kind == needLogin && !n.refused {
@@ -255,6 +255,6 @@ func (t *Transport) tokenEndpoint(
 ) *tokenEndpoint {
 	return &tokenEndpoint{
 		fetcher: t.fetcher.Within(t.endpoint, scope), server: server, registration: client,
-		key: t.client.Key, resource: resource, prover: t.prover,
+		key: t.client.Key, resource: resource, omitsResource: t.client.OmitResource, prover: t.prover,
 	}
 }

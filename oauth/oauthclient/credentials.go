@@ -156,7 +156,8 @@ func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	switch {
 	case tokens == nil:
 		return false
-	case t.client.ID != "" && tokens.ClientID != t.client.ID, t.client.Issuer != "" && tokens.Issuer != t.client.Issuer:
+	case t.client.ID != "" && tokens.ClientID != t.client.ID,
+		t.client.Issuer != "" && !oauthwire.IsSameIssuer(tokens.Issuer, t.client.Issuer):
 		return false
 	case tokens.TokenType == oauthwire.DPoP:
 		return t.prover != nil && tokens.KeyThumbprint == t.prover.Thumbprint()

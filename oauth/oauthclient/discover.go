@@ -74,6 +74,7 @@ func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*d
 type search struct {
 	fetcher  *oauthfetch.Fetcher
 	endpoint *url.URL
+	named    string              // the address that the challenge names
 	withheld bool                // a document is missing with another status than 404
 	missing  []*oauth.FetchError // of the documents that were looked for
 }
@@ -109,11 +110,30 @@ func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed b
 		return "", false
 	}
 	address = ch.Params["resource_metadata"]
-	if _, err := s.fetcher.CheckURL(address); err != nil {
+	u, err := s.fetcher.CheckURL(address)
+	if err == nil && !netx.SameOrigin(u, s.endpoint) {
+		err = s.checkForeign(u)
+	}
+	if err != nil {
 		s.logIgnored(err)
 		return "", true
 	}
 	return address, true
+}
+
+// checkForeign returns an error for an address of another origin at which there is no metadata: a server could make the
+// client send a request to any path of a neighbour.
+func (s *search) checkForeign(u *url.URL) error {
+	rest, ok := strings.CutPrefix(u.EscapedPath(), oauthwire.WellKnownResource)
+	switch {
+	case !ok || rest != "" && rest[0] != '/' || strings.Contains(rest, "..") ||
+		strings.Contains(strings.ToLower(rest), "%2e"):
+		return fmt.Errorf("at another origin than the server's, the path must begin with %s",
+			oauthwire.WellKnownResource)
+	case u.Scheme != "https" && u.Hostname() != s.endpoint.Hostname():
+		return errors.New("at another host than the server's, the URL must be https")
+	}
+	return nil
 }
 
 func (s *search) logIgnored(err error) {
@@ -126,7 +146,7 @@ func (s *search) logIgnored(err error) {
 // section 3.1.
 func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMetadata, string, error) {
 	var addresses []string
-	if named != "" {
+	if s.named = named; named != "" {
 		addresses = append(addresses, named)
 	}
 	whole := s.endpoint.EscapedPath()
@@ -157,6 +177,7 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 		return true, nil
 	case !ok:
 		return false, err
+	case oauthfetch.IsNotJSON(failed) && address != s.named: // a page of a server that answers every path
 	case oauthfetch.IsInvalid(failed):
 		return false, &oauth.DiscoveryError{URL: failed.URL, Err: failed.Err}
 	case !oauthfetch.IsMissing(failed):
@@ -181,8 +202,12 @@ func (s *search) fromResource(
 	if len(issuers) == 0 {
 		return invalid(errors.New("authorization_servers is missing"))
 	}
-	if i := slices.IndexFunc(prefer, func(issuer string) bool { return slices.Contains(issuers, issuer) }); i >= 0 {
-		issuers = []string{prefer[i]}
+	for _, p := range prefer {
+		i := slices.IndexFunc(issuers, func(issuer string) bool { return oauthwire.IsSameIssuer(p, issuer) })
+		if i >= 0 {
+			issuers = issuers[i : i+1]
+			break
+		}
 	}
 	for _, issuer := range issuers[:min(len(issuers), maxServers)] {
 		server, err := (*oauth.Fetcher)(s.fetcher).FetchServerMetadata(ctx, issuer)
@@ -193,7 +218,7 @@ func (s *search) fromResource(
 			return nil, err
 		}
 		return &discovery{
-			Resource: m.Resource, ResourceScopes: m.ScopesSupported, Issuer: issuer, Server: server, Metadata: m,
+			Resource: m.Resource, ResourceScopes: m.ScopesSupported, Issuer: server.Issuer, Server: server, Metadata: m,
 		}, nil
 	}
 	return nil, fmt.Errorf("oauth: no authorization server found: %w of %.200q, which the MCP server names",
@@ -240,14 +265,10 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 	case err != nil:
 		return nil, err
 	case found:
-		issuer := origin
-		if m.Issuer == origin+"/" {
-			issuer = m.Issuer // no metadata names it, and both spellings have this address
-		}
-		if err := (*oauth.Fetcher)(s.fetcher).CheckServerMetadata(&m, issuer); err != nil {
+		if err := (*oauth.Fetcher)(s.fetcher).CheckServerMetadata(&m, origin); err != nil {
 			return nil, &oauth.DiscoveryError{URL: origin + oauthwire.WellKnownServer, Err: err}
 		}
-		return &discovery{Issuer: issuer, Server: &m}, nil
+		return &discovery{Issuer: m.Issuer, Server: &m}, nil
 	case s.withheld:
 		return nil, s.notFound()
 	}
@@ -267,16 +288,16 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 // metadata does not name S256 may not support PKCE, so that a stolen code could be redeemed.
 // Without metadata nothing is known, and revision 2025-03-26 requires PKCE. Spec:
 // basic/authorization (2025-11-25), Authorization Code Protection.
-func (d *discovery) checkCodeFlow() error {
+func (d *discovery) checkCodeFlow(c *Identity) error {
 	m := d.Server
 	switch {
 	case m.AuthorizationEndpoint == "":
 		return errors.New("oauth: the metadata of the authorization server has no authorization_endpoint")
 	case d.Conventional:
 		return nil
+	case len(m.CodeChallengeMethods) == 0 && c.InsecureUnlistedPKCE: // sent all the same
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
-		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login " +
-			"requires (code_challenge_methods_supported)")
+		return &PKCEError{Issuer: d.Issuer, Methods: m.CodeChallengeMethods}
 	case len(m.ResponseTypesSupported) > 0 && !slices.Contains(m.ResponseTypesSupported, "code"):
 		return errors.New("oauth: the authorization server does not support the authorization code flow " +
 			"(response_types_supported)")
@@ -300,7 +321,7 @@ func (d *discovery) checkLoginPage(server *url.URL, configured string) error {
 	switch {
 	case err != nil || invalid != nil:
 		return errors.New("oauth: invalid authorization_endpoint or issuer: must be a URL")
-	case configured == d.Issuer, d.Server.SupportsIssuerParameter,
+	case oauthwire.IsSameIssuer(configured, d.Issuer), d.Server.SupportsIssuerParameter,
 		netx.IsLoopback(page.Hostname()) && netx.IsLoopback(issuer.Hostname()),
 		netx.IsSubdomain(page.Hostname(), issuer.Hostname()),
 		netx.IsSubdomain(page.Hostname(), server.Hostname()) && netx.IsSubdomain(issuer.Hostname(), server.Hostname()):

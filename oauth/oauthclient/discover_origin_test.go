@@ -13,7 +13,7 @@ import (
 // The resource_metadata of a challenge may be at another origin, if the document there is about the
 // MCP server itself.
 func TestAUTHR05_AUTHR07_ResourceMetadataAtAnotherOrigin(t *testing.T) {
-	const elsewhere = "https://metadata.example/mcp"
+	const elsewhere = "https://metadata.example/.well-known/oauth-protected-resource/mcp"
 	for name, tt := range map[string]struct {
 		text     string
 		endpoint string // default: mcpServer
@@ -57,7 +57,7 @@ func TestAUTHR05_AUTHR07_ResourceMetadataAtAnotherOrigin(t *testing.T) {
 // The rules of the Fetcher hold for a resource_metadata at another origin: a host at a private address
 // is not connected to, as if the challenge had not named it, and a redirect is not followed.
 func TestSEC07_ResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
-	const elsewhere = "https://metadata.example/mcp"
+	const elsewhere = "https://metadata.example/.well-known/oauth-protected-resource/mcp"
 	for name, tt := range map[string]struct {
 		prepare func(w *network)
 		ok      bool
@@ -85,5 +85,24 @@ func TestSEC07_ResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
 				t.Errorf("connected to %v, want one public address", got)
 			}
 		})
+	}
+}
+
+// At another origin, only the addresses at which metadata can be are requested: a server could make the client send a
+// request to any path of a neighbour.
+func TestSEC07_ResourceMetadataOfANeighbourIsAtItsWellKnownPath(t *testing.T) {
+	for _, to := range []string{"https://other.example/admin/delete", "https://other.example/",
+		"https://other.example/.well-known/oauth-protected-resources", "https://other.example/.well-known/oauth-protected-resource/../admin",
+		"https://other.example/.well-known/oauth-protected-resource/%2e%2e/admin", "https://mcp.example:8443/admin",
+		"https://other.example/x/.well-known/oauth-protected-resource"} {
+		w := newNetwork(t)
+		w.Doc(to, resourceDoc(mcpServer, "https://evil.example"))
+		w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+		w.Doc(asRoot, serverDoc(issuer))
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+			&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(to)})
+		if err != nil || d.Issuer != issuer || slices.Contains(w.Requests(), "GET "+to) {
+			t.Errorf("%s: got %+v, error %v, requests %q; want none of them to it", to, d, err, w.Requests())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package oauthclient_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,9 +79,9 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "challenge to another origin", challenge: metadataChallenge("https://metadata.example/custom"),
-			docs: map[string]string{"https://metadata.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", asRoot: serverDoc(issuer)},
-			want: []string{"https://metadata.example/custom", asRoot}, resource: mcpServer, issuer: issuer,
+			name: "challenge to another origin", challenge: metadataChallenge("https://metadata.example/.well-known/oauth-protected-resource/custom"),
+			docs: map[string]string{"https://metadata.example/.well-known/oauth-protected-resource/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", asRoot: serverDoc(issuer)},
+			want: []string{"https://metadata.example/.well-known/oauth-protected-resource/custom", asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "challenge to the well-known path", challenge: metadataChallenge(mcpPath),
@@ -234,7 +235,7 @@ func TestAUTHR06_PreferredIssuer(t *testing.T) {
 		{[]string{"https://evil.example", other}, other},
 		{[]string{other, issuer}, other},
 		{[]string{"https://evil.example"}, issuer},
-		{[]string{other + "/"}, issuer},
+		{[]string{other + "/"}, other},
 	} {
 		w := newNetwork(t)
 		w.Doc(mcpPath, resourceDoc(mcpServer, issuer, other))
@@ -274,7 +275,6 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
 		{"issuer with http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
 		{"AUTHR-13 another issuer", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
-		{"AUTHR-13 issuer with a trailing slash", map[string]string{asRoot: serverDoc(issuer + "/")}, 2},
 		{"AUTHR-13 issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
 		{"AUTHR-13 issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
 		{"AUTHR-13 no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
@@ -366,7 +366,7 @@ func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 			continue
 		}
 		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // an invalid URL in a challenge is ignored
-		if to == "https://mcp.example/custom" || to == "https://evil.example/x" {
+		if to == "https://mcp.example/custom" {
 			missed = to
 		}
 		if !strings.Contains(err.Error(), " at "+missed+" (HTTP 404)") {
@@ -610,5 +610,69 @@ func TestDiscoveryAtLoopback(t *testing.T) {
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: local + "/mcp"})
 	if err != nil || d.Resource != local {
 		t.Errorf("got %+v, error %v; want resource %s", d, err, local)
+	}
+}
+
+// For an issuer without a path, an empty path and "/" are the same. The spelling of its metadata counts from then on.
+func TestAUTHR13_IssuerWithAFinalSlash(t *testing.T) {
+	for named, published := range map[string]string{issuer: issuer + "/", issuer + "/": issuer} {
+		w := newNetwork(t)
+		w.Doc(mcpPath, resourceDoc(mcpServer, named))
+		w.Doc(asRoot, serverDoc(published))
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+		if err != nil || d.Issuer != published {
+			t.Errorf("%s: got %+v, error %v; want the issuer %s", named, d, err, published)
+		}
+	}
+	w := newNetwork(t)
+	w.Doc(mcpPath, resourceDoc(mcpServer, issuer+"/tenant"))
+	w.Doc("https://as.example/.well-known/oauth-authorization-server/tenant", serverDoc(issuer+"/tenant/"))
+	if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); err == nil {
+		t.Errorf("an issuer with a path: got %+v, want an error", d)
+	}
+}
+
+// A web page at a well-known address is no metadata, unless a challenge names the address.
+func TestWebPageIsNoMetadata(t *testing.T) {
+	page := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html>")
+	}
+	w := newNetwork(t)
+	w.Page(mcpPath, page)
+	w.Doc(mcpRoot, resourceDoc(mcpServer, issuer))
+	w.Page(asRoot, page)
+	w.Doc(asOIDC, serverDoc(issuer))
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+	if err != nil || d.Issuer != issuer {
+		t.Errorf("got %+v, error %v; want the metadata of the next address", d, err)
+	}
+	d, err = oauthclient.Discover(t.Context(), w.fetcher(nil),
+		&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(mcpPath)})
+	if _, invalid := errors.AsType[*oauth.DiscoveryError](err); !invalid {
+		t.Errorf("named by a challenge: got %+v, error %v; want a DiscoveryError", d, err)
+	}
+}
+
+// An issuer that lists no PKCE methods is used if the program says so for it; the error names the setting.
+func TestAUTHR20_UnlistedPKCE(t *testing.T) {
+	w := newNetwork(t)
+	w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+	w.Doc(asRoot, strings.Replace(serverDoc(issuer), `"code_challenge_methods_supported":["S256"]`, `"x":1`, 1))
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = oauthclient.CheckCodeFlow(d)
+	if unlisted, ok := errors.AsType[*oauthclient.PKCEError](err); !ok || unlisted.Issuer != issuer ||
+		!strings.Contains(err.Error(), "insecureUnlistedPKCE") {
+		t.Errorf("got error %v, want a PKCEError that names the setting", err)
+	}
+	if err := oauthclient.CheckCodeFlowOf(d, &oauthclient.Identity{InsecureUnlistedPKCE: true}); err != nil {
+		t.Error(err)
+	}
+	d.Server.CodeChallengeMethods = []string{"plain"}
+	if oauthclient.CheckCodeFlowOf(d, &oauthclient.Identity{InsecureUnlistedPKCE: true}) == nil {
+		t.Error("a server that supports only plain is used")
 	}
 }

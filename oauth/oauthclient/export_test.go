@@ -21,7 +21,9 @@ func Discover(ctx context.Context, f *oauth.Fetcher, q *DiscoveryQuery) (*Discov
 	return discover(ctx, (*oauthfetch.Fetcher)(f), q)
 }
 
-func CheckCodeFlow(d *Discovery) error { return d.checkCodeFlow() }
+func CheckCodeFlow(d *Discovery) error { return d.checkCodeFlow(&Identity{}) }
+
+func CheckCodeFlowOf(d *Discovery, c *Identity) error { return d.checkCodeFlow(c) }
 
 func Register(
 	ctx context.Context, f *oauth.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata,

@@ -124,7 +124,7 @@ func (codeGrant) extension() string { return "" }
 
 func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
 	d := r.discovery
-	if err := d.checkCodeFlow(); err != nil {
+	if err := d.checkCodeFlow(&r.transport.client); err != nil {
 		return nil, err
 	}
 	if err := d.checkLoginPage(r.transport.endpoint, r.transport.client.Issuer); err != nil {
@@ -267,7 +267,7 @@ func (l *login) page() (string, error) {
 	if slices.Contains(l.scopes, oauthwire.ScopeOffline) {
 		q.Set("prompt", "consent") // OpenID Connect requires it for a refresh token
 	}
-	if l.discovery.Resource != "" {
+	if l.discovery.Resource != "" && !l.transport.client.OmitResource {
 		q.Set("resource", l.discovery.Resource)
 	}
 	if p := l.transport.prover; p != nil {

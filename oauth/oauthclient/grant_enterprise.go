@@ -131,7 +131,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	}
 	scopes = r.scopes
 	if response.Scope != nil {
-		scopes = boundedScopes(*response.Scope)
+		scopes = boundedScopes(textOf(response.Scope))
 	}
 	return response.AccessToken, scopes, nil
 }

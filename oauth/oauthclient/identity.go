@@ -43,6 +43,15 @@ type Identity struct {
 	// MCP server names first: an attacker who controls the MCP server can then obtain them.
 	// Default: a login with ID and without Issuer is an error.
 	InsecureAnyIssuer bool
+	// InsecureUnlistedPKCE allows logins at an authorization server whose metadata lists no PKCE
+	// methods, such as Amazon Cognito and Microsoft Entra ID. PKCE with S256 is sent all the same;
+	// if the server ignores it, a stolen code can be redeemed. It requires Issuer, unless
+	// InsecureAnyIssuer is set. Default: such a login fails with a [*PKCEError].
+	InsecureUnlistedPKCE bool
+	// OmitResource leaves out the parameter resource (RFC 8707), which some authorization servers
+	// refuse. They then issue tokens that are not bound to the MCP server. It requires Issuer,
+	// unless InsecureAnyIssuer is set. Default: resource is sent.
+	OmitResource bool
 	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: one that
 	// the metadata of the authorization server names.
 	AuthMethod string
@@ -70,6 +79,9 @@ func (c *Identity) validate() error {
 	if c.ID == "" && (c.Secret != "" || c.AuthMethod != "") {
 		fail("ID: must be set if Secret or AuthMethod is")
 	}
+	if (c.InsecureUnlistedPKCE || c.OmitResource) && c.Issuer == "" && !c.InsecureAnyIssuer {
+		fail("Issuer: must be set if InsecureUnlistedPKCE or OmitResource is: they are for one authorization server")
+	}
 	if c.MetadataURL != "" {
 		if err := oauth.CheckClientIDURL(c.MetadataURL); err != nil {
 			fail("MetadataURL: %w", err)
@@ -81,6 +93,26 @@ func (c *Identity) validate() error {
 		}
 	}
 	return errors.Join(all...)
+}
+
+// A PKCEError reports an authorization server whose metadata does not list the PKCE method S256. Nothing but the
+// request for its metadata was sent to it.
+//
+// Spec: basic/authorization, Authorization Code Protection.
+type PKCEError struct {
+	Issuer  string   // of the authorization server
+	Methods []string // that it lists; nil for none
+}
+
+// Error names the issuer and what it lists.
+func (e *PKCEError) Error() string {
+	if len(e.Methods) == 0 {
+		return fmt.Sprintf("oauth: the authorization server %s lists no PKCE methods "+
+			"(code_challenge_methods_supported), and a safe login requires S256: if it supports PKCE all the same, "+
+			"set insecureUnlistedPKCE for this issuer", e.Issuer)
+	}
+	return fmt.Sprintf("oauth: the authorization server %s supports the PKCE methods %.64q only, and a safe login "+
+		"requires S256", e.Issuer, e.Methods)
 }
 
 // An IssuerError reports a login that is bound to one authorization server while the MCP server
@@ -112,7 +144,7 @@ func (t *Transport) configured(d *discovery) (*Registration, error) {
 		want = cmp.Or(t.record, &serverRecord{Issuer: d.Issuer}).Issuer
 		t.mu.Unlock()
 	}
-	if want != d.Issuer {
+	if !oauthwire.IsSameIssuer(want, d.Issuer) {
 		return nil, &IssuerError{Want: want, Got: d.Issuer}
 	}
 	return &Registration{Issuer: d.Issuer, ClientID: c.ID, ClientSecret: c.Secret, AuthMethod: c.AuthMethod}, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/dpop"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -97,6 +98,9 @@ func describe(code, description string, status int) string {
 	switch {
 	case code == "" && status != 0:
 		return "HTTP " + strconv.Itoa(status)
+	case code == "invalid_target":
+		return strings.TrimSuffix(code+" ("+description, " (") + "): if the server refuses the parameter resource as " +
+			"such, set omitResource for this issuer"
 	case description == "":
 		return code
 	}
@@ -118,6 +122,8 @@ type tokenEndpoint struct {
 	key          *AssertionKey // of the client, for private_key_jwt; nil for none
 	resource     string        // default of the resource parameter; empty for none
 	prover       *dpop.Prover  // nil for bearer tokens
+
+	omitsResource bool // the authorization server refuses the resource parameter
 }
 
 // A tokenResponse is the response of a token endpoint. Spec: RFC 6749, sections 5.1 and 5.2; RFC
@@ -127,11 +133,30 @@ type tokenResponse struct {
 	TokenType       string         `json:"token_type"`
 	ExpiresIn       jsontext.Value `json:"expires_in"`
 	RefreshToken    string         `json:"refresh_token"`
-	Scope           *string        `json:"scope"`
+	Scope           jsontext.Value `json:"scope"`
 	IssuedTokenType string         `json:"issued_token_type"`
 
-	Error            string `json:"error"`
-	ErrorDescription string `json:"error_description"`
+	Error            jsontext.Value `json:"error"`
+	ErrorDescription jsontext.Value `json:"error_description"`
+}
+
+// textOf returns the text of a member that must be a string. Some servers send another type, whose
+// JSON text says as much, or a list in place of words.
+func textOf(member jsontext.Value) string {
+	switch jsonscan.Kind(member) {
+	case 0, 'n':
+		return ""
+	case '[':
+		var words []string
+		for element := range jsonscan.Elements(member) {
+			words = append(words, textOf(element))
+		}
+		return strings.Join(words, " ")
+	}
+	if text, err := jsonscan.Unquote(member); err == nil {
+		return text
+	}
+	return string(member)
 }
 
 // request requests tokens and validates the response. It does not modify form. A refusal is a
@@ -155,8 +180,8 @@ func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet
 		set.Expires = set.Issued.Add(lifetime)
 	}
 	set.Scopes = strings.Fields(form.Get("scope")) // an omitted scope means as requested
-	if r.Scope != nil {
-		set.Scopes = boundedScopes(*r.Scope)
+	if scope := textOf(r.Scope); scope != "" || jsonscan.Kind(r.Scope) == '"' {
+		set.Scopes = boundedScopes(scope)
 	}
 	return set, nil
 }
@@ -203,7 +228,9 @@ func (e *tokenEndpoint) sendOnce(
 // header for it.
 func (e *tokenEndpoint) authenticated(plain url.Values) (form url.Values, header http.Header, err error) {
 	form, header = maps.Clone(plain), http.Header{} // values are replaced and not modified
-	if e.resource != "" && !form.Has("resource") {
+	if e.omitsResource {
+		form.Del("resource")
+	} else if e.resource != "" && !form.Has("resource") {
 		form.Set("resource", e.resource)
 	}
 	return form, header, e.authenticate(form, header)
@@ -270,8 +297,8 @@ func (e *tokenEndpoint) secrets(form url.Values) []string {
 
 func (e *tokenEndpoint) tokenType(received string) (string, error) {
 	switch {
-	case strings.EqualFold(received, oauthwire.Bearer) && e.prover == nil:
-		return oauthwire.Bearer, nil
+	case (received == "" || strings.EqualFold(received, oauthwire.Bearer)) && e.prover == nil:
+		return oauthwire.Bearer, nil // some servers leave out the type that every other one has
 	case e.prover == nil:
 		return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q",
 			oauthfetch.CleanText(received, oauthfetch.MaxErrorCode))
@@ -286,14 +313,14 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 	var r tokenResponse
 	err := oauthfetch.Decode(body, &r)
 	switch {
-	case status != http.StatusOK && (err != nil || r.Error == ""):
+	case status/100 != 2 && (err != nil || textOf(r.Error) == ""):
 		return nil, &TokenError{Status: status}
 	case err != nil:
 		return nil, errors.New("oauth: invalid token response: malformed JSON")
-	case status != http.StatusOK || r.Error != "":
+	case status/100 != 2 || textOf(r.Error) != "":
 		return nil, &TokenError{
-			Code:        oauthfetch.CleanTextWithout(r.Error, oauthfetch.MaxErrorCode, secrets),
-			Description: oauthfetch.CleanTextWithout(r.ErrorDescription, oauthfetch.MaxErrorText, secrets),
+			Code:        oauthfetch.CleanTextWithout(textOf(r.Error), oauthfetch.MaxErrorCode, secrets),
+			Description: oauthfetch.CleanTextWithout(textOf(r.ErrorDescription), oauthfetch.MaxErrorText, secrets),
 			Status:      status,
 		}
 	case !isSendable(r.AccessToken):

@@ -26,7 +26,10 @@ func (p *program) loginCommand() *cobra.Command {
 	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a registered client")
 	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
 	f.StringVar(&wanted.Issuer, "issuer", "",
-		"the `URL` of the issuer of --client-id, as in the metadata of the authorization server")
+		"the `URL` of the only authorization server to use, required by the flags about it")
+	f.BoolVar(&wanted.InsecureUnlistedPKCE, "insecure-unlisted-pkce", false,
+		"log in at --issuer although it lists no PKCE methods (Cognito, Entra ID)")
+	f.BoolVar(&wanted.OmitResource, "omit-resource", false, "leave out the parameter resource, which --issuer refuses")
 	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
 	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
@@ -97,8 +100,9 @@ func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]str
 // newSettings returns the stored settings, changed by the flags.
 func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, secretFile string) (*settings, error) {
 	switch {
-	case (wanted.ClientID == "") != (wanted.Issuer == ""):
-		return nil, usage(errors.New("--client-id and --issuer must be given together"))
+	case wanted.Issuer == "" && (wanted.ClientID != "" || wanted.InsecureUnlistedPKCE || wanted.OmitResource):
+		return nil, usage(errors.New("--client-id, --insecure-unlisted-pkce and --omit-resource require --issuer: " +
+			"they are for one authorization server"))
 	case wanted.ClientID == "" && secretFile != "":
 		return nil, usage(errors.New("--client-secret-file requires --client-id"))
 	case wanted.ClientID != "" && wanted.MetadataURL != "":
@@ -108,9 +112,10 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 	if err != nil {
 		return nil, err
 	}
-	if wanted.ClientID != "" || wanted.MetadataURL != "" {
-		s.ClientID, s.Issuer, s.MetadataURL = wanted.ClientID, wanted.Issuer, wanted.MetadataURL
-		s.ClientSecret = wanted.ClientSecret
+	if wanted.ClientID != "" || wanted.MetadataURL != "" || wanted.Issuer != "" {
+		scopes := s.Scopes
+		*s = *wanted
+		s.Scopes = scopes
 	}
 	if secretFile != "" {
 		text, err := p.input.readSource(ctx, secretFile)

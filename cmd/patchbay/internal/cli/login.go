@@ -35,10 +35,13 @@ type settings struct {
 	Issuer       string   `json:"issuer,omitempty"`
 	MetadataURL  string   `json:"metadataUrl,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
+
+	InsecureUnlistedPKCE bool `json:"insecureUnlistedPKCE,omitempty"`
+	OmitResource         bool `json:"omitResource,omitempty"`
 }
 
 func (s *settings) isEmpty() bool {
-	return s.ClientID == "" && s.MetadataURL == "" && len(s.Scopes) == 0
+	return s.ClientID == "" && s.MetadataURL == "" && len(s.Scopes) == 0 && s.Issuer == ""
 }
 
 func (p *program) openVault() (*vault.Vault, error) {
@@ -164,6 +167,7 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
 	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
+		InsecureUnlistedPKCE: s.InsecureUnlistedPKCE, OmitResource: s.OmitResource,
 		Metadata: oauth.ClientMetadata{Name: "Patchbay", ApplicationType: "native"},
 	}
 	return oauthclient.NewTransport(t.url, opts), nil
