@@ -62,7 +62,8 @@ func (p *program) commands() []*cobra.Command {
 			p.loginCommand(),
 			p.statusCommand(),
 			p.authCommand("logout", "Log out of a server", p.logout),
-			p.tokenCommand())),
+			p.tokenCommand(),
+			p.vaultKeyCommand())),
 		inGroup(groupOther, p.serveCommand(), p.gatewayCommand(), p.mockCommand(), p.devCommand(), p.newCommand(),
 			p.serversCommand(), p.trustCommand(), p.completionCommand(), p.manCommand(), p.versionCommand()),
 		[]*cobra.Command{

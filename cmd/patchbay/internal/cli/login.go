@@ -66,8 +66,7 @@ func (p *program) warnKeyFile(path string, reason error) {
 		why += ", because the system keyring failed (" + clean(reason.Error()) + ")"
 	}
 	p.screen.printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
-		"  To avoid that, remove its directory, then log in and store secrets again with a keyring, or with $%s set.",
-		why, cleanLine(path), envPassphrase)
+		"  To avoid that, run \"patchbay auth key keyring\" or \"patchbay auth key passphrase\".", why, cleanLine(path))
 }
 
 func settingsKey(t *target) string {

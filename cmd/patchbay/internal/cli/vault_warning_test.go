@@ -14,10 +14,8 @@ func TestKeyFileIsAWarningAtLogin(t *testing.T) {
 	for _, when := range []string{"the vault is created", "the vault exists"} {
 		o := withBrowser(t, newUserBrowser(t), "auth", "login", server)
 		if o.status != exitOK || strings.Count(o.stderr, warning) != 1 ||
-			!strings.Contains(o.stderr, filepath.Join(dir, "vault.key")) || !strings.Contains(o.stderr, "store secrets again") ||
-			!strings.Contains(o.stderr, envPassphrase) {
-			t.Errorf("login when %s: exit code %d, %s, want one warning with the file and %s", when, o.status, o.stderr,
-				envPassphrase)
+			!strings.Contains(o.stderr, filepath.Join(dir, "vault.key")) || !strings.Contains(o.stderr, "patchbay auth key keyring") {
+			t.Errorf("login when %s: exit code %d, %s, want one warning with the file and the command", when, o.status, o.stderr)
 		}
 	}
 	if o := patchbay(t, "", "call", server, "who_am_i"); o.status != exitOK || strings.Contains(o.stderr, warning) {
@@ -37,4 +35,33 @@ func TestKeyFileIsAWarningWhenACommandLogsIn(t *testing.T) {
 	if o.status != exitOK || strings.Count(o.stderr, "patchbay: warning: ") != 1 {
 		t.Errorf("exit code %d, %s, want one warning", o.status, o.stderr)
 	}
+}
+
+// The key is changed with all values. A vault that cannot be opened says what to do.
+func TestKeyOfTheVaultIsChanged(t *testing.T) {
+	const passphrase = "correct horse battery"
+	freshVault(t)
+	if o := patchbay(t, "", "auth", "key"); o.status == exitOK {
+		t.Errorf("an empty vault: exit code %d, %s", o.status, o.stdout)
+	}
+	run := func(stdin string, want int, text string, args ...string) {
+		t.Helper()
+		o := patchbay(t, stdin, args...)
+		if o.status != want || !strings.Contains(o.stdout+o.stderr, text) {
+			t.Errorf("%q: exit code %d, %s%s, want %d and %q", args, o.status, o.stdout, o.stderr, want, text)
+		}
+	}
+	run("s3cret value", exitOK, "Stored", "gateway", "secret", "set", "files")
+	run("", exitOK, "which is in the file", "auth", "key")
+	run(passphrase+"\n", exitOK, envPassphrase, "auth", "key", "passphrase")
+	run("", exitFailure, "set "+envPassphrase, "gateway", "secret", "list")
+	t.Setenv(envPassphrase, "another horse battery")
+	run("", exitFailure, "wrong passphrase; without the right one, remove the directory", "gateway", "secret", "list")
+	t.Setenv(envPassphrase, passphrase)
+	run("", exitOK, "files", "gateway", "secret", "list")
+	run("", exitOK, "which is in the file", "auth", "key", "file")
+	run("", exitFailure, "unset the passphrase", "gateway", "secret", "list")
+	t.Setenv(envPassphrase, "")
+	run("", exitOK, "files", "gateway", "secret", "list")
+	run("", exitUsage, "want one of keyring, file, passphrase", "auth", "key", "cloud")
 }

@@ -45,6 +45,12 @@ func (k keyring) put(ctx context.Context, id, text string) error {
 	return err
 }
 
+// remove removes a key that is no longer used.
+func (k keyring) remove(ctx context.Context, id string) error {
+	_, err := k.call(ctx, func() (string, error) { return "", system.Delete(keyringService, id) })
+	return err
+}
+
 // call calls the keyring. The goroutine of a call that does not return stays: the library cannot
 // cancel it.
 func (k keyring) call(ctx context.Context, f func() (string, error)) (string, error) {

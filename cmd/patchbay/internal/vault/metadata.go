@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"cmp"
 	"context"
 	"crypto/pbkdf2"
 	"crypto/rand"
@@ -33,6 +34,9 @@ const (
 	maxMetadata = 4 << 10
 	// metadataVersion is the version of the format.
 	metadataVersion = 1
+	// changedVersion is the version of a vault whose key was changed: versions of this program that cannot
+	// open it say so.
+	changedVersion = 2
 	// iterations of PBKDF2 with SHA-256 for a new vault: a third of a second on a slow machine.
 	iterations = 600_000
 	// minIterations and maxIterations bound the iterations in a file: they must be neither weak nor a
@@ -50,11 +54,14 @@ type metadata struct {
 	Salt       []byte `json:"salt,omitempty"`
 	Iterations int    `json:"iterations,omitempty"`
 	Check      []byte `json:"check"` // an encrypted empty value, to verify the key with
+
+	KeyFile  string `json:"keyFile,omitempty"`  // the name of the file, if it is not keyName
+	Previous []byte `json:"previous,omitempty"` // the encrypted id and key of a change that has not ended
 }
 
 // checkName is the name that the check is bound to: everything that the key depends on.
 func (m *metadata) checkName() string {
-	return fmt.Sprintf("check\n%d\n%s\n%x\n%d", m.Version, m.Key, m.Salt, m.Iterations)
+	return fmt.Sprintf("check\n%d\n%s\n%x\n%d%s", m.Version, m.Key, m.Salt, m.Iterations, m.KeyFile)
 }
 
 // readMetadata returns the metadata, or nil if there is no vault.
@@ -71,8 +78,11 @@ func (v *Vault) readMetadata() (*metadata, error) {
 	switch err := json.Unmarshal(text, &m); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w: %w", file, ErrDamaged, err)
-	case m.Version != metadataVersion:
-		return nil, fmt.Errorf("%s: %w: unsupported version %d, want %d", file, ErrDamaged, m.Version, metadataVersion)
+	case m.Version != metadataVersion && m.Version != changedVersion:
+		return nil, fmt.Errorf("%s: %w: unsupported version %d, want at most %d", file, ErrDamaged, m.Version,
+			changedVersion)
+	case m.KeyFile != "" && (m.KeyFile != filepath.Base(m.KeyFile) || !strings.HasSuffix(m.KeyFile, ".key")):
+		return nil, fmt.Errorf("%s: %w: invalid keyFile %q", file, ErrDamaged, m.KeyFile)
 	case m.Key != InKeyring && m.Key != InFile && m.Key != InPassphrase:
 		return nil, fmt.Errorf("%s: %w: unknown key location %q", file, ErrDamaged, m.Key)
 	case m.Key == InPassphrase && (m.Iterations < minIterations || m.Iterations > maxIterations):
@@ -116,6 +126,9 @@ func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*
 		return v.cached, nil
 	case m != nil:
 		s, err = v.openExisting(ctx, m)
+		if again, errAgain := v.readMetadata(); err != nil && errAgain == nil && again != nil && again.ID != m.ID {
+			s, err = v.openExisting(ctx, again) // the key changed meanwhile
+		}
 	default:
 		s, err = missing(ctx)
 	}
@@ -136,32 +149,37 @@ func (v *Vault) openExisting(ctx context.Context, m *metadata) (*sealer, error) 
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
 	if _, _, err := s.open(m.checkName(), m.checkName(), m.Check); err == nil {
-		return s, nil
+		return s, s.openPrevious(m)
 	}
 	if m.Key == InPassphrase {
-		return nil, fmt.Errorf("%s: %w: wrong passphrase", v.dir, ErrKey)
+		return nil, fmt.Errorf("%s: %w: wrong passphrase; without the right one, remove the directory, and log "+
+			"in again", v.dir, ErrKey)
 	}
-	return nil, fmt.Errorf("%s: %w: the key in the %s is wrong", v.dir, ErrKey, m.Key)
+	return nil, fmt.Errorf("%s: %w: the key in the %s is wrong; without the right one, remove the directory, and "+
+		"log in again", v.dir, ErrKey, m.Key)
 }
 
 func (v *Vault) key(ctx context.Context, m *metadata) ([]byte, error) {
 	if v.passphrase != "" && m.Key != InPassphrase {
-		return nil, fmt.Errorf("a passphrase is set, but the key of this vault is in the %s", m.Key)
+		return nil, fmt.Errorf("a passphrase is set, but the key of this vault is in the %s: unset the passphrase; "+
+			"\"patchbay auth key passphrase\" changes where the key is", m.Key)
 	}
 	var text string
 	var err error
 	switch m.Key {
 	case InPassphrase:
 		if v.passphrase == "" {
-			return nil, errors.New("it requires a passphrase")
+			return nil, errors.New("it requires a passphrase: set PATCHBAY_VAULT_PASSPHRASE; " +
+				"\"patchbay auth key file\" makes it open without")
 		}
 		return pbkdf2.Key(sha256.New, v.passphrase, m.Salt, m.Iterations, keySize)
 	case InKeyring:
 		if text, err = v.keys.get(ctx, m.ID); err != nil {
-			return nil, fmt.Errorf("system keyring: %w", err)
+			return nil, fmt.Errorf("system keyring: %w; unlock it, or use the session in which the key was stored: "+
+				"there, \"patchbay auth key file\" makes the vault open without a keyring", err)
 		}
 	default:
-		file, err := readPrivate(v.KeyFile(), maxMetadata)
+		file, err := readPrivate(v.keyFile(m), maxMetadata)
 		if err != nil {
 			return nil, err
 		}
@@ -203,40 +221,58 @@ func (v *Vault) create(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s, v.writeMetadata(m, s)
+}
+
+func (v *Vault) writeMetadata(m *metadata, s *sealer) error {
 	m.Check = s.seal(m.checkName(), "", nil)
 	text, err := json.Marshal(m)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s, writeFile(filepath.Join(v.dir, metadataName), append(text, '\n'))
+	return writeFile(filepath.Join(v.dir, metadataName), append(text, '\n'))
 }
 
 // makeKey returns a new key, stored in the best available location.
 func (v *Vault) makeKey(ctx context.Context, m *metadata) ([]byte, error) {
 	if v.passphrase != "" {
-		if len(v.passphrase) < minPassphrase {
+		return v.makeKeyIn(ctx, m, InPassphrase, v.passphrase)
+	}
+	key, reason := v.makeKeyIn(ctx, m, InKeyring, "")
+	if reason == nil || ctx.Err() != nil {
+		return key, reason
+	}
+	key, err := v.makeKeyIn(ctx, m, InFile, "")
+	if err == nil {
+		v.inFile(v.keyFile(m), reason)
+	}
+	return key, err
+}
+
+// makeKeyIn returns a new key, stored in a location.
+func (v *Vault) makeKeyIn(ctx context.Context, m *metadata, location, passphrase string) ([]byte, error) {
+	m.Key = location
+	if location == InPassphrase {
+		if len(passphrase) < minPassphrase {
 			return nil, fmt.Errorf("the passphrase is too short: want at least %d bytes", minPassphrase)
 		}
-		m.Key, m.Salt, m.Iterations = InPassphrase, random(16), iterations
-		return pbkdf2.Key(sha256.New, v.passphrase, m.Salt, m.Iterations, keySize)
+		m.Salt, m.Iterations = random(16), iterations
+		return pbkdf2.Key(sha256.New, passphrase, m.Salt, m.Iterations, keySize)
 	}
 	key := random(keySize)
 	text := base64.StdEncoding.EncodeToString(key)
-	reason := v.keys.put(ctx, m.ID, text)
-	if reason == nil {
-		m.Key = InKeyring
-		return key, nil
+	if location == InFile {
+		return key, writeFile(v.keyFile(m), []byte(text+"\n"))
 	}
+	err := v.keys.put(ctx, m.ID, text)
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	m.Key = InFile
-	if err := writeFile(v.KeyFile(), []byte(text+"\n")); err != nil {
-		return nil, err
-	}
-	v.inFile(v.KeyFile(), reason)
-	return key, nil
+	return key, err
 }
+
+// keyFile returns the path of the file that has the key if neither the keyring nor a passphrase does.
+func (v *Vault) keyFile(m *metadata) string { return filepath.Join(v.dir, cmp.Or(m.KeyFile, keyName)) }
 
 func random(n int) []byte {
 	b := make([]byte, n)

@@ -26,6 +26,7 @@ const (
 	roleCount = "count" // increments a number 100 times
 	roleWrite = "write" // writes until it is killed, and prints what it has written
 	roleHold  = "hold"  // holds a lock until it is killed
+	roleRekey = "rekey" // changes the key until it is killed
 	roleStall = "stall" // creates a vault with a keyring that never answers
 )
 
@@ -61,6 +62,11 @@ func child(role string) int {
 				return []byte(strings.Repeat(n, repeats)), err
 			})
 			fmt.Println(n)
+		}
+	case role == roleRekey:
+		for err == nil {
+			fmt.Println("changing")
+			err = v.ChangeKey(ctx, "", "")
 		}
 	case role == roleHold:
 		err = v.Update(ctx, "n", func([]byte) ([]byte, error) {

@@ -121,7 +121,13 @@ func (v *Vault) Describe() (Description, error) {
 }
 
 // KeyFile returns the path of the file that has the key if the keyring does not.
-func (v *Vault) KeyFile() string { return filepath.Join(v.dir, keyName) }
+func (v *Vault) KeyFile() string {
+	m, err := v.readMetadata()
+	if m == nil || err != nil {
+		m = &metadata{}
+	}
+	return v.keyFile(m)
+}
 
 // Load returns the value of a key, or nil.
 func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
@@ -133,7 +139,13 @@ func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.unseal(s, key, text)
+	value, err := v.unseal(s, key, text)
+	if errors.Is(err, ErrDamaged) { // it may have been encrypted with another key since it was read
+		if again, errAgain := v.readSealed(key); errAgain == nil && !bytes.Equal(again, text) {
+			return v.Load(ctx, key)
+		}
+	}
+	return value, err
 }
 
 func (v *Vault) removed(context.Context) (*sealer, error) {
@@ -155,6 +167,9 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 	}
 	defer l.Close()
 	text, err := v.readSealed(key)
+	if err == nil {
+		s, err = v.unlock(ctx, v.create) // the key may have changed meanwhile
+	}
 	if err != nil {
 		return err
 	}
@@ -259,13 +274,15 @@ const (
 
 // A sealer encrypts values. The name of the file is authenticated, so that files cannot be swapped.
 type sealer struct {
-	aead  cipher.AEAD
-	vault string // id of the vault
+	aead     cipher.AEAD
+	vault    string // id of the vault
+	key      []byte
+	previous *sealer // of the key before a change that has not ended; may be nil
 }
 
 func newSealer(vault string, key []byte) (*sealer, error) {
 	aead, err := seal.NewAEAD(key)
-	return &sealer{aead, vault}, err
+	return &sealer{aead: aead, vault: vault, key: key}, err
 }
 
 // additionalData returns the data that authenticates the name of a file, or a key.
@@ -280,6 +297,15 @@ func (s *sealer) seal(name, key string, value []byte) []byte {
 
 // open returns the key and the value of a file. wanted is the key of a file that does not have it.
 func (s *sealer) open(name, wanted string, text []byte) (key string, value []byte, err error) {
+	key, value, err = s.openOwn(name, wanted, text)
+	if err != nil && s.previous != nil {
+		return s.previous.openOwn(name, wanted, text)
+	}
+	return key, value, err
+}
+
+// openOwn is open for a file that was encrypted with the key of s.
+func (s *sealer) openOwn(name, wanted string, text []byte) (key string, value []byte, err error) {
 	damaged := fmt.Errorf("%w: it was changed, or written by another vault", ErrDamaged)
 	if sealed, ours := bytes.CutPrefix(text, []byte(magicWithoutKey)); ours {
 		value, err := s.aead.Open([]byte{}, nil, sealed, s.additionalData(magicWithoutKey, wanted))
