@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// listTimeout bounds the reading of one list of a server, all pages.
+	// listTimeout bounds the reading of one list of a server, all pages, after its start.
 	listTimeout = 60 * time.Second
-	// listWait is how long a request waits for a list that is being read. A slow server must not delay
-	// the others.
+	// listWait is how long a request waits for a list that is being read, unless it is patient. A slow
+	// server must not delay the others.
 	listWait = 5 * time.Second
 	// listAge is how old a list may be if its server does not announce changes.
 	listAge = 60 * time.Second
@@ -222,7 +222,7 @@ func (p *pool) isFresh(kind catalogue.Kind) bool {
 
 // list returns a list of the server. If reading it takes long or fails, list returns the last one
 // and the error.
-func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+func (p *pool) list(ctx context.Context, kind catalogue.Kind, how patience) (*catalogue.List, error) {
 	p.mu.Lock()
 	l := &p.lists[kind]
 	if p.isFresh(kind) {
@@ -246,6 +246,9 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind) (*catalogue.List, 
 	done, missed, wait := l.reading, l.missed, listWait
 	if p.slow {
 		wait -= discoverWait
+	}
+	if how == patient && l.list == nil {
+		missed, wait = false, p.up.startTimeout()+listTimeout
 	}
 	p.mu.Unlock()
 	if !missed {
@@ -295,7 +298,7 @@ func (p *pool) delay(kind catalogue.Kind, wait time.Duration) {
 // read reads a list, and notifies the views if a request did not wait for it, or it has changed again.
 func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	defer close(done)
-	ctx, cancel := context.WithTimeoutCause(p.up.host.ctx, listTimeout, mcp.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(p.up.host.ctx, p.up.startTimeout()+listTimeout, mcp.ErrTimeout)
 	defer cancel()
 	p.mu.Lock()
 	p.lists[kind].changed = false

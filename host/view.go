@@ -135,10 +135,10 @@ func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err e
 }
 
 // current returns the merged catalogue, after lists that may have changed were read.
-func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx) }
+func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx, brief) }
 
 // currentWithin returns the merged catalogue, and does not wait for lists after wait has ended.
-func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
+func (v *View) currentWithin(ctx, wait context.Context, how patience) (*merged, error) {
 	s := v.servers()
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
 	known := true
@@ -148,7 +148,7 @@ func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
 		known = known && !slices.Contains(lists[n][:], nil)
 	}
 	if !known {
-		s.readLists(wait, lists)
+		s.readLists(wait, lists, how)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -161,12 +161,12 @@ func (v *View) currentWithin(ctx, wait context.Context) (*merged, error) {
 }
 
 // readLists sets the lists that are nil.
-func (s *viewServers) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogue.List) {
+func (s *viewServers) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogue.List, how patience) {
 	var reading sync.WaitGroup
 	for n, p := range s.pools {
 		for k := range catalogue.Kinds {
 			if lists[n][k] == nil {
-				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k)) })
+				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k), how) })
 			}
 		}
 	}

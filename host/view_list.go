@@ -24,7 +24,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 	}
 	v.noteClass(req)
 	missing := v.loginServers(ctx, (*pool).lacksLogin)
-	m, err := v.current(ctx)
+	m, err := v.wholeList(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,11 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		p = v.withLoginTools(p, missing, v.loginServers(ctx, (*pool).hasLogin))
 	}
 	if kind == catalogue.Tools && v.changesTools(req, p) {
-		return v.listResult(kind, v.toolsFor(req, m, p.items), p.next), nil
+		return v.complement(ctx, req, m, kind, v.listResult(kind, v.toolsFor(req, m, p.items), p.next)), nil
 	}
-	internals.Checked(req, json.RawMessage(p.result))
-	return p.result, nil
+	result := v.complement(ctx, req, m, kind, p.result)
+	internals.Checked(req, json.RawMessage(result))
+	return result, nil
 }
 
 func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next string) mcp.RawResult {

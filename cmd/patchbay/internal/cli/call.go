@@ -46,7 +46,10 @@ func (p *program) prepareCall(
 		return nil, nil, err
 	}
 	tool, err := find(tools, words[0], "tool", toolName)
-	if err != nil {
+	switch {
+	case err != nil && p.missing.Load() != nil:
+		tool = &mcp.Tool{Name: words[0], InputSchema: stdjson.RawMessage(`{"type":"object"}`)} // the gateway knows it
+	case err != nil:
 		p.reportFailed()
 		return nil, nil, err
 	}

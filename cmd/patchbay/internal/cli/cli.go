@@ -60,17 +60,18 @@ type program struct {
 	serverName atomic.Pointer[string]   // of the server, for questions
 	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
 
-	search       []string          // of --search
-	answers      *answers          // of --answers
-	given        *givenAnswer      // of the command line; nil without one
-	noAuth       bool              // HTTP is served without a key
-	bridging     bool              // clients answer the questions of the server
-	recorder     *recording.Writer // of --trace; nil before the first connection
-	leaveOpen    bool              // questions that cannot be answered stay open instead of being declined
-	terminalLock chan struct{}     // a token while the user is prompted
-	sampler      *sampler          // of --sample-with; nil without it
-	failed       func()            // prints which servers of @host have failed; nil for other targets
-	noQuestions  bool              // the client declares neither elicitation nor sampling
+	search       []string                       // of --search
+	answers      *answers                       // of --answers
+	given        *givenAnswer                   // of the command line; nil without one
+	noAuth       bool                           // HTTP is served without a key
+	bridging     bool                           // clients answer the questions of the server
+	recorder     *recording.Writer              // of --trace; nil before the first connection
+	leaveOpen    bool                           // questions that cannot be answered stay open instead of being declined
+	terminalLock chan struct{}                  // a token while the user is prompted
+	sampler      *sampler                       // of --sample-with; nil without it
+	failed       func()                         // prints which servers of @host have failed; nil for other targets
+	missing      atomic.Pointer[missingServers] // of the last list; nil if it is complete
+	noQuestions  bool                           // the client declares neither elicitation nor sampling
 
 	tls   *tls.Config                  // with the certificates of --cacert; nil for the default
 	timed bool                         // the command line has --timeout

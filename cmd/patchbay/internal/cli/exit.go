@@ -31,6 +31,7 @@ const (
 	exitTimeout     = 7
 	exitProtocol    = 8
 	exitDenied      = 9
+	exitIncomplete  = 10
 	exitInterrupted = 130
 )
 
@@ -38,7 +39,7 @@ const (
 var exitKinds = map[int]string{
 	exitFailure: "failure", exitUsage: "usage", exitUnreachable: "unreachable", exitAuth: "auth_required",
 	exitTool: "tool_failed", exitNotFound: "not_found", exitTimeout: "timeout", exitProtocol: "protocol_violation",
-	exitDenied: "denied", exitInterrupted: "interrupted",
+	exitDenied: "denied", exitIncomplete: "incomplete", exitInterrupted: "interrupted",
 }
 
 // A coded error has an exit code.

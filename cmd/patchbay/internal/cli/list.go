@@ -61,25 +61,29 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if len(words) > 0 {
 			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
+				_ = p.incomplete() // a server that the list lacks may have it
 				return err
 			}
 			list = []T{item}
 		}
 		if p.flags.json {
 			p.output.value(map[string]any{l.key: list})
-			return nil
+			return p.incomplete()
 		}
 		what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
 		switch {
 		case len(list) == 0 && all > 0:
 			p.screen.printf("None of %d %s contains %q (--search).", all, what, strings.Join(p.search, " "))
-		case len(list) == 0:
+		case len(list) == 0 && p.missing.Load() == nil:
 			p.screen.printf("This server has no %s.", what)
 		}
 		for _, item := range list {
 			l.show(item, len(words) > 0)
 		}
-		return nil
+		if len(words) > 0 {
+			return nil
+		}
+		return p.incomplete()
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
@@ -485,6 +486,9 @@ func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 		var rpc *mcp.Error
 		if raw, ok := res.(mcp.RawResult); ok {
 			p.received.Add(int64(len(raw)))
+			if _, isList := catalogue.KindOf(req.Method); isList {
+				p.noteMissing(raw)
+			}
 		} else if errors.As(err, &rpc) {
 			p.received.Add(int64(len(rpc.Message) + len(rpc.Data)))
 		}

@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// metaMissing is the member of `_meta` of a list that lacks the items of some servers.
+	metaMissing = "dev.patchbay/missing"
+	// maxMissingNamed bounds the servers that a list names as missing, maxMissingName their names.
+	maxMissingNamed, maxMissingName = 20, 100
+	// waitInterval is how often a request that waits for servers sends progress.
+	waitInterval = 5 * time.Second
+)
+
+// A patience says how long a request waits for a list of a server of which nothing is known.
+type patience int
+
+const (
+	brief   patience = iota // at most listWait: another server may have what the request needs
+	patient                 // until the server is ready or its start has failed
+)
+
+// missingLists are the servers whose items a list lacks.
+type missingLists struct {
+	servers, starting int
+	pools             []*pool
+	codes             []ErrorCode
+}
+
+// missing returns the servers whose list of a kind a catalogue lacks.
+func (m *merged) missing(kind catalogue.Kind) *missingLists {
+	missing := &missingLists{servers: len(m.servers.pools)}
+	for n, p := range m.servers.pools {
+		if m.lists[n][kind] != nil {
+			continue
+		}
+		code := CodeStarting // also of a list that was read since
+		if e, ok := errors.AsType[*Error](p.listError(kind)); ok {
+			code = e.Code
+		}
+		if code == CodeStarting {
+			missing.starting++
+		}
+		missing.pools, missing.codes = append(missing.pools, p), append(missing.codes, code)
+	}
+	return missing
+}
+
+// String describes the missing servers, such as "2 of 3 servers are still starting: everything, memory".
+func (m *missingLists) String() string {
+	var starting, failed []string
+	for n, p := range m.pools {
+		if name := cutInstructions(p.up.name, maxMissingName); m.codes[n] == CodeStarting {
+			starting = append(starting, name)
+		} else {
+			failed = append(failed, fmt.Sprintf("%s (%s)", name, m.codes[n]))
+		}
+	}
+	var parts []string
+	for what, names := range map[string][]string{"are still starting": starting, "have failed": failed} {
+		if n := len(names); n > 0 {
+			text := strings.Join(names[:min(n, maxMissingNamed)], ", ")
+			if n > maxMissingNamed {
+				text += fmt.Sprintf(" and %d more", n-maxMissingNamed)
+			}
+			parts = append(parts, fmt.Sprintf("%d of %d servers %s: %s", n, m.servers, what, text))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}
+
+// appendTo returns a result of a list that names the missing servers.
+func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
+	b := fmt.Appendf(slices.Clone(result[:len(result)-1]),
+		`,"_meta":{%q:{"of":%d,"starting":%d,"failed":%d,"servers":[`, metaMissing, m.servers, m.starting, len(m.pools)-m.starting)
+	for n, p := range m.pools[:min(len(m.pools), maxMissingNamed)] {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = jsonscan.AppendQuote(append(b, `{"server":`...), cutInstructions(p.up.name, maxMissingName))
+		b = fmt.Appendf(b, `,"code":%q}`, m.codes[n])
+	}
+	return append(b, `]}}}`...)
+}
+
+// log sends the client a log message about the missing servers, if it has asked for warnings.
+func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
+	asked, known := wire.LogSeverity(string(req.LogLevel()))
+	warning, _ := wire.LogSeverity(string(mcp.LevelWarning))
+	if req.Notify == nil || !known || asked > warning {
+		return
+	}
+	b := []byte(`{"level":"warning","logger":"patchbay","data":`)
+	b = jsonscan.AppendQuote(b, "The list is not complete: "+m.String())
+	_ = req.Notify(ctx, "notifications/message", append(b, '}')) // the result names the servers too
+}
+
+// reportWaiting sends progress of a request that waits for servers, until ctx ends.
+func reportWaiting(ctx context.Context, req *mcp.Request) {
+	if _, ok := req.Meta(wire.MetaProgressToken); !ok {
+		return
+	}
+	ticker := time.NewTicker(waitInterval)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			notifyProgress(ctx, req, n, "waiting for servers that are starting")
+		}
+	}
+}
+
+// wholeList returns the catalogue with the lists of all servers that can be listed: it waits for those that
+// are starting and of which nothing is known.
+func (v *View) wholeList(ctx context.Context, req *mcp.Request) (*merged, error) {
+	waiting, stop := context.WithCancel(ctx)
+	v.host.work.run(func() { reportWaiting(waiting, req) })
+	defer stop()
+	return v.currentWithin(ctx, ctx, patient)
+}
+
+// complement adds to a result of a list which servers it lacks.
+func (v *View) complement(
+	ctx context.Context, req *mcp.Request, m *merged, kind catalogue.Kind, result mcp.RawResult,
+) mcp.RawResult {
+	missing := m.missing(kind)
+	if len(missing.pools) == 0 {
+		return result
+	}
+	missing.log(ctx, req)
+	return missing.appendTo(result)
+}
