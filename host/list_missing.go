@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,16 +20,11 @@ const (
 	metaMissing = "dev.patchbay/missing"
 	// maxMissingNamed bounds the servers that a list names as missing, maxMissingName their names.
 	maxMissingNamed, maxMissingName = 20, 100
+	// silentWait is how long a list waits for servers that are starting if the client does not ask for
+	// progress: many clients end a request after 60 seconds.
+	silentWait = 50 * time.Second
 	// waitInterval is how often a request that waits for servers sends progress.
 	waitInterval = 5 * time.Second
-)
-
-// A patience says how long a request waits for a list of a server of which nothing is known.
-type patience int
-
-const (
-	brief   patience = iota // at most listWait: another server may have what the request needs
-	patient                 // until the server is ready or its start has failed
 )
 
 // missingLists are the servers whose items a list lacks.
@@ -84,7 +80,8 @@ func (m *missingLists) String() string {
 // appendTo returns a result of a list that names the missing servers.
 func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 	b := fmt.Appendf(slices.Clone(result[:len(result)-1]),
-		`,"_meta":{%q:{"of":%d,"starting":%d,"failed":%d,"servers":[`, metaMissing, m.servers, m.starting, len(m.pools)-m.starting)
+		`,"_meta":{%q:{"of":%d,"starting":%d,"failed":%d,"servers":[`,
+		metaMissing, m.servers, m.starting, len(m.pools)-m.starting)
 	for n, p := range m.pools[:min(len(m.pools), maxMissingNamed)] {
 		if n > 0 {
 			b = append(b, ',')
@@ -124,13 +121,17 @@ func reportWaiting(ctx context.Context, req *mcp.Request) {
 	}
 }
 
-// wholeList returns the catalogue with the lists of all servers that can be listed: it waits for those that
-// are starting and of which nothing is known.
+// wholeList returns the catalogue. It waits for servers that are starting and of which nothing is known, at
+// most for their start timeout.
 func (v *View) wholeList(ctx context.Context, req *mcp.Request) (*merged, error) {
 	waiting, stop := context.WithCancel(ctx)
 	v.host.work.run(func() { reportWaiting(waiting, req) })
 	defer stop()
-	return v.currentWithin(ctx, ctx, patient)
+	starting := silentWait
+	if _, ok := req.Meta(wire.MetaProgressToken); ok {
+		starting = math.MaxInt64
+	}
+	return v.currentWithin(ctx, ctx, starting)
 }
 
 // complement adds to a result of a list which servers it lacks.

@@ -402,7 +402,7 @@ func (p *pool) verify(ctx context.Context, kinds ...catalogue.Kind) error {
 		s, err := p.join(ctx, backoffWait, func(p *pool) (*instance, error) { return p.instance(anyClass, false), nil })
 		if err == nil {
 			s.release()
-			_, err = p.list(ctx, kind, brief)
+			_, err = p.list(ctx, kind, 0)
 		}
 		if err != nil {
 			return unsent(err)

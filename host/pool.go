@@ -18,8 +18,8 @@ import (
 const (
 	// listTimeout bounds the reading of one list of a server, all pages, after its start.
 	listTimeout = 60 * time.Second
-	// listWait is how long a request waits for a list that is being read, unless it is patient. A slow
-	// server must not delay the others.
+	// listWait is how long a request waits for a list that is being read, unless the server is
+	// starting. A slow server must not delay the others.
 	listWait = 5 * time.Second
 	// listAge is how old a list may be if its server does not announce changes.
 	listAge = 60 * time.Second
@@ -221,8 +221,8 @@ func (p *pool) isFresh(kind catalogue.Kind) bool {
 }
 
 // list returns a list of the server. If reading it takes long or fails, list returns the last one
-// and the error.
-func (p *pool) list(ctx context.Context, kind catalogue.Kind, how patience) (*catalogue.List, error) {
+// and the error. starting is how long it waits for a server that is starting and of which nothing is known.
+func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Duration) (*catalogue.List, error) {
 	p.mu.Lock()
 	l := &p.lists[kind]
 	if p.isFresh(kind) {
@@ -247,21 +247,14 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, how patience) (*ca
 	if p.slow {
 		wait -= discoverWait
 	}
-	if how == patient && l.list == nil {
-		missed, wait = false, p.up.startTimeout()+listTimeout
+	if l.list != nil || l.err != nil {
+		starting = 0
 	}
 	p.mu.Unlock()
-	if !missed {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-done:
-		case <-ctx.Done():
-		case <-timer.C:
-			p.mu.Lock()
-			l.missed = true
-			p.mu.Unlock()
-		}
+	if !missed && p.await(ctx, done, wait, starting) {
+		p.mu.Lock()
+		l.missed = true
+		p.mu.Unlock()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,6 +262,30 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, how patience) (*ca
 		return l.list, p.up.errorf(CodeStarting, "the server has not listed its %s yet", kind)
 	}
 	return l.list, l.err
+}
+
+// await waits for the end of a reading, and for starting while there has been no connection. It reports
+// whether the reading takes longer.
+func (p *pool) await(ctx context.Context, done <-chan struct{}, wait, starting time.Duration) (missed bool) {
+	starting = min(starting, p.up.startTimeout())
+	for begun := time.Now(); ; wait = min(listWait, starting-time.Since(begun)) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-done:
+			timer.Stop()
+			return false
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+		p.mu.Lock()
+		connected := p.capabilities != nil
+		p.mu.Unlock()
+		if connected || time.Since(begun) >= starting {
+			return true
+		}
+	}
 }
 
 // firstReading returns the channel of the reading in progress of a list that was never read, nil if

@@ -254,7 +254,7 @@ func TestCapabilitiesOfClientsChooseTheInstance(t *testing.T) {
 	}
 }
 
-// A slow server delays lists for five seconds once, and no request for another server.
+// A slow server delays lists for 50 seconds once, and no request for another server.
 func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}
@@ -263,8 +263,8 @@ func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 		begun := time.Now()
 		c := client(t, h, &host.Caller{})
 		tools, err := mcp.Collect(c.Tools(t.Context()))
-		if took := time.Since(begun); err != nil || len(tools) != 4 || took > 5*time.Second {
-			t.Errorf("got %d tools, %v after %v, want 4 within 5s", len(tools), err, took)
+		if took := time.Since(begun); err != nil || len(tools) != 4 || took > 50*time.Second {
+			t.Errorf("got %d tools, %v after %v, want 4 within 50s", len(tools), err, took)
 		}
 		begun = time.Now()
 		tools, err = mcp.Collect(client(t, h, &host.Caller{}).Tools(t.Context()))

@@ -135,10 +135,11 @@ func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err e
 }
 
 // current returns the merged catalogue, after lists that may have changed were read.
-func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx, brief) }
+func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx, 0) }
 
-// currentWithin returns the merged catalogue, and does not wait for lists after wait has ended.
-func (v *View) currentWithin(ctx, wait context.Context, how patience) (*merged, error) {
+// currentWithin returns the merged catalogue, and does not wait for lists after wait has ended. starting is
+// how long it waits for servers that are starting and of which nothing is known.
+func (v *View) currentWithin(ctx, wait context.Context, starting time.Duration) (*merged, error) {
 	s := v.servers()
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
 	known := true
@@ -148,7 +149,7 @@ func (v *View) currentWithin(ctx, wait context.Context, how patience) (*merged, 
 		known = known && !slices.Contains(lists[n][:], nil)
 	}
 	if !known {
-		s.readLists(wait, lists, how)
+		s.readLists(wait, lists, starting)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -161,12 +162,14 @@ func (v *View) currentWithin(ctx, wait context.Context, how patience) (*merged, 
 }
 
 // readLists sets the lists that are nil.
-func (s *viewServers) readLists(ctx context.Context, lists [][catalogue.Kinds]*catalogue.List, how patience) {
+func (s *viewServers) readLists(
+	ctx context.Context, lists [][catalogue.Kinds]*catalogue.List, starting time.Duration,
+) {
 	var reading sync.WaitGroup
 	for n, p := range s.pools {
 		for k := range catalogue.Kinds {
 			if lists[n][k] == nil {
-				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k), how) })
+				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k), starting) })
 			}
 		}
 	}

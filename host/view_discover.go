@@ -24,7 +24,7 @@ func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	wait, cancel := context.WithTimeout(ctx, discoverWait)
 	defer cancel()
 	v.connect(wait)
-	m, err := v.currentWithin(ctx, wait, brief)
+	m, err := v.currentWithin(ctx, wait, 0)
 	if err != nil {
 		return nil, err
 	}

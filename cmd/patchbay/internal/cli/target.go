@@ -19,7 +19,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
@@ -486,7 +485,7 @@ func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 		var rpc *mcp.Error
 		if raw, ok := res.(mcp.RawResult); ok {
 			p.received.Add(int64(len(raw)))
-			if _, isList := catalogue.KindOf(req.Method); isList {
+			if strings.HasSuffix(req.Method, "/list") {
 				p.noteMissing(raw)
 			}
 		} else if errors.As(err, &rpc) {
