@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -106,9 +107,6 @@ func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
 
 // reportWaiting sends progress of a request that waits for servers, until ctx ends.
 func reportWaiting(ctx context.Context, req *mcp.Request) {
-	if _, ok := req.Meta(wire.MetaProgressToken); !ok {
-		return
-	}
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
 	for n := 1; ; n++ {
@@ -124,14 +122,15 @@ func reportWaiting(ctx context.Context, req *mcp.Request) {
 // wholeList returns the catalogue. It waits for servers that are starting and of which nothing is known, at
 // most for their start timeout.
 func (v *View) wholeList(ctx context.Context, req *mcp.Request) (*merged, error) {
-	waiting, stop := context.WithCancel(ctx)
-	v.host.work.run(func() { reportWaiting(waiting, req) })
-	defer stop()
-	starting := silentWait
-	if _, ok := req.Meta(wire.MetaProgressToken); ok {
-		starting = math.MaxInt64
+	if _, ok := req.Meta(wire.MetaProgressToken); !ok {
+		return v.currentWithin(ctx, ctx, silentWait)
 	}
-	return v.currentWithin(ctx, ctx, starting)
+	waiting, stop := context.WithCancel(ctx)
+	var reporting sync.WaitGroup
+	reporting.Go(func() { reportWaiting(waiting, req) })
+	defer reporting.Wait()
+	defer stop()
+	return v.currentWithin(ctx, ctx, math.MaxInt64)
 }
 
 // complement adds to a result of a list which servers it lacks.
@@ -142,6 +141,8 @@ func (v *View) complement(
 	if len(missing.pools) == 0 {
 		return result
 	}
-	missing.log(ctx, req)
+	if _, continued := req.Param("cursor"); !continued {
+		missing.log(ctx, req)
+	}
 	return missing.appendTo(result)
 }

@@ -78,6 +78,7 @@ type listing struct {
 	changed  bool          // since then
 	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
 	err      error         // of the last reading
+	begun    time.Time     // the reading in progress
 	missed   bool          // a request has waited for this reading in vain
 	budget   listBudget
 	delayed  bool // views are notified when it may be read again
@@ -240,18 +241,22 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Dura
 			return l.list, l.err
 		}
 		done := make(chan struct{})
-		l.reading, l.missed = done, false
+		l.reading, l.begun, l.missed = done, time.Now(), false
 		p.up.host.work.run(func() { p.read(kind, done) })
 	}
 	done, missed, wait := l.reading, l.missed, listWait
 	if p.slow {
 		wait -= discoverWait
 	}
-	if l.list != nil || l.err != nil {
+	if p.capabilities != nil || l.err != nil { // something is known
 		starting = 0
 	}
+	starting = min(starting, p.up.startTimeout()-time.Since(l.begun))
+	if missed {
+		wait = min(wait, starting)
+	}
 	p.mu.Unlock()
-	if !missed && p.await(ctx, done, wait, starting) {
+	if wait > 0 && p.await(ctx, done, wait, starting) {
 		p.mu.Lock()
 		l.missed = true
 		p.mu.Unlock()
@@ -264,11 +269,11 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Dura
 	return l.list, l.err
 }
 
-// await waits for the end of a reading, and for starting while there has been no connection. It reports
-// whether the reading takes longer.
+// await waits for the end of a reading, and for starting until there is a connection. It reports whether
+// the reading takes longer.
 func (p *pool) await(ctx context.Context, done <-chan struct{}, wait, starting time.Duration) (missed bool) {
-	starting = min(starting, p.up.startTimeout())
-	for begun := time.Now(); ; wait = min(listWait, starting-time.Since(begun)) {
+	begun, connected := time.Now(), starting <= 0
+	for {
 		timer := time.NewTimer(wait)
 		select {
 		case <-done:
@@ -279,11 +284,15 @@ func (p *pool) await(ctx context.Context, done <-chan struct{}, wait, starting t
 			return false
 		case <-timer.C:
 		}
-		p.mu.Lock()
-		connected := p.capabilities != nil
-		p.mu.Unlock()
-		if connected || time.Since(begun) >= starting {
+		left := starting - time.Since(begun)
+		if connected || left <= 0 {
 			return true
+		}
+		p.mu.Lock()
+		connected = p.capabilities != nil
+		p.mu.Unlock()
+		if wait = listWait; !connected {
+			wait = min(wait, left)
 		}
 	}
 }

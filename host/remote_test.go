@@ -254,29 +254,36 @@ func TestCapabilitiesOfClientsChooseTheInstance(t *testing.T) {
 	}
 }
 
-// A slow server delays lists for 50 seconds once, and no request for another server.
+// A server of which nothing is known delays each list until it has started, at most 50 seconds for a client
+// that gets no progress, and no request for another server. Its failure delays no list again.
 func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}
 		quick := &fakeProcess{handler: simpleServer("quick")}
-		h := openFakes(t, map[string]*fakeProcess{"slow": slow, "quick": quick}, "{}")
-		begun := time.Now()
+		never := &fakeProcess{handler: simpleServer("never"), startup: time.Hour}
+		h := openFakes(t, map[string]*fakeProcess{"slow": slow, "quick": quick, "never": never}, "{}")
+		starting := time.Now()
 		c := client(t, h, &host.Caller{})
+		begun := time.Now()
 		tools, err := mcp.Collect(c.Tools(t.Context()))
-		if took := time.Since(begun); err != nil || len(tools) != 4 || took > 50*time.Second {
-			t.Errorf("got %d tools, %v after %v, want 4 within 50s", len(tools), err, took)
+		if took := time.Since(begun); err != nil || len(tools) != 4 || took != 50*time.Second {
+			t.Errorf("got %d tools, %v after %v, want 4 after 50s", len(tools), err, took)
 		}
-		begun = time.Now()
+		asked := time.Now()
+		if f, text := failureOf(t, c, "quick__name"); f != nil || text != "quick" || time.Since(asked) != 0 {
+			t.Errorf("got %+v, %q after %v", f, text, time.Since(asked))
+		}
 		tools, err = mcp.Collect(client(t, h, &host.Caller{}).Tools(t.Context()))
-		if took := time.Since(begun); err != nil || len(tools) != 4 || took != 0 {
-			t.Errorf("second client: got %d tools, %v after %v, want 4 at once", len(tools), err, took)
+		if took := time.Since(begun); err != nil || len(tools) != 8 || took != 100*time.Second {
+			t.Errorf("second client: got %d tools, %v after %v, want 8 after 1m40s", len(tools), err, took)
 		}
-		if f, text := failureOf(t, c, "quick__name"); f != nil || text != "quick" || time.Since(begun) != 0 {
-			t.Errorf("got %+v, %q after %v", f, text, time.Since(begun))
+		tools, err = mcp.Collect(c.Tools(t.Context())) // the start timeout of the third server is 2 minutes
+		if took := time.Since(starting); err != nil || len(tools) != 8 || took != 2*time.Minute {
+			t.Errorf("later: got %d tools, %v after %v, want 8 after 2m0s", len(tools), err, took)
 		}
-		time.Sleep(time.Minute)
-		if tools, err := mcp.Collect(c.Tools(t.Context())); err != nil || len(tools) != 8 {
-			t.Errorf("later: got %d tools, %v, want 8", len(tools), err)
+		if tools, err = mcp.Collect(c.Tools(t.Context())); err != nil || len(tools) != 8 ||
+			time.Since(starting) > 2*time.Minute+5*time.Second {
+			t.Errorf("after the failure: got %d tools, %v after %v", len(tools), err, time.Since(starting))
 		}
 	})
 }

@@ -46,12 +46,12 @@ func (p *program) prepareCall(
 		return nil, nil, err
 	}
 	tool, err := find(tools, words[0], "tool", toolName)
-	switch {
-	case err != nil && p.missing.Load() != nil:
-		tool = &mcp.Tool{Name: words[0], InputSchema: stdjson.RawMessage(`{"type":"object"}`)} // the gateway knows it
-	case err != nil:
+	if err != nil {
 		p.reportFailed()
-		return nil, nil, err
+		if !p.mayLack(tools, words[0]) {
+			return nil, nil, err
+		}
+		tool = &mcp.Tool{Name: words[0], InputSchema: stdjson.RawMessage(`{"type":"object"}`)}
 	}
 	a, err := p.newArguments(ctx, words[1:], tool.InputSchema)
 	if err != nil {

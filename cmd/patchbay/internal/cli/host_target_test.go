@@ -27,19 +27,19 @@ func TestHostIsATarget(t *testing.T) {
 			stderr string // contained
 			args   []string
 		}{
-			{exitOK, "two__add a=integer b=integer", "", []string{"tools", hostName}},
+			{exitIncomplete, "two__add a=integer b=integer", "1 of 4 servers have failed: dead (unavailable)", []string{"tools", hostName}},
 			{exitOK, "42\n", "", []string{"call", hostName, "one__add", "a=40", "b=2"}},
 			{exitOK, "42\n", "", []string{"call", hostName, "web__add", "a=40", "b=2"}},
 			{exitOK, "counted to 2\n", "progress: 2/2", []string{"call", hostName, "two__count", "steps=2"}},
 			{exitNotFound, "", `unknown tool "one__ad": did you mean "one__add"?`, []string{"call", hostName, "one__ad", "a=1"}},
-			{exitOK, "one__", "", []string{"prompts", hostName}},
+			{exitIncomplete, "one__", "1 of 4 servers have failed: dead (unavailable)", []string{"prompts", hostName}},
 			{exitOK, "ms", "", []string{"ping", hostName}},
-			{exitOK, `"name":"one__add"`, "", []string{"tools", "--json", hostName}},
-			{exitOK, "→ ", "", []string{"tools", hostName}},
+			{exitIncomplete, `"name":"one__add"`, "1 of 4 servers have failed: dead (unavailable)", []string{"tools", "--json", hostName}},
+			{exitIncomplete, "→ ", "1 of 4 servers have failed: dead (unavailable)", []string{"tools", hostName}},
 		} {
 			args := append(c.args, "--config", file, "--revision", revision)
 			if c.stdout == "→ " {
-				args, c.stdout, c.stderr = append(args, "-v"), "", "→ "
+				args, c.stdout, c.stderr = append(args, "-v"), "", "→ tools/list"
 			}
 			var o outcome
 			eventually(t, "the tools of all servers are listed", func() bool {

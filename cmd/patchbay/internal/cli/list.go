@@ -56,19 +56,23 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 			return usage(errors.New("--search selects from the whole list: leave out NAME"))
 		}
 		p.reportFailed()
+		var incomplete error
+		if len(words) == 0 {
+			incomplete = p.incomplete()
+		}
 		all := len(list)
 		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.text(item), p.search) })
 		if len(words) > 0 {
 			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
-				_ = p.incomplete() // a server that the list lacks may have it
+				_ = p.incomplete() // a missing server may have the item
 				return err
 			}
 			list = []T{item}
 		}
 		if p.flags.json {
 			p.output.value(map[string]any{l.key: list})
-			return p.incomplete()
+			return incomplete
 		}
 		what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
 		switch {
@@ -80,10 +84,7 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		for _, item := range list {
 			l.show(item, len(words) > 0)
 		}
-		if len(words) > 0 {
-			return nil
-		}
-		return p.incomplete()
+		return incomplete
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -23,10 +24,12 @@ type missingServers struct {
 	} `json:"servers"`
 }
 
-// noteMissing keeps what a result of a list says about missing servers.
-func (p *program) noteMissing(result mcp.RawResult) {
-	p.missing.Store(nil)
-	meta, _ := jsonscan.Get(result, "_meta")
+// noteMissing keeps what a page of a list says about missing servers.
+func (p *program) noteMissing(page mcp.RawResult, isFirst bool) {
+	if isFirst {
+		p.missing.Store(nil)
+	}
+	meta, _ := jsonscan.Get(page, "_meta")
 	raw, ok := jsonscan.Get(meta, metaMissing)
 	m := &missingServers{}
 	if ok && json.Unmarshal(raw, m) == nil && m.Starting >= 0 && m.Failed >= 0 && m.Starting+m.Failed > 0 {
@@ -34,17 +37,30 @@ func (p *program) noteMissing(result mcp.RawResult) {
 	}
 }
 
-// incomplete prints which servers the last list lacks. It returns an error if there are any.
+// mayLack reports whether the last list lacks servers that may have a tool. The tools of a gateway have the
+// name of their server as a prefix: a server with the same prefix as a listed tool is not missing.
+func (p *program) mayLack(listed []*mcp.Tool, name string) bool {
+	server, _, prefixed := strings.Cut(name, "__")
+	return p.missing.Load() != nil && !(prefixed && slices.ContainsFunc(listed, func(t *mcp.Tool) bool {
+		return strings.HasPrefix(t.Name, server+"__")
+	}))
+}
+
+// incomplete prints which servers the last list lacks. It returns an error if there are any that do not
+// only need a login.
 func (p *program) incomplete() error {
 	m := p.missing.Load()
 	if m == nil || p.completing {
 		return nil
 	}
-	var starting, failed []string
+	var starting, failed, login []string
 	for _, s := range m.Servers {
-		if name := shorten(cleanLine(s.Server), maxNameShown); s.Code == "starting" {
+		switch name := shorten(cleanLine(s.Server), maxNameShown); s.Code {
+		case "starting":
 			starting = append(starting, name)
-		} else {
+		case "auth_required":
+			login = append(login, name)
+		default:
 			failed = append(failed, name+" ("+shorten(cleanLine(s.Code), maxNameShown)+")")
 		}
 	}
@@ -58,6 +74,10 @@ func (p *program) incomplete() error {
 		}
 	}
 	show(m.Starting, "are still starting", starting)
-	show(m.Failed, "have failed", failed)
+	show(m.Failed-len(login), "have failed", failed)
+	show(len(login), "require a login", login)
+	if m.Starting+m.Failed <= len(login) {
+		return nil
+	}
 	return &coded{exitIncomplete, errShown}
 }

@@ -486,7 +486,8 @@ func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 		if raw, ok := res.(mcp.RawResult); ok {
 			p.received.Add(int64(len(raw)))
 			if strings.HasSuffix(req.Method, "/list") {
-				p.noteMissing(raw)
+				_, continued := req.Param("cursor")
+				p.noteMissing(raw, !continued)
 			}
 		} else if errors.As(err, &rpc) {
 			p.received.Add(int64(len(rpc.Message) + len(rpc.Data)))
