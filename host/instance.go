@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -252,11 +253,16 @@ func (i *instance) wake() {
 func (i *instance) failed(s *start, e *Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
-	if i.next == s { // the server in use continues
+	if i.next == s {
 		i.next, i.swapFailed = nil, true
-		if i.current != nil {
+		switch c := i.current; {
+		case c == nil:
+		case errors.Is(e, config.ErrNoSecret): // the connection in use has the secret that was removed
+			i.current = nil
+			c.drain()
+		default: // the server in use continues
 			u.host.poke()
-			u.event(i.current, i.current.state, e)
+			u.event(c, c.state, e)
 			return
 		}
 	}

@@ -179,6 +179,15 @@ func (e *expansion) variable(inner string) (string, error) {
 	return e.environment(inner)
 }
 
+// ErrNoSecret is in the errors of [Server.Expand] for a ${secret:NAME} that is not stored.
+var ErrNoSecret = errors.New("the secret is not stored")
+
+// A noSecretError is an [ErrNoSecret] with the name of the secret.
+type noSecretError struct{ error }
+
+// Is reports whether target is [ErrNoSecret].
+func (noSecretError) Is(target error) bool { return target == ErrNoSecret }
+
 // stored returns the value of ${input:ID} or ${secret:NAME}.
 func (e *expansion) stored(kind, name string) (string, error) {
 	value, set := e.lookup(kind + ":" + name)
@@ -189,7 +198,11 @@ func (e *expansion) stored(kind, name string) (string, error) {
 		} else if inputID.MatchString(name) {
 			hint = ": store it with \"patchbay gateway secret set " + name + "\""
 		}
-		return "", fmt.Errorf("%s %.64q is not set%s", kind, name, hint)
+		err := fmt.Errorf("%s %.64q is not set%s", kind, name, hint)
+		if kind == "secret" {
+			err = noSecretError{err}
+		}
+		return "", err
 	}
 	shown := slices.ContainsFunc(e.server.Inputs, func(in Input) bool { return in.ID == name && !in.Password })
 	if kind == "secret" || !shown {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,7 @@ type program struct {
 	logFormat choiceFlag   // of --log-format
 
 	keyFileWarned atomic.Bool // the key file of the vault was warned about
+	lastSecrets   sync.Map    // from the names of ${secret:NAME} to the values that were last read
 	commandStderr *tail       // of the server's command, without -v
 
 	current    atomic.Pointer[target]   // the server; nil before there is one

@@ -157,6 +157,7 @@ func (p *program) removeSecret(ctx context.Context, name string) error {
 		return nil
 	}
 	p.output.printf("Removed %s.", name)
+	p.screen.printf("A running gateway ends its connections that use it, after the requests in progress.")
 	return nil
 }
 
@@ -241,10 +242,18 @@ func (p *program) secretLookup(ctx context.Context, variable string) (value stri
 	if err == nil {
 		stored, err = v.Load(ctx, vaultSecret+name)
 	}
-	if err != nil {
+	if err != nil { // it may still be stored: connections that use it go on
 		p.screen.printf("patchbay: secret %s: %s", cleanLine(name), cleanLine(err.Error()))
+		last, known := p.lastSecrets.Load(name)
+		value, _ = last.(string)
+		return value, known, true
 	}
-	return string(stored), stored != nil, true
+	if stored == nil {
+		p.lastSecrets.Delete(name)
+		return "", false, true
+	}
+	p.lastSecrets.Store(name, string(stored))
+	return string(stored), true, true
 }
 
 // secretStamp returns the file that is written when a secret changes: gateways watch it.

@@ -155,3 +155,80 @@ func TestGatewaySecretRefusesMistakes(t *testing.T) {
 		t.Errorf("list: %+v", o)
 	}
 }
+
+// A vault that cannot be read does not end connections: the secret may still be stored.
+func TestSecretsOfAnUnreadableVault(t *testing.T) {
+	t.Setenv(envStateDir, t.TempDir())
+	dir := freshVault(t)
+	if o := patchbay(t, "value-one", "gateway", "secret", "set", "demo"); o.status != exitOK {
+		t.Fatalf("set: %+v", o)
+	}
+	p := &program{screen: &screen{w: t.Output()}}
+	look := func(want string, stored bool) {
+		t.Helper()
+		if value, set, found := p.secretLookup(t.Context(), "secret:demo"); value != want || set != stored || !found {
+			t.Errorf("got %q, %t, %t, want %q, %t", value, set, found, want, stored)
+		}
+	}
+	look("value-one", true)
+	sealed, err := filepath.Glob(filepath.Join(dir, "*.sealed"))
+	if err != nil || len(sealed) != 1 {
+		t.Fatal(sealed, err)
+	}
+	writeFile(t, sealed[0], "not a value")
+	look("value-one", true)
+	if err := os.Remove(sealed[0]); err != nil {
+		t.Fatal(err)
+	}
+	look("", false)
+}
+
+// A running gateway no longer uses a secret that was removed. Other servers keep their connections.
+func TestGatewayStopsUsingARemovedSecret(t *testing.T) {
+	mcptest.NoLeaks(t)
+	t.Setenv(envStateDir, t.TempDir())
+	freshVault(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	seen := filepath.Join(t.TempDir(), "seen")
+	writeFile(t, file, `{"mcpServers": {"one": `+seenEntry(t, seen, `"TOKEN": "${secret:demo}", `)+`,
+		"two": `+seenEntry(t, seen, "")+`}}`)
+	store := func(value string) {
+		if o := patchbay(t, value, "gateway", "secret", "set", "demo", "--config", file); o.status != exitOK {
+			t.Fatalf("set: %+v", o)
+		}
+	}
+	store("value-one")
+	g := startGateway(t, nil, "--config", file)
+	c := gatewayClient(t, g, "", false)
+	call := func(name string) string {
+		res, err := c.CallTool(t.Context(), name, map[string]any{"a": 1, "b": 2})
+		if err != nil {
+			return err.Error()
+		}
+		return res.Text()
+	}
+	await := func(name, want string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
+			text := call(name)
+			if strings.Contains(text, want) {
+				return
+			} else if time.Now().After(deadline) {
+				t.Fatalf("%s: %s, want %s", name, text, want)
+			}
+		}
+	}
+	await("one__add", "3")
+	await("two__add", "3")
+	if o := patchbay(t, "", "gateway", "secret", "remove", "demo", "--config", file); o.status != exitOK {
+		t.Fatalf("remove: %+v", o)
+	}
+	await("one__add", `secret "demo" is not set`)
+	await("two__add", "3")
+	awaitLines(t, seen, "TOKEN=value-one", "TOKEN=")
+	store("value-two")
+	await("one__add", "3")
+	awaitLines(t, seen, "TOKEN=value-one", "TOKEN=", "TOKEN=value-two")
+	c.Close()
+	g.stop()
+}
