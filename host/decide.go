@@ -200,10 +200,15 @@ func (v *View) decideResult(
 		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: d.refusal()}
 	case len(d.Redact) == 0:
 		return res, failed
-	case isFault:
-		return nil, redactFault(fault, raw, d.Redact)
 	}
-	return mcp.RawResult(redact(raw, d.Redact)), nil
+	left, err := redact(raw, d.Redact)
+	switch {
+	case err != nil:
+		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: err}
+	case isFault:
+		return nil, redactFault(fault, left)
+	}
+	return mcp.RawResult(left), nil
 }
 
 // decideQuestions decides about the questions of a server. One that is refused ends the request.

@@ -106,6 +106,9 @@ type Redaction struct {
 	// step * stands for all members or elements. The text of a removed value is removed from the other
 	// texts too. Default: the known forms of secrets, such as private keys and tokens, in all texts.
 	Pointer string
+	// MustApply denies a result with contents to which pointers cannot be applied: a text that is more
+	// than JSON objects and arrays, an image, or JSON that is nested too deeply.
+	MustApply bool
 }
 
 // Fields are the members of an [Action] that a [Policy] reads.

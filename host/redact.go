@@ -30,12 +30,18 @@ type redactor struct {
 	pointers [][]string
 	secrets  bool
 	removed  []string // texts
+	exceeded bool     // a bound was exceeded: something may be left
 	replace  *strings.Replacer
 }
 
-// redact returns a result without the parts that redactions name.
-func redact(raw []byte, list []Redaction) []byte {
+// redact returns a result without the parts that redactions name. The error is errUnredactable if one must
+// apply and cannot.
+func redact(raw []byte, list []Redaction) ([]byte, error) {
 	r := &redactor{}
+	must := slices.ContainsFunc(list, func(one Redaction) bool { return one.MustApply })
+	if must && !redactable(raw) {
+		return nil, errUnredactable
+	}
 	for _, one := range list {
 		if one.Pointer == "" {
 			r.secrets = true
@@ -51,6 +57,9 @@ func redact(raw []byte, list []Redaction) []byte {
 		raw = r.structured(raw)
 		raw = r.strings(raw, r.inText)
 	}
+	if must && r.exceeded {
+		return nil, errUnredactable
+	}
 	if len(r.removed) > 0 {
 		slices.SortFunc(r.removed, func(a, b string) int { return len(b) - len(a) }) // one may contain another
 		var pairs []string
@@ -63,7 +72,7 @@ func redact(raw []byte, list []Redaction) []byte {
 	if r.secrets {
 		raw = r.strings(raw, func(text string) string { return secrettext.Redact(text, redactedText) })
 	}
-	return raw
+	return raw, nil
 }
 
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
@@ -106,24 +115,27 @@ func (r *redactor) inText(text string) string { return r.inNested(text, maxRedac
 func (r *redactor) inNested(text string, depth int) string {
 	var b strings.Builder
 	budget, rest := redactScans*len(text), text
-	for depth > 0 {
+	for {
 		if budget < 0 {
+			r.exceeded = true
 			return b.String() + redactedText // of a text made to be slow to read
 		}
 		i := strings.IndexAny(rest, "{[")
 		if i < 0 {
 			break
 		}
-		in := jsontext.NewDecoder(strings.NewReader(rest[i:]), jsontext.AllowDuplicateNames(true),
-			jsontext.AllowInvalidUTF8(true))
-		value, err := in.ReadValue()
+		if depth == 0 {
+			r.exceeded = true
+			break
+		}
+		value, n, err := readJSON(rest[i:])
 		if err != nil {
 			budget -= readBytes(err, len(rest)-i)
 			b.WriteString(rest[:i+1])
 			rest = rest[i+1:]
 			continue
 		}
-		end := i + int(in.InputOffset())
+		end := i + n
 		out := r.all(value)
 		out = r.strings(out, func(text string) string { return r.inNested(text, depth-1) })
 		b.WriteString(rest[:i])
@@ -132,6 +144,14 @@ func (r *redactor) inNested(text string, depth int) string {
 	}
 	b.WriteString(rest)
 	return b.String()
+}
+
+// readJSON reads the JSON value at the beginning of a text. It returns the number of its bytes.
+func readJSON(text string) (value []byte, n int, err error) {
+	in := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
+	value, err = in.ReadValue()
+	return value, int(in.InputOffset()), err
 }
 
 // readBytes returns how many of at most n bytes were read before an error.
@@ -191,8 +211,12 @@ func (r *redactor) keep(value []byte) {
 	case 't', 'f', 'n':
 		return
 	}
-	if len(text) >= minRedactedText && len(r.removed) < maxRedactedTexts && text != redactedText {
+	switch {
+	case len(text) < minRedactedText, text == redactedText:
+	case len(r.removed) < maxRedactedTexts:
 		r.removed = append(r.removed, text)
+	default:
+		r.exceeded = true
 	}
 }
 
@@ -280,9 +304,9 @@ func faultResult(e *mcp.Error) mcp.RawResult {
 	return append(b, "}}"...)
 }
 
-// redactFault returns an error of a server without the parts that redactions name.
-func redactFault(e *mcp.Error, raw []byte, list []Redaction) error {
-	fault, _ := jsonscan.Get(redact(raw, list), "error")
+// redactFault returns an error of a server with what is left of it in the form of a result.
+func redactFault(e *mcp.Error, raw []byte) error {
+	fault, _ := jsonscan.Get(raw, "error")
 	out := mcp.Errorf(e.Code, "%s", stringMember(fault, "message"))
 	if data, ok := jsonscan.Get(fault, "data"); ok {
 		out.Data = data

@@ -91,6 +91,8 @@ func TestInvalidRules(t *testing.T) {
 		`{"when": "result.x == 1", "do": "deny"}`:                           "only results or questions have",
 		`{"when": "true", "do": "allow", "on": ["call"], "redact": ["/a"]}`: "only results can be redacted",
 		`{"when": "[1].exists(args, .args.x == 1)", "do": "deny"}`:          "rename it",
+		`{"redact": ["secrets"], "unredactable": "deny"}`:                   "JSON pointers in redact",
+		`{"redact": ["/a"], "unredactable": "ask"}`:                         "unredactable",
 		`{"when": "true", "do": "hook"}`:                                    "has no hook",
 		`{"when": "true"}`:                                                  "want a decision",
 		`{"when": "true", "do": "perhaps"}`:                                 "perhaps",

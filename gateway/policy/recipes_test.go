@@ -100,6 +100,9 @@ func TestHOST41_Recipes(t *testing.T) {
 	if d := p.Decide(t.Context(), result); len(d.Redact) != 2 || d.Redact[0].Pointer != "" || d.Redact[1].Pointer != "/rows/*/ssn" {
 		t.Errorf("the recipe dlp redacts %+v", d.Redact)
 	}
+	if d := p.Decide(t.Context(), result); d.Redact[0].MustApply || !d.Redact[1].MustApply {
+		t.Errorf("the recipe dlp denies what cannot be redacted: got %+v", d.Redact)
+	}
 }
 
 func (c recipeCase) action(t *testing.T) *host.Action {

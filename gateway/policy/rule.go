@@ -89,10 +89,11 @@ func newRule(env *cel.Env, n int, given *config.PolicyRule) (*rule, *ruleError) 
 		r.Name = fmt.Sprintf("rules[%d]", n)
 	}
 	for _, what := range r.Redact {
+		one := host.Redaction{Pointer: what, MustApply: r.Unredactable == "deny"}
 		if what == "secrets" {
-			what = ""
+			one = host.Redaction{}
 		}
-		r.redacts = append(r.redacts, host.Redaction{Pointer: what})
+		r.redacts = append(r.redacts, one)
 	}
 	if r.When != "" {
 		if err := r.compile(env); err != nil {

@@ -39,6 +39,8 @@ type PolicyRule struct {
 	Reason string `json:"reason,omitempty"`
 	// Redact are parts of results that the caller does not receive: "secrets" or JSON pointers.
 	Redact []string `json:"redact,omitempty"`
+	// Unredactable is "deny" to deny a result to which the pointers of Redact cannot be applied.
+	Unredactable string `json:"unredactable,omitempty"`
 }
 
 // A PolicyHook is another program that decides.
@@ -75,6 +77,8 @@ type ruleJSON struct {
 	Reason string `json:"reason,omitzero" jsonschema:"reason that the caller sees,maxLength=512"`
 
 	Redact []string `json:"redact,omitzero" jsonschema:"secrets or JSON pointers,pattern=^(secrets|(/[^/]*)+)$"`
+
+	Unredactable string `json:"unredactable,omitzero" jsonschema:"result that the pointers miss,enum=pass|deny"`
 }
 
 type hookJSON struct {
@@ -92,6 +96,8 @@ func (r *settingsReader) decider(at, text string) {
 		r.problem(at, "got %.100q, want an https URL, or http with a loopback address", text)
 	}
 }
+
+func isPointer(redact string) bool { return strings.HasPrefix(redact, "/") }
 
 // policy returns the policy of the settings, nil if there is none.
 func (r *settingsReader) policy(given *policyJSON) *Policy {
@@ -119,6 +125,8 @@ func (r *settingsReader) policy(given *policyJSON) *Policy {
 			r.problem(at("do"), "want a decision, or redact")
 		case rule.Via != "" && rule.Do != "ask":
 			r.problem(at("via"), "is for rules with \"do\": \"ask\"")
+		case rule.Unredactable != "" && !slices.ContainsFunc(rule.Redact, isPointer):
+			r.problem(at("unredactable"), "is for rules with JSON pointers in redact")
 		case rule.Do == "hook" && p.Hook == nil:
 			r.problem(at("do"), "the policy has no hook")
 		}

@@ -1,0 +1,122 @@
+package host
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// errUnredactable is the reason of a result to which the pointers of its redactions cannot be applied.
+var errUnredactable = statement{errors.New("denied: the policy redacts parts of results, and refuses a result " +
+	"that is not JSON: read it by a tool that returns structured content")}
+
+// redactable reports whether pointers apply to all contents of a result, of the result of a task, or of
+// an error.
+func redactable(raw []byte) bool {
+	for _, wrapper := range []string{"result", "error"} {
+		if inner, ok := jsonscan.Get(raw, wrapper); ok && isObject(inner) && !redactable(inner) {
+			return false
+		}
+	}
+	for _, key := range []string{"structuredContent", "data"} { // data of errors
+		if value, ok := jsonscan.Get(raw, key); ok && !isContainer(value) {
+			return false
+		}
+	}
+	if text, ok := jsonscan.Get(raw, "message"); ok && !redactableText(text) { // of errors
+		return false
+	}
+	if completion, ok := jsonscan.Get(raw, "completion"); ok && isObject(completion) {
+		values, _ := jsonscan.Get(completion, "values")
+		for value := range jsonscan.Elements(values) {
+			if !redactableText(value) {
+				return false
+			}
+		}
+	}
+	for _, key := range []string{"content", "contents", "messages"} {
+		list, ok := jsonscan.Get(raw, key)
+		if !ok {
+			continue
+		}
+		if jsonscan.Kind(list) != '[' {
+			return false
+		}
+		for element := range jsonscan.Elements(list) {
+			if !redactableContent(element) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// redactableContent reports whether pointers apply to a content, or to the contents of a message or a resource.
+func redactableContent(content []byte) bool {
+	if !isObject(content) {
+		return false
+	}
+	if text, ok := jsonscan.Get(content, "text"); ok {
+		return redactableText(text)
+	}
+	for _, key := range []string{"resource", "content"} { // of an embedded resource, of a message
+		inner, ok := jsonscan.Get(content, key)
+		if ok && jsonscan.Kind(inner) != '[' {
+			return redactableContent(inner)
+		}
+		if ok {
+			for element := range jsonscan.Elements(inner) {
+				if !redactableContent(element) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	return false // an image, another blob, or a link
+}
+
+// redactableText reports whether a text has only JSON objects and arrays, white space and fences.
+func redactableText(value []byte) bool {
+	if jsonscan.Kind(value) != '"' {
+		return false
+	}
+	rest, err := jsonscan.Unquote(value)
+	if err != nil {
+		return false
+	}
+	for {
+		rest = strings.TrimSpace(rest)
+		if rest == "" {
+			return true
+		}
+		if line, after, _ := strings.Cut(rest, "\n"); isFence(line) {
+			rest = after
+			continue
+		}
+		if rest[0] != '{' && rest[0] != '[' {
+			return false
+		}
+		_, n, err := readJSON(rest)
+		if err != nil {
+			return false
+		}
+		rest = rest[n:]
+	}
+}
+
+// isFence reports whether a line begins or ends a block of JSON in Markdown.
+func isFence(line string) bool {
+	switch strings.TrimSpace(line) {
+	case "```", "~~~", "```json", "~~~json", "```jsonl", "```ndjson":
+		return true
+	}
+	return false
+}
+
+// isContainer reports whether a value is an object or an array.
+func isContainer(value []byte) bool {
+	kind := jsonscan.Kind(value)
+	return kind == '{' || kind == '['
+}
