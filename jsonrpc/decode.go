@@ -311,13 +311,9 @@ func decodeError(raw []byte) (err *Error, fault string) {
 // errorCode decodes the code of an error. Some peers write a string, or a fraction of zero: the
 // message must not be lost for it.
 func errorCode(raw []byte) int {
-	text := string(bytes.Trim(raw, `"`))
-	if code, err := strconv.Atoi(text); err == nil {
-		return code
-	}
-	number, err := strconv.ParseFloat(text, 64)
-	if err != nil || number != float64(int(number)) {
+	code, err := strconv.Atoi(string(bytes.TrimSuffix(bytes.Trim(raw, `"`), []byte(".0"))))
+	if err != nil {
 		return CodeInternalError // the peer has failed in a way of its own
 	}
-	return int(number)
+	return code
 }

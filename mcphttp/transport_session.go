@@ -135,7 +135,7 @@ func (l *clientSession) posting() http.Header {
 
 // response returns the response to a request that was posted. Servers report a session that they do not
 // know with 404, but others with 400, 401, 403, 410, 500, 503 or 200, which have other reasons, too. So
-// after an error that is no response to the request, a ping asks whether the session exists. A request that
+// after an error that is no response to the request, or whose message mentions a session, a ping asks whether the session exists. A request that
 // has certainly not run is then repeated in a new session.
 func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.Message, err error) {
 	status := x.res.StatusCode
@@ -152,7 +152,7 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.M
 	default:
 		m, err = x.response(id, l.receive)
 	}
-	unrelated := x.unnamed || !x.isEvents() && isAnyStatus(err)
+	unrelated := x.unnamed || !x.isEvents() && isAnyStatus(err) || mentionsSession(m)
 	if x.sent[headerSession] == nil || x.method == wire.MethodPing || !unrelated || l.exists(x.caller) {
 		return m, err
 	}
@@ -176,8 +176,13 @@ func (l *clientSession) exists(ctx context.Context) bool {
 	if x.post(l.t.target, l.posting(), jsonrpc.NewRequest(id, wire.MethodPing, nil)) != nil {
 		return true
 	}
-	_, err = l.response(x, id)
-	return !errors.Is(err, mcp.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed
+	m, err := l.response(x, id)
+	return !errors.Is(err, mcp.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed && !mentionsSession(m)
+}
+
+// mentionsSession reports whether a response is an error that may be about the session.
+func mentionsSession(m *jsonrpc.Message) bool {
+	return m != nil && m.Error != nil && strings.Contains(strings.ToLower(m.Error.Message), "session")
 }
 
 // initialize sends the first request and records the session id and the revision in its response.

@@ -17,7 +17,7 @@ import (
 type forgetfulServer struct {
 	session atomic.Int64 // the only one that it knows
 	runs    atomic.Int64 // of tools/call
-	refuse  func(w http.ResponseWriter)
+	refuse  func(w http.ResponseWriter, id string)
 	// alone is a request that it refuses in every session.
 	alone string
 }
@@ -38,7 +38,7 @@ func (s *forgetfulServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"`+november2025+
 			`","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"x","version":"1"}}}`)
 	case r.Header.Get("Mcp-Session-Id") != strconv.FormatInt(s.session.Load(), 10), s.alone != "" && has(s.alone):
-		s.refuse(w)
+		s.refuse(w, idOf(r))
 	case !has("id"):
 		w.WriteHeader(http.StatusAccepted)
 	case has("tools/call"):
@@ -51,20 +51,23 @@ func (s *forgetfulServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refusals are the ways in which servers report an unknown session; each may have run if it says so.
 var refusals = map[string]struct {
-	refuse     func(w http.ResponseWriter)
+	refuse     func(w http.ResponseWriter, id string)
 	mayHaveRun bool
 }{
-	"404":      {func(w http.ResponseWriter) { w.WriteHeader(404) }, false},
-	"400 text": {func(w http.ResponseWriter) { http.Error(w, "no valid session", 400) }, false},
-	"400 JSON": {func(w http.ResponseWriter) {
+	"404":      {func(w http.ResponseWriter, _ string) { w.WriteHeader(404) }, false},
+	"400 text": {func(w http.ResponseWriter, _ string) { http.Error(w, "no valid session", 400) }, false},
+	"400 JSON": {func(w http.ResponseWriter, _ string) {
 		writeJSON(w, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}`)
 	}, false},
-	"401": {func(w http.ResponseWriter) { w.WriteHeader(401) }, false},
-	"403": {func(w http.ResponseWriter) { w.WriteHeader(403) }, false},
-	"410": {func(w http.ResponseWriter) { w.WriteHeader(410) }, false},
-	"500": {func(w http.ResponseWriter) { http.Error(w, "session not found", 500) }, true},
-	"503": {func(w http.ResponseWriter) { w.WriteHeader(503) }, true},
-	"200 with an error": {func(w http.ResponseWriter) {
+	"401": {func(w http.ResponseWriter, _ string) { w.WriteHeader(401) }, false},
+	"403": {func(w http.ResponseWriter, _ string) { w.WriteHeader(403) }, false},
+	"410": {func(w http.ResponseWriter, _ string) { w.WriteHeader(410) }, false},
+	"500": {func(w http.ResponseWriter, _ string) { http.Error(w, "session not found", 500) }, true},
+	"503": {func(w http.ResponseWriter, _ string) { w.WriteHeader(503) }, true},
+	"200 with the id": {func(w http.ResponseWriter, id string) {
+		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32000,"message":"Session not found"}}`)
+	}, true},
+	"200 with an error": {func(w http.ResponseWriter, _ string) {
 		writeJSON(w, 200, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"session not found"}}`)
 	}, true},
 }

@@ -116,13 +116,13 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 // mistyped returns the failure of a request whose id is a number, if the id of the response is that number as a string.
 // No other response will come.
 func mistyped(response *jsonrpc.Message) *jsonrpc.Message {
-	number, err := strconv.ParseInt(strings.Trim(response.ID.String(), `"`), 10, 64)
+	id := response.ID.String()
+	number, err := strconv.ParseInt(strings.Trim(id, `"`), 10, 64)
 	if err != nil {
 		return response
 	}
 	return jsonrpc.NewErrorResponse(jsonrpc.IntID(number), &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-		Message: fmt.Sprintf("the id of the response is the string \"%d\", and the id of the request is the number",
-			number)})
+		Message: "the id of the response is the string " + id + ", and the id of the request is the number"})
 }
 
 // Waiting returns the ids of the waiting questions.
