@@ -318,6 +318,9 @@ func (c *clientConn) dispatch(m *jsonrpc.Message) {
 	c.trace.message(false, m)
 	switch m.Kind() {
 	case jsonrpc.Response:
+		if m.Repaired {
+			c.log.Warn("mcp: a text of the server was cut within a character: U+FFFD is in its place", "id", m.ID)
+		}
 		if c.table.Answer(m) {
 			c.answered.Store(true)
 		} else {

@@ -89,6 +89,10 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	if isListen(req) {
 		limit, endsAt = h.listens, draining
 	}
+	streams := accepts(head.accept, typeEventStream)
+	if !streams && isListen(req) {
+		return errNotAcceptable
+	}
 	if no := limit.acquire(caller, 1); no != nil {
 		return no
 	}
@@ -100,6 +104,9 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
+	}
+	if streams {
+		req.Notify = x.notify
 	}
 	x.serve(req)
 	return nil
@@ -136,7 +143,6 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 func (x *exchange) Unwrap(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
 
 func (x *exchange) serve(req *mcp.Request) {
-	req.Notify = x.notify
 	sizes := &x.ctx.handler.sizes
 	var response *buffer
 	if isListen(req) { // which lasts for hours, and must not hold a pooled buffer

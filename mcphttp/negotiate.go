@@ -40,15 +40,18 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// checkAccept returns the reason not to answer a POST, or nil. The client must accept JSON and
-// event streams, since the server picks one of them while it processes the request. Spec:
+// checkAccept returns the reason not to answer a POST, or nil. The client must accept JSON. It should
+// accept event streams, too, since the server picks one of them while it processes the request: a client
+// that does not gets the response without what a stream carries before it. Spec:
 // basic/transports/streamable-http#sending-messages
 func checkAccept(accept []string) *refusal {
-	if accepts(accept, typeJSON) && accepts(accept, typeEventStream) {
+	if accepts(accept, typeJSON) {
 		return nil
 	}
-	return refuse(http.StatusNotAcceptable, "Accept must list "+typeJSON+" and "+typeEventStream)
+	return errNotAcceptable
 }
+
+var errNotAcceptable = refuse(http.StatusNotAcceptable, "Accept must list "+typeJSON+" and "+typeEventStream)
 
 // accepts reports whether the Accept lines allow a media type. The most specific matching range
 // decides. Without any line everything is allowed. Spec: RFC 9110, section 12.5.1

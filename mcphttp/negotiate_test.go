@@ -1,6 +1,8 @@
 package mcphttp_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -57,7 +59,7 @@ func TestAcceptMustListBothTypes(t *testing.T) {
 		{"application/*, text/*", 200},
 		{"", 200},
 		{`text/plain;x="a,b", application/json, text/event-stream`, 200},
-		{"application/json", 406},
+		{"application/json", 200},
 		{"text/event-stream", 406},
 		{"application/json;q=0, */*", 406},
 		{"application/json;q=0.000, */*", 406},
@@ -155,4 +157,43 @@ func FuzzAccept(f *testing.F) {
 			t.Error("*/*;q=0 takes precedence over application/json")
 		}
 	})
+}
+
+// A client that accepts only JSON gets the response without the notifications of a stream.
+func TestAcceptOfJSONAlone(t *testing.T) {
+	s := mcp.NewServer("s", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "noisy"}, func(ctx context.Context, _ struct{}) (string, error) {
+		for n := range 3 {
+			mcp.Progress(ctx, float64(n), 3, "")
+		}
+		return "done", nil
+	})
+	h := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLogger})
+	for _, revision := range append([]string{"2026-07-28"}, streamableRevisions...) {
+		tr := newServerTransport(t, h.ServeHTTP, &mcphttp.TransportOptions{
+			Client: &http.Client{Transport: acceptsJSON{http.DefaultTransport}}})
+		c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: revision, Logger: discardLogger})
+		if err != nil {
+			t.Fatalf("%s: %v", revision, err)
+		}
+		got, err := mcp.CallTool[string](t.Context(), c, "noisy", nil)
+		if err != nil || got != "done" {
+			t.Errorf("%s: got %q, error %v", revision, got, err)
+		}
+		c.Close()
+	}
+}
+
+// acceptsJSON sends requests of a client that accepts JSON alone.
+type acceptsJSON struct{ http.RoundTripper }
+
+func (a acceptsJSON) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost {
+		r.Header.Set("Accept", "application/json")
+	}
+	res, err := a.RoundTripper.RoundTrip(r)
+	if err == nil && r.Method == http.MethodPost && strings.Contains(res.Header.Get("Content-Type"), "event-stream") {
+		return nil, errors.New("the response is an event stream")
+	}
+	return res, err
 }

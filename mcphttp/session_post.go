@@ -211,7 +211,8 @@ func (h *Handler) serveMessage(w http.ResponseWriter, r *http.Request, s *sessio
 	case !h.life.isOpen():
 		return errShutdown
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w, msg: *msg}
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w, msg: *msg,
+		jsonOnly: !accepts(r.Header["Accept"], typeEventStream)}
 	p.ctx.begin(r, s, principal)
 	p.ctx.post = p
 	if p.isLong = isLong(msg); p.isLong {
@@ -339,15 +340,16 @@ func batchNeedsResponse(batch []*jsonrpc.Message) (needed bool, no *refusal) {
 // before it: then it is the last event of a stream, which the client can resume when its connection
 // breaks.
 type sessionPost struct {
-	handler *Handler
-	session *session
-	rev     wire.Revision
-	isLong  bool // it lasts as long as a task
-	isHTTP1 bool
-	w       http.ResponseWriter
-	msg     jsonrpc.Message
-	ctx     sessionContext
-	call    legacy.Exchange
+	handler  *Handler
+	session  *session
+	rev      wire.Revision
+	isLong   bool // it lasts as long as a task
+	isHTTP1  bool
+	jsonOnly bool // the client accepts no event stream
+	w        http.ResponseWriter
+	msg      jsonrpc.Message
+	ctx      sessionContext
+	call     legacy.Exchange
 
 	mu           sync.Mutex // guards the fields below
 	stream       *sessionStream
@@ -365,6 +367,9 @@ type response struct {
 
 // Send sends a message before the response.
 func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
+	if p.jsonOnly {
+		return errors.New("mcphttp: the client does not accept an event stream for this request")
+	}
 	buf := newBuffer()
 	defer buf.free()
 	buf.bytes = jsonrpc.Append(buf.bytes, m)
@@ -373,6 +378,9 @@ func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
 
 // Notify sends a notification before the response.
 func (p *sessionPost) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+	if p.jsonOnly {
+		return nil // a client that accepts no stream reads no notifications
+	}
 	buf := encodeNotification(method, params)
 	defer buf.free()
 	return p.send(ctx, buf.bytes)

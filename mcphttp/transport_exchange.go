@@ -368,6 +368,10 @@ func (x *clientExchange) dispatch(
 		}
 		receive(of, m)
 	case jsonrpc.Response:
+		if m.Repaired {
+			x.t.log.Warn("mcphttp: a text of the server was cut within a character: U+FFFD is in its place",
+				"method", x.method)
+		}
 		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
 			x.unnamed, m.ID = m.ID.IsZero(), id
 			return m

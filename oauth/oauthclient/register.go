@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
@@ -68,11 +71,11 @@ func (e *RegistrationError) Error() string {
 }
 
 type registrationResponse struct {
-	ClientID      string   `json:"client_id"`
-	ClientSecret  string   `json:"client_secret"`
-	SecretExpires float64  `json:"client_secret_expires_at"` // seconds since 1970, 0 for never
-	AuthMethod    string   `json:"token_endpoint_auth_method"`
-	RedirectURIs  []string `json:"redirect_uris"`
+	ClientID      string         `json:"client_id"`
+	ClientSecret  string         `json:"client_secret"`
+	SecretExpires jsontext.Value `json:"client_secret_expires_at"` // seconds since 1970, 0 for never
+	AuthMethod    string         `json:"token_endpoint_auth_method"`
+	RedirectURIs  []string       `json:"redirect_uris"`
 }
 
 // register registers a client by Dynamic Client Registration, with defaults for the fields that
@@ -107,7 +110,7 @@ func register(
 	if err != nil {
 		return nil, err
 	}
-	if response.Status != http.StatusCreated && response.Status != http.StatusOK {
+	if response.Status/100 != 2 {
 		return nil, registrationRefusal(response.Status, response.Body)
 	}
 	var r registrationResponse
@@ -121,15 +124,21 @@ func register(
 	return r.registration(server.Issuer, &asked), nil
 }
 
+// expires returns when the secret expires, in seconds since 1970, 0 for never. Some servers send a string.
+func (r *registrationResponse) expires() float64 {
+	seconds, _ := strconv.ParseFloat(strings.Trim(string(r.SecretExpires), `"`), 64)
+	return seconds
+}
+
 func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI string) error {
 	switch {
 	case !oauthwire.IsCredential(r.ClientID):
 		return errors.New("client_id must be 1 to 4096 printable ASCII characters")
 	case r.ClientSecret != "" && !oauthwire.IsCredential(r.ClientSecret):
 		return errors.New("client_secret must be at most 4096 printable ASCII characters")
-	case r.SecretExpires < 0:
+	case r.expires() < 0:
 		return errors.New("client_secret_expires_at must not be negative")
-	case r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= float64(time.Now().Unix()):
+	case r.ClientSecret != "" && r.expires() > 0 && r.expires() <= float64(time.Now().Unix()):
 		return errors.New("client_secret has already expired")
 	}
 	switch r.AuthMethod {
@@ -157,8 +166,8 @@ func (r *registrationResponse) registration(issuer string, asked *oauth.ClientMe
 		reg.RedirectURIs = slices.DeleteFunc(reg.RedirectURIs,
 			func(uri string) bool { return !slices.Contains(r.RedirectURIs, uri) })
 	}
-	if r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= maxEpoch {
-		reg.SecretExpires = time.Unix(int64(r.SecretExpires), 0).UTC()
+	if r.ClientSecret != "" && r.expires() > 0 && r.expires() <= maxEpoch {
+		reg.SecretExpires = time.Unix(int64(r.expires()), 0).UTC()
 	}
 	needsSecret := asked.TokenEndpointAuthMethod == oauthwire.AuthBasic ||
 		asked.TokenEndpointAuthMethod == oauthwire.AuthPost

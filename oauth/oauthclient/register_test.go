@@ -125,7 +125,7 @@ func TestRegistrationResponses(t *testing.T) {
 		{"secret that has a negative expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":-1}`,
 			0, "client_secret_basic", nil},
 		{"expiry that is a string", `{"client_id":"c","client_secret":"s","client_secret_expires_at":"0"}`, 0,
-			"client_secret_basic", nil},
+			"client_secret_basic", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic"}},
 		{"another method", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}`,
 			0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
 		{"method none with a secret", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"none"}`, 0,

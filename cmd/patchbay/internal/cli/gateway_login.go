@@ -68,7 +68,8 @@ func (p *program) gatewayLoginCommand() *cobra.Command {
 	cmd := p.gatewayServerCommand("login NAME", "Log in to a server of the gateway, as the local user",
 		func(ctx context.Context, t *target, s *config.ServerSettings) error {
 			o := s.OAuth
-			wanted := &settings{ClientID: o.ClientID, Issuer: o.Issuer, Scopes: o.Scopes}
+			wanted := &settings{ClientID: o.ClientID, Issuer: o.Issuer, Scopes: o.Scopes,
+				InsecureUnlistedPKCE: o.InsecureUnlistedPKCE, OmitResource: o.OmitResource}
 			if o.ClientSecret != "" {
 				if wanted.ClientSecret = os.Getenv(o.ClientSecret); wanted.ClientSecret == "" {
 					return usage(errNoClientSecret(o.ClientSecret))
