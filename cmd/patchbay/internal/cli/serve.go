@@ -12,11 +12,13 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/telemetry"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -33,7 +35,7 @@ const endpoint = "/mcp"
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	addr, auth, tasks, ops string
-	stdio, pprof           bool
+	stdio, pprof, quiet    bool
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -64,6 +66,7 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.tasks, "tasks", "",
 		"store tasks in this `file`, or in \"memory\" (default a file in the state directory)")
 	cmd.Flags().BoolVar(&o.stdio, "stdio", false, "serve on standard input and output instead of HTTP")
+	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no line for each request over HTTP")
 	cmd.Flags().StringVar(&o.ops, "ops", "",
 		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
 	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
@@ -145,6 +148,9 @@ func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
 	if o.auth == authDemo {
 		opts.Scopes = demoScopes()
 	}
+	if !o.quiet {
+		opts.Middleware = []mcp.Middleware{p.printRequests}
+	}
 	d, err := p.newDemo(ctx, o.tasks, addrName(o.addr, listener.Addr()), opts)
 	if err != nil {
 		return err
@@ -165,6 +171,36 @@ func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
 		err = mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address), requireKey(key))
 	}
 	return errors.Join(err, d.end())
+}
+
+// printRequests prints a line for each request: its method, tool or prompt, outcome and duration.
+// Arguments and results, which may be secret, are left out.
+func (p *program) printRequests(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		began := time.Now()
+		res, err := next.ServeMCP(ctx, req)
+		outcome := "ok"
+		if call, ok := res.(*mcp.CallToolResult); ok && call.IsError {
+			outcome = "tool error"
+		}
+		if _, ok := res.(*mcp.InputRequiredResult); ok {
+			outcome = "asks for input"
+		}
+		if err != nil {
+			outcome = "error"
+			if e, ok := errors.AsType[*mcp.Error](err); ok {
+				outcome = fmt.Sprintf("error %d", e.Code)
+			}
+		}
+		what := req.Method
+		if name, ok := req.Param("name"); ok {
+			name, _ := jsonscan.Unquote(name)
+			what += " " + name
+		}
+		p.screen.printf("%s: %s, %v", shorten(cleanLine(what), maxNameShown), outcome,
+			time.Since(began).Round(10*time.Microsecond))
+		return res, err
+	})
 }
 
 // withLoopbackHost adds a loopback host to an address without one: the demo is not for the network.

@@ -38,7 +38,7 @@ func startServer(t *testing.T, addr string) (output string, stop func()) {
 	var stderr bytes.Buffer
 	exited := make(chan int, 1)
 	go func() {
-		exited <- Run(ctx, []string{"serve", "--auth", "demo", "--addr", addr}, strings.NewReader(""), out, &stderr)
+		exited <- Run(ctx, []string{"serve", "--quiet", "--auth", "demo", "--addr", addr}, strings.NewReader(""), out, &stderr)
 	}()
 	select {
 	case <-out.ready:

@@ -467,7 +467,7 @@ func TestACollectorThatIsDownIsOneLine(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+freeport.Addr(t))
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	t.Setenv("OTEL_METRICS_EXPORTER", "none")
-	s := startServe(t)
+	s := startServe(t, "--quiet")
 	for range 20 {
 		use(t, s.url, "2026-07-28", nil)
 	}

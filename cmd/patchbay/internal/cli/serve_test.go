@@ -4,8 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // The executable of go run is temporary.
@@ -41,5 +46,46 @@ func TestConfigurationPrintedByGoRunHasTheGoRunCommand(t *testing.T) {
 	out, err := cmd.Output()
 	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), `"text":"3"`) {
 		t.Errorf("%s %q: got %q, %v, want one line with 3", command, args, out, err)
+	}
+}
+
+// A line for each request over HTTP shows its outcome and no arguments, unless --quiet is set.
+func TestServePrintsALineForEachRequest(t *testing.T) {
+	mcptest.NoLeaks(t)
+	use := func(s *observedServer, revision string) string {
+		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(s.url+endpoint, nil), &mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.CallTool(t.Context(), "add", map[string]any{"a": 1, "b": 727272}); err != nil {
+			t.Error(err)
+		}
+		if res, err := c.CallTool(t.Context(), "add", map[string]any{"a": "secret-text"}); err == nil && !res.IsError {
+			t.Errorf("invalid arguments: %+v", res)
+		}
+		if _, err := c.CallTool(t.Context(), "forged\n\x1b[31mline", nil); err == nil {
+			t.Error("unknown tool: no error")
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		return s.stop(t).stderr
+	}
+	for _, revision := range revisions() {
+		text := use(startServe(t), revision)
+		for _, want := range []string{`tools/call add: ok, \d[\d.]*[µm]?s`, `tools/call add: (tool error|error -\d+), `,
+			`tools/call forged.*line: error -32602, `} {
+			if !regexp.MustCompile(`(?m)^` + want).MatchString(text) {
+				t.Errorf("%s: no line %s: %q", revision, want, text)
+			}
+		}
+		for _, never := range []string{"727272", "secret-text", "\x1b", "\nline"} {
+			if strings.Contains(text, never) {
+				t.Errorf("%s: a line has %q: %q", revision, never, text)
+			}
+		}
+		if text := use(startServe(t, "--quiet"), revision); strings.Contains(text, "tools/call") {
+			t.Errorf("%s: --quiet: %q", revision, text)
+		}
 	}
 }

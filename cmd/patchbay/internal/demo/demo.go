@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// Scopes checks the scopes of calls. If it is set, the demo also has [ToolReset]. Default: none.
 	Scopes mcp.Middleware
+	// Middleware is around all requests, also those that Scopes refuses. Default: none.
+	Middleware []mcp.Middleware
 	// Tasks stores the tasks. Default: in memory.
 	Tasks tasks.Store
 	// Logger receives internal errors. Default: slog.Default().
@@ -44,9 +46,10 @@ func New(version string, opts *Options) *Demo {
 		Instructions: "A playground. Call any tool: nothing has an effect outside this process.",
 		Logger:       opts.Logger,
 		Observer:     opts.Observer,
+		Middleware:   opts.Middleware,
 	}
 	if opts.Scopes != nil {
-		serverOpts.Middleware = []mcp.Middleware{opts.Scopes}
+		serverOpts.Middleware = append(serverOpts.Middleware, opts.Scopes)
 	}
 	s := mcp.NewServer("patchbay-demo", version, serverOpts)
 	t := tasks.NewServer(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})
