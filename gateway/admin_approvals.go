@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/osuser"
 )
 
 func approvalRoutes() []*adminRoute {
@@ -80,7 +81,8 @@ type decided struct {
 }
 
 func (r *adminRequest) decide(body *decision) (*decided, error) {
-	err := r.host().Approvals().Decide(r.Context(), r.name, host.Answer(body.Answer))
+	// Only processes of this user can connect to the socket.
+	err := r.host().Approvals().Decide(r.Context(), r.name, host.Answer(body.Answer), osuser.Name())
 	if err != nil && strings.Contains(err.Error(), "invalid answer") {
 		return nil, problemf(http.StatusConflict, "invalid_answer", "%v", err)
 	}
@@ -108,6 +110,7 @@ type grantEntry struct {
 	Rule       string    `json:"rule,omitzero"`
 	Scope      string    `json:"scope" jsonschema:"session or always"`
 	Channel    string    `json:"channel" jsonschema:"how it was approved"`
+	Approver   string    `json:"approver,omitzero" jsonschema:"who approved it: OS user, principal, or webhook host"`
 	Definition string    `json:"definition" jsonschema:"digest: the grant is void if the definition changes"`
 }
 
@@ -120,7 +123,7 @@ func (r *adminRequest) grants(q *pageQuery) (*grantPage, error) {
 	all, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
 	for _, g := range all {
 		res.Grants = append(res.Grants, grantEntry{g.ID, g.Created, g.Expires, g.Principal, g.Server, g.Method,
-			g.Target, g.Rule, string(g.Scope), string(g.Channel), g.Definition})
+			g.Target, g.Rule, string(g.Scope), string(g.Channel), g.Approver, g.Definition})
 	}
 	return res, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -79,10 +80,11 @@ func TestAdminDecidesAboutRequests(t *testing.T) {
 		t.Errorf("always: %+v", res)
 	}
 	var grants struct {
-		Grants []struct{ ID, Scope, Target string }
+		Grants []struct{ ID, Scope, Target, Approver string }
 	}
 	a.get("GET", "/grants", "", &grants)
-	if len(grants.Grants) != 1 || grants.Grants[0].Scope != "always" || grants.Grants[0].Target != "whoami" {
+	if len(grants.Grants) != 1 || grants.Grants[0].Scope != "always" || grants.Grants[0].Target != "whoami" ||
+		grants.Grants[0].Approver != osuser.Name() {
 		t.Fatalf("grants %+v", grants)
 	}
 	if res, err := c.CallTool(t.Context(), "one__whoami", map[string]any{}); err != nil || res.Text() != "one" {

@@ -81,17 +81,17 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 		}
 		return send, nil, p.resume(ctx, req)
 	}
-	by, err := p.granted(ctx)
+	grant, err := p.granted(ctx)
 	defer func() {
 		if asks == nil { // else its answer is counted
-			p.view.host.countApproval(ctx, by != "", err)
+			p.view.host.countApproval(ctx, grant != nil, err)
 		}
 	}()
 	switch {
 	case err != nil:
 		return nil, nil, p.fail(CodeApprovalNeeded, err)
-	case by != "":
-		p.decision.Channel, p.nonce = by, rand.Text()
+	case grant != nil:
+		p.decision.Channel, p.decision.Approver, p.nonce = grant.Channel, grant.Approver, rand.Text()
 		return send, nil, nil
 	}
 	asks, err = p.request(ctx, req)

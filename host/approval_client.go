@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -136,7 +137,7 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 		return nil, p.fail(CodeDenied, statement{errors.New(
 			"the policy now requires another approval: start it again")})
 	}
-	p.decision.Channel = ChannelClient
+	p.decision.Channel, p.decision.Approver = ChannelClient, cutApprover(cmp.Or(principalText(p.view.caller), "local"))
 	responses, _ := req.Param("inputResponses")
 	answer := answerOf(responses)
 	switch {
@@ -151,7 +152,7 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 	if err := p.consume(ctx, st.Nonce); err != nil {
 		return nil, err
 	}
-	if err := p.grant(ctx, answer, ChannelClient); err != nil {
+	if err := p.grant(ctx, answer); err != nil {
 		return nil, p.fail(CodeApprovalNeeded, err)
 	}
 	p.nonce = rand.Text()

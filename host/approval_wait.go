@@ -131,13 +131,13 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 	defer cancel()
 	stop := context.AfterFunc(h.ctx, cancel)
 	defer stop()
-	answer, by, err := p.answer(ctx, req, entry, channels)
+	answer, err := p.answer(ctx, req, entry, channels)
 	if errors.Is(err, errPolicyChanged) {
 		kept = true
 		h.voidPending(entry.ID)
 	}
 	h.events.send(Event{Server: p.action.Server, Pending: entry.ID, Decided: true, Answer: answer})
-	if err == nil && by == ChannelConsole {
+	if err == nil && p.decision.Channel == ChannelConsole {
 		p.recordAnswer(entry.ID, answer)
 	}
 	switch {
@@ -146,11 +146,10 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 	case answer == AnswerDeny:
 		return p.fail(CodeDenied, statement{errors.New("the operator has not approved the request")})
 	}
-	p.decision.Channel = by
 	if err := p.stillApplies(ctx, req); err != nil {
 		return err
 	}
-	if err := p.grant(ctx, answer, by); err != nil {
+	if err := p.grant(ctx, answer); err != nil {
 		return p.fail(CodeApprovalNeeded, err)
 	}
 	p.nonce = rand.Text()
@@ -170,7 +169,7 @@ func (p *approval) recordAnswer(id string, answer Answer) {
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
 		"principal": principalText(p.view.caller)})
 	_ = h.Record(&Record{Event: RecordAdmin, Call: p.route.call, Start: time.Now(), Method: p.action.Method,
-		Rule: p.decision.Rule, Channel: string(ChannelConsole), Detail: detail,
+		Rule: p.decision.Rule, Channel: string(ChannelConsole), Approver: p.decision.Approver, Detail: detail,
 		Action: Action{Server: p.action.Server, Target: p.action.Target}}) // the Recorder reports its failures
 }
 
@@ -208,12 +207,14 @@ type webhookAnswer struct {
 	err    error
 }
 
-// answer returns the answer to a request that waits, and by which channel it came.
+// answer returns the answer to a request that waits, and keeps in the decision by which channel it came and
+// who has given it.
 func (p *approval) answer(
 	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []Channel,
-) (Answer, Channel, error) {
+) (Answer, error) {
 	answered := make(chan webhookAnswer, 1)
-	if webhook := p.view.host.asking.Load().webhook; webhook != nil && slices.Contains(channels, ChannelWebhook) {
+	from := p.view.host.asking.Load()
+	if webhook := from.webhook; webhook != nil && slices.Contains(channels, ChannelWebhook) {
 		pending := entry.Pending
 		p.view.host.work.run(func() { // ends with ctx
 			answer, err := webhook(ctx, &pending)
@@ -227,14 +228,14 @@ func (p *approval) answer(
 	for n := 1; ; {
 		next := p.view.host.held.next()
 		if p.view.host.held.ended() {
-			return "", "", p.fail(CodeUnavailable, errEnding)
+			return "", p.fail(CodeUnavailable, errEnding)
 		}
 		if p.view.host.epoch() != epoch {
-			return "", "", p.fail(CodeDenied, statement{fmt.Errorf(
+			return "", p.fail(CodeDenied, statement{fmt.Errorf(
 				"%w since the request began: start it again", errPolicyChanged)})
 		}
 		if answer, err := p.stored(ctx, entry.ID); answer != "" || err != nil {
-			return answer, ChannelConsole, err
+			return answer, err
 		}
 		select {
 		case <-poll.C:
@@ -243,28 +244,30 @@ func (p *approval) answer(
 			answered = nil
 			switch {
 			case got.err != nil && !slices.Contains(channels, ChannelConsole):
-				return "", "", p.fail(CodeApprovalNeeded, fmt.Errorf("ask the webhook: %w", got.err))
+				return "", p.fail(CodeApprovalNeeded, fmt.Errorf("ask the webhook: %w", got.err))
 			case got.err != nil:
 				p.view.host.opts.Logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
 					"error", got.err)
-			case got.answer != "" && !slices.Contains(entry.Answers, got.answer):
-				return AnswerDeny, ChannelWebhook, nil
 			case got.answer != "":
-				return got.answer, ChannelWebhook, nil
+				p.decision.Channel, p.decision.Approver = ChannelWebhook, cutApprover(from.webhookName)
+				if !slices.Contains(entry.Answers, got.answer) {
+					return AnswerDeny, nil
+				}
+				return got.answer, nil
 			}
 		case <-progress.C:
 			notifyProgress(ctx, req, n, "waiting for approval")
 			n++
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return "", "", p.fail(CodeApprovalExpired, errNotInTime)
+				return "", p.fail(CodeApprovalExpired, errNotInTime)
 			}
-			return "", "", context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 	}
 }
 
-// stored returns the answer in the state, "" if there is none yet.
+// stored returns the answer in the state, "" if there is none yet, and keeps who has given it.
 func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
 	value, version, err := p.view.host.opts.State.Get(ctx, statePending, id)
 	var entry pendingEntry
@@ -272,7 +275,10 @@ func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
 	case err != nil:
 		return "", p.fail(CodeApprovalNeeded, err)
 	case version == 0 || json.Unmarshal(value, &entry) != nil:
-		return AnswerDeny, nil
+		entry = pendingEntry{Answer: AnswerDeny}
+	}
+	if entry.Answer != "" {
+		p.decision.Channel, p.decision.Approver = ChannelConsole, entry.Approver
 	}
 	return entry.Answer, nil
 }

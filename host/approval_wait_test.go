@@ -49,10 +49,10 @@ func TestHOST21_ApprovalByTheOperator(t *testing.T) {
 						p.Rule != "calls" || b.runs.Load() != 0 || slices.Contains(p.Answers, "forever") {
 						t.Errorf("waits: %+v", p)
 					}
-					if err := operator.Decide(t.Context(), p.ID, "forever"); err == nil {
+					if err := operator.Decide(t.Context(), p.ID, "forever", "olga"); err == nil {
 						t.Error("an answer that does not exist was accepted")
 					}
-					if err := operator.Decide(t.Context(), p.ID, answer); err != nil {
+					if err := operator.Decide(t.Context(), p.ID, answer, "olga"); err != nil {
 						t.Error(err)
 					}
 					text, want := <-done, "paid"
@@ -62,7 +62,7 @@ func TestHOST21_ApprovalByTheOperator(t *testing.T) {
 					if !strings.Contains(text, want) || (b.runs.Load() == 1) != (answer == host.AnswerOnce) {
 						t.Errorf("%s: got %q and %d runs", answer, text, b.runs.Load())
 					}
-					if err := operator.Decide(t.Context(), p.ID, answer); !errors.Is(err, host.ErrNotPending) {
+					if err := operator.Decide(t.Context(), p.ID, answer, "olga"); !errors.Is(err, host.ErrNotPending) {
 						t.Errorf("decided twice: %v", err)
 					}
 				}
@@ -93,7 +93,7 @@ func TestApprovalExpires(t *testing.T) {
 		cancel()
 		<-done
 		synctest.Wait()
-		if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce); !errors.Is(err, host.ErrNotPending) {
+		if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); !errors.Is(err, host.ErrNotPending) {
 			t.Errorf("decided about a canceled request: %v", err)
 		}
 		if all, err := h.Approvals().Pending(t.Context()); err != nil || len(all) != 0 || b.runs.Load() != 0 {
@@ -143,7 +143,7 @@ func TestApprovalAfterAChange(t *testing.T) {
 		}()
 		p := pending(t, h.Approvals())
 		h.SetPolicy(epochPolicy{askPolicy, 2})
-		if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce); err != nil {
+		if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); err != nil {
 			t.Error(err)
 		}
 		if text := <-done; !strings.Contains(text, "has changed") || b.runs.Load() != 0 {
@@ -267,7 +267,7 @@ func TestEndApprovalsRefusesWhatWaits(t *testing.T) {
 					t.Errorf("a later request got %q after %v", text, time.Since(begun))
 				}
 				synctest.Wait()
-				if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce); !errors.Is(err, host.ErrNotPending) {
+				if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); !errors.Is(err, host.ErrNotPending) {
 					t.Errorf("decided about a request that was refused: %v", err)
 				}
 				if n := b.runs.Load(); n != 0 {

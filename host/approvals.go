@@ -63,7 +63,8 @@ type Pending struct {
 // A pendingEntry is the entry of a Pending.
 type pendingEntry struct {
 	Pending
-	Answer Answer `json:"answer,omitzero"`
+	Answer   Answer `json:"answer,omitzero"`
+	Approver string `json:"approver,omitzero"` // who has given the answer
 	// Void is why the request cannot be approved any more.
 	Void string `json:"void,omitzero"`
 }
@@ -81,6 +82,9 @@ type Grant struct {
 	Rule      string    `json:"rule,omitzero"`
 	Scope     Answer    `json:"scope"` // AnswerSession or AnswerAlways
 	Channel   Channel   `json:"channel"`
+	// Approver is who has given the grant: a user of the operating system, the principal of a client, or
+	// the host of the webhook. It may have characters that change how it is displayed.
+	Approver string `json:"approver,omitzero"`
 	// Definition is the SHA-256 digest of the definition in canonical form, in hexadecimal digits.
 	Definition string `json:"definition"`
 	// Session is the SHA-256 digest of the session of AnswerSession.
@@ -127,8 +131,10 @@ func (a *Approvals) Pending(ctx context.Context) (all []Pending, err error) {
 }
 
 // Decide answers a request that waits. The host that holds it sends or refuses it within about a
-// second, and at once after Decide of [Host.Approvals]. The error is [ErrNotPending] if it does not wait any more.
-func (a *Approvals) Decide(ctx context.Context, id string, answer Answer) error {
+// second, and at once after Decide of [Host.Approvals]. The approver is who answers, for records and
+// grants, such as a user of the operating system: 256 bytes of it are kept. The error is [ErrNotPending] if
+// the request does not wait any more.
+func (a *Approvals) Decide(ctx context.Context, id string, answer Answer, approver string) error {
 	for {
 		value, version, err := a.state.Get(ctx, statePending, cmp.Or(id, "-"))
 		if err != nil {
@@ -148,7 +154,7 @@ func (a *Approvals) Decide(ctx context.Context, id string, answer Answer) error 
 			return fmt.Errorf("decide about %q: invalid answer %.64q: must be one of %s%s", id, answer,
 				answersText(p.Answers), why)
 		}
-		p.Answer = answer
+		p.Answer, p.Approver = answer, cutApprover(approver)
 		err = a.state.CompareAndSet(ctx, statePending, id, version, mustJSON(p))
 		if err == nil && a.woken != nil {
 			a.woken()
@@ -157,6 +163,17 @@ func (a *Approvals) Decide(ctx context.Context, id string, answer Answer) error 
 			return err
 		}
 	}
+}
+
+// maxApprover bounds the name of an approver, in bytes: subjects of principals may be of any length.
+const maxApprover = 256
+
+func cutApprover(name string) string {
+	if len(name) > maxApprover {
+		name = name[:maxApprover-len("…")]
+		return strings.ToValidUTF8(name, "") + "…"
+	}
+	return strings.ToValidUTF8(name, "\uFFFD")
 }
 
 func answersText(answers []Answer) string {

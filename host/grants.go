@@ -19,8 +19,8 @@ const (
 	maxGranted = 2 << 10
 )
 
-// granted returns the channel of a grant that approves a request; "" if there is none.
-func (p *approval) granted(ctx context.Context) (Channel, error) {
+// granted returns the grant that approves a request; nil if there is none.
+func (p *approval) granted(ctx context.Context) (*Grant, error) {
 	for _, scope := range []Answer{AnswerAlways, AnswerSession} {
 		if scope == AnswerSession && p.session == "" {
 			continue
@@ -28,7 +28,7 @@ func (p *approval) granted(ctx context.Context) (Channel, error) {
 		key := p.grantKey(scope)
 		value, version, err := p.view.host.opts.State.Get(ctx, stateGrant, key)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		var g Grant
 		if version == 0 || json.Unmarshal(value, &g) != nil || !g.Expires.IsZero() && time.Now().After(g.Expires) {
@@ -37,26 +37,27 @@ func (p *approval) granted(ctx context.Context) (Channel, error) {
 		if g.Definition != hex.EncodeToString(p.action.Digest[:]) { // void, also if the old one comes back
 			err := p.view.host.opts.State.CompareAndSet(ctx, stateGrant, key, version, nil)
 			if err != nil && !errors.Is(err, ErrConflict) {
-				return "", err
+				return nil, err
 			}
 			continue
 		}
 		if p.decision.Channel == "" || p.decision.Channel == g.Channel {
-			return g.Channel, nil
+			return &g, nil
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
-// grant keeps an answer for further requests.
-func (p *approval) grant(ctx context.Context, scope Answer, by Channel) error {
+// grant keeps an answer, whose channel and approver are in the decision, for further requests.
+func (p *approval) grant(ctx context.Context, scope Answer) error {
 	if scope != AnswerAlways && scope != AnswerSession {
 		return nil
 	}
 	key := p.grantKey(scope)
 	g := &Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.view.caller),
 		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Rule: p.decision.Rule,
-		Scope: scope, Channel: by, Definition: hex.EncodeToString(p.action.Digest[:])}
+		Scope: scope, Channel: p.decision.Channel, Approver: p.decision.Approver,
+		Definition: hex.EncodeToString(p.action.Digest[:])}
 	if scope == AnswerSession {
 		g.Expires, g.Session = g.Created.Add(sessionGrantTime), p.session
 	}

@@ -41,6 +41,8 @@ type Options struct {
 	// request does, after 5 minutes at the latest. An empty Answer leaves the decision to others: see
 	// [Approvals]. An error refuses the request unless Channels has ChannelConsole.
 	Webhook func(ctx context.Context, p *Pending) (Answer, error)
+	// WebhookName is the approver in records and grants of Webhook, such as the host of its URL.
+	WebhookName string
 	// Configure sets Policy, Channels and Webhook of o as the settings of a file say. [Open] and
 	// [Host.Reload] call it with a copy of the Options; an error means that the file is invalid. Default:
 	// they are those of the Options for every file.

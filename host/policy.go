@@ -94,6 +94,8 @@ type Decision struct {
 	// Channel is the only channel by which OutcomeAsk may be approved. Default: those of
 	// [Options.Channels], in order.
 	Channel Channel
+	// Approver is who has approved or refused the request by Channel. The host sets it.
+	Approver string
 	// Redact are the parts of a result that the caller does not receive.
 	Redact []Redaction
 	// DryRun are the decisions of rules that are tried only, such as "deny by rule no-deletes".

@@ -57,10 +57,11 @@ type Record struct {
 	// Err is the error that the caller received, nil for a result.
 	Err error
 	// Rule is the rule of the policy that has decided, DryRun what rules without effect would have
-	// decided, and Channel how the user was asked.
-	Rule    string
-	DryRun  []string
-	Channel string
+	// decided, Channel how the user was asked, and Approver who has approved or refused the request.
+	Rule     string
+	DryRun   []string
+	Channel  string
+	Approver string
 	// Detail has further members of the event: a JSON object.
 	Detail json.RawMessage
 

@@ -61,7 +61,7 @@ func (v *View) newRecord(req *mcp.Request, a *Action) Record {
 // decided keeps the decision of the policy about the request.
 func (r *recording) decided(d *Decision) {
 	if r != nil {
-		r.Rule, r.DryRun, r.Channel = d.Rule, d.DryRun, string(d.Channel)
+		r.Rule, r.DryRun, r.Channel, r.Approver = d.Rule, d.DryRun, string(d.Channel), d.Approver
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 
 // asking is how approvals are asked for.
 type asking struct {
-	channels []Channel
-	webhook  func(ctx context.Context, p *Pending) (Answer, error)
+	channels    []Channel
+	webhook     func(ctx context.Context, p *Pending) (Answer, error)
+	webhookName string
 }
 
 // configured returns the options for a file.
@@ -28,7 +29,7 @@ func (h *Host) configured(f *config.File) (*Options, error) {
 
 // use makes the policy and the channels of options those of the host.
 func (h *Host) use(o *Options) {
-	h.asking.Store(&asking{channels: slices.Clone(o.Channels), webhook: o.Webhook})
+	h.asking.Store(&asking{channels: slices.Clone(o.Channels), webhook: o.Webhook, webhookName: o.WebhookName})
 	if o.Policy == nil {
 		h.policy.Store(nil)
 		return

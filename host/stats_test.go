@@ -73,7 +73,7 @@ func TestStatsCountApprovals(t *testing.T) {
 		}
 		for _, answer := range []host.Answer{host.AnswerOnce, host.AnswerDeny} {
 			done := call(t.Context())
-			if err := h.Approvals().Decide(t.Context(), pending(t, h.Approvals()).ID, answer); err != nil {
+			if err := h.Approvals().Decide(t.Context(), pending(t, h.Approvals()).ID, answer, "olga"); err != nil {
 				t.Error(err)
 			}
 			<-done

@@ -181,7 +181,7 @@ func (c *encoder) appendDecision(b []byte, r *host.Record) []byte {
 		}
 		b = append(b, ']')
 	}
-	return c.member(b, "channel", r.Channel)
+	return c.member(c.member(b, "channel", r.Channel), "approver", r.Approver)
 }
 
 // Outcomes of records.

@@ -156,6 +156,7 @@ type Entry struct {
 	Rule       string          `json:"rule"`
 	DryRun     []string        `json:"dryRun"`
 	Channel    string          `json:"channel"`
+	Approver   string          `json:"approver"`
 	Outcome    string          `json:"outcome"`
 	Result     *ResultEntry    `json:"result"`
 	Error      *ErrorEntry     `json:"error"`

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/osuser"
 )
 
 // withApprovals calls f with the approvals of the gateways of this user.
@@ -135,7 +138,7 @@ func namedRequest(args cobra.PositionalArgs) cobra.PositionalArgs {
 // decideRequest answers a request. The gateway that holds it sends or refuses it.
 func (p *program) decideRequest(ctx context.Context, id string, answer host.Answer) error {
 	return withApprovals(func(a *host.Approvals) error {
-		if err := a.Decide(ctx, id, answer); err != nil {
+		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
 			return err
 		}
 		if p.flags.json {
@@ -166,8 +169,9 @@ func (p *program) grantsCommand() *cobra.Command {
 					p.output.printf("No grants.")
 				}
 				for _, g := range all {
-					p.output.printf("%s  %s  %s %s of server %s  %s  by %s on %s", g.ID, g.Scope, cleanLine(g.Method),
-						cleanLine(g.Target), cleanLine(g.Server), ruleName(g.Rule), g.Channel,
+					p.output.printf("%s  %s  %s %s of server %s  %s  by %s (%s) on %s", g.ID, g.Scope,
+						cleanLine(g.Method), cleanLine(g.Target), cleanLine(g.Server), ruleName(g.Rule),
+						cleanLine(cmp.Or(g.Approver, "unknown")), g.Channel,
 						g.Created.Local().Format(time.DateTime))
 				}
 				return nil
@@ -212,6 +216,9 @@ func applyPolicy(f *config.File, opts *host.Options) error {
 	if settings.Webhook != nil {
 		if opts.Webhook, err = policy.Webhook(settings.Webhook, os.LookupEnv); err != nil {
 			return err
+		}
+		if u, err := url.Parse(settings.Webhook.URL); err == nil {
+			opts.WebhookName = u.Host
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -41,7 +42,7 @@ type pendingList struct {
 }
 
 type grantList struct {
-	Grants []struct{ ID, Server, Target, Rule, Scope, Channel string }
+	Grants []struct{ ID, Server, Target, Rule, Scope, Channel, Approver string }
 }
 
 // waitPending returns the only request that waits for approval.
@@ -157,11 +158,12 @@ func TestGrantsByTheOperator(t *testing.T) {
 		}
 		grants := jsonOf[grantList](t, "gateway", "grants").Grants
 		if len(grants) != 1 || grants[0].Server != "bank" || grants[0].Target != "pay" || grants[0].Scope != scope ||
-			grants[0].Channel != "console" || grants[0].Rule != "payments" {
+			grants[0].Channel != "console" || grants[0].Approver != osuser.Name() || grants[0].Rule != "payments" {
 			t.Fatalf("grants: %+v", grants)
 		}
 		grant := grants[0].ID
-		if o := patchbay(t, "", "gateway", "grants"); !strings.HasPrefix(o.stdout, grant+"  "+scope+"  tools/call pay of server bank  rule payments") {
+		if o := patchbay(t, "", "gateway", "grants"); !strings.HasPrefix(o.stdout, grant+"  "+scope+"  tools/call pay of server bank  rule payments") ||
+			!strings.Contains(o.stdout, "  by "+osuser.Name()+" (console) on ") {
 			t.Errorf("grants: %+v", o)
 		}
 		if revoked := jsonOf[map[string]string](t, "gateway", "revoke", grant); revoked["revoked"] != grant {

@@ -1,0 +1,84 @@
+package host_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// Records and grants name who has approved or refused a request, for each channel, also when a grant approves it.
+func TestHOST21_ApproverIsRecorded(t *testing.T) {
+	long := strings.Repeat("é", 200) // more than is kept
+	for name, test := range map[string]struct {
+		channel host.Channel
+		answer  host.Answer
+		caller  *host.Caller
+		by      string // of the operator
+		want    string
+	}{
+		"console":         {host.ChannelConsole, host.AnswerAlways, &host.Caller{}, "olga", "olga"},
+		"console refuses": {host.ChannelConsole, host.AnswerDeny, &host.Caller{}, "olga", "olga"},
+		"long name":       {host.ChannelConsole, host.AnswerAlways, &host.Caller{}, long, long[:252] + "…"},
+		"client":          {host.ChannelClient, host.AnswerAlways, &host.Caller{Principal: principal("bob")}, "", "bob (test)"},
+		"client refuses":  {host.ChannelClient, host.AnswerDeny, &host.Caller{Principal: principal("bob")}, "", "bob (test)"},
+		"local client":    {host.ChannelClient, host.AnswerAlways, &host.Caller{}, "", "local"},
+		"webhook":         {host.ChannelWebhook, host.AnswerAlways, &host.Caller{}, "", "hook.example.com"},
+		"webhook refuses": {host.ChannelWebhook, host.AnswerDeny, &host.Caller{}, "", "hook.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var records []host.Record
+				h, _ := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{test.channel},
+					WebhookName: "hook.example.com",
+					Webhook:     func(context.Context, *host.Pending) (host.Answer, error) { return test.answer, nil },
+					Recorder: recorderFunc(func(r *host.Record) {
+						mu.Lock()
+						defer mu.Unlock()
+						records = append(records, *r)
+					})})
+				c := mcptest.Dial(t, h.For(test.caller), inMemory, deciding(string(test.answer), nil))
+				call := func() {
+					if _, err := c.CallTool(t.Context(), "bank__pay", map[string]any{}); err != nil {
+						t.Error(err)
+					}
+				}
+				done := make(chan bool)
+				go func() { call(); close(done) }()
+				if test.channel == host.ChannelConsole {
+					if err := h.Approvals().Decide(t.Context(), pending(t, h.Approvals()).ID, test.answer, test.by); err != nil {
+						t.Error(err)
+					}
+				}
+				<-done
+				end := host.RecordRefused
+				if test.answer != host.AnswerDeny {
+					end = host.RecordEnd
+					call() // by the grant
+					grants, err := h.Approvals().Grants(t.Context())
+					if err != nil || len(grants) != 1 || grants[0].Approver != test.want {
+						t.Errorf("grants: got %+v, %v, want the approver %s", grants, err, test.want)
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ends := 0
+				for _, r := range records {
+					if r.Event == end || r.Event == host.RecordAdmin && r.Method == "tools/call" {
+						if ends++; r.Approver != test.want || r.Channel != string(test.channel) {
+							t.Errorf("%s record: approver %q by %q, want %q by %q", r.Event, r.Approver, r.Channel, test.want, test.channel)
+						}
+					}
+				}
+				if ends == 0 {
+					t.Errorf("no record of the end: %+v", records)
+				}
+			})
+		})
+	}
+}
