@@ -51,6 +51,53 @@ func (b *backoff) failed(now time.Time) {
 	b.until = now.Add(jitter(minReconnect, maxReconnect, b.failures))
 }
 
+// A startDelay delays the starts of a command for all its callers and sessions while no start succeeds:
+// each has a [backoff] of its own, and new sessions have none. The zero value does not.
+type startDelay struct {
+	failures int // in sequence
+	failed   time.Time
+	until    time.Time // when the next start is allowed
+	err      *Error    // of the last start
+}
+
+// failedStart records a start that did not become ready. Starts that were in progress at the same time
+// count once. The lock is held.
+func (u *Upstream) failedStart(s *start, e *Error, now time.Time) {
+	d := &u.delay
+	if !u.isCommand() || s.state != StateStarting || e.Code == CodeConfigError || e.Code == CodeAuthRequired {
+		return
+	}
+	if d.err = e; d.failures == 0 || s.began.After(d.failed) {
+		d.failures++
+		d.failed = now
+		if until := now.Add(jitter(minBackoff, maxBackoff, d.failures)); until.After(d.until) {
+			d.until = until
+		}
+	}
+}
+
+// endDelay ends the delay of the starts of all callers. The lock is held.
+func (u *Upstream) endDelay() {
+	if u.delay.failures == 0 {
+		return
+	}
+	u.delay = startDelay{}
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			i.wake()
+		}
+	}
+}
+
+// startsAt returns when the next start is allowed; a time in the past if it is not delayed. The lock of
+// the upstream is held.
+func (i *instance) startsAt() time.Time {
+	if until := i.pool.up.delay.until; until.After(i.backoff.until) {
+		return until
+	}
+	return i.backoff.until
+}
+
 // jitter returns a random delay of at most low, doubled with each failure after the first, and of at
 // most high: servers that ended together do not start together.
 func jitter(low, high time.Duration, failures int) time.Duration {

@@ -25,6 +25,7 @@ func Sizes(h *Host) (views, pools int) {
 func EndBackoff(u *Upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.delay.until = time.Time{}
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			if i.state != StateCrashLoop {

@@ -169,7 +169,7 @@ func (i *instance) join(deadline time.Time) (s *start, wait time.Duration, err e
 	}
 	if s == nil {
 		now := time.Now()
-		if wait = i.backoff.until.Sub(now); wait > 0 {
+		if wait = i.startsAt().Sub(now); wait > 0 {
 			if i.state == StateCrashLoop || now.Add(wait).After(deadline) {
 				return nil, 0, i.unavailable(wait)
 			}
@@ -191,7 +191,11 @@ func (i *instance) join(deadline time.Time) (s *start, wait time.Duration, err e
 
 // unavailable returns the error of requests while a start is delayed.
 func (i *instance) unavailable(wait time.Duration) *Error {
-	e := *i.err
+	last := i.err
+	if last == nil {
+		last = i.pool.up.delay.err
+	}
+	e := *last
 	e.RetryAfter = wait
 	if i.state == StateCrashLoop {
 		e.Code, e.Err = CodeCrashLoop, crashError{e.Err}
@@ -223,6 +227,9 @@ func (i *instance) begin() (*start, error) {
 		return nil, err
 	}
 	now := time.Now()
+	if u.delay.failures > 0 { // one attempt at a time, unless it takes long
+		u.delay.until = now.Add(minBackoff)
+	}
 	s := &start{
 		id: rand.Text(), in: i, done: make(chan struct{}), ended: make(chan struct{}), state: StateStarting,
 		began: now, since: now, used: now, last: i.last,
@@ -253,6 +260,7 @@ func (i *instance) wake() {
 func (i *instance) failed(s *start, e *Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
+	u.failedStart(s, e, now)
 	if i.next == s {
 		i.next, i.swapFailed = nil, true
 		switch c := i.current; {
@@ -283,7 +291,7 @@ func (i *instance) failed(s *start, e *Error) {
 	default:
 		state = i.backoff.exited(now, ran)
 	}
-	e.RetryAfter = i.backoff.until.Sub(now)
+	e.RetryAfter = i.startsAt().Sub(now)
 	i.disconnected(s, state, e)
 }
 
@@ -309,6 +317,7 @@ func (i *instance) ready(s *start) {
 	if !i.pool.up.isCommand() {
 		i.backoff = backoff{}
 	}
+	i.pool.up.endDelay()
 	i.pool.up.modern = !s.session
 	s.set(StateReady, nil)
 }
@@ -317,6 +326,7 @@ func (i *instance) ready(s *start) {
 // held.
 func (i *instance) restart() (*start, error) {
 	i.backoff, i.breaker = backoff{}, breaker{}
+	i.pool.up.endDelay()
 	if i.next != nil {
 		return i.next, nil
 	}

@@ -231,6 +231,9 @@ func (u *Upstream) reconfigure(wanted fingerprint, changed bool) {
 	u.mu.Lock()
 	now := time.Now()
 	u.wanted = wanted
+	if changed {
+		u.endDelay()
+	}
 	var unconnected []*pool
 	for _, p := range u.pools {
 		connected := false

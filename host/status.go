@@ -103,7 +103,7 @@ func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
 	}
 	if i.current == nil && !i.calls {
 		st.offer(i.state, i.since)
-		st.RetryAfter = max(st.RetryAfter, i.backoff.until.Sub(now), 0)
+		st.RetryAfter = max(st.RetryAfter, i.startsAt().Sub(now), 0)
 	}
 }
 

@@ -131,15 +131,15 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	default:
 		return due
 	}
-	if now.Before(i.backoff.until) {
-		return i.backoff.until
+	if due = i.startsAt(); now.Before(due) {
+		return due
 	}
 	s, err := i.begin()
 	if err != nil {
 		return now.Add(idleCheck)
 	}
 	i.current = s
-	return due
+	return time.Time{}
 }
 
 // isWatched reports whether callers have subscriptions that need a connection. Those of lists need

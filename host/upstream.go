@@ -35,6 +35,7 @@ type Upstream struct {
 	pools       map[string]*pool    // by poolKey
 	connections map[*start]struct{} // that have not ended
 	modern      bool                // the last connection had no session
+	delay       startDelay          // of the starts of all callers
 	stopped     bool                // by Stop
 	closed      bool
 	removed     bool        // from the configuration
@@ -92,6 +93,7 @@ func (u *Upstream) restart() (started []*start, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stopped = false
+	u.endDelay()
 	var again []*instance
 	for _, p := range u.pools {
 		for _, i := range p.instances {
