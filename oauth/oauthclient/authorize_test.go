@@ -1,6 +1,7 @@
 package oauthclient_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -517,6 +518,13 @@ func TestREG14_AUTHR24_RegistrationsAreStoredByIssuer(t *testing.T) {
 type plainAuthorizer struct{ oauthclient.Authorizer }
 
 func TestForgottenClientRegistersAgain(t *testing.T) {
+	for _, code := range []string{"invalid_client", "unauthorized_client"} {
+		t.Run(code, func(t *testing.T) { testForgottenClient(t, code) })
+	}
+}
+
+func testForgottenClient(t *testing.T, code string) {
+	refusal := `{"error":"` + code + `"}`
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -525,7 +533,7 @@ func TestForgottenClientRegistersAgain(t *testing.T) {
 		w.as.set(func(s *fakeServer) {
 			s.respond = func(form url.Values) (int, string) {
 				if _, known := first[form.Get("client_id")]; known {
-					return http.StatusUnauthorized, `{"error":"invalid_client"}`
+					return http.StatusUnauthorized, refusal
 				}
 				return 0, ""
 			}
@@ -537,7 +545,7 @@ func TestForgottenClientRegistersAgain(t *testing.T) {
 		// If the authorization server refuses every client, the client stops.
 		w.as.forgetAll()
 		w.as.set(func(s *fakeServer) {
-			s.respond = func(url.Values) (int, string) { return http.StatusUnauthorized, `{"error":"invalid_client"}` }
+			s.respond = func(url.Values) (int, string) { return http.StatusUnauthorized, refusal }
 		})
 		if _, _, err := post(tr, t.Context()); err == nil {
 			t.Error("got no error")
@@ -548,19 +556,20 @@ func TestForgottenClientRegistersAgain(t *testing.T) {
 	})
 }
 
-// An authorization server that has deleted the client shows an error page, and the login times out.
-func TestClientRegistersAgainAfterLoginTimeout(t *testing.T) {
-	withEnv(t, func(t *testing.T, w *testEnv) {
-		tr := w.transport(nil)
-		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
-			return nil, oauthclient.ErrLoginTimeout
+// An authorization server that has deleted the client shows an error page, and the login times out
+// or the user cancels it.
+func TestClientRegistersAgainAfterLoginWithoutResponse(t *testing.T) {
+	for _, cause := range []error{oauthclient.ErrLoginTimeout, context.Canceled} {
+		withEnv(t, func(t *testing.T, w *testEnv) {
+			tr := w.transport(nil)
+			w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) { return nil, cause })
+			if err := tr.Login(t.Context()); !errors.Is(err, cause) {
+				t.Errorf("got error %v, want %v", err, cause)
+			}
+			w.changeResponse(nil)
+			if err := tr.Login(t.Context()); err != nil || w.as.count("register") != 2 {
+				t.Errorf("got error %v, want success after a second registration", err)
+			}
 		})
-		if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
-			t.Errorf("got error %v, want ErrLoginTimeout", err)
-		}
-		w.changeResponse(nil)
-		if err := tr.Login(t.Context()); err != nil || w.as.count("register") != 2 {
-			t.Errorf("got error %v, want success after a second registration", err)
-		}
-	})
+	}
 }

@@ -148,8 +148,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 		if err == nil || kind != clientRegistered || l.client == nil {
 			return set, err
 		}
-		unknown := isTokenError(err, oauthwire.InvalidClient)
-		if unknown || errors.Is(err, ErrLoginTimeout) {
+		unknown := isTokenError(err, oauthwire.InvalidClient) || isTokenError(err, "unauthorized_client")
+		if unknown || !l.answered.Load() {
 			// An authorization server shows an error page for an unknown client and sends no
 			// response. Tokens that were issued to the client contain its registration.
 			if failed := r.transport.forgetClient(context.WithoutCancel(ctx), l.client); failed != nil {

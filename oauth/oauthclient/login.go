@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
@@ -36,35 +38,58 @@ func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
 	return got.tokens, nil
 }
 
-// probe sends a request without a token to learn which login the server requires. A server that
-// does not refuse it may still have metadata.
+// probe sends requests without a token to learn which login the server requires. A server that does
+// not refuse them may still have metadata.
 func (t *Transport) probe(ctx context.Context) (*need, error) {
 	probing, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(probing, http.MethodGet, t.endpoint.String(), nil)
-	if err != nil {
-		return nil, errors.New("oauth: invalid address of the server")
-	}
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	res, err := t.base.RoundTrip(req)
-	if err != nil {
-		if ctx.Err() != nil {
+	n := &need{kind: needLogin}
+	for _, method := range []string{http.MethodPost, http.MethodGet} { // HTTP+SSE servers may know only GET
+		wants, err := t.probeWith(probing, method)
+		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("oauth: request without a token: %w", err)
-	}
-	_ = res.Body.Close() // may be an endless stream
-	n := &need{kind: needLogin}
-	if wants := newNeed(res, nil); wants != nil && wants.kind == needToken {
-		n.challenge, n.scopes, n.refused = wants.challenge, wants.scopes, true
+		if err != nil {
+			return nil, fmt.Errorf("oauth: request without a token: %w", err)
+		}
+		if wants != nil && wants.kind == needToken {
+			n.challenge, n.scopes, n.refused = wants.challenge, wants.scopes, true
+			break
+		}
 	}
 	return n, nil
 }
 
+// probeWith sends server/discover with POST, as a client does, or a GET. It returns nil if the
+// server does not refuse the request.
+func (t *Transport) probeWith(ctx context.Context, method string) (*need, error) {
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader(probeBody)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, t.endpoint.String(), body)
+	if err != nil {
+		return nil, errors.New("oauth: invalid address of the server")
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set(headerRevision, "2026-07-28")
+		req.Header.Set("Mcp-Method", "server/discover")
+	}
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	_ = res.Body.Close() // may be an endless stream
+	return newNeed(res, nil), nil
+}
+
 // Logout removes the tokens for the server, and revokes them if its authorization server supports
 // that. The Transport removes them even with an error; they may remain in a store that fails.
-// Client registrations are kept. Close clients first: a later request of a client logs in again,
-// except the one that ends a session, which the server then refuses.
+// The client's own registration is removed too, so that the next login registers again; those of
+// Identity are kept. Close clients first: a later request of a client logs in again, except the one
+// that ends a session, which the server then refuses.
 //
 // It is not an error if the authorization server supports only the revocation of refresh tokens.
 // The access token, such as a JWT, then stays valid until it expires.
@@ -83,10 +108,13 @@ func (t *Transport) Logout(ctx context.Context) error {
 	t.tokens, t.record, t.metadataChallenge, t.loaded = nil, nil, nil, true
 	clear(t.failures)
 	t.mu.Unlock()
-	if dropped == nil || record == nil {
+	if record == nil {
 		return failed
 	}
-	return errors.Join(failed, t.revoke(ctx, record, dropped))
+	if dropped != nil { // authenticates the client
+		failed = errors.Join(failed, t.revoke(ctx, record, dropped))
+	}
+	return errors.Join(failed, save[Registration](ctx, t.store, clientKey(record.Issuer), nil))
 }
 
 // unstore removes the tokens of the server, even unreadable ones, from the store and returns them.
@@ -164,3 +192,8 @@ func isUnsupportedType(body []byte) bool {
 }
 
 const probeTimeout = 10 * time.Second
+
+const probeBody = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` +
+	`"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientInfo":{"name":"patchbay","version":"0"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{}}}}`

@@ -1,6 +1,7 @@
 package oauthclient_test
 
 import (
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -30,4 +31,28 @@ func TestEndOfASessionDoesNotLogIn(t *testing.T) {
 			t.Errorf("got %d logins after the end of the session, want %d", got, logins)
 		}
 	})
+}
+
+// A server may name its metadata only in the challenge of a POST, and answer GET with 405.
+func TestLoginUsesTheChallengeOfAPost(t *testing.T) {
+	for _, only := range []string{http.MethodPost, http.MethodGet} {
+		withEnv(t, func(t *testing.T, w *testEnv) {
+			w.rs.set(func(r *fakeResource) { r.path = "https://mcp.example/metadata" })
+			w.rs.document(w.as.issuer, nil)
+			w.Doc("https://mcp.example/.well-known/oauth-protected-resource/mcp", "<!doctype html>")
+			tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+				Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+					if req.Method != only {
+						return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody, Request: req}, nil
+					}
+					return w.roundTrip(req)
+				}),
+				Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler),
+				Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
+			})
+			if err := tr.Login(t.Context()); err != nil || w.loginCount() != 1 {
+				t.Errorf("%s only: got error %v after %d logins, want success after 1", only, err, w.loginCount())
+			}
+		})
+	}
 }
