@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -43,11 +44,17 @@ type Caller struct {
 	ReadOnly bool
 }
 
+// callerKey is the key of the caller in a context, callerUseKey of whether a connection uses it.
 type callerKey struct{}
+type callerUseKey struct{}
 
 // CallerFrom returns the caller whose request ctx belongs to, or nil. It is for [Options.Dial] and
-// the middleware of [Options.Client].
+// the middleware of [Options.Client]. A server whose connection was made with it is taken to describe other
+// items to each caller.
 func CallerFrom(ctx context.Context) *Caller {
+	if used, ok := ctx.Value(callerUseKey{}).(*atomic.Bool); ok {
+		used.Store(true)
+	}
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c
 }

@@ -32,8 +32,10 @@ const (
 
 // A pinRecord has the pins of one server.
 type pinRecord struct {
-	Server       string                  `json:"server"`
-	Capabilities json.RawMessage         `json:"capabilities,omitempty"` // of the last connection of the local user
+	Server string `json:"server"`
+	// Capabilities are those of the last connection of the local user, before it of the first.
+	Capabilities json.RawMessage         `json:"capabilities,omitempty"`
+	Common       bool                    `json:"common,omitempty"` // what is listed does not depend on the caller
 	Revision     string                  `json:"revision,omitempty"`
 	Kinds        map[PinKind]*pinnedKind `json:"kinds"`
 
@@ -42,7 +44,7 @@ type pinRecord struct {
 
 // A pinnedKind has the pins of one kind.
 type pinnedKind struct {
-	// Complete: all that was listed last for the local user is in the items.
+	// Complete: all that was listed last for the local user, or first, is in the items.
 	Complete bool                   `json:"complete,omitempty"`
 	Items    map[string]*pinnedItem `json:"items"`
 }
@@ -158,6 +160,7 @@ type pinReview struct {
 	kind    PinKind
 	found   []foundDefinition
 	caller  string
+	lists   bool // the items do not depend on the caller, who has approved forms of them listed for all
 	first   bool // approve what is found if the kind has no record
 	approve bool // approve what is found
 	added   bool // approve names that the record does not have
@@ -196,7 +199,7 @@ func (v *pinReview) apply(identity string, r *pinRecord) (unknown []*Pin) {
 		if item.find(stored, approve || known || v.added && isNew) {
 			unknown = append(unknown, item.pin(r.Server, identity, v.kind, d.name))
 		}
-		if v.caller == "" {
+		if v.caller == "" || v.lists && r.isApproved(v.kind, d.name, d.digest) {
 			item.Listed = d.digest
 		}
 	}
@@ -211,7 +214,7 @@ func (v *pinReview) apply(identity string, r *pinRecord) (unknown []*Pin) {
 			delete(k.Items, name)
 		}
 	}
-	if v.caller == "" {
+	if v.caller == "" || v.lists && !k.Complete {
 		k.Complete = complete
 	}
 	if v.added {

@@ -254,7 +254,8 @@ func (p *pool) review(ctx context.Context, s *serverPins, kind catalogue.Kind, l
 	if s == nil || l == nil {
 		return l
 	}
-	r := s.review(ctx, pinReview{kind: pinKinds[kind], found: definitionsOf(kind, l), caller: p.pinCaller()})
+	r := s.review(ctx, pinReview{kind: pinKinds[kind], found: definitionsOf(kind, l), caller: p.pinCaller(),
+		lists: !p.isPrivate()})
 	return l.Hide(r.held(kind, l))
 }
 
@@ -301,8 +302,12 @@ func (p *pool) reviewAbout(
 ) {
 	caller := p.pinCaller()
 	r := s.review(ctx, pinReview{kind: PinServer, found: about, caller: caller})
-	if caller == "" && capabilities != nil {
-		r = s.update(ctx, func(r *pinRecord) { r.Capabilities, r.Revision = capabilities, revision })
+	if !p.isPrivate() && capabilities != nil {
+		r = s.update(ctx, func(r *pinRecord) {
+			if caller == "" || r.Capabilities == nil {
+				r.Capabilities, r.Revision, r.Common = capabilities, revision, !p.up.dependsOnCaller()
+			}
+		})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -349,10 +354,16 @@ func aboutServer(s *start) (about []foundDefinition) {
 	return about
 }
 
-// restore sets what the server has offered to the local user when it was last connected, so that it
-// need not be started to be listed. It does nothing after the first time.
+// dependsOnCaller reports whether what the server describes may depend on its caller.
+func (u *Upstream) dependsOnCaller() bool { return u.entry().dependsOnCaller() || u.usesCaller.Load() }
+
+// isPrivate reports whether what the server describes may be for the caller of the pool only.
+func (p *pool) isPrivate() bool { return p.pinCaller() != "" && p.up.dependsOnCaller() }
+
+// restore sets what the server has offered when it was last connected, so that it need not be started to be
+// listed, unless that may depend on the caller. It does nothing after the first time.
 func (p *pool) restore(ctx context.Context) {
-	if p.pinCaller() != "" || p.pinned() == nil {
+	if p.isPrivate() || p.pinned() == nil {
 		return
 	}
 	p.restoring.Do(func() {
@@ -361,7 +372,7 @@ func (p *pool) restore(ctx context.Context) {
 			return
 		}
 		r := s.load(ctx)
-		if r.Capabilities == nil {
+		if r.Capabilities == nil || p.pinCaller() != "" && !r.Common {
 			return
 		}
 		var lists [catalogue.Kinds]*catalogue.List

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -436,6 +437,49 @@ func TestPinsOfCallers(t *testing.T) {
 			t.Errorf("the second caller after the approval: %q", names)
 		}
 	})
+}
+
+// Approved definitions are listed without a connection for each caller, whoever has found them, unless they
+// may depend on the caller. What a caller finds changes no list of others before it is approved.
+func TestCallersGetListsFromPins(t *testing.T) {
+	for entry, same := range map[string]bool{
+		`{"command": "s"}`: true,
+		`{"command": "s", "env": {"USER": "${caller:subject}"}}`: false,
+	} {
+		t.Run(entry, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				state, dials, tools := &host.MemoryState{}, 0, []string{tool("t")}
+				open := func() *host.Host {
+					return openFile(t, map[string]any{"s": json.RawMessage(entry)}, "{}", &host.Options{Pins: true, State: state,
+						Dial: func(context.Context, *config.Server) (mcp.Transport, error) {
+							dials++
+							list := listOf(tools...)
+							s := &hostile{answer: on("tools/list", func(*mcp.Request) string { return list })}
+							return mcp.InMemory(s), nil
+						}})
+				}
+				names := func(h *host.Host, subject string) []string {
+					return toolNames(t, client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: subject}}))
+				}
+				h := open()
+				if got := names(h, "ann"); !slices.Equal(got, []string{"s__t"}) || dials != 1 {
+					t.Fatalf("the first caller: %q after %d connections", got, dials)
+				}
+				_ = h.Close()
+				h, dials, tools = open(), 0, []string{tool("t"), tool("bad")}
+				want := []string{"s__t"}
+				if got := names(h, "bob"); !slices.Equal(got, want) || (dials == 0) != same {
+					t.Errorf("another caller: %q after %d connections, want %q", got, dials, want)
+				}
+				_, _ = failureOf(t, client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "bob"}}), "s__t") // connects
+				_ = h.Close()
+				h, dials = open(), 0
+				if got := names(h, "cy"); !slices.Equal(got, want) || (dials == 0) != same {
+					t.Errorf("after a change: %q after %d connections, want %q", got, dials, want)
+				}
+			})
+		})
+	}
 }
 
 // A server that declares that it announces changes, and does not, cannot keep a changed definition in

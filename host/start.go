@@ -140,6 +140,7 @@ func (s *start) connect() (mcp.Transport, *Error) {
 		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
 	ctx = context.WithValue(ctx, callerKey{}, s.in.pool.caller)
+	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
 	ctx = context.WithValue(ctx, clientKey{}, s.in.pool.client(e, server.URL))
 	if e.settings.InsecureHTTP {
 		ctx = context.WithValue(ctx, insecureHTTPKey{}, true)

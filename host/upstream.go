@@ -27,6 +27,7 @@ type Upstream struct {
 	stderr   stderrRing
 
 	credentials credentials
+	usesCaller  atomic.Bool // a connection was made with CallerFrom
 
 	secretsMu sync.Mutex // guards secrets
 	secrets   []string   // of the expanded entry

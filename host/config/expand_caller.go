@@ -14,8 +14,8 @@ const callerSubject = "subject"
 // section 2.
 const maxSubject = 255
 
-// usesCaller reports whether the entry has a variable of callers.
-func (s *Server) usesCaller() bool {
+// UsesCaller reports whether the entry has a variable of callers, such as ${caller:subject}.
+func (s *Server) UsesCaller() bool {
 	for _, text := range append(s.texts(), s.HeaderCommand) {
 		if strings.Contains(text, "${caller:") {
 			return true

@@ -107,7 +107,7 @@ func (r *settingsReader) credentials(name string, given *serverJSON, s *ServerSe
 
 // checkAuth checks the credentials against the entry of the server.
 func (r *settingsReader) checkAuth(entry *Server, s *ServerSettings, at func(member ...string) string) {
-	if entry.usesCaller() && s.Share == ShareShared {
+	if entry.UsesCaller() && s.Share == ShareShared {
 		r.problem(at("share"), "got \"shared\", and the server has ${caller:subject}: want \"caller\", \"session\" or "+
 			"\"call\"")
 	}
