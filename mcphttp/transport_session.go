@@ -135,8 +135,8 @@ func (l *clientSession) posting() http.Header {
 
 // response returns the response to a request that was posted. Servers report a session that they do not
 // know with 404, but others with 400, 401, 403, 410, 500, 503 or 200, which have other reasons, too. So
-// after an error that is no response to the request, or whose message mentions a session, a ping asks whether the session exists. A request that
-// has certainly not run is then repeated in a new session.
+// after an error that is no response to the request, or whose message mentions a session, a ping asks
+// whether the session exists. A request that has certainly not run is then repeated in a new session.
 func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.Message, err error) {
 	status := x.res.StatusCode
 	switch {
