@@ -65,7 +65,7 @@ var importRules = []importRule{
 		"internal/jwskey", "internal/dpop", "internal/jsonscan", "internal/visible"},
 		"authorization of a resource is middleware: it does not depend on a transport or a client"},
 	{"oauth/oauthclient", []string{"oauth", "mcp", "internal/browser", "internal/netx", "internal/oauthwire",
-		"internal/oauthfetch", "internal/jwskey", "internal/dpop", "internal/jsonscan"},
+		"internal/oauthfetch", "internal/jwskey", "internal/dpop", "internal/jsonscan", "internal/wire"},
 		"an OAuth client is an http.RoundTripper: it does not depend on a transport of MCP"},
 	{"internal/oidcclient", []string{"oauth", "internal/netx", "internal/oauthwire", "internal/singleflight"},
 		"a login at an identity provider serves the authorization server and the gateway"},

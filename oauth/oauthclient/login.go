@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Login obtains new tokens for the server, even if there are some; with an [Authorizer] the user
@@ -74,7 +75,7 @@ func (t *Transport) probeWith(ctx context.Context, method string) (*need, error)
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set(headerRevision, "2026-07-28")
+		req.Header.Set(headerRevision, wire.Latest().String())
 		req.Header.Set("Mcp-Method", "server/discover")
 	}
 	res, err := t.base.RoundTrip(req)
@@ -193,7 +194,7 @@ func isUnsupportedType(body []byte) bool {
 
 const probeTimeout = 10 * time.Second
 
-const probeBody = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` +
-	`"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+var probeBody = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` +
+	`"io.modelcontextprotocol/protocolVersion":"` + wire.Latest().String() + `",` +
 	`"io.modelcontextprotocol/clientInfo":{"name":"patchbay","version":"0"},` +
 	`"io.modelcontextprotocol/clientCapabilities":{}}}}`
