@@ -56,7 +56,8 @@ func viewOf(t reflect.Type) *viewType {
 			name += "Ms"
 		}
 		option := ",omitzero"
-		if k := as.Kind(); k == reflect.Bool || k == reflect.Int || k == reflect.Slice || f.Name == "State" {
+		if k := as.Kind(); k == reflect.Bool || k == reflect.Int ||
+			k == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct || f.Name == "State" {
 			option = ""
 		}
 		to = append(to, reflect.StructField{Name: f.Name, Type: as, Tag: reflect.StructTag(fmt.Sprintf(`json:"%s%s"`,

@@ -122,6 +122,9 @@ func (u *Upstream) prepare(t mcp.Transport, s *start) error {
 	if missing := limiter.Missing(); len(missing) > 0 {
 		u.host.opts.Logger.Warn("host: the system does not enforce limits of the server", "server", u.name,
 			"limits", missing)
+		u.mu.Lock()
+		s.unenforced = missing
+		u.mu.Unlock()
 	}
 	internals.Prepare(c, limiter.Prepare)
 	return nil

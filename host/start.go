@@ -75,6 +75,7 @@ type start struct {
 	renewed     chan (<-chan struct{}) // gets the Done channel of the other
 	idle        chan struct{}          // closed with the end of the last request; may be nil
 	limiter     *proclimit.Limiter     // of the process; may be nil. Used by run only
+	unenforced  []string               // limits of the process
 
 	own ownLists // see checkPins
 }

@@ -49,6 +49,9 @@ type InstanceStatus struct {
 	PID                 int
 	Revision            string
 	Requests, Suspended int
+	// Unenforced are the names of the limits of the process that the system cannot enforce, such as "cpu",
+	// with bestEffort.
+	Unenforced []string
 }
 
 // order is how able to serve a server is, the best first.
@@ -108,7 +111,8 @@ func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
 }
 
 func (st *UpstreamStatus) add(s *start) {
-	in := InstanceStatus{ID: s.id, State: s.state, Since: s.since, PID: s.pid, Requests: s.users}
+	in := InstanceStatus{ID: s.id, State: s.state, Since: s.since, PID: s.pid, Requests: s.users,
+		Unenforced: s.unenforced}
 	if u := s.in.pool.up; u.poolKey(s.in.pool.caller) != "" {
 		in.Caller = s.in.pool.caller
 	}

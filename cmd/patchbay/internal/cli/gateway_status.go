@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,13 +34,24 @@ type gatewayStatus struct {
 
 // A serverStatus is the condition of a server, as far as it is printed.
 type serverStatus struct {
-	Name         string            `json:"name"`
-	State        string            `json:"state"`
-	Revision     string            `json:"revision"`
-	Requests     int               `json:"requests"`
-	Error        string            `json:"error"`
-	RetryAfterMs int64             `json:"retryAfterMs"`
-	Instances    []json.RawMessage `json:"instances"`
+	Name         string `json:"name"`
+	State        string `json:"state"`
+	Revision     string `json:"revision"`
+	Requests     int    `json:"requests"`
+	Error        string `json:"error"`
+	RetryAfterMs int64  `json:"retryAfterMs"`
+	Instances    []struct {
+		Unenforced []string `json:"unenforced"`
+	} `json:"instances"`
+}
+
+// unenforced returns the limits that the system does not enforce for some process, in order.
+func (s *serverStatus) unenforced() (names []string) {
+	for _, i := range s.Instances {
+		names = append(names, i.Unenforced...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (p *program) gatewayStatusCommand() *cobra.Command {
@@ -104,6 +116,9 @@ func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawM
 		what := server.Revision
 		if server.Error != "" && server.State != "ready" {
 			what = shorten(cleanLine(server.Error), maxEventShown)
+		}
+		if names := server.unenforced(); len(names) > 0 {
+			what += " (limits that this system does not enforce: " + cleanLine(strings.Join(names, ", ")) + ")"
 		}
 		rows = append(rows, []string{shorten(cleanLine(server.Name), maxNameShown), cleanLine(server.State),
 			counted(len(server.Instances), "connection"), what})

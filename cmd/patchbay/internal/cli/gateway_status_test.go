@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/proclimit"
 )
 
 // The status of a gateway is that of the one that runs with the same configuration, until it ends.
@@ -73,4 +76,51 @@ func TestStatusOfAServerThatIsReadyAgain(t *testing.T) {
 		!strings.Contains(o.stdout, `"ready"`) {
 		t.Errorf("status of the ready server: %s", o.stdout)
 	}
+}
+
+// The status names the limits that the system does not enforce.
+func TestStatusShowsLimitsThatAreNotEnforced(t *testing.T) {
+	freshVault(t)
+	t.Setenv(envStateDir, t.TempDir())
+	limiter, err := proclimit.New(proclimit.Limits{CPU: 4, Processes: 500, BestEffort: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := limiter.Missing()
+	if err := limiter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(missing)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, `{"mcpServers": {"one": `+seenEntry(t, filepath.Join(t.TempDir(), "seen"), "")+`},
+		"patchbay": {"servers": {"one": {"limits": {"cpu": 4, "processes": 500, "bestEffort": true}}}}}`)
+	g := startGateway(t, nil, "--config", file)
+	c := gatewayClient(t, g, "", false)
+	if res, err := c.CallTool(t.Context(), "add", map[string]any{"a": 1, "b": 2}); err != nil || res.Text() != "3" {
+		t.Fatal(res, err)
+	}
+	o := mustRun(t, "gateway", "status", "--config", file)
+	shown := "limits that this system does not enforce: " + strings.Join(missing, ", ") + ")\n"
+	if len(missing) == 0 {
+		shown = "one\tready\t1 connection\t2026-07-28\n"
+	}
+	if !strings.Contains(o.stdout, shown) {
+		t.Errorf("status %q, want %q in it", o.stdout, shown)
+	}
+	var status struct {
+		Servers []struct {
+			Instances []struct{ Unenforced []string }
+		}
+	}
+	o = mustRun(t, "gateway", "status", "--config", file, "--json")
+	if err := json.Unmarshal([]byte(o.stdout), &status); err != nil || len(status.Servers) != 1 ||
+		len(status.Servers[0].Instances) != 1 {
+		t.Fatal(o.stdout, err)
+	}
+	got := status.Servers[0].Instances[0].Unenforced
+	if slices.Sort(got); !slices.Equal(got, missing) {
+		t.Errorf("unenforced %q, want %q", got, missing)
+	}
+	c.Close()
+	g.stop()
 }
