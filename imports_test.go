@@ -36,7 +36,7 @@ var importRules = []importRule{
 	{"internal/proclimit", nil, "limits of processes do not depend on what they run"},
 	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
 		"the translator works on JSON-RPC messages: it must not import mcp"},
-	{"internal/fold", []string{"internal/jsonscan"}, "names are text"},
+	{"internal/fold", []string{"internal/jsonscan", "internal/visible"}, "names are text"},
 	{"internal/forward", []string{"jsonrpc", "internal/fold", "internal/wire", "internal/jsonscan", "internal/peer",
 		"internal/schema"},
 		"suspended calls do not depend on clients and servers"},

@@ -19,8 +19,8 @@ const maxToolSchemas = 1000
 // A toolSchemas has what the schemas of the tools of a server say, by the digest of the definition.
 // It is safe for concurrent use.
 type toolSchemas struct {
-	mu    sync.Mutex // guards tools
-	tools map[[sha256.Size]byte]*toolSchema
+	mu    sync.Mutex                               // guards tools
+	tools map[[sha256.Size]byte]func() *toolSchema // to be called without mu
 }
 
 type toolSchema struct {
@@ -29,13 +29,22 @@ type toolSchema struct {
 	names   *fold.Names       // of arguments; nil for none
 }
 
-// of returns what the schemas of a tool say.
+// of returns what the schemas of a tool say. Other tools do not wait for a schema that takes long.
 func (t *toolSchemas) of(item *catalogue.Item) *toolSchema {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if found, ok := t.tools[item.Digest]; ok {
-		return found
+	read, ok := t.tools[item.Digest]
+	if !ok {
+		read = sync.OnceValue(func() *toolSchema { return readToolSchema(item) })
+		if t.tools == nil || len(t.tools) >= maxToolSchemas {
+			t.tools = map[[sha256.Size]byte]func() *toolSchema{}
+		}
+		t.tools[item.Digest] = read
 	}
+	t.mu.Unlock()
+	return read()
+}
+
+func readToolSchema(item *catalogue.Item) *toolSchema {
 	s := &toolSchema{}
 	if raw, ok := jsonscan.Get(item.Raw, "outputSchema"); ok {
 		s.output, _ = schema.Compile(raw) // the server validates with its own
@@ -46,10 +55,6 @@ func (t *toolSchemas) of(item *catalogue.Item) *toolSchema {
 	if item.Kind == catalogue.Prompts {
 		s.names = promptNames(item.Raw)
 	}
-	if t.tools == nil || len(t.tools) >= maxToolSchemas {
-		t.tools = map[[sha256.Size]byte]*toolSchema{}
-	}
-	t.tools[item.Digest] = s
 	return s
 }
 

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
 // Key returns the same text for all names that a careless reader takes for one: names that are equal
-// under simple case folding of Unicode, when white space, control and format characters around them
+// under full case folding of Unicode, when hidden characters, white space and controls around them,
 // and all that follows a NUL are left out.
 func Key[T string | []byte](name T) string {
 	b := make([]byte, 0, len(name))
@@ -29,13 +31,23 @@ func Key[T string | []byte](name T) string {
 
 // odd is Key for a name that may have other characters than those of visible ASCII.
 func odd(name string) string {
-	name = strings.TrimFunc(name, isIgnored)
+	name = strings.TrimFunc(strings.Map(seen, name), isIgnored)
 	name, _, _ = strings.Cut(name, "\x00")
-	return strings.Map(least, strings.TrimFunc(name, isIgnored))
+	name = strings.Map(least, unfolded(strings.TrimFunc(name, isIgnored)))
+	return strings.ReplaceAll(name, "i\u0307", "i") // the lower case of U+0130
 }
 
+// seen drops hidden characters. ASCII controls within a name are kept: readers do not skip them.
+func seen(r rune) rune {
+	if r >= utf8.RuneSelf && visible.Hidden(r) {
+		return -1
+	}
+	return r
+}
+
+// isIgnored reports whether a character does not count at the ends of a name.
 func isIgnored(r rune) bool {
-	return r == utf8.RuneError || unicode.IsSpace(r) || unicode.In(r, unicode.Cc, unicode.Cf)
+	return r == utf8.RuneError || unicode.IsSpace(r) || unicode.Is(unicode.Cc, r)
 }
 
 // least returns the character that stands for all that fold to r: the lower case of an ASCII letter, else

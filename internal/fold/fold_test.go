@@ -14,7 +14,9 @@ func TestKeyIsEqualForNamesThatFold(t *testing.T) {
 	for _, same := range [][]string{
 		{"name", "Name", "NAME", " name", "name\t", "\x00name", "name\x00x", "\ufeffname", "na\u006de"},
 		{"tasks", "ta\u017fk\u017f", "TASKS", "tas\u212as"}, {"uri", "URI", "ur\u0131", "ur\u0130"},
-		{"größe", "GRÖẞE", "GRÖßE"}, {"σ", "ς", "Σ"}, {"k", "\u212a"},
+		{"größe", "GRÖẞE", "GRÖßE", "GRÖSSE"}, {"σ", "ς", "Σ"}, {"k", "\u212a"}, {"i", "i\u0307", "\u0130"},
+		{"file", "\ufb01le", "FI\u200bLE", "f\u00adile", "fi\ufe0fle", "fi\U000e0100le", "f\u034file", "fil\ufeffe\u200d\x00x"},
+		{"password", "pa\u00dfword", "PA\u1e9eWORD"}, {"stop", "\ufb05op", "\ufb06op"}, {"\u1f00\u03b9", "\u1f80", "\u1f88"},
 	} {
 		for _, name := range same {
 			if fold.Key(name) != fold.Key(same[0]) || fold.Key([]byte(name)) != fold.Key(name) {
@@ -45,7 +47,7 @@ func TestCheckFindsAmbiguousNames(t *testing.T) {
 		"list":{"items":{"properties":{"id":{}}}},"free":{"additionalProperties":{"type":"string"}},
 		"env":{"type":"object"},"tuple":{"prefixItems":[{"properties":{"a":{}}},{}],"items":{"$ref":"#/$defs/node"}},
 		"both":{"allOf":[{"$ref":"#/$defs/node"},{"if":{},"then":{"properties":{"then":{}}}}]}},
-		"patternProperties":{"^x":{"properties":{"px":{}}}},"additionalProperties":{"oneOf":[{"properties":{"more":{}}}]},
+		"additionalProperties":{"oneOf":[{"properties":{"more":{}}}]},
 		"$defs":{"node":{"properties":{"value":{},"next":{"$ref":"#/$defs/node"}}}}}`
 	for _, test := range []struct{ schema, arguments, ambiguous string }{
 		{nested, `{"path":1,"other":2,"opts":{"mode":1,"x":1},"list":[{"id":1}]}`, ""},
@@ -62,11 +64,21 @@ func TestCheckFindsAmbiguousNames(t *testing.T) {
 		{nested, `{"tuple":[{"Value":1},{"A":1},{"next":{"A":1}}]}`, ""},
 		{nested, `{"both":{"Then":1}}`, "Then"},
 		{nested, `{"both":{"next":{"NEXT":1}}}`, "NEXT"},
-		{nested, `{"xy":{"PX":1}}`, "PX"},
 		{nested, `{"zz":{"More":1}}`, "More"},
 		{``, `{"a":1,"A":1}`, "A"},
 		{`true`, `{"a":{"b":1,"B":1}}`, ""},
-		{`{"properties":{"a":{},"A":{}}}`, `{"a":1,"A":2}`, ""},
+		{`{"properties":{"a":{},"A":{}}}`, `{"a":1,"A":2}`, "A"},
+		{`{"properties":{"a":{},"A":{}}}`, `{"A":2}`, ""},
+		{`{"anyOf":[{"properties":{"path":{}}},{"properties":{"Path":{}}}]}`, `{"path":1,"Path":2}`, "Path"},
+		{`{"anyOf":[{"properties":{"path":{}}},{"properties":{"Path":{}}}]}`, `{"Path":2,"x":1}`, ""},
+		{`{"properties":{"l":{"prefixItems":[{}]}},"allOf":[{"properties":{"l":{"items":{"properties":{"path":{}}}}}}]}`,
+			`{"l":[{"PATH":1}]}`, "PATH"},
+		{`{"properties":{"l":{"items":[{},{}],"additionalItems":{"properties":{"path":{}}},"contains":{"properties":{"c":{}}}}}}`,
+			`{"l":[{"PATH":1},{"PATH":1},{"PATH":1,"C":1}]}`, "PATH"},
+		{`{"properties":{"l":{"items":[{},{}],"additionalItems":{"properties":{"path":{}}},"contains":{"properties":{"c":{}}}}}}`,
+			`{"l":[{"PATH":1},{"PATH":1,"C":1}]}`, "C"},
+		{`{"allOf":[{"properties":{"l":{}}},{"additionalProperties":{"properties":{"path":{}}}}]}`, `{"l":{"PATH":1}}`, "PATH"},
+		{`{"properties":{"l":{}},"additionalProperties":{"properties":{"path":{}}}}`, `{"l":{"PATH":1}}`, ""},
 		{`{"$ref":"https://example.com/x","definitions":{"a":{"properties":{"b":{}}}}}`, `{"x":{"y":[{"B":1}]}}`, "B"},
 		{`{"properties":{"self":{"$ref":"#"},"n":{}}}`, `{"self":{"self":{"self":{"N":1}}}}`, "N"},
 		{`{"allOf":[{"$ref":"#/allOf/0"}],"properties":{"n":{"$ref":"#/properties/n"}}}`, `{"N":1}`, "N"},
@@ -83,6 +95,34 @@ func TestCheckFindsAmbiguousNames(t *testing.T) {
 		if errors.As(err, &found) != (test.ambiguous != "") || found != nil && found.Name != test.ambiguous {
 			t.Errorf("%s: got %v, want %q", test.arguments, err, test.ambiguous)
 		}
+	}
+}
+
+// A server cannot make the check slow with patterns: no pattern is matched, and its subschema counts for
+// all members. An invalid pattern is the same.
+func TestSubschemaOfPatternCountsForAllMembers(t *testing.T) {
+	for _, pattern := range []string{"^x", strings.Repeat("(a?b?c?d?){50}", 8), "("} {
+		names := fold.Of(fmt.Appendf(nil, `{"properties":{"opts":{}},"patternProperties":{%q:{"properties":{"p":{}}}}}`, pattern))
+		for _, arguments := range []string{`{"opts":{"P":1}}`, `{"other":{"P":1}}`} {
+			if names.Check([]byte(arguments)) == nil {
+				t.Errorf("%s: %s: no error", pattern, arguments)
+			}
+		}
+	}
+}
+
+// The work for a small schema with many subschemas at many places is bounded: all names count everywhere.
+func TestManySubschemasAtManyPlaces(t *testing.T) {
+	var properties, patterns, rest strings.Builder
+	for i := range 900 {
+		fmt.Fprintf(&properties, `,"p%d":{}`, i)
+		fmt.Fprintf(&patterns, `,"q%d":{}`, i)
+		rest.WriteString(`,{"additionalProperties":{}}`)
+	}
+	schema := `{"properties":{"a":{"properties":{"deep":{}}}` + properties.String() + `},"patternProperties":{"b":{}` +
+		patterns.String() + `},"allOf":[{}` + rest.String() + `]}`
+	if fold.Of([]byte(schema)).Check([]byte(`{"a":{"DEEP":1}}`)) == nil {
+		t.Error("no error")
 	}
 }
 

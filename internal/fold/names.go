@@ -3,7 +3,6 @@ package fold
 import (
 	"encoding/binary"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,26 +11,28 @@ import (
 
 const (
 	// maxPlaces bounds the places of a schema that are told apart, and maxRead the bytes of it that are
-	// read for that. Beyond, a name of any place counts at all of them.
+	// read for that, where each subschema counts for perSchema more. Beyond, a name of any place counts
+	// at all of them.
 	maxPlaces = 1000
 	maxRead   = 16 << 20
+	perSchema = 64
 )
 
 // Names are the names that a JSON schema gives the members of an object, and of the values in it. The
 // zero value names none. It is safe for concurrent use.
 type Names struct {
-	places map[string]*Names   // of the values of members, by name; nil for values without names
-	keys   map[string]struct{} // of those names
-	rest   *Names              // of other members
-	first  []*Names            // of the first elements of an array
-	items  *Names              // of the other elements
+	places map[string]*Names // of the values of members, by name; nil for values without names
+	keys   map[string]string // of these names: one name of each
+	shared map[string]string // the keys of the names that share theirs
+	rest   *Names            // of other members
+	first  []*Names          // of the first elements of an array
+	items  *Names            // of the other elements
 }
 
 // Of returns the names in a schema. All subschemas that may apply to a value count, whether or not they do.
 func Of(schema []byte) *Names {
 	c := &compiler{root: schema, ids: map[*byte]uint32{}, places: map[string]*Names{}}
-	n := c.place([][]byte{schema})
-	return n
+	return c.place([][]byte{schema})
 }
 
 // Named returns Names of an object whose members have these names.
@@ -45,10 +46,14 @@ func Named(names []string) *Names {
 
 func (n *Names) add(name string, place *Names) {
 	if n.places == nil {
-		n.places, n.keys = map[string]*Names{}, map[string]struct{}{}
+		n.places, n.keys, n.shared = map[string]*Names{}, map[string]string{}, map[string]string{}
 	}
 	n.places[name] = place
-	n.keys[Key(name)] = struct{}{}
+	key := Key(name)
+	if other, ok := n.keys[key]; ok && other != name {
+		n.shared[name], n.shared[other] = key, key
+	}
+	n.keys[key] = name
 }
 
 // An AmbiguousError is the name of a member that a careless reader could take for another one.
@@ -56,13 +61,13 @@ type AmbiguousError struct{ Name string }
 
 // Error names the member and says what is wrong with it.
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("the name %.64q differs from the name of another member only in case or in white space "+
-		"around it", e.Name)
+	return fmt.Sprintf("the name %.64q differs from the name of another member only in case, in white space "+
+		"around it or in invisible characters", e.Name)
 }
 
 // Check returns an [*AmbiguousError] if a member of a valid object, or of a value in it, has a name that a
-// careless reader could take for one of the schema, or for that of another member. Members that the
-// schema names are never ambiguous.
+// careless reader could take for one of the schema, or for the name of another member. Two members that
+// the schema names are ambiguous only to each other.
 func (n *Names) Check(object []byte) error {
 	d := jsonscan.Descend(object)
 	return n.check(&d, true)
@@ -98,10 +103,13 @@ func (n *Names) checkMembers(d *jsonscan.Descent, outermost bool) error {
 		if !named {
 			place = n.rest
 		}
+		key, compare := n.shared[string(name)]
 		if !named && (outermost || len(n.places) > 0) {
-			key := Key(name)
+			key, compare = Key(name), true
+		}
+		if compare {
 			_, twice := others[key]
-			if _, folds := n.keys[key]; folds || twice {
+			if _, folds := n.keys[key]; twice || folds && !named {
 				return &AmbiguousError{string(name)}
 			}
 			if others == nil {
@@ -126,8 +134,15 @@ type compiler struct {
 	any    *Names            // has all names of the schema at every place
 }
 
-// place returns the names of the place that some schemas apply to, nil if there are none.
-func (c *compiler) place(schemas [][]byte) *Names {
+// place returns the names of the place that all schemas of some lists apply to, nil if there are none.
+func (c *compiler) place(lists ...[][]byte) *Names {
+	for _, list := range lists {
+		c.read += len(list) * perSchema
+	}
+	if c.read > maxRead {
+		return c.everywhere()
+	}
+	schemas := slices.Concat(lists...)
 	seen, ids := map[uint32]bool{}, []uint32(nil)
 	found := subschemas{properties: map[string][][]byte{}}
 	for len(schemas) > 0 {
@@ -136,7 +151,7 @@ func (c *compiler) place(schemas [][]byte) *Names {
 		if jsonscan.Kind(s) != '{' {
 			continue
 		}
-		if c.read += len(s); c.read > maxRead {
+		if c.read += len(s) + perSchema; c.read > maxRead {
 			return c.everywhere()
 		}
 		if id := c.id(s); !seen[id] {
@@ -165,19 +180,32 @@ func (c *compiler) place(schemas [][]byte) *Names {
 	}
 	n := &Names{}
 	c.places[string(key)] = n
-	for name := range found.properties {
-		n.add(name, c.place(found.named(c, name)))
-	}
-	rest := slices.Clone(found.rest)
-	for _, p := range found.patterns {
-		rest = append(rest, p.schema)
-	}
-	n.rest = c.place(rest)
-	n.items = c.place(found.items)
-	for _, schemas := range found.first {
-		n.first = append(n.first, c.place(append(slices.Clone(schemas), found.contains...)))
-	}
+	c.fill(n, &found)
 	return n
+}
+
+// fill adds the places of the values in a value.
+func (c *compiler) fill(n *Names, found *subschemas) {
+	for name, schemas := range found.properties {
+		n.add(name, c.place(schemas, found.patterns, found.restOf(c, name)))
+	}
+	var rest, items [][]byte
+	for _, r := range found.rest {
+		rest = append(rest, r.schema)
+	}
+	n.rest = c.place(found.patterns, rest)
+	slices.SortFunc(found.items, func(a, b tail) int { return a.from - b.from })
+	for _, t := range found.items {
+		items = append(items, t.schema)
+	}
+	n.items = c.place(items)
+	applying := 0
+	for i, schemas := range found.first {
+		for applying < len(items) && found.items[applying].from <= i {
+			applying++
+		}
+		n.first = append(n.first, c.place(schemas, items[:applying]))
+	}
 }
 
 func (c *compiler) id(s []byte) uint32 {
@@ -189,31 +217,40 @@ func (c *compiler) id(s []byte) uint32 {
 	return id
 }
 
-// A pattern is a regular expression for names; nil, one whose syntax is not known, matches all.
-type pattern struct {
-	names  *regexp.Regexp
-	schema []byte
+// subschemas are those of the values in a value, of all schemas that apply to it. Those of patterns count
+// for each member: a server may send patterns that are slow to match.
+type subschemas struct {
+	properties map[string][][]byte
+	patterns   [][]byte
+	rest       []remainder
+	first      [][][]byte
+	items      []tail
 }
 
-// subschemas are those of the values in a value, of all schemas that apply to it.
-type subschemas struct {
-	properties      map[string][][]byte
-	patterns        []pattern
-	rest            [][]byte
-	items, contains [][]byte // contains are in items too
-	first           [][][]byte
+// A remainder is the subschema of the members that its schema has no property for.
+type remainder struct {
+	properties map[string]bool
+	schema     []byte
+}
+
+// A tail is the subschema of the elements from an index on.
+type tail struct {
+	from   int
+	schema []byte
 }
 
 func (f *subschemas) isEmpty() bool {
 	return len(f.properties)+len(f.patterns)+len(f.rest)+len(f.items)+len(f.first) == 0
 }
 
-// named returns the schemas of the member with a name.
-func (f *subschemas) named(c *compiler, name string) [][]byte {
-	schemas := f.properties[name]
-	for _, p := range f.patterns {
-		if c.read += len(name); c.read > maxRead || p.names == nil || p.names.MatchString(name) {
-			schemas = append(schemas, p.schema)
+// restOf returns the subschemas of a named member in schemas that do not name it.
+func (f *subschemas) restOf(c *compiler, name string) (schemas [][]byte) {
+	if c.read += len(f.rest) * perSchema; c.read > maxRead {
+		return nil // place returns all names
+	}
+	for _, r := range f.rest {
+		if !r.properties[name] {
+			schemas = append(schemas, r.schema)
 		}
 	}
 	return schemas
@@ -222,35 +259,29 @@ func (f *subschemas) named(c *compiler, name string) [][]byte {
 // add adds those of a schema, and returns other schemas for the same value. ok is false if one of them is
 // outside the schema or has a dynamic scope.
 func (f *subschemas) add(c *compiler, schema []byte) (same [][]byte, ok bool) {
+	var contains []tail // of all elements, not only of those after the first ones
+	own, tails, prefix := map[string]bool{}, len(f.items), 0
 	for keyword, value := range jsonscan.Members(schema) {
 		switch string(keyword) {
 		case "properties":
 			for name, s := range jsonscan.Members(value) {
+				own[string(name)] = true
 				f.properties[string(name)] = append(f.properties[string(name)], s)
 			}
 		case "patternProperties":
-			for text, s := range jsonscan.Members(value) {
-				names, _ := regexp.Compile(string(text))
-				f.patterns = append(f.patterns, pattern{names, s})
-			}
+			f.patterns = append(f.patterns, values(value)...)
 		case "additionalProperties", "unevaluatedProperties":
-			f.rest = append(f.rest, value)
+			f.rest = append(f.rest, remainder{own, value})
 		case "items", "prefixItems":
 			if jsonscan.Kind(value) != '[' {
-				f.items = append(f.items, value)
+				f.items = append(f.items, tail{schema: value})
 				break
 			}
-			for i, s := range values(value) {
-				if i == len(f.first) {
-					f.first = append(f.first, nil)
-				}
-				f.first[i] = append(f.first[i], s)
-			}
-		case "additionalItems", "unevaluatedItems", "contains":
-			f.items = append(f.items, value)
-			if string(keyword) == "contains" {
-				f.contains = append(f.contains, value)
-			}
+			prefix = f.addFirst(values(value))
+		case "additionalItems", "unevaluatedItems":
+			f.items = append(f.items, tail{schema: value})
+		case "contains":
+			contains = append(contains, tail{schema: value})
 		case "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies":
 			same = append(same, values(value)...)
 		case "if", "then", "else", "not":
@@ -263,7 +294,22 @@ func (f *subschemas) add(c *compiler, schema []byte) (same [][]byte, ok bool) {
 			same = append(same, s)
 		}
 	}
+	for i := range f.items[tails:] {
+		f.items[tails+i].from = prefix
+	}
+	f.items = append(f.items, contains...)
 	return same, true
+}
+
+// addFirst adds the subschemas of the first elements, and returns their number.
+func (f *subschemas) addFirst(schemas [][]byte) int {
+	for i, s := range schemas {
+		if i == len(f.first) {
+			f.first = append(f.first, nil)
+		}
+		f.first[i] = append(f.first[i], s)
+	}
+	return len(schemas)
 }
 
 // values returns the values of the members of an object, or the elements of an array.
