@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -110,6 +111,8 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res
 	arguments, _ := req.Param("arguments")
 	var args struct{ Server string }
 	switch {
+	case len(arguments) > 0 && fold.Named([]string{"server"}).Check(arguments) != nil:
+		return failed("invalid arguments: must have no name that differs from server in case only"), true, nil
 	case len(arguments) > 0 && json.Unmarshal(arguments, &args) != nil:
 		return failed("invalid arguments.server: must be a string"), true, nil
 	case len(servers) == 0:

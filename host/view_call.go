@@ -178,6 +178,9 @@ func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 // complete serves completion/complete, whose reference names a prompt, a template or a resource.
 func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	ref, _ := req.Param("ref")
+	if err := checkReference(ref); err != nil {
+		return nil, err
+	}
 	for _, load := range []func(context.Context) (*merged, error){v.known, v.current} {
 		m, err := load(ctx)
 		if err != nil {
@@ -197,11 +200,29 @@ var errUnknownReference = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref:
 
 func (v *View) known(context.Context) (*merged, error) { return v.latest(), nil }
 
-// referenceName returns the name or the URI of a reference.
+// Members of a reference that name its subject.
+const refName, refURI = "name", "uri"
+
+// checkReference refuses a reference with the member of the other type: the policy would decide about one
+// of them, and the server could use the other.
+func checkReference(ref []byte) error {
+	kind, _ := jsonscan.Get(ref, "type")
+	other := refURI
+	if text, err := jsonscan.Unquote(kind); err == nil && text == "ref/resource" {
+		other = refName
+	}
+	if _, ok := jsonscan.Get(ref, other); ok {
+		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: must not have the member %s with type %.64s", other,
+			kind)
+	}
+	return nil
+}
+
+// referenceName returns the name or the URI of a reference, which has one of them.
 func referenceName(ref []byte) string {
-	raw, ok := jsonscan.Get(ref, "name")
+	raw, ok := jsonscan.Get(ref, refName)
 	if !ok {
-		raw, _ = jsonscan.Get(ref, "uri")
+		raw, _ = jsonscan.Get(ref, refURI)
 	}
 	name, _ := jsonscan.Unquote(raw)
 	return name

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -86,6 +87,9 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 		Arguments   json.RawMessage
 	}
 	if len(raw) > 0 {
+		if err := fold.Named([]string{"name", "query", "limit", "arguments"}).Check(raw); err != nil {
+			return failed("invalid arguments: " + err.Error()), true, nil // another reader could see another call
+		}
 		if err := json.Unmarshal(raw, &args); err != nil {
 			return failed(invalidArguments(name, err)), true, nil
 		}

@@ -56,30 +56,18 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 				return
 			}
 			array, _ := jsonscan.Get(raw, l.key)
-			if cursor != nil && len(array) > len("[]") && bytes.Equal(array, last) {
-				c.warnCursor(ctx, l.method)
+			if len(array) > len("[]") && bytes.Equal(array, last) && c.isStuck(ctx, l.method) {
 				return // the server ignores the cursor
 			}
 			last = array
 			size += len(raw)
-			for v, err := range l.decode(ctx, c, raw) {
-				if count++; count > maxListed {
-					break
-				}
-				if v == nil && err == nil {
-					continue // left out
-				}
-				if !yield(v, err) || err != nil {
-					return
-				}
+			if !l.yieldPage(ctx, c, raw, &count, yield) {
+				return
 			}
 			switch {
 			case count > maxListed || size > maxListedBytes:
 				err = fmt.Errorf("more than %d items or %d bytes", maxListed, maxListedBytes)
-			case next == nil:
-				return
-			case seen[string(next)]:
-				c.warnCursor(ctx, l.method)
+			case next == nil, seen[string(next)] && c.isStuck(ctx, l.method):
 				return
 			case len(seen) == maxPages-1:
 				err = fmt.Errorf("more than %d pages", maxPages)
@@ -94,9 +82,26 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 	}
 }
 
-// warnCursor reports a cursor that does not advance. The pages before it are the list.
-func (c *Client) warnCursor(ctx context.Context, method string) {
+// yieldPage yields the items of one page, and reports whether the list goes on.
+func (l list[V]) yieldPage(ctx context.Context, c *Client, raw RawResult, count *int, yield func(*V, error) bool) bool {
+	for v, err := range l.decode(ctx, c, raw) {
+		if *count++; *count > maxListed {
+			break
+		}
+		if v == nil && err == nil {
+			continue // left out
+		}
+		if !yield(v, err) || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// isStuck reports a cursor that does not advance. The pages before it are the list.
+func (c *Client) isStuck(ctx context.Context, method string) bool {
 	c.opts.Logger.WarnContext(ctx, "mcp: the cursor does not advance: the list ends here", "method", method)
+	return true
 }
 
 // page requests a page. Cursors are JSON strings: nil begins and ends the list, "" does not.

@@ -243,6 +243,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		req.Method != http.MethodGet && !keepsMethod(req.Response.StatusCode) {
 		return http.ErrUseLastResponse
 	}
+	req.Header.Del("Referer") // the query of the endpoint may be secret
 	return nil
 }
 

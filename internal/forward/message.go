@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -148,13 +149,17 @@ func Meta(meta, capabilities []byte, without string) map[string]any {
 		if bytes.HasPrefix(key, []byte(protocolMeta)) {
 			continue
 		}
-		s := string(key)
+		s, folded := string(key), fold.Key(key) // a careless server does not tell a prefix from one in capitals
+		if strings.HasPrefix(folded, protocolMeta) {
+			continue
+		}
 		switch s {
 		case without:
 			continue
 		case wire.MetaTraceParent, wire.MetaTraceState, wire.MetaBaggage:
 		default:
-			if strings.HasPrefix(s, hostMeta) || wire.Latest().ReservesMeta(s) || !isDeclared(capabilities, s) {
+			if strings.HasPrefix(folded, hostMeta) || wire.Latest().ReservesMeta(folded) ||
+				!isDeclared(capabilities, s) {
 				continue
 			}
 		}

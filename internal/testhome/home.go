@@ -5,6 +5,7 @@ package testhome
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -40,7 +41,7 @@ func Main(m *testing.M, run func(*testing.M) int) int {
 	setUmask()
 	home, err := os.MkdirTemp("", "patchbay-home-")
 	if err == nil {
-		defer os.RemoveAll(home)
+		defer func() { _ = os.RemoveAll(home) }()
 		err = isolate(home)
 	}
 	if err != nil {
@@ -77,7 +78,8 @@ func isolate(home string) error {
 
 // keepGoCaches sets the variables of the go command whose defaults are below the home directory.
 func keepGoCaches() error {
-	out, err := exec.Command("go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOPATH", "GOENV").Output()
+	out, err := exec.CommandContext(context.Background(), "go", "env", "-json",
+		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV").Output()
 	if err != nil {
 		return nil // without the go command no test needs its caches
 	}
