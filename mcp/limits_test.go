@@ -437,7 +437,7 @@ func TestMRTR12_ForeignAndLongRequestStatesAreRefused(t *testing.T) {
 		if got := call(`"` + p.RequestState + `"`); !strings.Contains(got.text, `"text":"a"`) {
 			t.Errorf("valid state: got %s, want the answer \"a\"", got.text)
 		}
-		for _, state := range []string{`""`, `5`, `null`, `"x"`, `"` + p.RequestState + `A"`, `"` + strings.Repeat("A", 64<<10) + `"`, `"` + strings.Repeat("A", 64<<10+1) + `"`} {
+		for _, state := range []string{`""`, `5`, `"x"`, `"` + p.RequestState + `A"`, `"` + strings.Repeat("A", 64<<10) + `"`, `"` + strings.Repeat("A", 64<<10+1) + `"`} {
 			c.wantCode(call(state), `1`, mcp.CodeInvalidParams)
 		}
 		c.good()

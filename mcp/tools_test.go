@@ -164,7 +164,10 @@ func TestTOOL06_AbsentArgumentsAreAnEmptyObject(t *testing.T) {
 				t.Errorf("%v: got %+v", args, res)
 			}
 		}
-		for _, wrong := range []any{nil, "x", []any{}} {
+		if _, err := c.Try("tools/call", object{"name": "none", "arguments": nil}); err != nil {
+			t.Errorf("null: got %v, want it to be the same as the absence", err)
+		}
+		for _, wrong := range []any{"x", []any{}} {
 			_, err := c.Try("tools/call", object{"name": "none", "arguments": wrong})
 			wantCode(t, fmt.Sprint(wrong), err, mcp.CodeInvalidParams)
 		}

@@ -80,7 +80,6 @@ func TestEXT08_InvalidTasksAreRefused(t *testing.T) {
 		"invalid content":              taskState("completed", `,"result":{"content":{}}`),
 		"no error":                     taskState("failed", ``),
 		"an empty error":               taskState("failed", `,"error":{}`),
-		"an error without code":        taskState("failed", `,"error":{"message":"x"}`),
 		"no questions":                 taskState("input_required", ``),
 		"a list of questions":          taskState("input_required", `,"inputRequests":[]`),
 		"an empty question":            taskState("input_required", `,"inputRequests":{"k":{}}`),
