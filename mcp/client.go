@@ -13,11 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -239,10 +238,10 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Experimental: %w", err)
 	}
-	if c.info, err = jsonv2.Marshal(c.opts.Info, deterministic); err != nil {
+	if c.info, err = schema.Encode(c.opts.Info); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Info: %w", err)
 	}
-	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
+	if c.declared, err = schema.Encode(c.caps); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions: %w", err)
 	}
 	c.via, _ = t.(viaSource)

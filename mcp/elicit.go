@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -84,7 +85,7 @@ func elicitation(p *ElicitRequestParams) (InputRequest, error) {
 	if p.Message == "" {
 		return InputRequest{}, errors.New("the message is empty")
 	}
-	raw, err := jsonv2.Marshal(p, deterministic)
+	raw, err := schema.Encode(p)
 	return InputRequest{Method: wire.MethodElicitationCreate, Params: raw}, err
 }
 

@@ -223,7 +223,7 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 		if err != nil {
 			return nil, err
 		}
-		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
+		return schema.Encode(ElicitResult{Action: r.Action})
 	case (p.Mode == "" || p.Mode == modeForm) && c.opts.Elicit != nil:
 		p.Mode = modeForm
 		return c.answerForm(ctx, &p)
@@ -258,7 +258,7 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 		return nil, err
 	}
 	if r.Action != ElicitAccept {
-		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
+		return schema.Encode(ElicitResult{Action: r.Action})
 	}
 	content := r.Content
 	if len(content) == 0 {
@@ -271,7 +271,7 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	if err := form.Validate(content); err != nil {
 		return nil, fmt.Errorf("invalid form content: %w", err)
 	}
-	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
+	return schema.Encode(ElicitResult{Action: ElicitAccept, Content: content})
 }
 
 func (c *Client) warnDeprecated(ctx context.Context, f wire.Feature, name string) {
@@ -292,7 +292,7 @@ func (c *Client) answerRoots(ctx context.Context) (json.RawMessage, error) {
 			return nil, fmt.Errorf("ClientOptions.Roots returned an invalid root %d: %w", i, err)
 		}
 	}
-	return jsonv2.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
+	return schema.Encode(map[string][]Root{"roots": append([]Root{}, roots...)})
 }
 
 // Spec: client/sampling (2026-07-28).
@@ -320,5 +320,5 @@ func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (js
 	}
 	answer := *r
 	answer.Role = cmp.Or(answer.Role, RoleAssistant)
-	return jsonv2.Marshal(answer, deterministic)
+	return schema.Encode(answer)
 }

@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"slices"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -171,9 +169,9 @@ func freeArguments(list []PromptArgument) (*textArguments, error) {
 		}
 		a.list = append(a.list, textArgument{name: arg.Name, required: arg.Required, kind: "string"})
 	}
-	raw, err := jsonv2.Marshal(map[string]any{
+	raw, err := schema.Encode(map[string]any{
 		"type": "object", "properties": properties, "required": required, "additionalProperties": false,
-	}, deterministic)
+	})
 	if err != nil {
 		return nil, err
 	}

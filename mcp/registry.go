@@ -9,8 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -123,7 +122,7 @@ func register[V, E any](
 			err = checkMetaKeys(metaOf(e.value))
 		}
 		if err == nil {
-			e.encoded, err = jsonv2.Marshal(e.value, deterministic)
+			e.encoded, err = schema.Encode(e.value)
 		}
 		return &e, err
 	}

@@ -7,6 +7,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -169,7 +170,7 @@ func appendMeta(dst []byte, meta Meta, s *Server) ([]byte, error) {
 
 // appendMembers appends the members of v, which encodes to an object, without braces.
 func appendMembers(dst []byte, v any) ([]byte, error) {
-	b, err := jsonv2.Marshal(v, deterministic)
+	b, err := schema.Encode(v)
 	if err != nil {
 		return nil, err
 	}

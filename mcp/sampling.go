@@ -11,6 +11,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -111,7 +112,7 @@ func SampleQuestion(key string, p *CreateMessageParams, res **CreateMessageResul
 	if err := p.check(); err != nil {
 		return Question{key: key, err: err}
 	}
-	params, err := jsonv2.Marshal(p.complete(), deterministic)
+	params, err := schema.Encode(p.complete())
 	return Question{
 		key:     key,
 		request: InputRequest{Method: wire.MethodSamplingCreateMessage, Params: params},
@@ -207,7 +208,7 @@ type (
 // MarshalJSON encodes the message. A single piece of content is not wrapped in an array, for older
 // revisions.
 func (m SamplingMessage) MarshalJSON() ([]byte, error) {
-	return jsonv2.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
+	return schema.Encode(messageFields{m.Role, m.Content, m.Meta})
 }
 
 // UnmarshalJSON decodes a message.
@@ -221,7 +222,7 @@ func (m *SamplingMessage) UnmarshalJSON(raw []byte) error {
 // MarshalJSON encodes the answer. A single piece of content is not wrapped in an array, for older
 // revisions.
 func (r CreateMessageResult) MarshalJSON() ([]byte, error) {
-	return jsonv2.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
+	return schema.Encode(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta})
 }
 
 // UnmarshalJSON decodes an answer.
@@ -292,13 +293,13 @@ func (*ToolResultContent) contentType() string { return "tool_result" }
 
 // MarshalJSON encodes the result without the member "type".
 func (r ToolResultContent) MarshalJSON() ([]byte, error) {
-	return jsonv2.Marshal(struct {
+	return schema.Encode(struct {
 		ToolUseID         string   `json:"toolUseId"`
 		Content           contents `json:"content"`
 		StructuredContent any      `json:"structuredContent,omitzero"`
 		IsError           bool     `json:"isError,omitzero"`
 		Meta              Meta     `json:"_meta,omitzero"`
-	}{r.ToolUseID, r.Content, r.StructuredContent, r.IsError, r.Meta}, deterministic)
+	}{r.ToolUseID, r.Content, r.StructuredContent, r.IsError, r.Meta})
 }
 
 // UnmarshalJSON decodes a result.

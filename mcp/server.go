@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -239,7 +240,7 @@ func checkObjects(capabilities map[string]any) error {
 }
 
 func encodeObject(v any) (json.RawMessage, error) {
-	raw, err := jsonv2.Marshal(v, deterministic)
+	raw, err := schema.Encode(v)
 	if err == nil && jsonscan.Kind(raw) != '{' {
 		err = fmt.Errorf("it encodes to %.20q, must encode to a JSON object", raw)
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"reflect"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -179,7 +177,7 @@ func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
 
 // appendValue appends the JSON of v on one line.
 func appendValue(dst []byte, v any) ([]byte, error) {
-	b, err := jsonv2.Marshal(v, deterministic)
+	b, err := schema.Encode(v)
 	if err != nil {
 		return nil, err
 	}

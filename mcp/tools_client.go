@@ -182,7 +182,7 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 		raw = bytes.Trim(raw, " \t\r\n")
 	} else if !ok && args != nil {
 		var err error
-		if raw, err = jsonv2.Marshal(args, deterministic); err != nil {
+		if raw, err = schema.Encode(args); err != nil {
 			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
 		}
 	}
@@ -390,8 +390,7 @@ func (r *CallToolResult) decode(tool string, v any) error {
 // far as its first members show.
 func decodeValue(raw json.RawMessage, v any) error {
 	const maxMembers = 32
-	anyCase := jsonv2.MatchCaseInsensitiveNames(true)
-	if err := jsonv2.Unmarshal(raw, v, anyCase); err != nil {
+	if err := schema.DecodeAnyCase(raw, v); err != nil {
 		return err
 	}
 	out := reflect.Indirect(reflect.ValueOf(v).Elem())
@@ -401,7 +400,7 @@ func decodeValue(raw json.RawMessage, v any) error {
 	var names []string
 	for name, value := range jsonscan.Members(raw) {
 		one := append(append(append(jsonscan.AppendQuote([]byte{'{'}, string(name)), ':'), value...), '}')
-		err := jsonv2.Unmarshal(one, reflect.New(out.Type()).Interface(), anyCase, jsonv2.RejectUnknownMembers(true))
+		err := schema.DecodeAnyCase(one, reflect.New(out.Type()).Interface(), jsonv2.RejectUnknownMembers(true))
 		if !errors.Is(err, jsonv2.ErrUnknownName) || len(names) == maxMembers {
 			return nil
 		}

@@ -30,6 +30,12 @@ var goJSON = json.JoinOptions(
 // invalid UTF-8 is an error.
 func Encode(v any) ([]byte, error) { return json.Marshal(v, goJSON) }
 
+// DecodeAnyCase decodes JSON into v, a pointer, as encoding/json does, names in any case included.
+// Duplicate names and invalid UTF-8 are errors. The further options are of the JSON package.
+func DecodeAnyCase(data []byte, v any, further ...json.Options) error {
+	return json.Unmarshal(data, v, goJSON, json.MatchCaseInsensitiveNames(true), json.JoinOptions(further...))
+}
+
 // Decode decodes JSON into v, a pointer, as encoding/json does, with these differences: names match
 // exactly, duplicate names and invalid UTF-8 are errors, and a number such as 5.0, which is an
 // integer in JSON Schema, can be decoded into an integer. The error is a [*ValidationError].
