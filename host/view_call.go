@@ -212,8 +212,8 @@ func checkReference(ref []byte) error {
 		other = refName
 	}
 	if _, ok := jsonscan.Get(ref, other); ok {
-		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: must not have the member %s with type %.64s", other,
-			kind)
+		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: must not have the member %s with type %.64s",
+			other, kind)
 	}
 	return nil
 }
