@@ -40,7 +40,7 @@ type Caller struct {
 	// Default: all, and the methods of other extensions.
 	Only []ActionKind
 	// ReadOnly hides the tools that do not declare readOnlyHint, and refuses methods of other
-	// extensions. The hint is a claim of the server.
+	// extensions, and to cancel or update tasks. The hint is a claim of the server.
 	ReadOnly bool
 }
 

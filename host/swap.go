@@ -3,6 +3,7 @@ package host
 import (
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -105,8 +106,23 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *route {
 			}
 		}
 	}
-	if p == nil {
+	if p == nil || !v.mayContinue(p, kind, st.Target, stringMember(req.Params, "name")) {
 		return nil
 	}
 	return &route{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
+}
+
+// mayContinue reports whether the caller may use the server and the item of a call that waits. Another
+// caller with the same principal, which may use more, may have begun the call.
+func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) bool {
+	c, set := v.caller, v.servers().set
+	present := set.byName[p.up.name] // which may have replaced the server
+	if !set.opens(c, p.up) || present != nil && !set.opens(c, present) {
+		return false
+	}
+	if profile := set.settings.Profiles[c.Profile]; kind == catalogue.Tools && profile != nil &&
+		profile.Tools != nil && !config.Match(profile.Tools, public) {
+		return false
+	}
+	return c.mayUse(&catalogue.Item{Kind: kind, Raw: p.last()[kind].Definition(target)})
 }

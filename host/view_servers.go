@@ -22,8 +22,7 @@ func (v *View) resolve(set *serverSet) *viewServers {
 	c := v.caller
 	s := &viewServers{set: set, single: c.Server != "" || c.Single && len(set.upstreams) == 1}
 	for _, u := range set.upstreams {
-		if (c.Server == "" || u.name == c.Server) && set.inProfile(c.Profile, u.name) && c.hasServer(u.name) &&
-			(c.Principal == nil || !set.isLocal(u)) {
+		if set.opens(c, u) {
 			s.pools = append(s.pools, u.pool(c))
 			if e := set.entries[u]; e != nil {
 				_, login := u.loginPrincipal(e, c)
@@ -32,6 +31,12 @@ func (v *View) resolve(set *serverSet) *viewServers {
 		}
 	}
 	return s
+}
+
+// opens reports whether a caller may use a server: a present one, or one that was removed.
+func (s *serverSet) opens(c *Caller, u *Upstream) bool {
+	return (c.Server == "" || u.name == c.Server) && s.inProfile(c.Profile, u.name) && c.hasServer(u.name) &&
+		(c.Principal == nil || !s.isLocal(u))
 }
 
 // isLocal reports whether only the local user may use a server.

@@ -39,11 +39,19 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.caller.ReadOnly && changesTask(req) {
+		return nil, errUnknownTask
+	}
 	if t.Kept != "" {
 		return v.host.kept.serve(v.caller.principal(), req, t)
 	}
 	return v.send(ctx, req, &route{kind: ActionOther, pool: t.pool,
 		serve: func(ctx context.Context) (mcp.Result, error) { return v.serveTask(ctx, req, t, form) }})
+}
+
+// changesTask reports whether a request ends a task or answers its questions.
+func changesTask(req *mcp.Request) bool {
+	return req.Method == methodTaskUpdate || req.Method == methodTaskCancel || has(req.Params, "inputResponses")
 }
 
 func (v *View) serveTask(ctx context.Context, req *mcp.Request, t *task, form taskForm) (mcp.Result, error) {
