@@ -66,7 +66,7 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 	if err != nil {
 		return nil, nil, err
 	}
-	p.action.Arguments, _ = send.Param("arguments")
+	p.action.Arguments = argumentsOf(send)
 	p.session = p.view.sessionOf(ctx)
 	if p.binding, err = p.bind(req); err != nil {
 		return nil, nil, err
@@ -234,16 +234,16 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 
 // withCanonicalArguments returns the request with its arguments as they are shown to the user.
 func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
-	arguments, ok := req.Param("arguments")
-	if !ok {
-		return req, nil
-	}
-	arguments, err := canonical(arguments)
-	if err != nil {
-		return nil, err
+	arguments, err := canonical(argumentsOf(req))
+	if err != nil || arguments == nil {
+		return req, err
 	}
 	inner := *req
-	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
+	if req.Method == methodToolsCall || req.Method == "prompts/get" {
+		inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
+	} else if inner.Params, err = canonical(req.Params); err != nil {
+		return nil, err
+	}
 	return &inner, nil
 }
 

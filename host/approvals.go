@@ -48,7 +48,7 @@ type Pending struct {
 	// Target is the name or URI that the server uses for the item.
 	Target string `json:"target"`
 	// Arguments are exactly those that the server receives: canonical JSON, except that numbers are
-	// unchanged.
+	// unchanged. Of a method without arguments, they are its params; see [Action].
 	Arguments json.RawMessage `json:"arguments,omitzero"`
 	// Meta are the members of `_meta` that the server receives, except the ids of the trace context.
 	Meta json.RawMessage `json:"meta,omitzero"`

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -89,8 +90,31 @@ func (v *View) action(req *mcp.Request, r *route) *Action {
 	if r.item != nil {
 		a.Digest = r.item.Digest
 	}
-	a.Arguments, _ = req.Param("arguments")
+	a.Arguments = argumentsOf(req)
 	return a
+}
+
+// argumentsOf returns the arguments of a request: of a method without the member arguments, all members of
+// params except those that an [Action] has elsewhere. It returns nil if there are none.
+func argumentsOf(req *mcp.Request) json.RawMessage {
+	elsewhere := []string{"_meta", "requestState"}
+	switch req.Method {
+	case methodToolsCall, "prompts/get":
+		arguments, _ := req.Param("arguments")
+		return arguments
+	case "resources/read", methodSkillGet, methodDirectoryRead:
+		elsewhere = append(elsewhere, "uri", "inputResponses")
+	}
+	params := req.Params
+	for _, key := range elsewhere {
+		if has(params, key) {
+			params = without(params, key)
+		}
+	}
+	for range jsonscan.Members(params) {
+		return params
+	}
+	return nil
 }
 
 // ask returns the decision of a policy. Action members that it does not need are not set.

@@ -41,7 +41,9 @@ type Action struct {
 	Definition json.RawMessage
 	// Digest is the SHA-256 digest of the definition in canonical form, zero without one.
 	Digest [32]byte
-	// Arguments are those of the request: JSON, nil if there are none.
+	// Arguments are those of the request: JSON, nil if there are none. Of a method without arguments, such
+	// as completion/complete or one of an extension, they are its params as the caller has sent them,
+	// without `_meta`, `requestState`, and the URI of ActionRead.
 	Arguments json.RawMessage
 	// Result is the result of ActionResult: a JSON object. An error of the server is {"error": …}.
 	Result json.RawMessage

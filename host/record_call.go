@@ -110,7 +110,7 @@ func (v *View) refused(req *mcp.Request, kind ActionKind, public string, err err
 		return err
 	}
 	a := &Action{Kind: kind, Caller: v.caller}
-	a.Arguments, _ = req.Param("arguments")
+	a.Arguments = argumentsOf(req)
 	r := v.newRecord(req, a)
 	r.Event, r.Call, r.Public, r.Err = RecordRefused, v.host.callIDs.next(), public, err
 	r.Duration = time.Since(r.Start)

@@ -50,7 +50,7 @@ func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.Subscri
 			if taskFormOf(req) == extendedTasks && v.caller.may(ActionCall) {
 				v.addTasks(value, of)
 			}
-		} else if p := v.extensionPool(member); p != nil && v.mayListen(ctx, req, p, member) {
+		} else if p := v.extensionPool(member); p != nil && v.mayListen(ctx, req, p, member, value) {
 			of(p).filter.Topics[member] = value
 		}
 	}
@@ -86,7 +86,7 @@ func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.Subscri
 
 // mayListen reports whether the limits of the caller and the policy allow a topic of an extension, as they allow
 // its methods.
-func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic string) bool {
+func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic string, value json.RawMessage) bool {
 	if v.caller.Only != nil || v.caller.ReadOnly {
 		return false
 	}
@@ -95,7 +95,7 @@ func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic s
 		return true
 	}
 	d := v.ask(ctx, policy, req, &Action{Kind: ActionOther, Method: req.Method, Caller: v.caller,
-		Server: p.up.name, Target: topic})
+		Server: p.up.name, Target: topic, Arguments: value})
 	return d.Do == OutcomeAllow
 }
 

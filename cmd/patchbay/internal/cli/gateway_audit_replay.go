@@ -83,6 +83,10 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 	default:
 		return nil, fmt.Errorf("records of %.64q cannot be sent again: only calls, prompts and resources can", e.Method)
 	}
+	if member == "uri" && e.Arguments != nil { // the other params
+		c.Params = jsonscan.WithMember(e.Arguments.Full, member, jsonscan.AppendQuote(nil, e.Target))
+		return c, nil
+	}
 	b := jsonscan.AppendQuote([]byte(`{"`+member+`":`), e.Target)
 	if e.Arguments != nil {
 		c.args = e.Arguments.Full

@@ -1,0 +1,78 @@
+package host_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// Policies see the params of methods without arguments: of extensions and completions.
+func TestHOST14_PolicySeesParamsOfEveryMethod(t *testing.T) {
+	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		if !up.Since("2025-11-25") || !down.Since("2025-11-25") {
+			return // has no extensions
+		}
+		h := openHost(t, map[string]mcp.Handler{"acme": newExtended("acme"), "calc": newServer("calc")}, up, "{}", "", nil)
+		var mu sync.Mutex
+		var seen []string
+		h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
+			if a.Kind == host.ActionOther || a.Kind == host.ActionComplete {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, a.Method+" "+string(a.Arguments))
+			}
+			return host.Decision{Do: host.OutcomeAllow}
+		}))
+		c := mcptest.Connect(t, h.For(&host.Caller{}), down, nil)
+		c.Call("acme/hello", map[string]any{"who": "Ada"})
+		_, _ = c.Try("completion/complete", map[string]any{ // which is decided about before the server refuses it
+			"ref":      map[string]any{"type": "ref/prompt", "name": "acme__greet"},
+			"argument": map[string]any{"name": "who", "value": "Ad"}})
+		if len(seen) != 2 || seen[0] != `acme/hello {"who":"Ada"}` || !strings.Contains(seen[1], `"value":"Ad"`) ||
+			strings.Contains(seen[1], "_meta") {
+			t.Errorf("the policy has seen %q", seen)
+		}
+	})
+}
+
+// The operator approves the params of a method of an extension as the server receives them.
+func TestHOST21_ApprovalShowsParamsOfExtensions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
+		shared := &host.MemoryState{}
+		h := newHostWith(t, map[string]mcp.Handler{"acme": newExtended("acme")}, host.Options{State: shared,
+			Channels: []host.Channel{host.ChannelConsole}, Policy: policyFunc(func(a *host.Action) host.Decision {
+				if a.Kind == host.ActionOther {
+					return host.Decision{Do: host.OutcomeAsk}
+				}
+				return host.Decision{Do: host.OutcomeAllow}
+			})})
+		c := mcptest.Dial(t, h.For(&host.Caller{Principal: principal("bob")}), on, nil)
+		done := make(chan string)
+		go func() {
+			raw, err := hello(t, c, "acme/hello")
+			if err != nil {
+				raw = err.Error()
+			}
+			done <- raw
+		}()
+		operator := host.NewApprovals(shared)
+		p := pending(t, operator)
+		if p.Method != "acme/hello" || string(p.Arguments) != `{"who":"Ada"}` ||
+			!slices.Contains(p.Answers, host.AnswerOnce) {
+			t.Errorf("waits: %+v", p)
+		}
+		if err := operator.Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); err != nil {
+			t.Error(err)
+		}
+		if got := <-done; !strings.Contains(got, `"hello":"Ada"`) {
+			t.Errorf("got %s", got)
+		}
+	})
+}
