@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/dpop"
@@ -98,6 +99,8 @@ type Transport struct {
 	wholeOrigin bool
 	log         *slog.Logger
 	invalid     error // the error of every request; nil if endpoint and options are valid
+
+	accepted atomic.Pointer[TokenSet] // the tokens of the last request that was not refused, or noTokens; nil before
 
 	mu                sync.Mutex                // guards the fields below
 	loaded            bool                      // the store has been read
@@ -222,7 +225,11 @@ func (x *exchange) run() (*http.Response, error) {
 			return nil, err
 		}
 		n := newNeed(res, tokens)
-		if n == nil || x.req.Method == http.MethodDelete { // no login only to end a session
+		if used := cmp.Or(tokens, noTokens); n == nil && x.accepted.Load() != used {
+			x.accepted.Store(used)
+		}
+		if n == nil || x.req.Method == http.MethodDelete || // no login only to end a session
+			x.isOfSession(n) {
 			return res, nil
 		}
 		n.renewed = source == fromRefresh
@@ -248,6 +255,21 @@ func (x *exchange) run() (*http.Response, error) {
 			return nil, x.failed(res.StatusCode, err)
 		}
 	}
+}
+
+// headerSession names the session of a request. Spec: basic/transports#session-management (2025-11-25)
+const headerSession = "Mcp-Session-Id"
+
+// noTokens stands for a request without a token.
+var noTokens = new(TokenSet)
+
+// isOfSession reports whether a refusal may be about the session, which the server has lost: it has accepted
+// the same token, or none, before, and does not call it invalid. The caller opens a new session, and without its header
+// a token that the server really refuses is replaced.
+func (x *exchange) isOfSession(n *need) bool {
+	return n.kind == needToken && x.accepted.Load() == cmp.Or(n.used, noTokens) &&
+		x.req.Header.Get(headerSession) != "" &&
+		(n.used == nil || n.challenge == nil || n.challenge.Params["error"] == "")
 }
 
 var (

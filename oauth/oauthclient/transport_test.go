@@ -367,3 +367,48 @@ func TestDeclinedLoginIsNotRepeatedImmediately(t *testing.T) {
 		w.mustPost(tr)
 	})
 }
+
+// Some servers answer 401 to a session that they have lost. With a token that they have just accepted this starts no
+// login: the caller opens a new session. A token that is called invalid is replaced.
+func TestRefusalOfASessionStartsNoLogin(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		inSession := func() (int, error) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Mcp-Session-Id", "lost")
+			res, err := tr.RoundTrip(req)
+			if err != nil {
+				return 0, err
+			}
+			defer res.Body.Close()
+			return res.StatusCode, nil
+		}
+		w.rs.set(func(r *fakeResource) { r.refuse = true })
+		for range 2 { // a request, and the ping that asks whether the session exists
+			if status, err := inSession(); err != nil || status != http.StatusUnauthorized {
+				t.Errorf("in the lost session: got %d, error %v; want the 401", status, err)
+			}
+		}
+		w.rs.set(func(r *fakeResource) { r.refuse = false })
+		w.mustPost(tr)
+		if w.loginCount() != 1 || w.as.count("refresh_token") != 0 {
+			t.Errorf("%d logins and %d refreshes, want 1 and 0", w.loginCount(), w.as.count("refresh_token"))
+		}
+		refused := 0
+		w.rs.set(func(r *fakeResource) {
+			r.refuse = true
+			r.challenge = func(int, string) []string {
+				refused++
+				return []string{`Bearer error="invalid_token"`}
+			}
+		})
+		if _, err := inSession(); err == nil || w.as.count("refresh_token") != 1 {
+			t.Errorf("an invalid token: error %v after %d refusals and %d refreshes, want a refresh", err, refused,
+				w.as.count("refresh_token"))
+		}
+	})
+}
