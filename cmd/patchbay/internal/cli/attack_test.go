@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/patchbay-mcp/patchbay/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -59,7 +60,7 @@ func (a *attack) start() {
 	a.t.Helper()
 	a.g = startGateway(a.t, nil, "--config", a.config)
 	a.replace = append(a.replace, a.g.url, "$URL", strings.TrimSuffix(a.g.url, "/mcp"), "$ORIGIN", a.g.key, "$KEY",
-		a.dir, "$DIR")
+		a.dir, "$DIR", "by "+osuser.Name()+" (console)", "by $USER (console)")
 }
 
 // note writes a comment.

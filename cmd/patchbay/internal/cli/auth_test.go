@@ -558,7 +558,7 @@ func TestAuthUsageErrors(t *testing.T) {
 		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"},
 		{"auth", "login", "http://mcp.example/mcp"},
 		{"auth", "token", "http://192.0.2.1/mcp"}, {"auth", "login", "unknown"},
-		{"auth", "login", server, "--client-id", "x"}, {"auth", "login", server, "--issuer", "https://x.example"},
+		{"auth", "login", server, "--client-id", "x"}, {"auth", "login", server, "--omit-resource"},
 		{"auth", "login", server, "--client-secret-file", secret},
 		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file", secret},
 		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/internal/private"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // addNoAuthFlag adds the flag that serves HTTP without a key.
@@ -100,6 +101,17 @@ func requireKey(key string) func(http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// localUser is the principal of all clients that share one connection to a server: they have the key of one user.
+// Questions and messages that name no request could otherwise belong to several people, and would reach nobody.
+var localUser = &mcp.Principal{Subject: "local"}
+
+// asLocalUser is middleware that serves every request for the local user.
+func asLocalUser(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(mcp.WithPrincipal(r.Context(), localUser)))
+	})
 }
 
 // keyHeaders returns the headers of a client's configuration.

@@ -134,7 +134,7 @@ func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Hand
 		p.output.printf("%s", address)
 	}
 	handler := mcphttp.NewHandler(h, &mcphttp.Options{Logger: p.logger()})
-	return mcphttp.Serve(ctx, listener, endpoint, handler, nameEndpoint(address), requireKey(key))
+	return mcphttp.Serve(ctx, listener, endpoint, handler, nameEndpoint(address), requireKey(key), asLocalUser)
 }
 
 // An httpReport is what clients of a server over HTTP need, as in their configurations.
