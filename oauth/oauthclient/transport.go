@@ -229,7 +229,7 @@ func (x *exchange) run() (*http.Response, error) {
 			x.accepted.Store(used)
 		}
 		if n == nil || x.req.Method == http.MethodDelete || // no login only to end a session
-			x.isOfSession(n) {
+			x.hasOtherReason(n) {
 			return res, nil
 		}
 		n.renewed = source == fromRefresh
@@ -263,10 +263,10 @@ const headerSession = "Mcp-Session-Id"
 // noTokens stands for a request without a token.
 var noTokens = new(TokenSet)
 
-// isOfSession reports whether a refusal may be about the session, which the server has lost: it has accepted
+// hasOtherReason reports whether a refusal may be about the session, which the server has lost: it has accepted
 // the same token, or none, before, and does not call it invalid. The caller opens a new session, and without its header
 // a token that the server really refuses is replaced.
-func (x *exchange) isOfSession(n *need) bool {
+func (x *exchange) hasOtherReason(n *need) bool {
 	return n.kind == needToken && x.accepted.Load() == cmp.Or(n.used, noTokens) &&
 		x.req.Header.Get(headerSession) != "" &&
 		(n.used == nil || n.challenge == nil || n.challenge.Params["error"] == "")
