@@ -180,6 +180,14 @@ func isUnauthorized(err error) bool {
 		(status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
 }
 
+// An authorizationError is the failure of an http.Client to authorize a request. Its status is 401, also if the
+// server has asked for more scopes with 403: a 403 of the server itself may have another reason.
+type authorizationError struct{ err error }
+
+func (e *authorizationError) Error() string   { return e.err.Error() }
+func (e *authorizationError) Unwrap() error   { return e.err }
+func (e *authorizationError) HTTPStatus() int { return http.StatusUnauthorized }
+
 // noServer returns the error of a server that supports neither Streamable HTTP nor HTTP+SSE. The
 // URL in it has no query, which may be secret.
 func (t *Transport) noServer(err, sseErr error) error {

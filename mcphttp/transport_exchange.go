@@ -185,7 +185,9 @@ func (x *clientExchange) do(req *http.Request) error {
 			x.traceReceived(nil)
 		}
 		return nil
-	case wasNotSent(err), isUnauthorized(err):
+	case isUnauthorized(err):
+		return x.notSent(&authorizationError{withoutURL(err)})
+	case wasNotSent(err):
 		return x.notSent(withoutURL(err))
 	}
 	return x.unanswered(lost(withoutURL(err)))
