@@ -18,6 +18,10 @@ import (
 // browser or ask an authorization server that has refused.
 const failureLifetime = 30 * time.Second
 
+// settleTime bounds how long the last request waits for the end of a canceled login, which forgets a client that
+// was never accepted. An Authorizer may ignore its context.
+const settleTime = time.Second
+
 type needKind uint8
 
 const (
@@ -266,12 +270,20 @@ func (f *flow) enter(w *waiter) bool {
 
 func (f *flow) wait(ctx context.Context, w *waiter) error {
 	if w != nil {
-		defer f.leave(w)
+		defer func() { _ = f.leave(w) }()
 	}
 	select {
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
+		if w != nil && f.leave(w) { // the flow ends, and may still have to store what it has learned
+			timer := time.NewTimer(settleTime)
+			defer timer.Stop()
+			select {
+			case <-f.done:
+			case <-timer.C:
+			}
+		}
 		return context.Cause(ctx)
 	}
 }
@@ -284,14 +296,16 @@ func (w *waiter) resume() {
 	}
 }
 
-func (f *flow) leave(w *waiter) {
+func (f *flow) leave(w *waiter) (isLast bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.resume()
 	delete(f.waiters, w)
-	if len(f.waiters) == 0 {
-		f.cancel(errAbandoned)
+	if len(f.waiters) > 0 {
+		return false
 	}
+	f.cancel(errAbandoned)
+	return true
 }
 
 // awaitUser suspends the timeouts of all requests that wait for the flow, until done is called.
