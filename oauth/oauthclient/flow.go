@@ -18,9 +18,9 @@ import (
 // browser or ask an authorization server that has refused.
 const failureLifetime = 30 * time.Second
 
-// settleTime bounds how long the last request waits for the end of a canceled login, which forgets a client that
+// endTimeout bounds how long the last request waits for the end of a canceled login, which forgets a client that
 // was never accepted. An Authorizer may ignore its context.
-const settleTime = time.Second
+const endTimeout = time.Second
 
 type needKind uint8
 
@@ -277,7 +277,7 @@ func (f *flow) wait(ctx context.Context, w *waiter) error {
 		return f.err
 	case <-ctx.Done():
 		if w != nil && f.leave(w) { // the flow ends, and may still have to store what it has learned
-			timer := time.NewTimer(settleTime)
+			timer := time.NewTimer(endTimeout)
 			defer timer.Stop()
 			select {
 			case <-f.done:
