@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,20 +254,20 @@ func TestSerialTableBecomesConcurrent(t *testing.T) {
 			serve(ctx, &table, request("ann", `{}`), hang)
 			serve(ctx, &table, request("ann", `{}`), asks(&table, wire.MethodElicitationCreate))
 			collected()
-			ran := 0
+			var ran atomic.Int64
 			run := func(context.Context) (json.RawMessage, error) {
-				ran++
+				ran.Add(1)
 				return json.RawMessage(`{}`), nil
 			}
 			waiting := serve(ctx, &table, request("ann", `{}`), run)
-			if _, _, serial := table.Usage(); !serial || waiting.done || ran != 0 {
+			if _, _, serial := table.Usage(); !serial || waiting.done || ran.Load() != 0 {
 				t.Fatalf("serial %t, got %+v, want a request that waits", serial, waiting)
 			}
 			if principal == "ann" {
 				after(serialTime)
 			}
 			other := serve(ctx, &table, request(principal, `{}`), run)
-			if _, _, serial := table.Usage(); serial || !waiting.done || !other.done || ran != 2 {
+			if _, _, serial := table.Usage(); serial || !waiting.done || !other.done || ran.Load() != 2 {
 				t.Errorf("serial %t, got %+v and %+v, want both done", serial, waiting, other)
 			}
 			stop()
