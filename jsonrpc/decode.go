@@ -288,19 +288,10 @@ func (e *envelope) fillResponse(m *Message) (fault string) {
 
 // decodeError decodes an error object. A value of any other type has no code.
 func decodeError(raw []byte) (err *Error, fault string) {
-	var code, message []byte
-	err = &Error{remote: true}
-	for key, value := range jsonscan.Members(raw) {
-		switch string(key) {
-		case "code":
-			code = value
-		case "message":
-			message = value
-		case "data":
-			err.Data = value
-		}
-	}
-	err.Code = errorCode(code)
+	code, _ := jsonscan.Get(raw, "code")
+	message, _ := jsonscan.Get(raw, "message")
+	data, _ := jsonscan.Get(raw, "data")
+	err = &Error{Code: errorCode(code), Data: data, remote: true}
 	var bad error
 	if err.Message, bad = jsonscan.Unquote(message); bad != nil {
 		return nil, `"error.message" is not a string`

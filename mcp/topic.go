@@ -307,18 +307,18 @@ func (s *subscription) tag(params json.RawMessage) json.RawMessage {
 	id := append([]byte(`"`+wire.MetaSubscriptionID+`":`), s.id...)
 	b := append(append(make([]byte, 0, len(params)+len(id)+len(`"_meta":{},`)), `{"_meta":{`...), id...)
 	meta, _ := jsonscan.Get(params, "_meta")
-	for key, value := range jsonscan.Members(meta) {
-		if string(key) != wire.MetaSubscriptionID {
+	b = append(appendOthers(b, meta, wire.MetaSubscriptionID), '}')
+	return append(appendOthers(b, params, "_meta"), '}')
+}
+
+// appendOthers appends the members of an object except one, each after a comma.
+func appendOthers(b, object []byte, except string) []byte {
+	for key, value := range jsonscan.Members(object) {
+		if string(key) != except {
 			b = append(append(jsonscan.AppendQuote(append(b, ','), string(key)), ':'), value...)
 		}
 	}
-	b = append(b, '}')
-	for key, value := range jsonscan.Members(params) {
-		if string(key) != "_meta" {
-			b = append(append(jsonscan.AppendQuote(append(b, ','), string(key)), ':'), value...)
-		}
-	}
-	return append(b, '}')
+	return b
 }
 
 func (o *topicSubscriptions) close() {

@@ -347,7 +347,10 @@ func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Re
 	if retry != nil {
 		subject = wire.Subject(*retry)
 	}
-	for key, value := range jsonscan.Members(m.Params) {
+	d := jsonscan.Descend(m.Params) // no closure of an iterator: this runs for each request
+	d.Into('{')
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		value := d.Value()
 		switch string(key) {
 		case "_meta":
 			if k := jsonscan.Kind(value); k != '{' && k != 'n' {
@@ -365,7 +368,10 @@ func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Re
 	dst = append(dst, `"_meta":`...)
 	at := len(dst)
 	dst = envelope.appendMembers(append(dst, '{'), &req.Envelope)
-	for key, value := range jsonscan.Members(meta) {
+	d = jsonscan.Descend(meta)
+	d.Into('{')
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		value := d.Value()
 		if isOneOf(key, envelopeKeys) {
 			continue
 		}
