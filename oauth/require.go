@@ -103,7 +103,7 @@ const defaultMaxStream = time.Hour
 //
 // The token must be in the Authorization header, and the verifier must accept it. It must not have
 // expired for more than 30 seconds, by which clocks may differ. Its issuer (iss), which is an
-// authorization server, must be one of the accepted issuers, and its audience (aud) the URL of
+// authorization server, must be one of RequireOptions.Issuers, and its audience (aud) the URL of
 // Resource, up to the case of scheme and host and one slash at the end. Tokens of a
 // [StaticVerifier] have neither issuer nor audience. The refusal is a challenge: status 401 without
 // a valid token, 403 if it lacks scopes, 400 for a malformed request.
