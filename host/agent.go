@@ -2,13 +2,12 @@ package host
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"sync"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -60,7 +59,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if item == nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool %q", tool)
 	}
-	arguments, err := json.Marshal(args, json.Deterministic(true))
+	arguments, err := schema.Encode(args)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +77,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if err != nil {
 		return nil, err
 	}
-	return c.CallTool(ctx, tool, stdjson.RawMessage(arguments)) // what the user has seen
+	return c.CallTool(ctx, tool, json.RawMessage(arguments)) // what the user has seen
 }
 
 var errChanged = statement{errors.New("denied: the definition of the tool has changed since the user has seen it")}

@@ -77,7 +77,10 @@ func TestHOST17_HOST21_ConsentShowsTheCall(t *testing.T) {
 		seen = a
 		return &host.Verdict{Allow: true}, nil
 	}}, &calls)
-	if _, err := h.Call(t.Context(), "calc__run", map[string]any{}); err != nil {
+	args := struct { // encoded as encoding/json does
+		Zero int `json:"zero,omitempty"`
+	}{}
+	if _, err := h.Call(t.Context(), "calc__run", args); err != nil {
 		t.Fatal(err)
 	}
 	if seen == nil || seen.Server != "calc" || seen.Target != "run" || string(seen.Arguments) != "{}" ||
