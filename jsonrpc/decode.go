@@ -15,8 +15,8 @@ const maxBatch = 100
 // Decode decodes one message, or one batch, with only white space around it.
 //
 // The error is a [*DecodeError]. Its code is [CodeParseError] for text that is not JSON, including
-// invalid UTF-8, lone surrogates of a request or notification, a byte order mark and trailing data; in a
-// response U+FFFD replaces a lone surrogate. Its code is
+// invalid UTF-8, a byte order mark, trailing data and, in a request or notification, a lone
+// surrogate. In a response, U+FFFD replaces a lone surrogate and Repaired is set. The code is
 // [CodeInvalidRequest] for JSON that is not a message: duplicate keys at any depth, more than 64
 // levels or 10,000 keys of one object, a version other than "2.0", an id that is not a string or an
 // integer, members of several kinds of messages, and keys that differ from those of JSON-RPC only
@@ -73,7 +73,7 @@ func (m *Message) decodeOne(data []byte) *DecodeError {
 	var e envelope
 	err := jsonscan.Visit(data, jsonscan.Limits{}, e.add)
 	if isLoneSurrogate(err) && e.kind() == Response {
-		// Programs cut texts within a character. Its half is not worth a result.
+		// Programs truncate text within a surrogate pair: the rest of the result is still useful.
 		e, m.Repaired = envelope{}, true
 		err = jsonscan.Visit(jsonscan.ReplaceSurrogates(data), jsonscan.Limits{}, e.add)
 	}
@@ -253,7 +253,7 @@ func (e *envelope) fillCall(m *Message) (fault string) {
 		return `"method" is not a string, or is empty`
 	}
 	if jsonscan.Kind(e.values[fieldParams]) == 'n' {
-		e.values[fieldParams] = nil // the absence of params
+		e.values[fieldParams] = nil // null means that params is absent
 	} else if e.seen[fieldParams] {
 		if k := jsonscan.Kind(e.values[fieldParams]); k != '{' && k != '[' {
 			return `"params" is not an object or array`
@@ -299,12 +299,12 @@ func decodeError(raw []byte) (err *Error, fault string) {
 	return err, ""
 }
 
-// errorCode decodes the code of an error. Some peers write a string, or a fraction of zero: the
-// message must not be lost for it.
+// errorCode decodes the code of an error. Some peers send a string such as "-32601", or -32601.0.
+// Any other value becomes CodeInternalError, so that the message of the error is not lost.
 func errorCode(raw []byte) int {
 	code, err := strconv.Atoi(string(bytes.TrimSuffix(bytes.Trim(raw, `"`), []byte(".0"))))
 	if err != nil {
-		return CodeInternalError // the peer has failed in a way of its own
+		return CodeInternalError
 	}
 	return code
 }

@@ -359,10 +359,12 @@ func TestRPC32_TruncatedIDsAreNotEchoed(t *testing.T) {
 	}
 }
 
-// A response keeps its message whatever the form of its code is, and its result if a text was cut within a character.
+// An error response with an invalid code keeps its message, and a response with a lone surrogate
+// keeps its result.
 func TestToleratedResponses(t *testing.T) {
-	for code, want := range map[string]int{`-32601`: -32601, `"-32601"`: -32601, `-32601.0`: -32601, `1.5`: jsonrpc.CodeInternalError,
-		`"E"`: jsonrpc.CodeInternalError, `null`: jsonrpc.CodeInternalError, `99999999999999999999`: jsonrpc.CodeInternalError} {
+	const internal = jsonrpc.CodeInternalError
+	for code, want := range map[string]int{`-32601`: -32601, `"-32601"`: -32601, `-32601.0`: -32601, `1.5`: internal,
+		`"E"`: internal, `null`: internal, `99999999999999999999`: internal} {
 		m := accept(t, `{"jsonrpc":"2.0","id":1,"error":{"code":`+code+`,"message":"why"}}`)
 		if m.Error.Code != want || m.Error.Message != "why" {
 			t.Errorf("code %s: got %+v, want code %d", code, m.Error, want)

@@ -194,7 +194,7 @@ func referenceKind(n *node) jsonrpc.Kind {
 			return jsonrpc.Response
 		}
 	case method == nil && result == nil && fault != nil:
-		message := fault.one("message") // a code of any form is read
+		message := fault.one("message") // any code is accepted
 		isError := message != nil && message.kind == '"'
 		if isError && (id == nil || id.raw == "null" || isID(id)) {
 			return jsonrpc.Response
@@ -269,7 +269,8 @@ func compare(t *testing.T, root *node, m *jsonrpc.Message, refused *jsonrpc.Deco
 		method = n.text
 	}
 	if m.Kind() != want || m.ID.String() != id || m.Method != method ||
-		string(m.Params) != strings.TrimPrefix(root.one("params").raws(), "null") || string(m.Result) != root.one("result").raws() {
+		string(m.Params) != strings.TrimPrefix(root.one("params").raws(), "null") ||
+		string(m.Result) != root.one("result").raws() {
 		t.Fatalf("%q decoded to %+v, want %v", root.raw, m, want)
 	}
 	fault := root.one("error")

@@ -47,7 +47,7 @@ type Message struct {
 	// Batch holds the messages of a batch, in order. Rejected ones are of kind Invalid.
 	Batch []*Message
 
-	// Repaired reports that the text of a response had lone surrogates, which are U+FFFD now.
+	// Repaired reports whether U+FFFD replaced lone surrogates in the text of a response.
 	Repaired bool
 
 	// Refused is why a message of a batch was rejected.

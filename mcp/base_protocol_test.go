@@ -408,7 +408,7 @@ func TestCAN12_CAN13_ServersCancelSubscriptionsOnly(t *testing.T) {
 	})
 }
 
-// Specifications of extensions define codes: those of their methods are not replaced.
+// Extensions define error codes of their own, so the codes of extension methods are not replaced.
 func TestRPC26_CodesOfExtensionsAreSent(t *testing.T) {
 	s := newServer(t, nil)
 	for _, code := range []int{-32002, -32023, -32050, -32099} {

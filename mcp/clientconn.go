@@ -319,7 +319,7 @@ func (c *clientConn) dispatch(m *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Response:
 		if m.Repaired {
-			c.log.Warn("mcp: a text of the server was cut within a character: U+FFFD is in its place", "id", m.ID)
+			c.log.Warn("mcp: the response contains a lone surrogate, replaced with U+FFFD", "id", m.ID)
 		}
 		if c.table.Answer(m) {
 			c.answered.Store(true)

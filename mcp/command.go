@@ -58,10 +58,10 @@ type CommandTransport struct {
 	Dir string
 	// Env has additional variables, as "KEY=value". The server inherits only variables that
 	// programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG,
-	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows, and those that name proxies,
-	// certificates, package registries and Go's caches, such as HTTPS_PROXY, NODE_EXTRA_CA_CERTS,
-	// NPM_CONFIG_REGISTRY and GOPROXY, unless their URL has credentials. Of two variables with one name, the
-	// last one applies, so Env overrides inherited ones.
+	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows, and variables for proxies,
+	// certificates, package registries and Go, such as HTTPS_PROXY, NODE_EXTRA_CA_CERTS,
+	// NPM_CONFIG_REGISTRY and GOPROXY, unless the value contains credentials. If a name occurs more
+	// than once, the last value applies, so Env overrides inherited variables.
 	Env []string
 	// InsecureInheritEnv passes the whole environment of this process to the server, including any
 	// secrets.

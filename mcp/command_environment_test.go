@@ -16,7 +16,8 @@ func TestSTDIO20_NetworkVariablesAreInheritedWithoutCredentials(t *testing.T) {
 		"HTTPS_PROXY=http://proxy:3128", "https_proxy=http://proxy:3128", "NO_PROXY=localhost", "all_proxy=socks5://p:1",
 		"NODE_EXTRA_CA_CERTS=/etc/ca.pem", "SSL_CERT_FILE=/etc/ca.pem", "SSL_CERT_DIR=/etc/certs",
 		"npm_config_registry=https://registry.example.com/", "UV_INDEX_URL=https://pypi.example.com/simple",
-		"GOPROXY=https://go.example.com,direct", "GOFLAGS=-mod=mod", "GOPRIVATE=go.example.com", "GOCACHE=/var/cache/go",
+		"GOPROXY=https://go.example.com,direct", "GOFLAGS=-mod=mod", "GOPRIVATE=go.example.com",
+		"GOCACHE=/var/cache/go",
 	}
 	withheld := []string{
 		"HTTP_PROXY=http://user:pw@proxy:3128", "http_proxy=user:pw@proxy:3128",

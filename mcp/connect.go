@@ -282,7 +282,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 		return conn, nil
 	}
 	if !errors.Is(probed, ErrTimeout) && (httpStatus(probed) == 0 || isEraSignal(probed)) {
-		c.rememberLegacy(true) // otherwise the server may only have been slow or overloaded
+		c.rememberLegacy(true) // after another failure, the server may only be slow or overloaded
 	}
 	return conn, nil
 }
@@ -420,7 +420,7 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 		modern := e.Code == CodeHeaderMismatch || e.Code == CodeMissingRequiredClientCapability
 		return !modern, err
 	case errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), status != 0:
-		return true, err // older servers answer an unknown method with 403, 429, 500 or 501, too
+		return true, err // older servers answer unknown methods with 403, 429, 500 or 501, too
 	}
 	_, stream := c.transport.(interface{ streams() *connTransport })
 	end := connectionEnd(err) // if the request made the server exit, the server will be started again

@@ -36,8 +36,8 @@ func (c *Client) probeTimeout() time.Duration {
 	return c.opts.ProbeTimeout
 }
 
-// failedStart adds to the error of a server that has exited, or has not responded in time, which
-// variables it did not inherit: behind a proxy, a package runner without them waits until its timeout.
+// failedStart adds the variables that a server did not inherit to the error of a server that exited
+// or did not respond in time: behind a proxy, a package runner without HTTPS_PROXY times out.
 func (c *Client) failedStart(err error) error {
 	exit := &ExitError{}
 	t, ok := c.transport.(startingTransport)

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A level has a text form of its own.
+// level implements encoding.TextMarshaler.
 type level int
 
 func (l level) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "L%d", int(l)), nil }
@@ -21,7 +21,7 @@ func (l *level) UnmarshalText(b []byte) error {
 	return err
 }
 
-// A point has a JSON form of its own.
+// point implements json.Marshaler.
 type point struct{ x, y int }
 
 func (p point) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "[%d,%d]", p.x, p.y), nil }
@@ -98,7 +98,7 @@ type values struct {
 	Snake    string `json:"snake_case"`
 }
 
-// An encodingCase tests one Go type as arguments and as a result.
+// An encodingCase tests one Go value as arguments and as a result.
 type encodingCase struct {
 	name string
 	test func(t *testing.T, c *mcp.Client)
@@ -106,18 +106,21 @@ type encodingCase struct {
 
 func encodingOf[T any](s *mcp.Server, name string, value T) encodingCase {
 	anyObject := stdjson.RawMessage(`{"type":"object"}`)
-	var received stdjson.RawMessage // of the last call
-	mcp.AddTool(s, &mcp.Tool{Name: name + "-raw", InputSchema: anyObject}, func(_ context.Context, in stdjson.RawMessage) (string, error) {
-		received = in
-		return "", nil
-	})
+	var received stdjson.RawMessage // the arguments of the last call
+	mcp.AddTool(s, &mcp.Tool{Name: name + "-raw", InputSchema: anyObject},
+		func(_ context.Context, in stdjson.RawMessage) (string, error) {
+			received = in
+			return "", nil
+		})
 	var decoded T
-	mcp.AddTool(s, &mcp.Tool{Name: name + "-any", InputSchema: anyObject}, func(_ context.Context, in T) (string, error) {
-		decoded = in
-		return "", nil
-	})
+	mcp.AddTool(s, &mcp.Tool{Name: name + "-any", InputSchema: anyObject},
+		func(_ context.Context, in T) (string, error) {
+			decoded = in
+			return "", nil
+		})
 	addValueTool(s, name, value)
-	addValueTool(s, name+"-result", &mcp.CallToolResult{StructuredContent: value, Meta: mcp.Meta{"com.example/x": value}})
+	addValueTool(s, name+"-result",
+		&mcp.CallToolResult{StructuredContent: value, Meta: mcp.Meta{"com.example/x": value}})
 	return encodingCase{name, func(t *testing.T, c *mcp.Client) {
 		std, err := stdjson.Marshal(value)
 		if err != nil {
@@ -155,8 +158,7 @@ func encodingOf[T any](s *mcp.Server, name string, value T) encodingCase {
 	}}
 }
 
-// sameJSON compares JSON with that of encoding/json. A nil slice is [] and a nil map is {}, as the
-// schemas of such types require; the values of this test have them in one place only.
+// sameJSON compares JSON with the output of encoding/json.
 func sameJSON(t *testing.T, what string, got, std []byte) {
 	t.Helper()
 	var a, b any
@@ -178,29 +180,30 @@ func sameValue(t *testing.T, what string, got, want any) {
 	}
 }
 
-// Arguments and results have the form that encoding/json gives them, and are decoded as by it.
+// Arguments and results are encoded and decoded as encoding/json does.
 func TestGoValuesAreEncodedAsByEncodingJSON(t *testing.T) {
 	s := mcp.NewServer("s", "1", nil)
 	one, noon := 1, time.Date(2026, 7, 28, 12, 0, 0, 5, time.UTC)
 	pointer := &one
 	full := omitting{
-		Count: 1, Flag: true, Rate: 0.5, Name: "a", Pair: [2]int{1, 0}, Level: 3, Tags: []string{""}, Labels: map[string]string{"": ""},
-		Next: new(int), Inner: &omitting{}, Any: []any{nil}, Bytes: []byte{0, 255}, Time: noon, Zero: noon, Number: 1,
-		Point: point{1, 2}, Where: point{0, 1},
+		Count: 1, Flag: true, Rate: 0.5, Name: "a", Pair: [2]int{1, 0}, Level: 3, Tags: []string{""},
+		Labels: map[string]string{"": ""}, Next: new(int), Inner: &omitting{}, Any: []any{nil}, Bytes: []byte{0, 255},
+		Time: noon, Zero: noon, Number: 1, Point: point{1, 2}, Where: point{0, 1},
 	}
 	cases := []encodingCase{
 		encodingOf(s, "empty", omitting{}),
 		encodingOf(s, "full", full),
-		encodingOf(s, "made", omitting{Tags: []string{}, Labels: map[string]string{}, Bytes: []byte{}, Any: map[string]any{}}),
+		encodingOf(s, "made",
+			omitting{Tags: []string{}, Labels: map[string]string{}, Bytes: []byte{}, Any: map[string]any{}}),
 		encodingOf(s, "texts", texts{}),
 		encodingOf(s, "texts-full", texts{1, true, 0.5, `a"b`, &one, 2}),
 		encodingOf(s, "embedded", embedding{}),
 		encodingOf(s, "embedded-full", embedding{Base{1, "hidden"}, &Extra{"a", 2}, "b", 3, 4}),
 		encodingOf(s, "values", values{
 			Duration: time.Minute, Hash: [4]byte{1, 2}, Bytes: []byte("ab"), Raw: stdjson.RawMessage(`{"a":[1]}`),
-			When: noon, ByNumber: map[int]string{-1: "a"}, ByLevel: map[level]bool{2: true}, Levels: []level{1}, Points: []*point{{1, 2}, nil},
-			Any: map[string]any{"n": nil, "f": 1.5}, Nested: map[string]map[string]omitting{"a": {"b": full}}, Pointer: &pointer,
-			HTML: "<&>\u2028", Snake: "s",
+			When: noon, ByNumber: map[int]string{-1: "a"}, ByLevel: map[level]bool{2: true}, Levels: []level{1},
+			Points: []*point{{1, 2}, nil}, Any: map[string]any{"n": nil, "f": 1.5},
+			Nested: map[string]map[string]omitting{"a": {"b": full}}, Pointer: &pointer, HTML: "<&>\u2028", Snake: "s",
 		}),
 	}
 	c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)

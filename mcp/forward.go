@@ -16,13 +16,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Forward returns a Handler that forwards requests to the server of c, and its notifications to the
-// client, whatever the revisions of both are. Of params, it forwards the members that the protocol
-// defines; of `_meta`, the trace context and the keys of declared extensions. Results, errors and
-// capabilities are those of the server, without the tasks of 2025-11-25. Input requests of the server go to the
-// functions of [ClientOptions], or to the client if [ClientOptions.ForwardInput] is set. A request
-// without a valid response fails with [CodeInternalError], and the reason is logged. The Handler is
-// safe for concurrent use.
+// Forward returns a Handler that forwards requests to the server of c, and the server's
+// notifications to the client, between any revisions. It passes on the members of params that the
+// protocol defines and, of `_meta`, the trace context and the keys of extensions that the client
+// declares. Results, errors and capabilities come from the server, without the tasks of 2025-11-25.
+// Input requests of the server go to the functions of [ClientOptions], or to the client if
+// [ClientOptions.ForwardInput] is set. A member whose name resembles a defined name fails with
+// [CodeInvalidParams]; a request without a valid response fails with [CodeInternalError], and the
+// reason is logged. The Handler is safe for concurrent use.
 func Forward(c *Client) Handler { return forwarder{c} }
 
 type forwarder struct{ client *Client }

@@ -163,7 +163,8 @@ func TestForwardAs(t *testing.T) {
 			req := forwardedRequest(t, object{"name": "public__two"})
 			before := string(req.Params)
 			as := func(caller, name string) (asked, error) {
-				res, err := h.ForwardAs(t.Context(), req, &mcpint.ForwardOptions{Principal: "ann", Caller: caller, Subject: name})
+				opts := &mcpint.ForwardOptions{Principal: "ann", Caller: caller, Subject: name}
+				res, err := h.ForwardAs(t.Context(), req, opts)
 				raw, _ := res.(mcp.RawResult)
 				if err != nil {
 					return asked{}, err

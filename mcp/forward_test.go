@@ -190,8 +190,8 @@ func TestForwardSaysThatARequestThatAskedMayHaveRun(t *testing.T) {
 	}
 }
 
-// In a session nothing relates a question to a request, so it is refused once two clients have made
-// requests, also after those of the first have ended.
+// In a session, nothing relates an input request to a client request. Input requests are refused
+// once two clients have used the session, even after the requests of the first client have ended.
 func TestForwardRefusesQuestionOfSessionWithTwoClients(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "wait", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
@@ -222,7 +222,8 @@ func TestForwardRefusesQuestionOfSessionWithTwoClients(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if res, err := two.CallTool(t.Context(), "ask", nil); err != nil || !res.IsError || first+second != 0 {
-			t.Errorf("after the first request: got %+v, %v and %d questions, want a failed call and none", res, err, first+second)
+			t.Errorf("after the first request: got %+v, %v and %d input requests, want a failed call and 0", res, err,
+				first+second)
 		}
 	})
 }

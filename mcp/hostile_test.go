@@ -181,7 +181,7 @@ var wrongValues = map[string][]string{
 	"null":    {`null`},
 }
 
-// optional are the members that a request can leave out.
+// optional contains the members that a request may omit.
 var optional = map[string]bool{"cursor": true, "arguments": true, "inputResponses": true, "requestState": true,
 	"context": true, "context.arguments": true}
 
@@ -199,7 +199,7 @@ func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
 		}
 		for _, p := range paramsOf {
 			for kind, values := range wrongValues {
-				if kind == p.kind || kind == "null" && optional[p.member] { // null is the absence of the member
+				if kind == p.kind || kind == "null" && optional[p.member] { // null means absent
 					continue
 				}
 				for _, value := range values {

@@ -419,7 +419,8 @@ func TestPAG07_ForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
 		})
 	}
 	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
-		for _, cursor := range []string{`""`, `5`, `"x"`, `"` + strings.Repeat("A", 4<<10) + `"`, `"` + strings.Repeat("A", 1<<20) + `"`} {
+		for _, cursor := range []string{`""`, `5`, `"x"`, `"` + strings.Repeat("A", 4<<10) + `"`,
+			`"` + strings.Repeat("A", 1<<20) + `"`} {
 			c.wantCode(c.ask(modernRequestLine(`1`, "tools/list", `"cursor":`+cursor+`,`, "")), `1`, mcp.CodeInvalidParams)
 		}
 		c.good()
@@ -437,7 +438,8 @@ func TestMRTR12_ForeignAndLongRequestStatesAreRefused(t *testing.T) {
 		if got := call(`"` + p.RequestState + `"`); !strings.Contains(got.text, `"text":"a"`) {
 			t.Errorf("valid state: got %s, want the answer \"a\"", got.text)
 		}
-		for _, state := range []string{`""`, `5`, `"x"`, `"` + p.RequestState + `A"`, `"` + strings.Repeat("A", 64<<10) + `"`, `"` + strings.Repeat("A", 64<<10+1) + `"`} {
+		for _, state := range []string{`""`, `5`, `"x"`, `"` + p.RequestState + `A"`,
+			`"` + strings.Repeat("A", 64<<10) + `"`, `"` + strings.Repeat("A", 64<<10+1) + `"`} {
 			c.wantCode(call(state), `1`, mcp.CodeInvalidParams)
 		}
 		c.good()

@@ -82,7 +82,7 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 	}
 }
 
-// yieldPage yields the items of one page, and reports whether the list goes on.
+// yieldPage yields the items of a page, adds their number to count and reports whether to go on.
 func (l list[V]) yieldPage(ctx context.Context, c *Client, raw RawResult, count *int, yield func(*V, error) bool) bool {
 	for v, err := range l.decode(ctx, c, raw) {
 		if *count++; *count > maxListed {
@@ -98,9 +98,9 @@ func (l list[V]) yieldPage(ctx context.Context, c *Client, raw RawResult, count 
 	return true
 }
 
-// isStuck reports a cursor that does not advance. The pages before it are the list.
+// isStuck logs that the cursor of a server does not advance, which ends the list, and returns true.
 func (c *Client) isStuck(ctx context.Context, method string) bool {
-	c.opts.Logger.WarnContext(ctx, "mcp: the cursor does not advance: the list ends here", "method", method)
+	c.opts.Logger.WarnContext(ctx, "mcp: nextCursor does not advance: the list ends with this page", "method", method)
 	return true
 }
 

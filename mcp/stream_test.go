@@ -564,7 +564,7 @@ func FuzzLines(f *testing.F) {
 		begun := false
 		for line := range bytes.SplitSeq(input, []byte{'\n'}) {
 			tooLong := len(line) > limit
-			if !begun && !tooLong { // a byte order mark may begin the stream
+			if !begun && !tooLong { // the stream may begin with a byte order mark
 				begun, line = true, bytes.TrimPrefix(line, []byte("\ufeff"))
 			}
 			switch m, err := jsonrpc.Decode(line); {

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// answering connects to a server of 2025-11-25 on a stream whose responses to requests are those of answer, as they are.
-// first begins its output.
+// answering connects to a server of 2025-11-25 on a stream. The server writes first, and then, for
+// each request except initialize, the text that answer returns.
 func answering(t *testing.T, first string, answer func(method, id string, params json.RawMessage) string) *mcp.Client {
 	t.Helper()
 	in, toServer := io.Pipe()
@@ -34,8 +34,8 @@ func answering(t *testing.T, first string, answer func(method, id string, params
 			if json.Unmarshal(lines.Bytes(), &m) != nil || m.ID == nil {
 				continue
 			}
-			text := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
-				`"serverInfo":{"name":"x","version":"1"}}}`
+			text := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2025-11-25",` +
+				`"capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}`
 			if m.Method != "initialize" {
 				text = answer(m.Method, string(m.ID), m.Params)
 			}
@@ -57,7 +57,7 @@ func answering(t *testing.T, first string, answer func(method, id string, params
 	return c
 }
 
-// A list whose cursor does not advance ends with a warning: the pages before are the list.
+// A list whose cursor does not advance contains the pages received so far, and a warning is logged.
 func TestCursorThatDoesNotAdvance(t *testing.T) {
 	for name, next := range map[string]func(page int) string{
 		"empty":     func(int) string { return `""` },
@@ -72,8 +72,8 @@ func TestCursorThatDoesNotAdvance(t *testing.T) {
 				if name == "empty" {
 					tool = 1
 				}
-				return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":%s}}`,
-					id, tool, next(pages))
+				return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"nextCursor":%s,`+
+					`"tools":[{"name":"t%d","inputSchema":{"type":"object"}}]}}`, id, next(pages), tool)
 			})
 			var names []string
 			for tool, err := range c.Tools(t.Context()) {
@@ -90,8 +90,9 @@ func TestCursorThatDoesNotAdvance(t *testing.T) {
 	}
 }
 
-// A response whose id is the number of the request as a string fails the request at once.
-func TestResponseWithAnIDAsText(t *testing.T) {
+// If the id of a response is a string with the digits of a numeric request id, the request fails at
+// once.
+func TestResponseIDIsAString(t *testing.T) {
 	c := answering(t, "", func(_, id string, _ json.RawMessage) string {
 		return `{"jsonrpc":"2.0","id":"` + id + `","result":{"content":[]}}`
 	})
@@ -99,11 +100,11 @@ func TestResponseWithAnIDAsText(t *testing.T) {
 	defer cancel()
 	_, err := c.CallTool(ctx, "x", nil)
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "the id of the response is the string") {
-		t.Errorf("got error %v, want one about the id", err)
+		t.Errorf("got error %v, want an error that describes the id", err)
 	}
 }
 
-// A result whose text was cut within a character is used, with U+FFFD in its place.
+// A result with a lone surrogate is accepted, and U+FFFD replaces the surrogate.
 func TestResultWithALoneSurrogate(t *testing.T) {
 	c := answering(t, "", func(_, id string, _ json.RawMessage) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"cut \ud83d"}]}}`
@@ -117,7 +118,7 @@ func TestResultWithALoneSurrogate(t *testing.T) {
 	}
 }
 
-// A byte order mark may begin the stream of a server, and of a client.
+// A stream, of a client or a server, may begin with a byte order mark.
 func TestByteOrderMarkBeginsAStream(t *testing.T) {
 	const mark = "\ufeff"
 	c := answering(t, mark, func(_, id string, _ json.RawMessage) string {
@@ -126,8 +127,9 @@ func TestByteOrderMarkBeginsAStream(t *testing.T) {
 	if err := c.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := readAll(t, mcp.NewStreamConn(strings.NewReader(mark+numbered(1)+"\n"+mark+numbered(2)+"\n"), nil, nil)); len(got) != 2 ||
-		got[0] != numbered(1) || got[1] != "refused -32700" {
-		t.Errorf("got %q, want the first message, and the second refused", got)
+	input := strings.NewReader(mark + numbered(1) + "\n" + mark + numbered(2) + "\n")
+	got := readAll(t, mcp.NewStreamConn(input, nil, nil))
+	if len(got) != 2 || got[0] != numbered(1) || got[1] != "refused -32700" {
+		t.Errorf("got %q, want the first message and a refusal of the second", got)
 	}
 }

@@ -165,7 +165,7 @@ func TestTOOL06_AbsentArgumentsAreAnEmptyObject(t *testing.T) {
 			}
 		}
 		if _, err := c.Try("tools/call", object{"name": "none", "arguments": nil}); err != nil {
-			t.Errorf("null: got %v, want it to be the same as the absence", err)
+			t.Errorf("null: got %v, want the call to succeed as without arguments", err)
 		}
 		for _, wrong := range []any{"x", []any{}} {
 			_, err := c.Try("tools/call", object{"name": "none", "arguments": wrong})

@@ -311,7 +311,7 @@ func (s *subscription) tag(params json.RawMessage) json.RawMessage {
 	return append(appendOthers(b, params, "_meta"), '}')
 }
 
-// appendOthers appends the members of an object except one, each after a comma.
+// appendOthers appends a comma and the member for each member of object, except the member except.
 func appendOthers(b, object []byte, except string) []byte {
 	for key, value := range jsonscan.Members(object) {
 		if string(key) != except {

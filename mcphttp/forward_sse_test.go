@@ -46,7 +46,8 @@ func connectHTTP(t *testing.T, h mcp.Handler, principal string, opts *mcp.Client
 	return c
 }
 
-// Over HTTP+SSE nothing relates a question to a call: once two principals have had calls, neither is asked.
+// Over HTTP+SSE, nothing relates an input request to a call. Once two principals have made calls,
+// input requests reach neither of them.
 func TestForwardToSSEKeepsPrincipalsApart(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 	mcp.AddTool(s, &mcp.Tool{Name: "sample"}, func(ctx context.Context, in struct{ For string }) (string, error) {
@@ -88,7 +89,7 @@ func TestForwardToSSEKeepsPrincipalsApart(t *testing.T) {
 				calls.Wait()
 				for name := range callers {
 					if got, err := sample(name); err == nil || !strings.Contains(err.Error(), "several users") {
-						t.Errorf("%s alone: got %q, %v, want a refusal that names the reason", name, got, err)
+						t.Errorf("%s alone: got %q, %v, want an error that names the reason", name, got, err)
 					}
 				}
 				mu.Lock()

@@ -40,10 +40,10 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// checkAccept returns the reason not to answer a POST, or nil. The client must accept JSON. It should
-// accept event streams, too, since the server picks one of them while it processes the request: a client
-// that does not gets the response without what a stream carries before it. Spec:
-// basic/transports/streamable-http#sending-messages
+// checkAccept returns the reason not to answer a POST, or nil. The client must accept JSON, and
+// should accept event streams: the server chooses between them while it processes the request. A
+// client that accepts only JSON receives the response without the notifications and requests that a
+// stream carries before it. Spec: basic/transports/streamable-http#sending-messages
 func checkAccept(accept []string) *refusal {
 	if accepts(accept, typeJSON) {
 		return nil

@@ -45,7 +45,7 @@ func TestContentTypeIsJSON(t *testing.T) {
 	}
 }
 
-func TestAcceptMustListBothTypes(t *testing.T) {
+func TestAcceptMustListJSON(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
 	for _, test := range []struct {
@@ -159,7 +159,7 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// A client that accepts only JSON gets the response without the notifications of a stream.
+// A client that accepts only JSON receives the response, without notifications.
 func TestAcceptOfJSONAlone(t *testing.T) {
 	s := mcp.NewServer("s", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "noisy"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -184,7 +184,7 @@ func TestAcceptOfJSONAlone(t *testing.T) {
 	}
 }
 
-// acceptsJSON sends requests of a client that accepts JSON alone.
+// acceptsJSON replaces Accept with application/json, and rejects responses that are event streams.
 type acceptsJSON struct{ http.RoundTripper }
 
 func (a acceptsJSON) RoundTrip(r *http.Request) (*http.Response, error) {

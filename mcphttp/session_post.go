@@ -345,7 +345,7 @@ type sessionPost struct {
 	rev      wire.Revision
 	isLong   bool // it lasts as long as a task
 	isHTTP1  bool
-	jsonOnly bool // the client accepts no event stream
+	jsonOnly bool // the client does not accept an event stream
 	w        http.ResponseWriter
 	msg      jsonrpc.Message
 	ctx      sessionContext
@@ -379,7 +379,7 @@ func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
 // Notify sends a notification before the response.
 func (p *sessionPost) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
 	if p.jsonOnly {
-		return nil // a client that accepts no stream reads no notifications
+		return nil // the client does not accept the stream that would carry the notification
 	}
 	buf := encodeNotification(method, params)
 	defer buf.free()

@@ -307,8 +307,8 @@ func TestStatsCountRequestsAndRefusals(t *testing.T) {
 	})
 }
 
-// Credentials are not sent in the clear to another machine, unless a switch with Insecure in its name
-// allows it. The address is in a network for documentation, to which nothing connects.
+// Credentials are not sent in the clear to another machine unless InsecureHTTP is set. The address
+// 192.0.2.1 is reserved for documentation.
 func TestCredentialsAreNotSentInTheClear(t *testing.T) {
 	sent := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("sent") })
 	for _, test := range []struct {

@@ -36,7 +36,7 @@ const (
 	pingInterval, pingTimeout = 30 * time.Second, 15 * time.Second
 	// maxResponseHeader bounds the header block of a response.
 	maxResponseHeader = 64 << 10
-	// maxRedirects bounds the redirects of one request, all of them within the origin.
+	// maxRedirects limits the redirects of a request. All of them are within the origin.
 	maxRedirects = 5
 	// closeTimeout is how long Close waits for canceled background work.
 	closeTimeout = 2 * time.Second
@@ -45,17 +45,19 @@ const (
 // TransportOptions configures a [Transport]. The zero value is right for most clients.
 type TransportOptions struct {
 	// Client sends the HTTP requests; its Transport adds authorization. Its CheckRedirect is not
-	// used: a POST is never redirected, and a GET only within the server's origin. A Timeout also
-	// ends long calls and streams, so leave it zero and use contexts. Default: a client with an
-	// http.Transport of its own, which uses the proxies of the environment and HTTP/2 if the server
-	// supports it, has a timeout of 10 seconds for connecting, and keeps 64 idle connections.
+	// used: redirects are followed only within the server's origin, and for a POST only with status
+	// 307 or 308. A Timeout also ends long calls and streams, so leave it zero and use contexts.
+	// Default: a client with an http.Transport of its own, which uses the proxies of the environment
+	// and HTTP/2 if the server supports it, limits connecting to 10 seconds, and keeps 64 idle
+	// connections.
 	Client *http.Client
 	// Header is sent with every request, such as Authorization with a static bearer token. It must
 	// not contain headers of MCP or of the content: Accept, Content-Type, Mcp-Session-Id and so on.
 	Header http.Header
-	// InsecureHTTP allows credentials in Header and in the URL for an http URL of another machine, so
-	// that they can be read on the network. Headers with credentials are Authorization, Cookie and
-	// headers whose names have a word such as token or api-key.
+	// InsecureHTTP sends credentials in Header and in the URL even to an http URL of another
+	// machine, where the network can read them; by default, every request with them fails.
+	// Credentials are the headers Authorization, Proxy-Authorization and Cookie, and headers whose
+	// names contain a word such as token or api-key.
 	InsecureHTTP bool
 	// Logger logs dropped messages and background failures. Default: slog.Default().
 	Logger *slog.Logger
@@ -149,8 +151,9 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	return t
 }
 
-// send sends an HTTP request. A request with a body goes to the http.Transport directly. The header
-// may be shared: net/http does not change it, and other RoundTrippers get a copy.
+// send sends an HTTP request. A request other than GET goes to the http.Transport directly, and to
+// the http.Client only to follow a redirect. The header may be shared: net/http does not change it,
+// and other RoundTrippers receive a copy.
 func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	if t.direct != nil && req.Method != http.MethodGet {
 		res, err := t.direct.RoundTrip(req)
@@ -217,27 +220,27 @@ func checkStaticHeader(header http.Header) error {
 	return nil
 }
 
-// checkCredentials refuses credentials that could be read on the network.
+// checkCredentials returns an error if the network could read the credentials of requests.
 func checkCredentials(target *url.URL, o *TransportOptions) error {
 	if target == nil || target.Scheme != "http" || o.InsecureHTTP || netx.IsLoopback(target.Hostname()) {
 		return nil
 	}
 	if target.User != nil {
-		return fmt.Errorf("mcphttp: invalid server URL: credentials for %q would be readable on the network: "+
+		return fmt.Errorf("mcphttp: invalid server URL: the network could read the credentials for %q: "+
 			"use https, or set TransportOptions.InsecureHTTP", target.Host)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		if netx.IsCredentialHeader(name) {
-			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: it would be readable on the way to %q: "+
+			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q for %q: the network could read it: "+
 				"use https, or set TransportOptions.InsecureHTTP", name, target.Host)
 		}
 	}
 	return nil
 }
 
-// checkRedirect follows a few redirects within the origin that keep the method: those of a GET, and
-// 307 and 308, with which web frameworks add a slash to the path. At another origin, a request would
-// disclose its body and headers.
+// checkRedirect follows a few redirects within the origin: every redirect of a GET, and 307 and 308
+// of other methods, with which web frameworks add a slash to the path. A redirect to another origin
+// would disclose the body and the headers of the request.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if req.Method != via[0].Method || len(via) > maxRedirects || !netx.SameOrigin(via[0].URL, req.URL) ||
 		req.Method != http.MethodGet && !keepsMethod(req.Response.StatusCode) {
@@ -247,8 +250,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// keepsMethod reports whether a request is sent to the target of a redirect as it is. Spec: RFC 9110,
-// sections 15.4.8 and 15.4.9.
+// keepsMethod reports whether a redirect requires the same method and body at its target. Spec:
+// RFC 9110, sections 15.4.8 and 15.4.9.
 func keepsMethod(status int) bool {
 	return status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 }

@@ -156,7 +156,7 @@ func (e *StatusError) isTransient() bool {
 		e.StatusCode == http.StatusConflict || e.StatusCode == http.StatusRequestTimeout
 }
 
-// isAnyStatus reports whether err is an HTTP response without a message.
+// isAnyStatus reports whether err is an HTTP response without a JSON-RPC message.
 func isAnyStatus(err error) bool {
 	_, ok := errors.AsType[*StatusError](err)
 	return ok
@@ -180,8 +180,9 @@ func isUnauthorized(err error) bool {
 		(status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
 }
 
-// An authorizationError is the failure of an http.Client to authorize a request. Its status is 401, also if the
-// server has asked for more scopes with 403: a 403 of the server itself may have another reason.
+// An authorizationError is the failure of an http.Client to authorize a request. Its status is 401
+// even if the server has asked for more scopes with 403, so that callers can distinguish it from a
+// 403 that the server sent for another reason.
 type authorizationError struct{ err error }
 
 func (e *authorizationError) Error() string   { return e.err.Error() }

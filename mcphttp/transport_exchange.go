@@ -46,7 +46,7 @@ type clientExchange struct {
 	res        *http.Response
 	atEnd      bool // the body was read to its end
 	taken      int  // messages
-	unnamed    bool // the response has no id
+	unnamed    bool // the response did not contain an id
 	dropLogged bool // a dropped message was logged
 	draining   bool // the exchange ends in the background
 }
@@ -371,7 +371,7 @@ func (x *clientExchange) dispatch(
 		receive(of, m)
 	case jsonrpc.Response:
 		if m.Repaired {
-			x.t.log.Warn("mcphttp: a text of the server was cut within a character: U+FFFD is in its place",
+			x.t.log.Warn("mcphttp: the response contains a lone surrogate, replaced with U+FFFD",
 				"method", x.method)
 		}
 		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
@@ -380,7 +380,7 @@ func (x *clientExchange) dispatch(
 		}
 		if quoted := strconv.Quote(id.String()); !id.IsZero() && m.ID.String() == quoted {
 			return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-				Message: "the id of the response is the string " + quoted + ", and the request's is the number"})
+				Message: "the id of the response is the string " + quoted + ", but the id of the request is a number"})
 		}
 		if x.others == nil || !x.others(m) {
 			x.drop("response to another request", nil)

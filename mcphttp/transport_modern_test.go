@@ -212,7 +212,8 @@ func TestTransport_InvalidOptionsFailEveryRequest(t *testing.T) {
 	}
 }
 
-// A redirect that changes the method or leads to another origin is not followed; the error names its target.
+// A redirect that changes the method or leads to another origin is not followed. The error contains
+// its target.
 func TestTransport_RefusesRedirectsOfAPOST(t *testing.T) {
 	reached := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
@@ -239,7 +240,7 @@ func TestTransport_RefusesRedirectsOfAPOST(t *testing.T) {
 	}
 }
 
-// Redirects with 307 and 308 within the origin are followed, with the method, the body and the headers.
+// Redirects with 307 and 308 within the origin are followed with the same method, body and headers.
 func TestTransport_FollowsRedirectsThatKeepTheMethod(t *testing.T) {
 	for _, status := range []int{307, 308} {
 		for _, client := range []*http.Client{nil, {Transport: wrapped{http.DefaultTransport}}} {
@@ -261,7 +262,7 @@ func TestTransport_FollowsRedirectsThatKeepTheMethod(t *testing.T) {
 				http.Redirect(w, r, r.URL.Path+"/", status)
 			}, &mcphttp.TransportOptions{Client: client})
 			if _, err := call(t, loop); err == nil || mayHaveRun(t, err) {
-				t.Errorf("%d without end: error %v, want one of a request that has not run", status, err)
+				t.Errorf("endless %d: error %v, want an error of a request that has not run", status, err)
 			}
 		}
 	}

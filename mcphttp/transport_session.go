@@ -133,10 +133,11 @@ func (l *clientSession) posting() http.Header {
 	return l.postHeader
 }
 
-// response returns the response to a request that was posted. Servers report a session that they do not
-// know with 404, but others with 400, 401, 403, 410, 500, 503 or 200, which have other reasons, too. So
-// after an error that is no response to the request, or whose message mentions a session, a ping asks
-// whether the session exists. A request that has certainly not run is then repeated in a new session.
+// response returns the response to a posted request. The status for an unknown session is 404, but
+// some servers send 400, 401, 403, 410, 500, 503 or 200, which may also have another cause.
+// Therefore, a ping tests whether the session exists if the response does not contain the request's
+// id, or is an error that mentions a session. If the session is lost and the request has certainly
+// not run, the error makes the client repeat the request in a new session.
 func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.Message, err error) {
 	status := x.res.StatusCode
 	switch {
@@ -163,7 +164,7 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.M
 	return nil, x.notSent(mcp.ErrSessionLost)
 }
 
-// exists asks the server whether it has the session. It returns true if the server cannot be reached.
+// exists reports whether the server answers a ping in the session, or cannot be reached.
 func (l *clientSession) exists(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -180,7 +181,7 @@ func (l *clientSession) exists(ctx context.Context) bool {
 	return !errors.Is(err, mcp.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed && !mentionsSession(m)
 }
 
-// mentionsSession reports whether a response is an error that may be about the session.
+// mentionsSession reports whether a response is an error whose message contains "session".
 func mentionsSession(m *jsonrpc.Message) bool {
 	return m != nil && m.Error != nil && strings.Contains(strings.ToLower(m.Error.Message), "session")
 }

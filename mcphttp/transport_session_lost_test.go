@@ -13,13 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A forgetfulServer is a server with sessions that forgets them, and reports unknown sessions in its own way.
+// A forgetfulServer is a server with one session at a time. It answers requests of other sessions
+// with refuse.
 type forgetfulServer struct {
-	session atomic.Int64 // the only one that it knows
-	runs    atomic.Int64 // of tools/call
+	session atomic.Int64 // the ID of the current session
+	runs    atomic.Int64 // counts tools/call
 	refuse  func(w http.ResponseWriter, id string)
-	// alone is a request that it refuses in every session.
-	alone string
+	alone   string // a method that is refused in every session; empty for no method
 }
 
 func (s *forgetfulServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +49,8 @@ func (s *forgetfulServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusals are the ways in which servers report an unknown session; each may have run if it says so.
+// refusals contains the responses with which servers report an unknown session. mayHaveRun reports
+// whether the request may have run although it was refused.
 var refusals = map[string]struct {
 	refuse     func(w http.ResponseWriter, id string)
 	mayHaveRun bool
@@ -57,7 +58,8 @@ var refusals = map[string]struct {
 	"404":      {func(w http.ResponseWriter, _ string) { w.WriteHeader(404) }, false},
 	"400 text": {func(w http.ResponseWriter, _ string) { http.Error(w, "no valid session", 400) }, false},
 	"400 JSON": {func(w http.ResponseWriter, _ string) {
-		writeJSON(w, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}`)
+		writeJSON(w, 400,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}`)
 	}, false},
 	"401": {func(w http.ResponseWriter, _ string) { w.WriteHeader(401) }, false},
 	"403": {func(w http.ResponseWriter, _ string) { w.WriteHeader(403) }, false},
@@ -72,8 +74,9 @@ var refusals = map[string]struct {
 	}, true},
 }
 
-// A lost session is followed by a new one, whatever the server answers. A call that may have run is not repeated.
-func TestLHTTP29_LostSessionIsFollowedByANewOne(t *testing.T) {
+// After a lost session, the client begins a new session, whatever response reports the loss. A call
+// that may have run is not repeated.
+func TestLHTTP29_ClientBeginsANewSessionAfterALoss(t *testing.T) {
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
 			s := &forgetfulServer{refuse: test.refuse}
@@ -87,22 +90,26 @@ func TestLHTTP29_LostSessionIsFollowedByANewOne(t *testing.T) {
 			}
 			s.session.Add(1) // the server has restarted
 			if err := call(); (err != nil) != test.mayHaveRun {
-				t.Errorf("the first call after the loss: error %v, want one: %v", err, test.mayHaveRun)
+				t.Errorf("the first call after the loss: error %v, want an error: %t", err, test.mayHaveRun)
 			}
 			if err := call(); err != nil {
 				t.Errorf("the second call after the loss: %v", err)
 			}
-			if want := int64(3); !test.mayHaveRun && s.runs.Load() != want || test.mayHaveRun && s.runs.Load() != want-1 {
-				t.Errorf("the tool ran %d times", s.runs.Load())
+			want := int64(3)
+			if test.mayHaveRun {
+				want = 2
+			}
+			if s.runs.Load() != want {
+				t.Errorf("the tool ran %d times, want %d", s.runs.Load(), want)
 			}
 		})
 	}
 }
 
-// A session whose server refuses one request stays.
+// A refused request does not end a session that the server still knows.
 func TestLHTTP29_RefusedRequestDoesNotEndTheSession(t *testing.T) {
 	for name, test := range refusals {
-		if name == "404" { // which always means that the session is unknown
+		if name == "404" { // always means that the session is unknown
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +131,7 @@ func TestLHTTP29_RefusedRequestDoesNotEndTheSession(t *testing.T) {
 	}
 }
 
-// connectTo connects to a server of 2025-11-25.
+// connectTo connects to s in revision 2025-11-25.
 func connectTo(t *testing.T, s http.Handler) *mcp.Client {
 	t.Helper()
 	tr := newServerTransport(t, s.ServeHTTP, &mcphttp.TransportOptions{})

@@ -317,8 +317,8 @@ func TestVER_ConnectFallsBackToASession(t *testing.T) {
 	}
 }
 
-// Status 401 does not decide the era of a server, whatever the body is. Servers answer 403 to methods that they do not
-// know as well, so that a session is tried.
+// Status 401 does not decide the era of a server, whatever the body is. After 403, the client tries
+// a session, since some servers answer unknown methods with 403.
 func TestVER_ConnectDoesNotFallBackIfUnauthorized(t *testing.T) {
 	bodies := []string{
 		"unauthorized", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,

@@ -241,8 +241,8 @@ func TestTOOL26_RequestsAreRecordedForAudits(t *testing.T) {
 }
 
 func TestTOOL25_HiddenCharactersAreRemovedFromOutput(t *testing.T) {
-	const hidden = "a\u202eb\U000E0041c\x1b[31m\u0085d\u2066\te\nf\u200b\u2060\ufeff\u00ad\u3164\ufe01\U000E0101\ue000\u2028\ufff9 " +
-		"é \u05d0 👩\u200d💻"
+	const hidden = "a\u202eb\U000E0041c\x1b[31m\u0085d\u2066\te\nf" +
+		"\u200b\u2060\ufeff\u00ad\u3164\ufe01\U000E0101\ue000\u2028\ufff9 é \u05d0 👩\u200d💻"
 	const visible = "abc[31md\te\nf é \u05d0 👩\u200d💻"
 	sanitized := func() *mcp.Server {
 		s := newServer(middleware.Sanitize(&middleware.SanitizeOptions{MaxResult: 10_000}))

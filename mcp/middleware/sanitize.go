@@ -25,11 +25,12 @@ type SanitizeOptions struct {
 }
 
 // Sanitize returns a middleware that removes hidden characters from all text of results, errors and
-// notifications. A model reads them, but a person does not see them: control characters except tab
-// and line breaks, bidirectional controls, characters without width, tags, variation selectors,
-// fillers, private use and others that are ignored in display. Joiners and selectors that emoji and
-// scripts are written with stay. Sanitize also bounds the size of results. A result with a removed
-// character becomes an [mcp.RawResult]. opts may be nil.
+// notifications. Models read hidden characters, but people do not see them. They are control
+// characters except tab and line breaks, bidirectional controls, zero-width characters, tags,
+// variation selectors, fillers, private-use characters and other characters that displays ignore.
+// Joiners and variation selectors that emoji and scripts are written with stay. Sanitize also
+// limits the size of results. A result with a removed character becomes an [mcp.RawResult]. opts
+// may be nil.
 //
 // It is for servers that return text from other sources, such as web pages, mail and other servers.
 // It does not remove instructions that people can read.
@@ -98,8 +99,9 @@ func cleanError(err error) error {
 	return &mcp.Error{Code: public.Code, Message: message, Data: data}
 }
 
-// cleanJSON removes hidden characters from all strings and names of a JSON value. If there are
-// none, it returns the value itself. Two names of an object that become equal are an error.
+// cleanJSON removes hidden characters from all strings and names of a JSON value. If the value
+// contains no hidden character, cleanJSON returns it unchanged. Two names of an object that become
+// equal are an error.
 func cleanJSON(value json.RawMessage) (json.RawMessage, error) {
 	if _, found := visible.First(string(value)); !found && !bytes.Contains(value, []byte(`\u`)) {
 		return value, nil
