@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
@@ -89,4 +90,10 @@ func FailLogin(ctx context.Context, h *Host, server string, c *Caller) (kept fun
 	}
 	l.finish(oauthclient.ErrLoginTimeout)
 	return func() bool { return h.loginByID(c.Principal.Key(), l.id) == l }, nil
+}
+
+// ListBytes returns the size of the lists that a server's callers use.
+func ListBytes(u *Upstream) int {
+	runtime.GC()
+	return u.lists.Bytes()
 }

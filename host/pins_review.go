@@ -382,6 +382,9 @@ func (p *pool) restore(ctx context.Context) {
 			if l == nil {
 				return
 			}
+			if l, _ = p.up.keep(kind, l); l == nil {
+				return
+			}
 			held := r.held(kind, l)
 			if lists[k] = l.Hide(held); len(held) > 0 {
 				s.waiting.Store(true)

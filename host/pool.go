@@ -406,6 +406,7 @@ func (p *pool) readFrom(ctx context.Context, s *start, kind catalogue.Kind) (r l
 	var pages []json.RawMessage
 	var params any
 	seen := map[string]bool{}
+	large := false
 	for {
 		raw, err := s.client.Do(ctx, kind.Method(), params)
 		if err != nil {
@@ -414,12 +415,21 @@ func (p *pool) readFrom(ctx context.Context, s *start, kind catalogue.Kind) (r l
 		}
 		pages = append(pages, raw)
 		r.pages, r.size = len(pages), r.size+len(raw)
+		if r.size > largeList && !large { // callers take turns
+			select {
+			case p.up.largeReads <- struct{}{}:
+				large = true
+				defer func() { <-p.up.largeReads }()
+			case <-ctx.Done():
+				return r, p.up.failure(ctx, context.Cause(ctx))
+			}
+		}
 		cursor, _ := jsonscan.Get(raw, "nextCursor")
 		next, _ := jsonscan.Unquote(cursor)
 		switch {
 		case next == "":
-			r.list = catalogue.Parse(kind, pages...)
-			return r, nil
+			r.list, err = p.up.keep(kind, catalogue.Parse(kind, pages...))
+			return r, err
 		case seen[next] || len(pages) >= maxPages || r.size > maxListBytes:
 			return r, p.up.errorf(CodeInvalidResult,
 				"%s has more than %d pages or %d bytes, or repeats a cursor",

@@ -302,7 +302,13 @@ func (s *start) end(t mcp.Transport) {
 	u.mu.Lock()
 	delete(u.connections, s)
 	u.mu.Unlock()
+	s.own.mu.Lock()
+	s.own.lists = [catalogue.Kinds]ownList{}
+	s.own.mu.Unlock()
 	close(s.ended)
+	if s.in.pool.pinCaller() != "" {
+		u.dropLists(largeList)
+	}
 	u.host.poke() // the server may have been removed
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -20,6 +21,9 @@ type Upstream struct {
 	sharing config.Share // see share
 	current atomic.Pointer[entry]
 	schemas toolSchemas
+	lists   catalogue.Store // of all pools, connections and views
+	// largeReads has an element for each list longer than largeList that is being read.
+	largeReads chan struct{}
 	// requests has those of all callers, unless each has processes of its own: see [pool.queue].
 	requests requestQueue
 	refused  counters[string] // by setting
@@ -28,6 +32,9 @@ type Upstream struct {
 
 	credentials credentials
 	usesCaller  atomic.Bool // a connection was made with CallerFrom
+
+	collecting sync.Mutex // guards collected
+	collected  time.Time  // see keep
 
 	secretsMu sync.Mutex // guards secrets
 	secrets   []string   // of the expanded entry
@@ -45,7 +52,7 @@ type Upstream struct {
 
 func newUpstream(h *Host, name string, e *entry) *Upstream {
 	u := &Upstream{host: h, name: name, command: e.isCommand(), sharing: e.share(),
-		pools: map[string]*pool{}, connections: map[*start]struct{}{}}
+		pools: map[string]*pool{}, connections: map[*start]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
 	u.current.Store(e)
 	u.requests.up, u.requests.shared = u, true
 	return u

@@ -67,13 +67,15 @@ func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next strin
 	return append(b, `,"ttlMs":0,"cacheScope":"private"}`...)
 }
 
-// maxListPages bounds the pages that are kept of one catalogue. Clients read few pages of most lists.
+// maxListPages bounds the pages that are kept of one catalogue, as largeList does their bytes. Clients read few
+// pages of most lists.
 const maxListPages = 64
 
 // A listPages has the pages of lists of one catalogue. It is safe for concurrent use.
 type listPages struct {
 	mu    sync.Mutex // guards pages
 	pages map[pagePosition]*listPage
+	bytes int // of their results
 }
 
 // A pagePosition is what a page follows.
@@ -91,8 +93,10 @@ type listPage struct {
 }
 
 func (v *View) newListPage(kind catalogue.Kind, items json.RawMessage, next string) *listPage {
+	result := v.listResult(kind, items, next)
+	items = json.RawMessage(result[bytes.IndexByte(result, '['):][:len(items):len(items)])
 	return &listPage{
-		items: items, next: next, result: v.listResult(kind, items, next),
+		items: items, next: next, result: result,
 		tasks:      bytes.Contains(items, []byte(`"taskSupport"`)),
 		visibility: bytes.Contains(items, []byte(`"visibility"`)),
 	}
@@ -107,10 +111,12 @@ func (l *listPages) get(kind catalogue.Kind, after string) *listPage {
 func (l *listPages) put(kind catalogue.Kind, after string, p *listPage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pages == nil || len(l.pages) >= maxListPages {
-		l.pages = map[pagePosition]*listPage{}
+	if l.pages == nil || len(l.pages) >= maxListPages || l.bytes+len(p.result) > largeList {
+		l.pages, l.bytes = map[pagePosition]*listPage{}, 0
 	}
-	l.pages[pagePosition{kind, after}] = p
+	if l.bytes += len(p.result); l.bytes <= largeList {
+		l.pages[pagePosition{kind, after}] = p
+	}
 }
 
 func (v *View) cursorBound(kind catalogue.Kind) []string {

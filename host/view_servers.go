@@ -110,7 +110,7 @@ func (v *View) latest() *merged {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	m = v.merged.Load()
-	if m.servers == s || s != v.resolved.Load() {
+	if m == nil || m.servers == s || s != v.resolved.Load() {
 		return m
 	}
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))

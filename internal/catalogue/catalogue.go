@@ -39,7 +39,6 @@ type section struct {
 	items  []*Item          // in the order of the list
 	public map[string]*Item // by public name, URI or template
 	hidden map[string]*Item // those that List.Hide hides, by public name, URI or template
-	pages  func() []page    // built on first use
 }
 
 // Merge joins the lists of servers, which are in the order of the configuration. It never fails:
@@ -204,7 +203,6 @@ func (c *Catalogue) finish(k Kind) {
 	for _, item := range s.items {
 		s.public[item.Public] = item
 	}
-	s.pages = sync.OnceValue(func() []page { return c.newPages(k) })
 }
 
 // count returns the number of items that servers list.

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"iter"
@@ -15,7 +16,7 @@ func (l *List) Hide(names map[string]struct{}) *List {
 		return nil
 	}
 	hiding := *l
-	hiding.hidden = names
+	hiding.hidden, hiding.whole = names, cmp.Or(l.whole, l)
 	return &hiding
 }
 

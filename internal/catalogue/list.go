@@ -41,7 +41,9 @@ type List struct {
 	entries  []*entry // sorted by original name
 	problems []Problem
 	digest   [sha256.Size]byte
+	bytes    int                 // of the pages
 	hidden   map[string]struct{} // original names
+	whole    *List               // of which this is a copy with hidden items; nil for none
 }
 
 // An entry is an item as sent, with the last public form that was built of it.
@@ -76,9 +78,8 @@ func Parse(kind Kind, pages ...json.RawMessage) *List {
 // A parser reads pages into a list.
 type parser struct {
 	*List
-	seen  map[string]bool // original names
-	bytes int             // of the pages so far
-	more  int             // problems beyond maxListProblems
+	seen map[string]bool // original names
+	more int             // problems beyond maxListProblems
 }
 
 func (p *parser) add(s Severity, name, reason string) {
@@ -188,6 +189,9 @@ func (l *List) Len() int {
 	}
 	return len(l.entries)
 }
+
+// Bytes returns the size of the pages of the list.
+func (l *List) Bytes() int { return l.bytes }
 
 // Problems returns what was left out, and what should be looked at: at most about 100.
 func (l *List) Problems() []Problem {

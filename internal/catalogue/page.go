@@ -21,13 +21,6 @@ const (
 // ErrCursor reports that a position is not one that [Catalogue.Page] has returned.
 var ErrCursor = errors.New("the cursor is not one of this list")
 
-// A page is a page of the default size that follows the one before it.
-type page struct {
-	from  int // index of the first item
-	to    int // index behind the last item
-	array json.RawMessage
-}
-
 // Page returns the items that follow a position, as a JSON array, and the position of the next page,
 // which is "" for the last one. The first page follows "". A limit of 0 means [PageSize]; a page of
 // very large definitions has fewer items.
@@ -35,8 +28,6 @@ type page struct {
 // The order is that of the configuration, then of the original names. A position names the last item
 // of a page, so it stays valid when the catalogue changes: nothing is skipped or repeated but what
 // was added or removed. The caller seals it, since it is what a client sends back.
-//
-// Pages of the default size are built once and always have the same array.
 func (c *Catalogue) Page(k Kind, after string, limit int) (items json.RawMessage, next string, err error) {
 	list := c.kinds[k].items
 	start := 0
@@ -45,21 +36,14 @@ func (c *Catalogue) Page(k Kind, after string, limit int) (items json.RawMessage
 			return nil, "", err
 		}
 	}
-	var p page
-	pages := []page(nil)
-	if limit <= 0 || limit == PageSize {
-		limit, pages = PageSize, c.kinds[k].pages()
+	if limit <= 0 {
+		limit = PageSize
 	}
-	i := sort.Search(len(pages), func(i int) bool { return pages[i].from >= start })
-	if i < len(pages) && pages[i].from == start {
-		p = pages[i]
-	} else {
-		p = newPage(list, start, limit)
+	items, end := newPage(list, start, limit)
+	if end < len(list) {
+		next = c.positionOf(list[end-1])
 	}
-	if p.to < len(list) {
-		next = c.positionOf(list[p.to-1])
-	}
-	return p.array, next, nil
+	return items, next, nil
 }
 
 // positionOf returns the position behind an item: the number and the id of its server, the digest
@@ -81,33 +65,21 @@ func nameDigest(name string) string {
 	return lowerBase32.EncodeToString(sum[:])[:nameDigestLen]
 }
 
-func (c *Catalogue) newPages(k Kind) (pages []page) {
-	items := c.kinds[k].items
-	for from := 0; from < len(items) || from == 0; {
-		p := newPage(items, from, PageSize)
-		pages = append(pages, p)
-		if from = p.to; from == 0 {
-			break
-		}
-	}
-	return pages
-}
-
-// newPage builds the page that starts at an index.
-func newPage(items []*Item, from, limit int) page {
+// newPage builds the page that starts at an index. It returns the index behind the last item too.
+func newPage(items []*Item, from, limit int) (array json.RawMessage, to int) {
 	to, size := from, len("[]")
 	for to < len(items) && to-from < limit && (to == from || size+len(items[to].Definition) <= maxPageBytes) {
 		size += len(items[to].Definition) + len(",")
 		to++
 	}
-	array := append(make([]byte, 0, size), '[')
+	array = append(make([]byte, 0, size), '[')
 	for i, item := range items[from:to] {
 		if i > 0 {
 			array = append(array, ',')
 		}
 		array = append(array, item.Definition...)
 	}
-	return page{from, to, append(array, ']')}
+	return append(array, ']'), to
 }
 
 // indexAfter returns the index of the first item behind a position. If the position's server was

@@ -56,15 +56,9 @@ func TestPagesHaveAllItemsInOrder(t *testing.T) {
 			t.Errorf("limit %d: got %d items, want %d in order", limit, len(got), len(want))
 		}
 	}
-	first, next, _ := c.Page(catalogue.Tools, "", 0)
+	first, _, _ := c.Page(catalogue.Tools, "", 0)
 	if got := strings.Count(string(first), `"name"`); got != catalogue.PageSize {
 		t.Errorf("got a page of %d items, want %d", got, catalogue.PageSize)
-	}
-	again, _, _ := c.Page(catalogue.Tools, "", 0)
-	second, _, _ := c.Page(catalogue.Tools, next, 0)
-	secondAgain, _, _ := c.Page(catalogue.Tools, next, 0)
-	if &first[0] != &again[0] || &second[0] != &secondAgain[0] {
-		t.Error("the same page was built twice")
 	}
 }
 

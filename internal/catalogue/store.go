@@ -1,0 +1,55 @@
+package catalogue
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"weak"
+)
+
+// A Store holds the lists of one server, equal lists once. A list belongs to the store as long as anything
+// uses it. The zero Store is empty, and safe for concurrent use.
+type Store struct {
+	mu    sync.Mutex // guards lists
+	lists map[[sha256.Size]byte]weak.Pointer[List]
+}
+
+// Keep returns the stored list that equals a list, which it stores if there is none. The result is nil if
+// all lists would have more than a number of bytes.
+func (s *Store) Keep(l *List, most int) *List {
+	h := sha256.New()
+	fmt.Fprint(h, l.kind, l.digest, l.problems)
+	key := [sha256.Size]byte(h.Sum(nil))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stored := s.lists[key].Value(); stored != nil {
+		return stored
+	}
+	if s.size()+l.bytes > most {
+		return nil
+	}
+	if s.lists == nil {
+		s.lists = map[[sha256.Size]byte]weak.Pointer[List]{}
+	}
+	s.lists[key] = weak.Make(l)
+	return l
+}
+
+// Bytes returns the size of the pages of all lists that were in use at the last garbage collection.
+func (s *Store) Bytes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size()
+}
+
+// size is [Store.Bytes] with the lock held. It removes lists that are no longer used.
+func (s *Store) size() (bytes int) {
+	for key, p := range s.lists {
+		if l := p.Value(); l != nil {
+			bytes += l.bytes
+		} else {
+			delete(s.lists, key)
+		}
+	}
+	return bytes
+}
