@@ -196,7 +196,8 @@ func (e *expansion) stored(kind, name string) (string, error) {
 		if kind == "input" {
 			hint = ": start the program on a terminal, which asks for it, or add a default to the input"
 		} else if inputID.MatchString(name) {
-			hint = ": store it with \"patchbay gateway secret set " + name + "\""
+			hint = ": store it with \"patchbay gateway secret set " + name +
+				"\", unless the log says that the vault cannot be opened"
 		}
 		err := fmt.Errorf("%s %.64q is not set%s", kind, name, hint)
 		if kind == "secret" {

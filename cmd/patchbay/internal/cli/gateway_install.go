@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
@@ -20,6 +21,7 @@ type installFlags struct {
 	clients         []string
 	file, name      string
 	project, dryRun bool
+	needsGateway    bool // see installReport
 }
 
 func (f *installFlags) add(cmd *cobra.Command) {
@@ -62,6 +64,8 @@ func (f *installFlags) place(app string) (path, formOf string, err error) {
 // An installReport is what install or uninstall has done for one application, in JSON.
 type installReport struct {
 	Client string `json:"client"`
+	// NeedsGateway reports that the entry opens stored logins and secrets only while a gateway runs.
+	NeedsGateway bool `json:"needsGateway,omitzero"`
 	editReport
 }
 
@@ -69,7 +73,10 @@ func (p *program) installCommand() *cobra.Command {
 	f, g, program := &installFlags{}, &gatewayRun{}, ""
 	cmd := p.editCommand(&cobra.Command{Use: "install --client APPLICATION",
 		Short: "Add the gateway to the configuration of an application",
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(*cobra.Command, []string) (err error) {
+			if f.needsGateway, err = p.needsPassphrase(); err != nil {
+				return err
+			}
 			return p.editClients(f, func(app string, text []byte) ([]byte, error) {
 				command, args := p.stdioCommand(g)
 				switch {
@@ -89,6 +96,17 @@ func (p *program) installCommand() *cobra.Command {
 	cmd.Flags().StringVar(&g.profile, "profile", "", "serve the servers and tools of this `profile` of the settings")
 	cmd.Flags().StringVar(&program, "command", "", "start this `program`, such as patchbay; default this one")
 	return cmd
+}
+
+// needsPassphrase reports whether stored logins and secrets open only with a passphrase, which applications do not
+// pass to the commands that they start.
+func (p *program) needsPassphrase() (bool, error) {
+	v, err := p.openVault()
+	if err != nil {
+		return false, err
+	}
+	d, err := v.Describe()
+	return d.Key == vault.InPassphrase || d.Key == "" && os.Getenv(envPassphrase) != "", err
 }
 
 func (p *program) uninstallCommand() *cobra.Command {
@@ -136,7 +154,7 @@ func (p *program) editClients(f *installFlags, edit func(app string, text []byte
 			problems = errors.Join(problems, err)
 			continue
 		}
-		reports = append(reports, installReport{app, r})
+		reports = append(reports, installReport{app, f.needsGateway, r})
 		if p.flags.json {
 			continue
 		}
@@ -144,6 +162,12 @@ func (p *program) editClients(f *installFlags, edit func(app string, text []byte
 		if r.Changed && !r.DryRun {
 			p.screen.printf("Restart %s, or reload its servers, to use the change.", app)
 		}
+	}
+	if f.needsGateway && len(reports) > 0 {
+		p.screen.printf("patchbay: the entry opens stored logins and secrets only while a gateway runs: they require "+
+			"a passphrase, and applications do not pass $%s on.\nKeep \"patchbay gateway\" running with the "+
+			"passphrase, or run \"patchbay auth key keyring\" (or file), after which no passphrase is needed.",
+			envPassphrase)
 	}
 	if p.flags.json && len(reports) > 0 {
 		p.output.value(map[string][]installReport{"clients": reports})
