@@ -42,7 +42,7 @@ type pendingEntry struct {
 	Method     string          `json:"method"`
 	Target     string          `json:"target" jsonschema:"name or URI that the server uses"`
 	Arguments  json.RawMessage `json:"arguments,omitzero" jsonschema:"what the server receives, without secrets"`
-	Meta       json.RawMessage `json:"meta,omitzero" jsonschema:"of _meta, what the server receives"`
+	Meta       json.RawMessage `json:"meta,omitzero" jsonschema:"members of _meta that the server receives"`
 	Definition json.RawMessage `json:"definition,omitzero" jsonschema:"as the server sent it; not trusted"`
 	Rule       string          `json:"rule,omitzero"`
 	Reason     string          `json:"reason,omitzero"`

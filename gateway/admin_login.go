@@ -33,7 +33,8 @@ func logoutRoute() *adminRoute {
 	return route
 }
 
-// caller returns a caller of the host. That of a key need not have the clientId.
+// caller returns the caller of the host that a request names; nil names the local user. If the
+// principal of a key lacks its client ID, caller adds the generation of the key.
 func (r *adminRequest) caller(given *loginCaller) (*host.Caller, error) {
 	if given == nil {
 		return &host.Caller{}, nil
@@ -92,7 +93,7 @@ func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
 	}
 	unverified, ok := errors.AsType[*host.Error](err)
 	switch {
-	case ok && unverified.Code == host.CodeAuthRequired: // the page could not verify who opens it
+	case ok && unverified.Code == host.CodeAuthRequired: // the login page could not verify its visitor
 		return nil, problemf(http.StatusConflict, string(unverified.Code), "%v", unverified)
 	case err != nil:
 		return nil, err

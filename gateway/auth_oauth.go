@@ -36,14 +36,17 @@ type OAuth struct {
 	// of them in the order of the scopes. A token with none of these scopes is refused with 403. Default:
 	// every token opens everything.
 	Profiles map[string]string
-	// ClientID and ClientSecret identify the gateway as a client of the first of AuthorizationServers, an
-	// OpenID provider, with the redirect URI PublicURL/connect/identity. Before callers log in to a server
-	// on a page of the gateway, they log in there, so that nobody completes the login of another user. The
-	// claim sub of ID tokens must be that of access tokens. Without a secret it is a public client. Default:
-	// callers with tokens cannot log in to servers on a page, unless ConnectPrincipal is set.
+	// ClientID and ClientSecret are the credentials of the gateway as an OAuth client of the first
+	// of AuthorizationServers, which must be an OpenID provider. Its redirect URI is
+	// PublicURL/connect/identity. A user who opens a login page of the gateway first logs in at
+	// this provider, so that nobody can complete the login of another user. For each user, the
+	// claim sub of ID tokens and access tokens must be equal. An empty ClientSecret means a public
+	// client. An empty ClientID means that callers with tokens cannot log in to servers on a page,
+	// unless ConnectPrincipal is set.
 	ClientID     string
 	ClientSecret string
-	// Fetcher sends the requests of this client. Default: [oauth.NewFetcher] without options.
+	// Fetcher sends the requests of the client ClientID. Default: [oauth.NewFetcher] without
+	// options.
 	Fetcher *oauth.Fetcher
 }
 

@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	// pathConnect is where users log in: a ticket follows, or callback.
+	// pathConnect is the path below which users log in: "/" and a ticket, callback or identity
+	// follow.
 	pathConnect = "/connect"
-	// connectCookie names the cookie of browsers that have opened a page; see [connectPages.cookieName].
+	// connectCookie is the name of the cookie that identifies the browser of a login, without the
+	// prefix that [connectPages.cookieName] adds.
 	connectCookie = "patchbay_connect"
 	// connectTime bounds a request of a browser: an authorization server may be slow.
 	connectTime = 60 * time.Second
@@ -43,7 +45,7 @@ const (
 type connectPages struct {
 	gateway *Gateway
 	secret  []byte             // of the tokens of forms
-	issuer  *oidcclient.Client // that identifies callers with access tokens; nil without one
+	issuer  *oidcclient.Client // identifies callers with access tokens; nil without OAuth.ClientID
 
 	mu     sync.Mutex // guards the fields below
 	url    *url.URL   // of the gateway; nil if it has none for browsers
@@ -151,7 +153,7 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 	p.start(w, r, l, browser)
 }
 
-// start sends the browser of a caller to the authorization server of a server.
+// start redirects the browser of a caller to the authorization server of an MCP server.
 func (p *connectPages) start(w http.ResponseWriter, r *http.Request, l *host.Login, browser string) {
 	ctx, cancel := context.WithTimeout(r.Context(), connectTime)
 	defer cancel()
@@ -193,7 +195,7 @@ func (p *connectPages) isCaller(r *http.Request, want *mcp.Principal, key string
 	return want == nil || p.asksKey(want) && p.gateway.hasKeyOf(r, want, key)
 }
 
-// refuses returns why the page cannot verify that its visitor is a caller, nil if it can.
+// refuses returns why the page cannot verify that its visitor is the caller, or nil if it can.
 func (p *connectPages) refuses(caller *mcp.Principal) error {
 	switch tokens := p.gateway.opts.OAuth; {
 	case caller == nil || p.gateway.opts.ConnectPrincipal != nil || p.asksKey(caller) || p.asksIssuer(caller):
@@ -248,14 +250,14 @@ func (p *connectPages) browser(r *http.Request) string {
 func (p *connectPages) cookie(browser string) *http.Cookie {
 	c := &http.Cookie{Name: p.cookieName(), Value: browser, Path: pathConnect + "/", HttpOnly: true,
 		SameSite: http.SameSiteLaxMode}
-	if c.Name != connectCookie { // which the prefix requires
+	if c.Name != connectCookie { // the prefix __Host- requires this path and Secure
 		c.Path, c.Secure = "/", true
 	}
 	return c
 }
 
-// cookieName has a prefix with which other hosts of the domain cannot set the cookie. Browsers accept it over
-// TLS only.
+// cookieName returns the name of the cookie. With TLS, it begins with __Host-, so that other hosts
+// of the domain cannot set the cookie; browsers accept this prefix over TLS only.
 func (p *connectPages) cookieName() string {
 	if p.base().Scheme == "https" {
 		return "__Host-" + connectCookie

@@ -17,24 +17,26 @@ import (
 )
 
 const (
-	// pathIdentity is the redirect URI of the gateway at the authorization server of its callers, below
-	// pathConnect.
+	// pathIdentity is the path, below pathConnect, to which the authorization server of the callers
+	// redirects browsers.
 	pathIdentity = "identity"
-	// maxIdentityChecks bounds the visitors who are at that authorization server: a login has one.
+	// maxIdentityChecks limits the identity checks in progress, of which each login has at most
+	// one.
 	maxIdentityChecks = 10_000
 )
 
-// errOtherUser reports that the visitor of a page is not the caller that the login is for.
+// errOtherUser reports that the visitor of a page is not the caller of the login.
 var errOtherUser = errors.New("another user has opened the page of the login")
 
-// An identityCheck is a visitor of a page who logs in at the authorization server of the callers.
+// An identityCheck is an authorization request that identifies the visitor of a login page at the
+// authorization server of the callers.
 type identityCheck struct {
 	oidcclient.Request
 	ticket, browser string
 }
 
-// client returns the client with which the gateway identifies callers, nil without a client ID. The options
-// were checked.
+// client returns the client with which the gateway identifies callers, or nil without a client ID.
+// The options must be valid.
 func (o *OAuth) client() *oidcclient.Client {
 	if o == nil || o.ClientID == "" {
 		return nil
@@ -48,19 +50,20 @@ func (o *OAuth) client() *oidcclient.Client {
 		Scopes: []string{"openid"}, HTTP: fetcher.For(issuer).HTTPClient()}
 }
 
-// asksIssuer reports whether the page of a login asks the authorization server of the callers who its visitor
-// is.
+// asksIssuer reports whether the login page sends its visitor to the authorization server of the
+// callers to be identified.
 func (p *connectPages) asksIssuer(caller *mcp.Principal) bool {
 	return p.gateway.opts.ConnectPrincipal == nil && p.issuer != nil && caller != nil &&
 		caller.Issuer == p.issuer.Issuer
 }
 
-// identityURL returns the redirect URI.
+// identityURL returns the redirect URI of identity checks.
 func (p *connectPages) identityURL() string {
 	return p.base().String() + pathConnect + "/" + pathIdentity
 }
 
-// identify sends a browser to the authorization server of the callers.
+// identify redirects a browser to the authorization server of the callers, which identifies its
+// user.
 //
 // Spec: client/elicitation#phishing.
 func (p *connectPages) identify(w http.ResponseWriter, r *http.Request, ticket, browser string) {
@@ -81,8 +84,8 @@ func (p *connectPages) identify(w http.ResponseWriter, r *http.Request, ticket, 
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// identified receives the response of the authorization server of the callers, and starts the login if the
-// visitor is the caller that the login is for.
+// identified receives the response of the authorization server of the callers. It starts the login
+// if the visitor is the caller of the login.
 func (p *connectPages) identified(w http.ResponseWriter, r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -114,7 +117,7 @@ func (p *connectPages) identified(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeCheck returns the check that a response is for, once.
+// takeCheck removes and returns the check that a response belongs to.
 func (p *connectPages) takeCheck(response url.Values, browser string) (*identityCheck, error) {
 	state := response.Get("state")
 	id, _, _ := strings.Cut(state, ".")
@@ -131,7 +134,7 @@ func (p *connectPages) takeCheck(response url.Values, browser string) (*identity
 	return check, nil
 }
 
-// subject returns the verified subject of a response.
+// subject exchanges the code of a response and returns the verified subject of the ID token.
 func (p *connectPages) subject(ctx context.Context, response url.Values, check *identityCheck) (string, error) {
 	ends, err := p.issuer.Endpoints(ctx)
 	if err != nil {
@@ -141,10 +144,10 @@ func (p *connectPages) subject(ctx context.Context, response url.Values, check *
 		return "", err
 	}
 	if code := response.Get("error"); code != "" {
-		return "", errors.New("the authorization server has refused the login")
+		return "", errors.New("the authorization server refused the login")
 	}
 	if len(response["code"]) != 1 {
-		return "", errors.New("the response must have one code")
+		return "", errors.New("invalid authorization response: must contain one code")
 	}
 	token, err := p.issuer.Exchange(ctx, ends, p.identityURL(), response.Get("code"), check.Verifier)
 	if err != nil {

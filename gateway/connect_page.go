@@ -100,7 +100,7 @@ func callerText(c *mcp.Principal) string {
 	if c.Issuer != "" {
 		text += " (" + shown(c.Issuer) + ")"
 	}
-	if c.ClientID != "" && c.Issuer != KeyIssuer { // that of a key is random
+	if c.ClientID != "" && c.Issuer != KeyIssuer { // the client ID of a key is a random generation
 		text += " with the application " + shown(c.ClientID)
 	}
 	return text
@@ -109,7 +109,8 @@ func callerText(c *mcp.Principal) string {
 // maxConnectText bounds a name on a page, in characters.
 const maxConnectText = 200
 
-// shown returns a text with hidden characters escaped, and shortens it.
+// shown returns a text with hidden characters escaped, truncated to maxConnectText characters
+// before.
 func shown(text string) string {
 	if runes := []rune(text); len(runes) > maxConnectText {
 		text = string(runes[:maxConnectText]) + "…"

@@ -58,11 +58,12 @@ type Options struct {
 	// Profile is the only profile that is served: /mcp serves it, too, and all other paths have the
 	// status 404. An unknown profile has no servers. Default: all profiles and servers.
 	Profile string
-	// ConnectPrincipal returns the principal that has authenticated the request of a browser, such as by the
-	// header of a reverse proxy. If it is set, only the principal itself can use the page on which it logs
-	// in to a server. Default: the page asks a caller with a key of KeyStore for the key, sends a caller with an
-	// access token to the authorization server (see [OAuth].ClientID), and refuses callers that it cannot
-	// identify. The page of the local user identifies nobody.
+	// ConnectPrincipal returns the principal that authenticated the request of a browser, such as
+	// the principal named by a header of a reverse proxy. If it is set, only the principal itself
+	// can use the page on which it logs in to a server. Default: the page asks a caller with a key
+	// of KeyStore for the key, sends a caller with an access token to the authorization server (see
+	// [OAuth].ClientID), and refuses callers that it cannot identify. The login page of the local
+	// user identifies nobody.
 	ConnectPrincipal func(r *http.Request) (*mcp.Principal, error)
 	// HTTP configures the paths: their limits, the origins of web pages and the names of hosts. Its
 	// limits are for each path.

@@ -46,9 +46,10 @@ type Key struct {
 	// Subject is the subject of the principal, whose issuer is [KeyIssuer]. Keys with one subject are of
 	// one principal. Default: Name.
 	Subject string `json:"subject"`
-	// Generation is the ClientID of the principal. Create sets it: to that of the other keys with the subject, else
-	// to a random one, so that a subject that is used again does not inherit the logins, grants and tasks of a
-	// principal whose keys were revoked.
+	// Generation is the ClientID of the principal. Create sets it: to the Generation of the other
+	// keys with the same Subject or, if there are none, to a random text. A Subject that is used
+	// again after all its keys were revoked therefore does not inherit the logins, grants and tasks
+	// of the earlier principal.
 	Generation string `json:"generation,omitzero"`
 	// Profile is the only profile that the key opens; empty for all.
 	Profile string `json:"profile,omitzero"`

@@ -28,7 +28,7 @@ type approval struct {
 	action   *Action
 	decision Decision
 	binding  string          // what is approved
-	meta     json.RawMessage // what the server receives of `_meta`, as it is approved; nil for nothing
+	meta     json.RawMessage // the approved members of `_meta` that the server receives; nil if there are none
 	session  string          // the digest of the caller's session, empty without one
 	nonce    string          // of an approved request
 	original *mcp.Request
@@ -193,8 +193,8 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// sentMeta returns the members of `_meta` that the server receives, without the ids of the trace context,
-// which are others in each round.
+// sentMeta returns the members of `_meta` that the server receives. It omits the trace context,
+// whose IDs change with each round of a request.
 func (p *approval) sentMeta(req *mcp.Request) json.RawMessage {
 	meta, ok := req.Param("_meta")
 	if !ok {

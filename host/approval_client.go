@@ -118,7 +118,7 @@ func claimsOf(definition []byte) string {
 	return strings.Join(claims, ", ")
 }
 
-// shown returns a text with hidden characters escaped.
+// shown returns text with its hidden characters escaped.
 func shown(text string) string { return visible.Escape(text, nil) }
 
 // openAnswer returns the state of the question for approval that a request answers.

@@ -207,8 +207,8 @@ type webhookAnswer struct {
 	err    error
 }
 
-// answer returns the answer to a request that waits, and keeps in the decision by which channel it came and
-// who has given it.
+// answer waits for the answer to a request and returns it. It sets the channel and the approver of
+// the decision.
 func (p *approval) answer(
 	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []Channel,
 ) (Answer, error) {
@@ -267,7 +267,8 @@ func (p *approval) answer(
 	}
 }
 
-// stored returns the answer in the state, "" if there is none yet, and keeps who has given it.
+// stored returns the answer in the state, or "" if the request is not answered yet. With an answer,
+// it sets the channel and the approver of the decision.
 func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
 	value, version, err := p.view.host.opts.State.Get(ctx, statePending, id)
 	var entry pendingEntry

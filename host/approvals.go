@@ -47,10 +47,12 @@ type Pending struct {
 	Method string `json:"method"`
 	// Target is the name or URI that the server uses for the item.
 	Target string `json:"target"`
-	// Arguments are exactly those that the server receives: canonical JSON, except that numbers are
-	// unchanged. Of a method without arguments, they are its params; see [Action].
+	// Arguments are exactly the arguments that the server receives: canonical JSON, except that
+	// numbers are unchanged. For a method without the member arguments, they are its params; see
+	// [Action].
 	Arguments json.RawMessage `json:"arguments,omitzero"`
-	// Meta are the members of `_meta` that the server receives, except the ids of the trace context.
+	// Meta is a JSON object with the members of `_meta` that the server receives, except the trace
+	// context. Nil means that there are none.
 	Meta json.RawMessage `json:"meta,omitzero"`
 	// Definition is the definition as the server sent it. Its annotations are claims.
 	Definition json.RawMessage `json:"definition,omitzero"`
@@ -64,7 +66,7 @@ type Pending struct {
 type pendingEntry struct {
 	Pending
 	Answer   Answer `json:"answer,omitzero"`
-	Approver string `json:"approver,omitzero"` // who has given the answer
+	Approver string `json:"approver,omitzero"` // identifies who answered
 	// Void is why the request cannot be approved any more.
 	Void string `json:"void,omitzero"`
 }
@@ -82,8 +84,9 @@ type Grant struct {
 	Rule      string    `json:"rule,omitzero"`
 	Scope     Answer    `json:"scope"` // AnswerSession or AnswerAlways
 	Channel   Channel   `json:"channel"`
-	// Approver is who has given the grant: a user of the operating system, the principal of a client, or
-	// the host of the webhook. It may have characters that change how it is displayed.
+	// Approver identifies who gave the grant: the user passed to [Approvals.Decide], the principal
+	// of a client, or [Options.WebhookName]. It may contain characters that change how it is
+	// displayed, and is empty for a grant of an earlier version.
 	Approver string `json:"approver,omitzero"`
 	// Definition is the SHA-256 digest of the definition in canonical form, in hexadecimal digits.
 	Definition string `json:"definition"`
@@ -131,9 +134,9 @@ func (a *Approvals) Pending(ctx context.Context) (all []Pending, err error) {
 }
 
 // Decide answers a request that waits. The host that holds it sends or refuses it within about a
-// second, and at once after Decide of [Host.Approvals]. The approver is who answers, for records and
-// grants, such as a user of the operating system: 256 bytes of it are kept. The error is [ErrNotPending] if
-// the request does not wait any more.
+// second, and at once after Decide of [Host.Approvals]. The approver identifies who answers in
+// records and grants, such as a user of the operating system; Decide truncates it to 256 bytes. The
+// error is [ErrNotPending] if the request no longer waits.
 func (a *Approvals) Decide(ctx context.Context, id string, answer Answer, approver string) error {
 	for {
 		value, version, err := a.state.Get(ctx, statePending, cmp.Or(id, "-"))
@@ -165,9 +168,11 @@ func (a *Approvals) Decide(ctx context.Context, id string, answer Answer, approv
 	}
 }
 
-// maxApprover bounds the name of an approver, in bytes: subjects of principals may be of any length.
+// maxApprover limits the name of an approver, in bytes, because the subject of a principal may have
+// any length.
 const maxApprover = 256
 
+// cutApprover returns name as valid UTF-8, truncated to maxApprover bytes.
 func cutApprover(name string) string {
 	if len(name) > maxApprover {
 		name = name[:maxApprover-len("…")]

@@ -51,17 +51,18 @@ func (b *backoff) failed(now time.Time) {
 	b.until = now.Add(jitter(minReconnect, maxReconnect, b.failures))
 }
 
-// A startDelay delays the starts of a command for all its callers and sessions while no start succeeds:
-// each has a [backoff] of its own, and new sessions have none. The zero value does not.
+// A startDelay delays the starts of a command for all callers and sessions while no start succeeds.
+// The [backoff] of an instance is not enough, because a new session starts a new instance without
+// failures. The zero value does not delay.
 type startDelay struct {
 	failures int // in sequence
 	failed   time.Time
 	until    time.Time // when the next start is allowed
-	err      *Error    // of the last start
+	err      *Error    // why the last start failed
 }
 
-// failedStart records a start that did not become ready. Starts that were in progress at the same time
-// count once. The lock is held.
+// failedStart records a start that did not become ready. Starts that were in progress at the same
+// time count once. The caller must hold u.mu.
 func (u *Upstream) failedStart(s *start, e *Error, now time.Time) {
 	d := &u.delay
 	if !u.isCommand() || s.state != StateStarting || e.Code == CodeConfigError || e.Code == CodeAuthRequired {
@@ -76,7 +77,7 @@ func (u *Upstream) failedStart(s *start, e *Error, now time.Time) {
 	}
 }
 
-// endDelay ends the delay of the starts of all callers. The lock is held.
+// endDelay ends the delay of starts for all callers. The caller must hold u.mu.
 func (u *Upstream) endDelay() {
 	if u.delay.failures == 0 {
 		return
@@ -89,8 +90,8 @@ func (u *Upstream) endDelay() {
 	}
 }
 
-// startsAt returns when the next start is allowed; a time in the past if it is not delayed. The lock of
-// the upstream is held.
+// startsAt returns when the next start is allowed: a time in the past if it is not delayed. The
+// caller must hold the lock of the upstream.
 func (i *instance) startsAt() time.Time {
 	if until := i.pool.up.delay.until; until.After(i.backoff.until) {
 		return until

@@ -39,18 +39,19 @@ type Caller struct {
 	// ActionGet (prompts) and ActionRead (resources and skills). For the caller, nothing else exists.
 	// Default: all, and the methods of other extensions.
 	Only []ActionKind
-	// ReadOnly hides the tools that do not declare readOnlyHint, and refuses methods of other
-	// extensions, and to cancel or update tasks. The hint is a claim of the server.
+	// ReadOnly hides the tools that do not declare readOnlyHint. It refuses the methods of other
+	// extensions, and requests that cancel or update tasks. The hint is a claim of the server.
 	ReadOnly bool
 }
 
-// callerKey is the key of the caller in a context, callerUseKey of whether a connection uses it.
+// callerKey is the context key of the caller. callerUseKey is the context key of an [atomic.Bool],
+// which CallerFrom sets.
 type callerKey struct{}
 type callerUseKey struct{}
 
 // CallerFrom returns the caller whose request ctx belongs to, or nil. It is for [Options.Dial] and
-// the middleware of [Options.Client]. A server whose connection was made with it is taken to describe other
-// items to each caller.
+// the middleware of [Options.Client]. If it is called while the host connects to a server, the host
+// assumes that the lists of the server depend on the caller.
 func CallerFrom(ctx context.Context) *Caller {
 	if used, ok := ctx.Value(callerUseKey{}).(*atomic.Bool); ok {
 		used.Store(true)

@@ -82,8 +82,8 @@ func (p *pool) client(e *entry, url string) *http.Client {
 	return &http.Client{Transport: p.up.credential(e, principal, url)}
 }
 
-// checkHeaders refuses credentials that could be read on the network, and a header Authorization that a
-// command has printed: it is not the caller's.
+// checkHeaders refuses credentials that would be readable on the network, and a header
+// Authorization from a header command, because it is not the caller's.
 func checkHeaders(e *entry, s *config.Server) error {
 	if err := checkHTTP(e, s); err != nil {
 		return err
@@ -100,7 +100,8 @@ func checkHeaders(e *entry, s *config.Server) error {
 	return nil
 }
 
-// checkHTTP refuses credentials for an http URL of another machine, of the entry or of callers.
+// checkHTTP refuses to send credentials of the entry or of callers to an http URL of another
+// machine.
 func checkHTTP(e *entry, s *config.Server) error {
 	u, err := url.Parse(s.URL)
 	if s.Type == config.TypeStdio || err != nil || u.Scheme != "http" || e.settings.InsecureHTTP ||

@@ -94,8 +94,9 @@ func (v *View) action(req *mcp.Request, r *route) *Action {
 	return a
 }
 
-// argumentsOf returns the arguments of a request: of a method without the member arguments, all members of
-// params except those that an [Action] has elsewhere. It returns nil if there are none.
+// argumentsOf returns the arguments of a request, or nil if there are none. For a method without
+// the member arguments, they are the params, except members that other fields of an [Action]
+// contain.
 func argumentsOf(req *mcp.Request) json.RawMessage {
 	elsewhere := []string{"_meta", "requestState"}
 	switch req.Method {

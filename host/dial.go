@@ -16,8 +16,9 @@ import (
 )
 
 // Dial returns the transport to a server: a child process with its command, or Streamable HTTP to
-// its URL, with HTTP+SSE as the fallback. It is the default of [Options.Dial]. Without the setting
-// insecureHTTP, which only a [Host] knows, it sends no credentials to an http URL of another machine.
+// its URL, with HTTP+SSE as the fallback. It is the default of [Options.Dial]. The transport sends
+// no credentials to an http URL of another machine, unless a [Host] calls Dial for a server with
+// the setting insecureHTTP.
 func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	if s.Type != config.TypeStdio {
 		header := http.Header{}
@@ -36,7 +37,7 @@ func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	return t, nil
 }
 
-// insecureHTTPKey is the key of contexts for servers with the setting insecureHTTP.
+// insecureHTTPKey is the context key for servers with the setting insecureHTTP.
 type insecureHTTPKey struct{}
 
 // expanded returns the entry with its variables replaced, for a caller.

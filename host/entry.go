@@ -57,8 +57,8 @@ func (e *entry) identity(before map[string]bool) string {
 // isCommand reports whether the server is a command, so that each connection is a process.
 func (e *entry) isCommand() bool { return e.server == nil || e.server.Type == config.TypeStdio }
 
-// dependsOnCaller reports whether the server gets a credential, a header or the subject of its caller, so that
-// it may describe other items to others.
+// dependsOnCaller reports whether the server receives a credential, a header or the subject of its
+// caller. The lists of such a server may differ between callers.
 func (e *entry) dependsOnCaller() bool {
 	s := e.settings
 	return e.server == nil || e.server.UsesCaller() || s.InsecureForwardAuthorization ||

@@ -33,7 +33,8 @@ type Event struct {
 	Server string
 	// Instance is the id of the instance; see [InstanceStatus].
 	Instance string
-	// State is the new state of the server. It is empty for an event of a reload and of a pending request.
+	// State is the new state of the server. It is empty if the event reports a reload or a pending
+	// request.
 	State State
 	// Pending is the id of a request that waits for approval; then there is no Instance and State.
 	Pending string
@@ -50,8 +51,8 @@ type Event struct {
 	Reload *Diff
 }
 
-// IsReload reports whether the event reports a reload of the configuration, which may have failed. A
-// configuration can contain a server without a name, so that an empty Server does not tell.
+// IsReload reports whether the event reports a reload of the configuration, successful or not. An
+// empty Server is not sufficient, because a configuration can contain a server whose name is empty.
 func (e *Event) IsReload() bool { return e.State == "" && e.Pending == "" }
 
 // maxEvents bounds the events that wait for one reader.

@@ -19,7 +19,7 @@ const (
 	maxGranted = 2 << 10
 )
 
-// granted returns the grant that approves a request; nil if there is none.
+// granted returns the grant that approves a request, or nil if there is none.
 func (p *approval) granted(ctx context.Context) (*Grant, error) {
 	for _, scope := range []Answer{AnswerAlways, AnswerSession} {
 		if scope == AnswerSession && p.session == "" {
@@ -48,7 +48,7 @@ func (p *approval) granted(ctx context.Context) (*Grant, error) {
 	return nil, nil
 }
 
-// grant keeps an answer, whose channel and approver are in the decision, for further requests.
+// grant stores an answer for further requests, with the channel and the approver of the decision.
 func (p *approval) grant(ctx context.Context, scope Answer) error {
 	if scope != AnswerAlways && scope != AnswerSession {
 		return nil

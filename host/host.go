@@ -41,7 +41,8 @@ type Options struct {
 	// request does, after 5 minutes at the latest. An empty Answer leaves the decision to others: see
 	// [Approvals]. An error refuses the request unless Channels has ChannelConsole.
 	Webhook func(ctx context.Context, p *Pending) (Answer, error)
-	// WebhookName is the approver in records and grants of Webhook, such as the host of its URL.
+	// WebhookName is the approver in records and grants of requests that Webhook answers, such as
+	// the host of its URL.
 	WebhookName string
 	// Configure sets Policy, Channels and Webhook of o as the settings of a file say. [Open] and
 	// [Host.Reload] call it with a copy of the Options; an error means that the file is invalid. Default:
@@ -208,7 +209,8 @@ func contains(names []string, name string) bool {
 // Upstreams returns the servers that are not disabled, in the order of the file.
 func (h *Host) Upstreams() []*Upstream { return slices.Clone(h.set.Load().upstreams) }
 
-// IsLocal reports whether only the local user may use a server; see [config.Entry].
+// IsLocal reports whether the present configuration reserves the server for the local user; see
+// [config.Entry]. It is false for an unknown server.
 func (h *Host) IsLocal(server string) bool {
 	s := h.set.Load()
 	u := s.byName[server]

@@ -227,7 +227,7 @@ func (i *instance) begin() (*start, error) {
 		return nil, err
 	}
 	now := time.Now()
-	if u.delay.failures > 0 { // one attempt at a time, unless it takes long
+	if u.delay.failures > 0 { // delay the starts of other callers while this start is tried
 		u.delay.until = now.Add(minBackoff)
 	}
 	s := &start{
@@ -265,7 +265,7 @@ func (i *instance) failed(s *start, e *Error) {
 		i.next, i.swapFailed = nil, true
 		switch c := i.current; {
 		case c == nil:
-		case errors.Is(e, config.ErrNoSecret): // the connection in use has the secret that was removed
+		case errors.Is(e, config.ErrNoSecret): // the connection in use still holds the removed secret
 			i.current = nil
 			c.drain()
 		default: // the server in use continues

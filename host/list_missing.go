@@ -17,32 +17,35 @@ import (
 )
 
 const (
-	// metaMissing is the member of `_meta` of a list that lacks the items of some servers.
+	// metaMissing is the member of `_meta` in an incomplete list result. It names the servers whose
+	// items are missing.
 	metaMissing = "dev.patchbay/missing"
-	// maxMissingNamed bounds the servers that a list names as missing, maxMissingName their names.
+	// maxMissingNamed limits the number of servers that a result names, maxMissingName the length
+	// of each name.
 	maxMissingNamed, maxMissingName = 20, 100
-	// silentWait is how long a list waits for servers that are starting if the client does not ask for
-	// progress: many clients end a request after 60 seconds.
+	// silentWait limits how long a list waits for servers that are starting if the client does not
+	// ask for progress, because many clients end a request after 60 seconds.
 	silentWait = 50 * time.Second
-	// waitInterval is how often a request that waits for servers sends progress.
+	// waitInterval is the interval of progress notifications while a request waits for servers.
 	waitInterval = 5 * time.Second
 )
 
-// missingLists are the servers whose items a list lacks.
+// missingLists describes the servers whose items are missing in a list.
 type missingLists struct {
-	servers, starting int
-	pools             []*pool
-	codes             []ErrorCode
+	servers  int         // of the view
+	starting int         // missing servers that may still become ready
+	pools    []*pool     // missing servers
+	codes    []ErrorCode // why each of pools is missing
 }
 
-// missing returns the servers whose list of a kind a catalogue lacks.
+// missing returns the servers whose list of this kind is not part of the catalogue.
 func (m *merged) missing(kind catalogue.Kind) *missingLists {
 	missing := &missingLists{servers: len(m.servers.pools)}
 	for n, p := range m.servers.pools {
 		if m.lists[n][kind] != nil {
 			continue
 		}
-		code := CodeStarting // also of a list that was read since
+		code := CodeStarting // also if the list was read after the catalogue was merged
 		if e, ok := errors.AsType[*Error](p.listError(kind)); ok {
 			code = e.Code
 		}
@@ -65,20 +68,20 @@ func (m *missingLists) String() string {
 		}
 	}
 	var parts []string
-	for what, names := range map[string][]string{"are still starting": starting, "have failed": failed} {
+	for state, names := range map[string][]string{"are still starting": starting, "have failed": failed} {
 		if n := len(names); n > 0 {
 			text := strings.Join(names[:min(n, maxMissingNamed)], ", ")
 			if n > maxMissingNamed {
 				text += fmt.Sprintf(" and %d more", n-maxMissingNamed)
 			}
-			parts = append(parts, fmt.Sprintf("%d of %d servers %s: %s", n, m.servers, what, text))
+			parts = append(parts, fmt.Sprintf("%d of %d servers %s: %s", n, m.servers, state, text))
 		}
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "; ")
 }
 
-// appendTo returns a result of a list that names the missing servers.
+// appendTo returns the result of a list with a member `_meta` that names the missing servers.
 func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 	b := fmt.Appendf(slices.Clone(result[:len(result)-1]),
 		`,"_meta":{%q:{"of":%d,"starting":%d,"failed":%d,"servers":[`,
@@ -93,7 +96,7 @@ func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 	return append(b, `]}}}`...)
 }
 
-// log sends the client a log message about the missing servers, if it has asked for warnings.
+// log sends a log message about the missing servers if the client requested warnings.
 func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
 	asked, known := wire.LogSeverity(string(req.LogLevel()))
 	warning, _ := wire.LogSeverity(string(mcp.LevelWarning))
@@ -102,10 +105,10 @@ func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
 	}
 	b := []byte(`{"level":"warning","logger":"patchbay","data":`)
 	b = jsonscan.AppendQuote(b, "The list is not complete: "+m.String())
-	_ = req.Notify(ctx, "notifications/message", append(b, '}')) // the result names the servers too
+	_ = req.Notify(ctx, "notifications/message", append(b, '}')) // best effort: the result names the servers too
 }
 
-// reportWaiting sends progress of a request that waits for servers, until ctx ends.
+// reportWaiting sends progress notifications for a request that waits for servers, until ctx ends.
 func reportWaiting(ctx context.Context, req *mcp.Request) {
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
@@ -119,8 +122,9 @@ func reportWaiting(ctx context.Context, req *mcp.Request) {
 	}
 }
 
-// wholeList returns the catalogue. It waits for servers that are starting and of which nothing is known, at
-// most for their start timeout.
+// wholeList returns the catalogue for a list request. It waits for servers that are starting for
+// the first time, until their start timeout. If the client does not ask for progress, it waits for
+// at most silentWait.
 func (v *View) wholeList(ctx context.Context, req *mcp.Request) (*merged, error) {
 	if _, ok := req.Meta(wire.MetaProgressToken); !ok {
 		return v.currentWithin(ctx, ctx, silentWait)
@@ -133,7 +137,7 @@ func (v *View) wholeList(ctx context.Context, req *mcp.Request) (*merged, error)
 	return v.currentWithin(ctx, ctx, math.MaxInt64)
 }
 
-// complement adds to a result of a list which servers it lacks.
+// complement adds the names of missing servers to the result of a list.
 func (v *View) complement(
 	ctx context.Context, req *mcp.Request, m *merged, kind catalogue.Kind, result mcp.RawResult,
 ) mcp.RawResult {

@@ -75,22 +75,25 @@ type logins struct {
 	byID    map[string]*Login
 	byState map[string]*Login
 	by      map[string]map[*Login]struct{} // principals
-	failed  lru.Map[string, []*Login]      // those that have failed, by principal, for requests that come back later
+	failed  lru.Map[string, []*Login]      // failed logins by principal, for requests that come back later
 	base    string                         // see [Host.SetConnectURL]
 	refuse  func(p *mcp.Principal) error   // see [Host.SetConnectURL]; may be nil
 }
 
-// SetConnectURL sets the URL at which users log in, without a slash at its end: what follows is "/" and
-// a ticket, for [Host.Login], and "/callback" is the redirect URI of all logins. Until it is set,
-// callers are not asked to log in. refuse returns why the page cannot verify that its visitor is a
-// principal, whose requests then fail with the reason; nil if it can. It may be nil for all principals.
+// SetConnectURL sets the base URL of the pages on which users log in, without a slash at its end.
+// The page of a login is base, "/" and a ticket for [Host.Login]; base and "/callback" is the
+// redirect URI of all logins. Until it is set, callers are not asked to log in.
+//
+// refuse reports why the page cannot verify that its visitor is a principal; requests of the
+// principal that require a login then fail with this error. It returns nil if the page can, and
+// must be safe for concurrent use. A nil refuse refuses no principal.
 func (h *Host) SetConnectURL(base string, refuse func(p *mcp.Principal) error) {
 	h.logins.mu.Lock()
 	defer h.logins.mu.Unlock()
 	h.logins.base, h.logins.refuse = base, refuse
 }
 
-// refusedLogin returns why a principal cannot log in on a page.
+// refusedLogin returns why a principal cannot log in on a page, or nil if it can.
 func (h *Host) refusedLogin(p *mcp.Principal) error {
 	h.logins.mu.Lock()
 	refuse := h.logins.refuse

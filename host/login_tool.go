@@ -18,7 +18,7 @@ import (
 // listed, and no call could ask for it.
 const loginTool = "log_in"
 
-// logoutTool is the tool with which a caller sees its logins, and ends them.
+// logoutTool is the name of the tool that lists and ends the logins of a caller.
 const logoutTool = "log_out"
 
 var loginTools = []string{loginTool, logoutTool}
@@ -34,7 +34,7 @@ func (p *pool) lacksLogin(ctx context.Context) bool {
 	return err == nil && c != nil && c.ready(ctx) != nil && c.missing.Load()
 }
 
-// hasLogin reports whether the caller of a pool has logged in.
+// hasLogin reports whether the caller of the pool is logged in to its server.
 func (p *pool) hasLogin(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, listWait)
 	defer cancel()
@@ -46,9 +46,11 @@ func (p *pool) hasLogin(ctx context.Context) bool {
 	return err == nil && now != nil
 }
 
-// loginServers returns the names of the servers at which callers log in themselves, and for which is true, in the
-// order of the file.
-func (v *View) loginServers(ctx context.Context, is func(p *pool, ctx context.Context) bool) (names []string) {
+// loginServers returns, in the order of the file, the servers at which each caller logs in and for
+// which selected returns true.
+func (v *View) loginServers(
+	ctx context.Context, selected func(p *pool, ctx context.Context) bool,
+) (names []string) {
 	if !v.servers().logins {
 		return nil
 	}
@@ -57,7 +59,7 @@ func (v *View) loginServers(ctx context.Context, is func(p *pool, ctx context.Co
 	var wait sync.WaitGroup
 	for n, p := range pools {
 		if p.up.entry().isOfCallers() {
-			wait.Go(func() { found[n] = is(p, ctx) })
+			wait.Go(func() { found[n] = selected(p, ctx) })
 		}
 	}
 	wait.Wait()
@@ -69,7 +71,8 @@ func (v *View) loginServers(ctx context.Context, is func(p *pool, ctx context.Co
 	return names
 }
 
-// withLoginTools returns the first page of tools with the tools that log in to servers and out of them.
+// withLoginTools returns the first page of tools with log_in, for the servers in missing, and
+// log_out, for the servers in logins. It omits a tool without servers.
 func (v *View) withLoginTools(p *listPage, missing, logins []string) *listPage {
 	items := slices.Clone(p.items[:len(p.items)-1])
 	add := func(name, title, text string, servers []string) {
@@ -97,7 +100,8 @@ func (v *View) withLoginTools(p *listPage, missing, logins []string) *listPage {
 	return v.newListPage(catalogue.Tools, append(items, ']'), p.next)
 }
 
-// useLogin serves a call of one of these tools. ok is false if the name is one of a server.
+// useLogin serves a call of log_in or log_out. ok is false if a server offers a tool with this
+// name, or if no server requires its callers to log in.
 func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
 	if m := v.latest(); m != nil && m.catalogue.Find(catalogue.Tools, name) != nil {
 		return nil, false, nil

@@ -71,9 +71,9 @@ func (v *View) publicQuestions(raw []byte, p *pool) []byte {
 	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
 }
 
-// publicQuestion removes hidden characters from the texts of a question, and names the server before
-// the message of an elicitation. Requests for sampling have no
-// member for that: most revisions define no `_meta` for their params.
+// publicQuestion removes hidden characters from the texts of a question, and puts the name of the
+// server before the message of an elicitation. A sampling request does not name the server, because
+// most revisions define no `_meta` for its params.
 func publicQuestion(request []byte, server string) []byte {
 	params, ok := jsonscan.Get(request, "params")
 	if !ok || jsonscan.Kind(params) != '{' {

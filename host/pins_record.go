@@ -33,18 +33,21 @@ const (
 // A pinRecord has the pins of one server.
 type pinRecord struct {
 	Server string `json:"server"`
-	// Capabilities are those of the last connection of the local user, before it of the first.
-	Capabilities json.RawMessage         `json:"capabilities,omitempty"`
-	Common       bool                    `json:"common,omitempty"` // what is listed does not depend on the caller
-	Revision     string                  `json:"revision,omitempty"`
-	Kinds        map[PinKind]*pinnedKind `json:"kinds"`
+	// Capabilities are the server's capabilities in the last connection of the local user or, until
+	// the local user connects, in the first connection of another caller.
+	Capabilities json.RawMessage `json:"capabilities,omitempty"`
+	// Common means that capabilities and lists do not depend on the caller.
+	Common   bool                    `json:"common,omitempty"`
+	Revision string                  `json:"revision,omitempty"`
+	Kinds    map[PinKind]*pinnedKind `json:"kinds"`
 
 	version uint64 // before the last change
 }
 
 // A pinnedKind has the pins of one kind.
 type pinnedKind struct {
-	// Complete: all that was listed last for the local user, or first, is in the items.
+	// Complete means that Items contains the whole list that the local user received last or, until
+	// then, the first list of another caller.
 	Complete bool                   `json:"complete,omitempty"`
 	Items    map[string]*pinnedItem `json:"items"`
 }
@@ -160,7 +163,7 @@ type pinReview struct {
 	kind    PinKind
 	found   []foundDefinition
 	caller  string
-	lists   bool // the items do not depend on the caller, who has approved forms of them listed for all
+	lists   bool // the list does not depend on the caller: mark its approved items as listed for all callers
 	first   bool // approve what is found if the kind has no record
 	approve bool // approve what is found
 	added   bool // approve names that the record does not have

@@ -354,14 +354,15 @@ func aboutServer(s *start) (about []foundDefinition) {
 	return about
 }
 
-// dependsOnCaller reports whether what the server describes may depend on its caller.
+// dependsOnCaller reports whether the lists of the server may depend on the caller.
 func (u *Upstream) dependsOnCaller() bool { return u.entry().dependsOnCaller() || u.usesCaller.Load() }
 
-// isPrivate reports whether what the server describes may be for the caller of the pool only.
+// isPrivate reports whether the lists of the pool may be for its caller only.
 func (p *pool) isPrivate() bool { return p.pinCaller() != "" && p.up.dependsOnCaller() }
 
-// restore sets what the server has offered when it was last connected, so that it need not be started to be
-// listed, unless that may depend on the caller. It does nothing after the first time.
+// restore restores the capabilities and lists of the last connection, so that the host can list the
+// server without starting it. It skips capabilities and lists that may depend on the caller, and
+// does nothing after the first call.
 func (p *pool) restore(ctx context.Context) {
 	if p.isPrivate() || p.pinned() == nil {
 		return

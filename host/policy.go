@@ -41,9 +41,10 @@ type Action struct {
 	Definition json.RawMessage
 	// Digest is the SHA-256 digest of the definition in canonical form, zero without one.
 	Digest [32]byte
-	// Arguments are those of the request: JSON, nil if there are none. Of a method without arguments, such
-	// as completion/complete or one of an extension, they are its params as the caller has sent them,
-	// without `_meta`, `requestState`, and the URI of ActionRead.
+	// Arguments are the arguments of the request: JSON, or nil if there are none. For a method
+	// without the member arguments, such as completion/complete or a method of an extension, they
+	// are the params that the caller sent, without `_meta` and `requestState`. For ActionRead, they
+	// also omit the URI, which is Target, and `inputResponses`.
 	Arguments json.RawMessage
 	// Result is the result of ActionResult: a JSON object. An error of the server is {"error": …}.
 	Result json.RawMessage
@@ -96,7 +97,8 @@ type Decision struct {
 	// Channel is the only channel by which OutcomeAsk may be approved. Default: those of
 	// [Options.Channels], in order.
 	Channel Channel
-	// Approver is who has approved or refused the request by Channel. The host sets it.
+	// Approver identifies who approved or refused the request through Channel; see [Grant]. The
+	// host sets it; policies leave it empty.
 	Approver string
 	// Redact are the parts of a result that the caller does not receive.
 	Redact []Redaction
@@ -110,8 +112,8 @@ type Redaction struct {
 	// step * stands for all members or elements. The text of a removed value is removed from the other
 	// texts too. Default: the known forms of secrets, such as private keys and tokens, in all texts.
 	Pointer string
-	// MustApply denies a result with contents to which pointers cannot be applied: a text that is more
-	// than JSON objects and arrays, an image, or JSON that is nested too deeply.
+	// MustApply denies a result if pointers cannot be applied to all of its contents: an image,
+	// text other than JSON objects and arrays, or JSON that is nested too deeply.
 	MustApply bool
 }
 

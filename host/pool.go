@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// listTimeout bounds the reading of one list of a server, all pages, after its start.
+	// listTimeout limits how long reading all pages of one list may take after the server has
+	// started.
 	listTimeout = 60 * time.Second
 	// listWait is how long a request waits for a list that is being read, unless the server is
 	// starting. A slow server must not delay the others.
@@ -78,7 +79,7 @@ type listing struct {
 	changed  bool          // since then
 	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
 	err      error         // of the last reading
-	begun    time.Time     // the reading in progress
+	begun    time.Time     // when the reading in progress began
 	missed   bool          // a request has waited for this reading in vain
 	budget   listBudget
 	delayed  bool // views are notified when it may be read again
@@ -221,8 +222,9 @@ func (p *pool) isFresh(kind catalogue.Kind) bool {
 		(l.restored || !l.changed && (p.announced[kind] && l.pins == nil || time.Since(l.read) < listAge))
 }
 
-// list returns a list of the server. If reading it takes long or fails, list returns the last one
-// and the error. starting is how long it waits for a server that is starting and of which nothing is known.
+// list returns a list of the server. If reading the list takes long or fails, it returns the
+// previous list and the error. starting limits how long it waits for a server that is starting for
+// the first time.
 func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Duration) (*catalogue.List, error) {
 	p.mu.Lock()
 	l := &p.lists[kind]
@@ -248,7 +250,7 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Dura
 	if p.slow {
 		wait -= discoverWait
 	}
-	if p.capabilities != nil || l.err != nil { // something is known
+	if p.capabilities != nil || l.err != nil { // the server was connected, or has failed
 		starting = 0
 	}
 	starting = min(starting, p.up.startTimeout()-time.Since(l.begun))
@@ -269,8 +271,9 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Dura
 	return l.list, l.err
 }
 
-// await waits for the end of a reading, and for starting until there is a connection. It reports whether
-// the reading takes longer.
+// await waits until done is closed, at first for wait. While the server is not connected, it
+// continues to wait for up to starting; once the server is connected, it waits for another
+// listWait. missed reports whether the reading takes longer.
 func (p *pool) await(ctx context.Context, done <-chan struct{}, wait, starting time.Duration) (missed bool) {
 	begun, connected := time.Now(), starting <= 0
 	for {

@@ -56,8 +56,9 @@ type Record struct {
 	Duration time.Duration
 	// Err is the error that the caller received, nil for a result.
 	Err error
-	// Rule is the rule of the policy that has decided, DryRun what rules without effect would have
-	// decided, Channel how the user was asked, and Approver who has approved or refused the request.
+	// Rule names the rule of the policy that decided. DryRun lists the decisions of rules whose
+	// mode is dry-run. Channel is how the user was asked, and Approver identifies who approved or
+	// refused the request; see [Grant].
 	Rule     string
 	DryRun   []string
 	Channel  string

@@ -30,15 +30,15 @@ type redactor struct {
 	pointers [][]string
 	secrets  bool
 	removed  []string // texts
-	exceeded bool     // a bound was exceeded: something may be left
+	exceeded bool     // a limit was exceeded: the result may still contain redacted values
 	replace  *strings.Replacer
 }
 
-// redact returns a result without the parts that redactions name. The error is errUnredactable if one must
-// apply and cannot.
+// redact returns a result without the parts that the redactions name. The error is errUnredactable
+// if a redaction with MustApply cannot be applied.
 func redact(raw []byte, list []Redaction) ([]byte, error) {
 	r := &redactor{}
-	must := slices.ContainsFunc(list, func(one Redaction) bool { return one.MustApply })
+	must := slices.ContainsFunc(list, func(r Redaction) bool { return r.MustApply })
 	if must && !redactable(raw) {
 		return nil, errUnredactable
 	}
@@ -102,14 +102,14 @@ func (r *redactor) structured(raw []byte) []byte {
 }
 
 const (
-	// maxRedactDepth bounds texts within the JSON of texts.
+	// maxRedactDepth limits how deeply texts that contain JSON may be nested within each other.
 	maxRedactDepth = 4
-	// redactScans bounds, for each byte of a text, how often it is read in search of JSON.
+	// redactScans limits how often each byte of a text is read in search of JSON.
 	redactScans = 16
 )
 
-// inText applies the pointers to the JSON values of a text: to the text itself, to its lines, to blocks
-// between fences and other values within it, and to texts in these values.
+// inText applies the pointers to all JSON objects and arrays in a text, such as the whole text, its
+// lines and fenced blocks, and to the texts in these values.
 func (r *redactor) inText(text string) string { return r.inNested(text, maxRedactDepth) }
 
 func (r *redactor) inNested(text string, depth int) string {
@@ -118,7 +118,7 @@ func (r *redactor) inNested(text string, depth int) string {
 	for {
 		if budget < 0 {
 			r.exceeded = true
-			return b.String() + redactedText // of a text made to be slow to read
+			return b.String() + redactedText // the text was made to be slow to read
 		}
 		i := strings.IndexAny(rest, "{[")
 		if i < 0 {
@@ -146,7 +146,7 @@ func (r *redactor) inNested(text string, depth int) string {
 	return b.String()
 }
 
-// readJSON reads the JSON value at the beginning of a text. It returns the number of its bytes.
+// readJSON returns the JSON value at the beginning of a text, and its length in bytes.
 func readJSON(text string) (value []byte, n int, err error) {
 	in := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true),
 		jsontext.AllowInvalidUTF8(true))
@@ -304,7 +304,7 @@ func faultResult(e *mcp.Error) mcp.RawResult {
 	return append(b, "}}"...)
 }
 
-// redactFault returns an error of a server with what is left of it in the form of a result.
+// redactFault returns the error of a server with the message and data of its redacted form.
 func redactFault(e *mcp.Error, raw []byte) error {
 	fault, _ := jsonscan.Get(raw, "error")
 	out := mcp.Errorf(e.Code, "%s", stringMember(fault, "message"))

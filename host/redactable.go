@@ -7,9 +7,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// errUnredactable is the reason of a result to which the pointers of its redactions cannot be applied.
-var errUnredactable = statement{errors.New("denied: the policy redacts parts of results, and refuses a result " +
-	"that is not JSON: read it by a tool that returns structured content")}
+// errUnredactable refuses a result to which the pointers of its redactions cannot be applied.
+var errUnredactable = statement{errors.New("denied: the policy redacts parts of the result and cannot find them, " +
+	"because the result is not JSON: use a tool that returns structured content")}
 
 // redactable reports whether pointers apply to all contents of a result, of the result of a task, or of
 // an error.
@@ -19,12 +19,12 @@ func redactable(raw []byte) bool {
 			return false
 		}
 	}
-	for _, key := range []string{"structuredContent", "data"} { // data of errors
+	for _, key := range []string{"structuredContent", "data"} { // data is a member of errors
 		if value, ok := jsonscan.Get(raw, key); ok && !isContainer(value) {
 			return false
 		}
 	}
-	if text, ok := jsonscan.Get(raw, "message"); ok && !redactableText(text) { // of errors
+	if text, ok := jsonscan.Get(raw, "message"); ok && !redactableText(text) { // a member of errors
 		return false
 	}
 	if completion, ok := jsonscan.Get(raw, "completion"); ok && isObject(completion) {
@@ -52,7 +52,8 @@ func redactable(raw []byte) bool {
 	return true
 }
 
-// redactableContent reports whether pointers apply to a content, or to the contents of a message or a resource.
+// redactableContent reports whether pointers apply to a content block, or to the content of a
+// message or an embedded resource.
 func redactableContent(content []byte) bool {
 	if !isObject(content) {
 		return false
@@ -77,7 +78,8 @@ func redactableContent(content []byte) bool {
 	return false // an image, another blob, or a link
 }
 
-// redactableText reports whether a text has only JSON objects and arrays, white space and fences.
+// redactableText reports whether a text consists of JSON objects and arrays, white space and
+// fences.
 func redactableText(value []byte) bool {
 	if jsonscan.Kind(value) != '"' {
 		return false

@@ -26,7 +26,7 @@ func TestReferencesHaveOneSubject(t *testing.T) {
 		{"type": "ref/prompt", "name": "harmless", "uri": "a://secrets/{x}"},
 	} {
 		_, err := c.Do(t.Context(), "completion/complete", map[string]any{"ref": ref, "argument": map[string]any{"name": "x", "value": ""}})
-		if err == nil || !strings.Contains(err.Error(), "must not have the member") {
+		if err == nil || !strings.Contains(err.Error(), "must not contain") {
 			t.Errorf("%v: error %v, want one about the other member", ref, err)
 		}
 	}

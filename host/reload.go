@@ -42,9 +42,10 @@ func (d *Diff) IsEmpty() bool {
 //   - Servers that have not changed keep their processes, sessions, requests and subscriptions.
 //   - Of a changed server, new instances are started. When they are ready, they replace the others as
 //     with [Upstream.Restart]. An instance whose replacement fails stays in use, the failure is an
-//     event, and Reload with another entry, or a later attempt, replaces it. If the replacement fails
-//     because a secret is no longer stored, the instance gets no new requests. A server that becomes a
-//     URL instead of a command, or the reverse, or has another mode of sharing, is replaced at once.
+//     event, and Reload with another entry, or a later attempt, replaces it. If the replacement
+//     fails because a secret is no longer stored, the instance receives no new requests. A server
+//     that becomes a URL instead of a command, or the reverse, or has another mode of sharing, is
+//     replaced at once.
 //   - Removed servers get no new requests. Those in progress continue for 30 seconds at most, suspended
 //     ones until their end.
 //   - Other settings apply to the next request. Settings of a server that are not those of a connection,

@@ -57,7 +57,8 @@ func (p *pool) forward(
 	return nil, nil, nil, e
 }
 
-// withoutMeta returns the member of `_meta` that the server does not receive; "" for none.
+// withoutMeta returns the member of `_meta` that the server must not receive, or "" if there is
+// none.
 func (p *pool) withoutMeta() string {
 	if p.up.entry().settings.ForwardBaggage {
 		return ""

@@ -75,7 +75,7 @@ type start struct {
 	renewed     chan (<-chan struct{}) // gets the Done channel of the other
 	idle        chan struct{}          // closed with the end of the last request; may be nil
 	limiter     *proclimit.Limiter     // of the process; may be nil. Used by run only
-	unenforced  []string               // limits of the process
+	unenforced  []string               // limits of the process that the system cannot enforce
 
 	own ownLists // see checkPins
 }

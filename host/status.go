@@ -49,8 +49,8 @@ type InstanceStatus struct {
 	PID                 int
 	Revision            string
 	Requests, Suspended int
-	// Unenforced are the names of the limits of the process that the system cannot enforce, such as "cpu",
-	// with bestEffort.
+	// Unenforced lists the limits of the process that the system cannot enforce, such as "cpu". It
+	// is empty unless the setting bestEffort allows the process to run without them.
 	Unenforced []string
 }
 

@@ -112,11 +112,11 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *route {
 	return &route{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
 }
 
-// mayContinue reports whether the caller may use the server and the item of a call that waits. Another
-// caller with the same principal, which may use more, may have begun the call.
+// mayContinue reports whether the caller may use the server and the item of a suspended call.
+// Another caller with the same principal and more permissions may have begun the call.
 func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) bool {
 	c, set := v.caller, v.servers().set
-	present := set.byName[p.up.name] // which may have replaced the server
+	present := set.byName[p.up.name] // may have replaced the server of the call
 	if !set.opens(c, p.up) || present != nil && !set.opens(c, present) {
 		return false
 	}

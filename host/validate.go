@@ -26,10 +26,10 @@ type toolSchemas struct {
 type toolSchema struct {
 	output  *schema.Schema    // nil if the tool has none or an invalid one
 	headers []mcp.HeaderParam // arguments that HTTP clients repeat
-	names   *fold.Names       // of arguments; nil for none
+	names   *fold.Names       // of the arguments; nil if the schema names none
 }
 
-// of returns what the schemas of a tool say. Other tools do not wait for a schema that takes long.
+// of returns the parsed schemas of a tool. Calls for other tools do not wait while it parses them.
 func (t *toolSchemas) of(item *catalogue.Item) *toolSchema {
 	t.mu.Lock()
 	read, ok := t.tools[item.Digest]
@@ -68,14 +68,14 @@ func promptNames(definition []byte) *fold.Names {
 	return fold.Named(names)
 }
 
-// checkNames refuses arguments that the server could take for others than those that are decided about.
+// checkNames refuses arguments whose names the server could confuse with other names: the policy
+// would decide about one argument, and the server would use the other.
 func (r *route) checkNames(req *mcp.Request) error {
 	arguments, ok := req.Param("arguments")
 	if !ok || r.kind != ActionCall && r.kind != ActionGet {
 		return nil
 	}
-	var none fold.Names
-	names, hidden := &none, []string(nil)
+	names, hidden := &fold.Names{}, []string(nil)
 	if r.item != nil {
 		hidden = r.item.HiddenArguments()
 		if known := r.pool.up.schemas.of(r.item).names; known != nil {

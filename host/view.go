@@ -137,8 +137,8 @@ func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err e
 // current returns the merged catalogue, after lists that may have changed were read.
 func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx, 0) }
 
-// currentWithin returns the merged catalogue, and does not wait for lists after wait has ended. starting is
-// how long it waits for servers that are starting and of which nothing is known.
+// currentWithin returns the merged catalogue. It waits for lists until wait is done. starting
+// limits how long it waits for servers that are starting for the first time.
 func (v *View) currentWithin(ctx, wait context.Context, starting time.Duration) (*merged, error) {
 	s := v.servers()
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))

@@ -200,11 +200,12 @@ var errUnknownReference = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref:
 
 func (v *View) known(context.Context) (*merged, error) { return v.latest(), nil }
 
-// Members of a reference that name its subject.
+// Members that identify the subject of a completion reference.
 const refName, refURI = "name", "uri"
 
-// checkReference refuses a reference with the member of the other type: the policy would decide about one
-// of them, and the server could use the other.
+// checkReference refuses a completion reference that contains both a name and a URI, or the member
+// that its type does not define. Otherwise the policy could decide about one item, and the server
+// use another.
 func checkReference(ref []byte) error {
 	kind, _ := jsonscan.Get(ref, "type")
 	other := refURI
@@ -212,13 +213,13 @@ func checkReference(ref []byte) error {
 		other = refName
 	}
 	if _, ok := jsonscan.Get(ref, other); ok {
-		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: must not have the member %s with type %.64s",
+		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: must not contain %s with type %.64s",
 			other, kind)
 	}
 	return nil
 }
 
-// referenceName returns the name or the URI of a reference, which has one of them.
+// referenceName returns the name or, if there is none, the URI of a completion reference.
 func referenceName(ref []byte) string {
 	raw, ok := jsonscan.Get(ref, refName)
 	if !ok {

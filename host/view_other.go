@@ -45,9 +45,10 @@ func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	return v.send(ctx, req, &route{kind: ActionOther, pool: p})
 }
 
-// isOfOlderRevisions reports whether a method is one that only sessions have. They change what a session
-// sends, such as logging/setLevel and resources/unsubscribe: that with the server may be the session of
-// other callers too. The transports of the host serve them for the sessions of callers.
+// isOfOlderRevisions reports whether only sessions of older revisions define a method, such as
+// logging/setLevel and resources/unsubscribe. Such a method changes the notifications of its
+// session, and other callers may share the session with the server. The transports of the host
+// serve these methods for the sessions of callers.
 func isOfOlderRevisions(method string) bool {
 	return slices.ContainsFunc(wire.Revisions(), func(r wire.Revision) bool {
 		_, exact := r.Method(method)

@@ -100,7 +100,7 @@ func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params 
 	return nil
 }
 
-// checkForm returns an error if a form has names or values that a user does not see as they are.
+// checkForm returns an error if a name or value of a form contains hidden characters.
 func checkForm(params []byte) (err error) {
 	form, _ := jsonscan.Get(params, "requestedSchema")
 	(&redactor{}).strings(visibleQuestion(form, false), func(text string) string {
@@ -117,11 +117,11 @@ func has(object []byte, key string) bool {
 	return ok
 }
 
-// visibleQuestion returns the params of a question without hidden characters in the texts that a client
-// shows to its user or sends to its model: the name of the server must stay at the beginning, and an
-// approved text must be the whole text. Names and values of a form cannot change, since answers
-// contain them, and checkQuestion refuses a form with
-// hidden characters in them. all is for an array of texts.
+// visibleQuestion returns the params of a question without hidden characters in the texts that a
+// client shows to its user or sends to its model. The name of the server must stay at the beginning
+// of a text, and a user must see the whole text that he approves. Names and values of a form stay
+// unchanged, because answers contain them; checkForm refuses hidden characters in them. all cleans
+// every text in an array.
 func visibleQuestion(value []byte, all bool) []byte {
 	switch jsonscan.Kind(value) {
 	case '"':

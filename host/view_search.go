@@ -88,7 +88,7 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 	}
 	if len(raw) > 0 {
 		if err := fold.Named([]string{"name", "query", "limit", "arguments"}).Check(raw); err != nil {
-			return failed("invalid arguments: " + err.Error()), true, nil // another reader could see another call
+			return failed("invalid arguments: " + err.Error()), true, nil // the policy could decide about another call
 		}
 		if err := json.Unmarshal(raw, &args); err != nil {
 			return failed(invalidArguments(name, err)), true, nil

@@ -33,7 +33,8 @@ func (v *View) resolve(set *serverSet) *viewServers {
 	return s
 }
 
-// opens reports whether a caller may use a server: a present one, or one that was removed.
+// opens reports whether a caller may use a server, which may no longer be part of the
+// configuration.
 func (s *serverSet) opens(c *Caller, u *Upstream) bool {
 	return (c.Server == "" || u.name == c.Server) && s.inProfile(c.Profile, u.name) && c.hasServer(u.name) &&
 		(c.Principal == nil || !s.isLocal(u))

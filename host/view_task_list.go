@@ -49,7 +49,7 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	tasks := []byte{}
 	if at.Server == "" {
 		for _, k := range v.host.kept.of(v.caller.principal(), "") {
-			if _, err := v.openTask(k.handle); err != nil { // of a server that the caller may not use
+			if _, err := v.openTask(k.handle); err != nil { // the caller may not use the server
 				continue
 			}
 			tasks = append(append(append(tasks, `,{`...), k.members(k.status())[1:]...), '}')

@@ -177,8 +177,8 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	if len(c.token) > maxToken {
 		return c, badRequest("the access token is too long")
 	}
-	// Cloudflare's provider issues tokens with colons, which RFC 6750 does not allow: only characters that end or
-	// begin another credential are refused.
+	// Some providers, such as Cloudflare's, issue tokens with colons, which RFC 6750 does not
+	// allow. Only characters that separate credentials are refused.
 	if !oauthwire.IsNQChars(c.token) || strings.Contains(c.token, ",") {
 		return c, badRequest("the Authorization header is malformed")
 	}

@@ -33,9 +33,10 @@ type IntrospectionOptions struct {
 	CacheTime time.Duration
 	// MaxCached bounds the responses in one generation of the cache, which has two. Default: 1000.
 	MaxCached int
-	// InsecureAudience is the audience of a token if the response names none, as it is optional there. Set
-	// it only if the authorization server answers active for tokens of this server alone: otherwise a token
-	// that was issued for another server is accepted. Default: such a response is refused.
+	// InsecureAudience is used as the audience of a token if the response contains no aud, which is
+	// optional. Set it only if the authorization server reports no token of another resource server
+	// as active: otherwise tokens that were issued for other servers are accepted. Default: a
+	// response without aud is refused.
 	InsecureAudience string
 	// Fetcher calls the endpoint. Default: NewFetcher(nil), which allows private addresses if the
 	// issuer has a private one.
@@ -66,8 +67,8 @@ var errIntrospectionBusy = errors.New("oauth: too many tokens wait for introspec
 // An IntrospectionVerifier asks the authorization server about each token. It is safe for
 // concurrent use.
 //
-// A response without aud is refused, unless IntrospectionOptions.InsecureAudience is set; iss may be missing, since
-// only one server is asked.
+// A response without aud is refused, unless [IntrospectionOptions].InsecureAudience is set. The
+// member iss may be missing, because the verifier asks one server only.
 //
 // Spec: RFC 7662.
 type IntrospectionVerifier struct {

@@ -292,7 +292,8 @@ func within(root, uri string) (string, error) {
 	return name, nil
 }
 
-// isUnsafeInName reports whether a character separates paths or changes how a path is displayed.
+// isUnsafeInName reports whether a character separates path elements or changes how a path is
+// displayed.
 func isUnsafeInName(r rune) bool {
 	return r == '/' || r == '\\' || visible.Hidden(r)
 }

@@ -123,14 +123,14 @@ const (
 )
 
 var (
-	// secretName matches names of members whose values are secrets. Short words are whole words of a
-	// name, so that "company" has no "pan" and "pinned" no "pin".
+	// secretName matches the names of members whose values are secrets. A short word must be a
+	// whole word of the name, so that "company" does not match "pan" nor "pinned" match "pin".
 	secretName = regexp.MustCompile(`(?i)` + secretWords + `|` +
 		`(^|[^a-z])(pw|pass|otp|totp|mfa|2fa|pin|tan|pan|cvv|cvc|cvn|csc|ssn|iban|puk|nonce|` +
 		`auth|jwt|sid|dsn|seed)([^a-z]|$)|` +
 		`card[_-]?(no|num)|account[_-]?num|routing[_-]?num`)
-	// secretPair matches a name of a secret with its value in a text: as an option of a program, a
-	// header, a parameter of a URL, or a line of a configuration.
+	// secretPair matches the name and the value of a secret in a text, such as an option of a
+	// program, a header, a query parameter, or a line of a configuration file.
 	secretPair = regexp.MustCompile(`(?i)((?:[a-z0-9_.-]*(?:` + secretWords + `)[a-z0-9_.-]*|` +
 		`\b(?:[a-z0-9]+[_-])*(?:pw|pass|otp|totp|mfa|pin|tan|cvv|cvc|ssn|iban))(?:\\*["'])?` +
 		`(?:\s*(?:=>|:=|[=:>])\s*|\s+is\s+))(?:(?:bearer|basic|digest|token)\s+)?` +
@@ -138,9 +138,9 @@ var (
 	// secretOption matches an option of a program whose value is the next word.
 	secretOption = regexp.MustCompile(`(?i)(--?[a-z0-9-]*(?:` + secretWords + `)[a-z0-9-]*\s+|(?:^|\s)-(?:u|p)\s+)` +
 		`("[^"]*"|'[^']*'|[^\s"'-][^\s]*)`)
-	// secretHeader matches a header that is a secret up to the end of its line.
+	// secretHeader matches a header whose whole value, to the end of the line, is a secret.
 	secretHeader = regexp.MustCompile(`(?im)((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[:=]\s*)[^\r\n"']+`)
-	// cardNumber matches digits in groups, as numbers of cards are written; see [isCard].
+	// cardNumber matches digits in groups, which may be the number of a payment card; see [isCard].
 	cardNumber = regexp.MustCompile(`\b\d(?:[ -]?\d){11,18}\b`)
 	// secretText matches texts that may be secrets, with fewer characters than package secrettext requires:
 	// a record may lose a text that is none.
@@ -150,22 +150,22 @@ var (
 		`\bAIza[A-Za-z0-9_-]{35}|(?i:\bbearer\s+[A-Za-z0-9._~+/-]{8,})|://[^/\s:@]+:[^/\s:@]+@`)
 )
 
-// secretWords are parts of names of secrets, in any place of a name.
+// secretWords matches words that identify a secret anywhere in its name.
 const secretWords = `token|secret|passw|pwd|passphrase|passcode|passkey|credential|cookie|authorization|` +
 	`api[_-]?key|private[_-]?key|access[_-]?key|auth[_-]?key|encryption[_-]?key|signing[_-]?key|session[_-]?id|` +
 	`one[_-]?time|verification[_-]?code|recovery[_-]?(?:code|phrase)|security[_-]?code|mnemonic|card[_-]?number|` +
 	`social[_-]?security|connection[_-]?string`
 
-// isSecretName reports whether the value of a member is a secret, by its name.
+// isSecretName reports whether the name of a member suggests that its value is a secret.
 func isSecretName(name string) bool {
 	return secretName.MatchString(name) || secretName.MatchString(camelCase.ReplaceAllString(name, "${1}_${2}"))
 }
 
-// camelCase matches where a word begins in a name such as userPw.
+// camelCase matches the boundary between two words in a name such as userPw.
 var camelCase = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// isCard reports whether digits are the number of a card: 12 to 19 of them, of which the last one is
-// a check digit.
+// isCard reports whether the digits of a text form the number of a payment card: 12 to 19 digits
+// with a valid Luhn check digit.
 func isCard(text string) bool {
 	sum, n := 0, 0
 	for i := len(text) - 1; i >= 0; i-- {
@@ -201,10 +201,12 @@ func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
 }
 
 const (
-	// maxRedactInput bounds the part of a text that is searched for secrets, in bytes. It is longer than
-	// the part that is kept, so that a secret at the end of that part is found as a whole.
+	// maxRedactInput limits the beginning of a text that is searched for secrets, in bytes. It
+	// exceeds maxRedactedText, so that a secret at the end of the recorded text is found as a
+	// whole.
 	maxRedactInput = 4 << 10
-	// maxSearched bounds the texts of one record that are searched, in bytes. Texts beyond it are omitted.
+	// maxSearched limits how many bytes of the texts in one record are searched. Further texts are
+	// omitted.
 	maxSearched = 256 << 10
 )
 
@@ -216,7 +218,7 @@ func (c *encoder) redact(text string) string {
 	}
 	if text = c.mask(text); len(text) > maxRedactInput {
 		text = text[:maxRedactInput]
-		if end := strings.LastIndexAny(text, " \t\r\n"); end > 0 { // else a part of a secret could be left
+		if end := strings.LastIndexAny(text, " \t\r\n"); end > 0 { // the last word may be a part of a secret
 			text = text[:end]
 		}
 	}

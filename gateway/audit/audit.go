@@ -69,13 +69,14 @@ const (
 	defaultMaxSize     = 16 << 30
 )
 
-// minSegments is how many segments a log has at least when it reaches its largest size.
+// minSegments is the minimum number of segments in a log that has reached MaxSize.
 const minSegments = 4
 
 // Options configures a [Log]. Dir and Key are required.
 type Options struct {
-	// Dir is the folder of the files. It is created if it does not exist, for its owner only. On Unix,
-	// a folder or a segment that another user owns or can write is an error.
+	// Dir is the folder of the log. [Open] creates it with mode 0700 if it does not exist. On Unix,
+	// it must not contain segments that another user owns or can write, nor be such a folder
+	// itself.
 	Dir string
 	// HeadDir is the folder of the last checkpoints. A folder that those who may write Dir cannot
 	// write protects the end of the log. Default: Dir.
@@ -93,15 +94,15 @@ type Options struct {
 	// 64 MiB and 24 hours.
 	SegmentSize int64
 	SegmentAge  time.Duration
-	// Keep is how long a segment is kept after the checkpoint at its end, by the time in that checkpoint.
-	// Segments whose records no checkpoint covers are kept longer. Default: 90 days; a negative value is
-	// no limit.
+	// Keep is how long a segment is kept after the signed time of the checkpoint at its end. A
+	// segment with records that no checkpoint covers is not removed. Default: 90 days; a negative
+	// value means no limit.
 	Keep time.Duration
-	// MaxSize is the size in bytes at which the log of all processes takes no further records. Without
-	// Strict, the oldest segments are removed then, each with a signed record that says so; if none can
-	// be removed, records wait in memory as if the disk were full. With Strict, nothing is removed before
-	// its time: requests are refused until there is room. A record may be written beyond the size.
-	// Default: 16 GiB; a negative value is no limit.
+	// MaxSize limits the size of the log in bytes: the segments of all processes together. At the
+	// limit, the oldest segments are removed; a signed record documents each removal. If no segment
+	// can be removed, records wait in memory as if the disk were full. With Strict, no segment is
+	// removed before Keep has passed: requests are refused until there is room. The last record may
+	// exceed the limit. Default: 16 GiB; a negative value means no limit.
 	MaxSize int64
 	// Logger logs failures. Default: slog.Default().
 	Logger *slog.Logger
@@ -184,7 +185,7 @@ func (o *Options) fill() error {
 	o.SegmentAge = cmp.Or(o.SegmentAge, defaultSegmentAge)
 	o.Keep = cmp.Or(o.Keep, defaultKeep)
 	if o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize); o.MaxSize > 0 {
-		o.SegmentSize = min(o.SegmentSize, max(o.MaxSize/minSegments, 1)) // else there is nothing to remove
+		o.SegmentSize = min(o.SegmentSize, max(o.MaxSize/minSegments, 1)) // so that a full log has segments to remove
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.queue = cmp.Or(o.queue, maxQueue)

@@ -84,8 +84,8 @@ type chain struct {
 	segment int
 	began   time.Time // of the segment
 	kept    time.Time // when old segments were last removed
-	tried   time.Time // when room was last made; zero if there was room
-	others  int64     // size of all segments but the present one
+	tried   time.Time // when makeRoom last failed; zero if the log is not full
+	others  int64     // size of all segments except the present segment
 	damaged bool      // the file may have more than size bytes
 	buf     []byte
 	position
@@ -96,7 +96,7 @@ func openChain(o *Options) (*chain, error) {
 	if err := private.MkdirAll(o.Dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.HeadDir, 0o700); err != nil { // which another user may own, to protect it
+	if err := os.MkdirAll(o.HeadDir, 0o700); err != nil { // another user may own HeadDir, to protect it
 		return nil, err
 	}
 	c := &chain{opts: o, create: createOnDisk, encoder: newEncoder(o)}
@@ -125,7 +125,7 @@ func (c *chain) opening(torn int64) (entries []*entry) {
 	return append(entries, &entry{event: eventOpen, detail: map[string]int{"pid": os.Getpid()}})
 }
 
-// chainTimeFormat is the form of the time at the beginning of the name of a chain.
+// chainTimeFormat is the format of the time with which the name of a chain begins.
 const chainTimeFormat = "20060102T150405Z"
 
 // begin begins a chain with its first segment.
@@ -267,7 +267,7 @@ func (c *chain) rotate(now time.Time) error {
 	if c.size < c.opts.SegmentSize && now.Sub(c.began) < c.opts.SegmentAge {
 		return nil
 	}
-	if c.isFull() { // a new segment needs room, too
+	if c.isFull() { // a new segment needs room as well
 		return nil
 	}
 	if err := c.sign(); err != nil {

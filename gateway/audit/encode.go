@@ -32,7 +32,7 @@ func timeText(t time.Time) string { return t.UTC().Format(timeFormat) }
 
 // An encoder encodes records. It is not safe for concurrent use.
 type encoder struct {
-	searched int // bytes of the record that were searched for secrets
+	searched int // bytes of the present record that were searched for secrets
 	form     Arguments
 	public   string // the key, in hex
 	hmac     hash.Hash

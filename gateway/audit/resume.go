@@ -124,9 +124,9 @@ type tail struct {
 	lines    int
 	seq      uint64
 	last     [sha256.Size]byte
-	prev     [sha256.Size]byte // the hash of the record before it
+	prev     [sha256.Size]byte // the hash of the last but one record
 	size     int64             // of the complete lines
-	torn     int64             // bytes after them
+	torn     int64             // bytes after the complete lines
 	unsigned int               // records after the last checkpoint of the segment
 	key      string
 	began    time.Time

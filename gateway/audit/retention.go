@@ -17,7 +17,7 @@ import (
 const (
 	// retentionTime is the time between two removals of old segments.
 	retentionTime = time.Hour
-	// roomTime is the time between two attempts to make room in a log that has reached its size.
+	// roomTime is the minimum time between two attempts to make room in a full log.
 	roomTime = time.Second
 )
 
@@ -27,11 +27,11 @@ type retentionDetail struct {
 	Segment int    `json:"segment"`
 	Seq     uint64 `json:"through"`          // the last record
 	Hash    string `json:"last"`             // its hash in hex
-	Reason  string `json:"reason,omitempty"` // "size" if it was not old, but the log was large
+	Reason  string `json:"reason,omitempty"` // "size" if the segment was removed because the log was full
 }
 
-// errSize is the reason of a [StoreError] of a log that has reached its size.
-var errSize = errors.New("the log has reached its largest size")
+// errSize is the cause of a [StoreError] if the log is full.
+var errSize = errors.New("the log has reached its maximum size")
 
 // removeOld removes the segments of all chains that are older than [Options].Keep. Failures are logged:
 // the next attempt is in an hour.
@@ -52,20 +52,21 @@ func (c *chain) removeOld(now time.Time) {
 	c.measure()
 }
 
-// chainTime returns when a chain began, by its name, which checkpoints sign; zero if it has no time.
+// chainTime returns when a chain began. It reads the time from the name of the chain, which
+// checkpoints sign, and returns zero if the name contains no time.
 func chainTime(name string) time.Time {
 	start, _, _ := strings.Cut(name, "-")
 	t, _ := time.Parse(chainTimeFormat, start)
 	return t
 }
 
-// remove removes segments of a chain that no other process uses, from the first one on, at most a number
-// of them, while due reports true for the time of their last record.
+// remove removes up to limit segments of a chain, oldest first, while due reports true for the time
+// of their last record. It skips a chain that another process uses.
 func (c *chain) remove(
-	name string, files []segmentFile, due func(last time.Time) bool, most int, reason string,
+	name string, files []segmentFile, due func(last time.Time) bool, limit int, reason string,
 ) (removed int, err error) {
 	if name == c.name {
-		return c.removeSegments(files[:min(len(files)-1, most)], due, c.head, reason)
+		return c.removeSegments(files[:min(len(files)-1, limit)], due, c.head, reason)
 	}
 	lock, err := filelock.Open(filepath.Join(c.opts.Dir, name+lockSuffix))
 	if errors.Is(err, filelock.ErrLocked) || errors.Is(err, errors.ErrUnsupported) {
@@ -77,9 +78,9 @@ func (c *chain) remove(
 	defer lock.Close()
 	head, err := c.loadHead(name)
 	if err != nil {
-		return 0, nil //nolint:nilerr // of another key, so that the signature cannot be checked
+		return 0, nil //nolint:nilerr // signed with another key, so that the signature cannot be checked
 	}
-	if removed, err = c.removeSegments(files[:min(len(files), most)], due, head, reason); err != nil {
+	if removed, err = c.removeSegments(files[:min(len(files), limit)], due, head, reason); err != nil {
 		return removed, err
 	}
 	if left, err := segments(c.opts.Dir); err != nil || len(left[name]) > 0 {
@@ -93,9 +94,10 @@ func (c *chain) remove(
 	return removed, nil
 }
 
-// removeSegments removes segments from the first one on, until one is not due or has records that no
-// checkpoint covers. The time of a segment is that of the checkpoint at its end, which is signed: the
-// times of files can be set by whoever may write them.
+// removeSegments removes segments, oldest first, until a segment is not due or contains records
+// that no checkpoint covers. The time of a segment is the time in the checkpoint at its end,
+// because the checkpoint is signed, whereas anyone who may write a file can set its modification
+// time.
 func (c *chain) removeSegments(
 	files []segmentFile, due func(last time.Time) bool, head *Checkpoint, reason string,
 ) (removed int, err error) {
@@ -112,7 +114,7 @@ func (c *chain) removeSegments(
 		}
 		last, ok := c.signedTime(f, t)
 		if !ok {
-			return removed, fmt.Errorf("%s: the checkpoint at its end is not signed with the key of this log", f.path)
+			return removed, fmt.Errorf("%s: the last checkpoint is not signed with the key of this log", f.path)
 		}
 		if !due(last) {
 			return removed, nil
@@ -133,7 +135,8 @@ func (c *chain) removeSegments(
 	return removed, nil
 }
 
-// signedTime returns the time of the checkpoint that is the last record of a segment.
+// signedTime returns the time of the checkpoint at the end of a segment. ok is false if the
+// checkpoint is not signed with the key of the log, or is not about this segment.
 func (c *chain) signedTime(f segmentFile, t *tail) (last time.Time, ok bool) {
 	var p Checkpoint
 	if json.Unmarshal(t.checkpoint, &p) != nil || p.Chain != f.chain || p.Seq != t.seq-1 ||
@@ -157,7 +160,7 @@ func firstTime(f segmentFile) (time.Time, error) {
 	return time.Parse(timeFormat, stringOf(r.line, "t"))
 }
 
-// measure sets the size of all segments but the one that is written.
+// measure sets others to the size of all segments except the present segment.
 func (c *chain) measure() {
 	c.others = 0
 	all, err := segments(c.opts.Dir)
@@ -175,9 +178,9 @@ func (c *chain) measure() {
 
 func (c *chain) isFull() bool { return c.opts.MaxSize >= 0 && c.others+c.size >= c.opts.MaxSize }
 
-// makeRoom returns errSize if the log has reached [Options].MaxSize. Without [Options].Strict it first
-// removes the oldest segments, and records that; with it, only segments that are older than
-// [Options].Keep.
+// makeRoom removes and records segments if the log has reached [Options].MaxSize: segments older
+// than [Options].Keep and, without [Options].Strict, further segments, oldest first. It returns
+// errSize if the log is still full.
 func (c *chain) makeRoom(now time.Time) error {
 	if !c.isFull() {
 		return nil
@@ -196,8 +199,8 @@ func (c *chain) makeRoom(now time.Time) error {
 			break
 		}
 		c.measure()
-		c.opts.Logger.Warn("audit: removed the oldest segment before its time, since the log has reached its largest "+
-			"size", "dir", c.opts.Dir, "maxSize", c.opts.MaxSize)
+		c.opts.Logger.Warn("audit: removed the oldest segment early: the log has reached its maximum size",
+			"dir", c.opts.Dir, "maxSize", c.opts.MaxSize)
 	}
 	if c.isFull() {
 		return errSize
@@ -234,7 +237,7 @@ func (c *chain) removeOldest() (removed bool, err error) {
 		if err != nil {
 			c.opts.Logger.Warn("audit: a segment was not removed", "dir", c.opts.Dir, "chain", oldest, "error", err)
 		}
-		delete(all, oldest) // it is in use, or its last records are not signed
+		delete(all, oldest) // another process uses the chain, or its last records are not signed
 	}
 	return false, nil
 }

@@ -144,7 +144,7 @@ func TestStrictLogRefusesAtItsSize(t *testing.T) {
 			accepted++
 		}
 		var store *audit.StoreError
-		if !errors.As(err, &store) || !strings.Contains(err.Error(), "largest size") || accepted < 10 {
+		if !errors.As(err, &store) || !strings.Contains(err.Error(), "maximum size") || accepted < 10 {
 			t.Fatalf("after %d intents: %v, want a StoreError", accepted, err)
 		}
 		intents := 0

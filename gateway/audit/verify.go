@@ -60,8 +60,8 @@ func (p *Problem) Error() string {
 type ChainReport struct {
 	Chain    string `json:"chain"`
 	Segments int    `json:"segments"`
-	// Records is the number of valid records, from First to Last. Removed is the number of records
-	// before them that were removed because of their age or the size of the log.
+	// Records is the number of valid records, from First to Last. Removed is the number of earlier
+	// records that were removed because of their age or the size of the log.
 	Records int       `json:"records"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`

@@ -120,28 +120,29 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 	}
 }
 
-// Header is the header with the signature of a request and of its response: "t=TIME,v1=MAC", where TIME is the
-// time in seconds since 1970 and MAC an HMAC-SHA-256 in hexadecimal digits: for a request of TIME, a dot and the
-// body; for a response with status 200 of TIME, a dot, the MAC of the request, a dot and the body.
+// Header is the name of the header that contains the signature of a request and of its response:
+// "t=TIME,v1=MAC". TIME is the time in seconds since 1970, and MAC is an HMAC-SHA-256 in
+// hexadecimal digits. The MAC of a request covers TIME, a dot and the body. The MAC of a response
+// with status 200 covers TIME, a dot, the MAC of the request, a dot and the body.
 const Header = "Patchbay-Signature"
 
 var (
-	errUnsigned = errors.New("its response has no valid " + Header)
-	errSkew     = errors.New("the time of its signed response is more than 5 minutes away")
+	errUnsigned = errors.New("the response has no valid " + Header)
+	errSkew     = errors.New("the time of the signed response is more than 5 minutes from the time of the gateway")
 )
 
-// maxSkew bounds how much the time of a signed response differs from that of this machine.
+// maxSkew limits the difference between the time of a signed response and the time of this machine.
 const maxSkew = 5 * time.Minute
 
-// sign returns the MAC of texts, with dots between them.
+// sign returns the MAC of texts, joined with dots.
 func sign(key []byte, texts ...string) string {
 	mac := hmac.New(sha256.New, key)
 	_, _ = io.WriteString(mac, strings.Join(texts, "."))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// verify checks the signature of the response to a request, whose MAC is request: without it, whoever is between
-// the gateway and the program could decide.
+// verify checks the signature of a response. request is the MAC of the request that it answers.
+// Without a signature, anyone between the gateway and the program could decide.
 func verify(key []byte, signature, request string, body []byte) error {
 	t, mac, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
 	at, err := strconv.ParseInt(t, 10, 64)
@@ -154,8 +155,8 @@ func verify(key []byte, signature, request string, body []byte) error {
 	return nil
 }
 
-// post sends a signed request and returns the body of the response, whose signature is verified. Redirects are
-// refused.
+// post sends a signed request and returns the body of the response, after it has verified its
+// signature. It refuses redirects.
 func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -209,9 +210,9 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 // Webhook returns the function for [host.Options].Webhook of a configuration. The URL receives the
-// [host.Pending] as JSON, signed as the [Header] says. The response is {"decision": "once"}, with one of
-// the answers of the request and a signature, or has the status 202 or 204 if others decide. lookup returns the key by
-// the name that the configuration has.
+// [host.Pending] as JSON, signed as [Header] describes. The response is {"decision": "once"}, with
+// one of the answers of the request and a signature; status 202 or 204 means that others decide.
+// lookup returns the key whose name the configuration contains.
 func Webhook(
 	given *config.Webhook, lookup func(name string) (string, bool),
 ) (func(ctx context.Context, p *host.Pending) (host.Answer, error), error) {

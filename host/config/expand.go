@@ -179,10 +179,11 @@ func (e *expansion) variable(inner string) (string, error) {
 	return e.environment(inner)
 }
 
-// ErrNoSecret is in the errors of [Server.Expand] for a ${secret:NAME} that is not stored.
+// ErrNoSecret is matched by the error of [Server.Expand] if the secret of a ${secret:NAME} is not
+// stored; test for it with [errors.Is].
 var ErrNoSecret = errors.New("the secret is not stored")
 
-// A noSecretError is an [ErrNoSecret] with the name of the secret.
+// A noSecretError names the secret that is not stored. It matches [ErrNoSecret].
 type noSecretError struct{ error }
 
 // Is reports whether target is [ErrNoSecret].

@@ -14,7 +14,8 @@ const callerSubject = "subject"
 // section 2.
 const maxSubject = 255
 
-// UsesCaller reports whether the entry has a variable of callers, such as ${caller:subject}.
+// UsesCaller reports whether the entry contains a variable that depends on the caller, such as
+// ${caller:subject}.
 func (s *Server) UsesCaller() bool {
 	for _, text := range append(s.texts(), s.HeaderCommand) {
 		if strings.Contains(text, "${caller:") {

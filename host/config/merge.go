@@ -12,7 +12,8 @@ type Entry struct {
 	// File has the server, and Server is its name there.
 	File   *File
 	Server string
-	// Local is for a server that only the local user may use, such as one of another application.
+	// Local reserves the server for the local user, such as a server that the configuration of
+	// another application contains. Callers with a principal cannot use it.
 	Local bool
 }
 
@@ -38,7 +39,8 @@ func Merge(settings *File, entries []Entry) *File {
 	return merged
 }
 
-// IsLocal reports whether only the local user may use a server of a merged file; see [Entry].
+// IsLocal reports whether [Entry.Local] was set for the server with this name. It is false for a
+// file that [Merge] did not make.
 func (f *File) IsLocal(name string) bool { return f.sources[name].Local }
 
 // server returns the server of an entry, with the name that it has in the merged file.

@@ -170,8 +170,9 @@ type ServerSettings struct {
 	// InsecureForwardAuthorization passes on the header Authorization of callers, for AuthForward: with
 	// it the server can use the gateway as these callers do.
 	InsecureForwardAuthorization bool
-	// InsecureHTTP sends credentials in headers, of the entry or of callers, also to an http URL of
-	// another machine, so that they can be read on the network.
+	// InsecureHTTP allows credentials in headers, of the entry or of callers, to be sent to an http
+	// URL of another machine, which exposes them to the network. By default, the host refuses to
+	// connect to such a server. Credentials for https and loopback URLs do not require it.
 	InsecureHTTP bool
 	// ForwardBaggage passes on the member baggage of the `_meta` of callers: text that programs send along a
 	// trace, and that may be meant for those of one organization only. Without it the member is removed.

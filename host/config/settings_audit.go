@@ -24,8 +24,8 @@ type Audit struct {
 	SegmentAge  time.Duration
 	// Keep is how long files are kept. Default: 2160 hours, which are 90 days.
 	Keep time.Duration
-	// MaxSize is the size of the log at which the oldest files are removed or, with Strict, requests are
-	// refused. Default: 16 GiB.
+	// MaxSize limits the log, in bytes. At the limit, the oldest files are removed or, with Strict,
+	// requests are refused. Default: 16 GiB.
 	MaxSize int64
 }
 
@@ -74,7 +74,7 @@ func (r *settingsReader) audit(given *auditJSON) *Audit {
 	if given == nil {
 		return nil
 	}
-	const least, leastLog = 1 << 20, 16 << 20 // smaller files are only many, and a smaller log is soon full
+	const least, leastLog = 1 << 20, 16 << 20 // smaller files would be many, and a smaller log would soon be full
 	a := &Audit{Dir: r.path(given.Dir), Heads: r.path(given.Heads), Args: given.Args, Sync: given.Sync,
 		Strict: given.Strict, SegmentSize: r.size(given.Segment, least, "/audit/segment"),
 		SegmentAge: r.duration(given.SegmentAge, "/audit/segmentAge"), Keep: r.duration(given.Keep, "/audit/keep"),

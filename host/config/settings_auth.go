@@ -30,11 +30,12 @@ type OIDC struct {
 	// InsecureAnyTokenType accepts access tokens whose header does not say that they are, as some
 	// authorization servers issue them.
 	InsecureAnyTokenType bool
-	// ClientID is the gateway as a client of the issuer, with which it identifies the user who opens the page of
-	// a login. Without it, callers with tokens cannot log in to servers.
+	// ClientID is the OAuth client ID of the gateway at Issuer. With it, the gateway identifies the
+	// user who opens a login page. If it is empty, callers with access tokens cannot log in to
+	// servers.
 	ClientID string
-	// ClientSecret is the name of a variable of the environment with the secret of that client. Default: it is a
-	// public client.
+	// ClientSecret is the name of the environment variable that contains the client secret.
+	// Default: the gateway is a public client.
 	ClientSecret string
 }
 

@@ -35,9 +35,9 @@ type OAuthClient struct {
 	Issuer string
 	// Scopes are requested in addition to those that the server asks for.
 	Scopes []string
-	// InsecureUnlistedPKCE allows logins at Issuer if its metadata lists no PKCE methods. OmitResource leaves out
-	// the parameter resource, which some authorization servers refuse. Both require Issuer; see
-	// [oauthclient.Identity].
+	// InsecureUnlistedPKCE allows logins at Issuer if its metadata does not list PKCE methods.
+	// OmitResource omits the parameter resource, which some authorization servers reject. Both
+	// require Issuer; see [oauthclient.Identity].
 	InsecureUnlistedPKCE bool
 	OmitResource         bool
 }

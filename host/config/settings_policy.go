@@ -39,7 +39,8 @@ type PolicyRule struct {
 	Reason string `json:"reason,omitempty"`
 	// Redact are parts of results that the caller does not receive: "secrets" or JSON pointers.
 	Redact []string `json:"redact,omitempty"`
-	// Unredactable is "deny" to deny a result to which the pointers of Redact cannot be applied.
+	// Unredactable is "deny" to deny a result to which the pointers of Redact cannot be applied,
+	// such as text that is not JSON, or "pass". Default: "pass". It requires pointers in Redact.
 	Unredactable string `json:"unredactable,omitempty"`
 }
 
@@ -89,7 +90,8 @@ type hookJSON struct {
 	Secret string `json:"secret,omitzero" jsonschema:"variable with the key,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
-// decider checks the URL of a program that decides: what it receives is secret, and what it answers is obeyed.
+// decider checks the URL of a policy hook or webhook. It must be encrypted or local, because
+// requests to it contain secrets and its answers are decisions.
 func (r *settingsReader) decider(at, text string) {
 	u, err := url.Parse(text)
 	if err != nil || text != "" && (u.Host == "" || u.Scheme != "https" && !netx.IsLoopback(u.Hostname())) {

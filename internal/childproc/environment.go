@@ -19,8 +19,8 @@ var (
 		"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "COMPUTERNAME", "OS",
 		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "LANG"}
 
-	// inheritedNetwork are the variables, in upper or lower case, without which package runners and
-	// servers cannot reach the network from behind a company's proxy, or find their caches. The
+	// inheritedNetwork lists the variables, in upper or lower case, that package runners and
+	// servers need to reach the network through a company's proxy and to find their caches. The
 	// values are files, flags and URLs. A URL with credentials is not inherited.
 	inheritedNetwork = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
 		"NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
@@ -50,8 +50,9 @@ func IsInherited(variable string) bool {
 	return slices.Contains(inheritedUnix, name) || strings.HasPrefix(name, "LC_")
 }
 
-// Withheld returns the names of variables that a server with the variables env does not inherit:
-// first those that stderr, the output of the server, mentions, then those of package runners.
+// Withheld returns the names of variables that a server with the environment env does not inherit:
+// first the variables that stderr, the output of the server, mentions, then the variables of
+// package runners.
 func Withheld(env []string, stderr string) (names []string) {
 	const shown = 16 // an environment may have hundreds
 	words := strings.FieldsFunc(stderr, func(r rune) bool {
@@ -78,15 +79,16 @@ func Withheld(env []string, stderr string) (names []string) {
 	return names[:min(len(names), shown)]
 }
 
-// A WithheldError is the error of a start that may have failed for lack of variables.
+// A WithheldError reports a failed start. Variables that the server did not inherit may be the
+// cause.
 type WithheldError struct {
 	Err   error
-	Names []string // see Withheld
+	Names []string // of the variables; see Withheld
 }
 
-// Error returns the text of Err, and the names.
+// Error returns the text of Err and the names of the variables.
 func (e *WithheldError) Error() string {
-	return fmt.Sprintf("%v\nthe server did not inherit %s: set what it needs in its environment", e.Err,
+	return fmt.Sprintf("%v\nthe server did not inherit %s: set the variables that it needs in its environment", e.Err,
 		strings.Join(e.Names, ", "))
 }
 

@@ -10,14 +10,15 @@ var full struct {
 	*strings.Replacer
 }
 
-// unfolded replaces each character whose full case folding in Unicode has several characters by them,
-// as programs do that compare upper case. U+0130 is missing: least maps it to i.
-func unfolded(name string) string {
+// expand replaces each character whose full Unicode case folding consists of several characters by
+// these characters, as programs that compare upper case do. It keeps U+0130, which foldRune maps to
+// i.
+func expand(name string) string {
 	full.once.Do(func() { full.Replacer = strings.NewReplacer(expansions[:]...) })
 	return full.Replace(name)
 }
 
-// expansions has the characters and their foldings: status F of CaseFolding.txt.
+// expansions contains these characters, each followed by its folding: status F of CaseFolding.txt.
 var expansions = [...]string{
 	"\u00df", "ss", "\u0149", "\u02bcn", "\u01f0", "j\u030c", "\u0390", "\u03b9\u0308\u0301",
 	"\u03b0", "\u03c5\u0308\u0301", "\u0587", "\u0565\u0582", "\u1e96", "h\u0331", "\u1e97", "t\u0308",

@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	// maxPlaces bounds the places of a schema that are told apart, and maxRead the bytes of it that are
-	// read for that, where each subschema counts for perSchema more. Beyond, a name of any place counts
-	// at all of them.
+	// maxPlaces limits the places of a schema that are distinguished. maxRead limits the bytes of
+	// the schema that are read, where reading a subschema counts as perSchema bytes more. Beyond a
+	// limit, every name of the schema is expected at every place.
 	maxPlaces = 1000
 	maxRead   = 16 << 20
 	perSchema = 64
 )
 
-// Names are the names that a JSON schema gives the members of an object, and of the values in it. The
-// zero value names none. It is safe for concurrent use.
+// Names holds the member names that a JSON schema defines for an object and for the values in it.
+// The zero value contains no names. It is safe for concurrent use.
 type Names struct {
-	places map[string]*Names // of the values of members, by name; nil for values without names
-	keys   map[string]string // of these names: one name of each
-	shared map[string]string // the keys of the names that share theirs
-	rest   *Names            // of other members
-	first  []*Names          // of the first elements of an array
-	items  *Names            // of the other elements
+	places map[string]*Names // names in the value of each member; nil for a value without names
+	keys   map[string]string // Key of each member to one member with this Key
+	shared map[string]string // members whose Key is also the Key of another member, to the Key
+	rest   *Names            // names in the values of other members
+	first  []*Names          // names in the first elements of an array
+	items  *Names            // names in the other elements of an array
 }
 
-// Of returns the names in a schema. All subschemas that may apply to a value count, whether or not they do.
+// Of returns the names in a schema, or nil if it defines none. It includes every subschema that may
+// apply to a value.
 func Of(schema []byte) *Names {
 	c := &compiler{root: schema, ids: map[*byte]uint32{}, places: map[string]*Names{}}
 	return c.place([][]byte{schema})
 }
 
-// Named returns Names of an object whose members have these names.
+// Named returns the Names of an object with the given members, whose values contain no names.
 func Named(names []string) *Names {
 	n := &Names{}
 	for _, name := range names {
@@ -56,24 +57,25 @@ func (n *Names) add(name string, place *Names) {
 	n.keys[key] = name
 }
 
-// An AmbiguousError is the name of a member that a careless reader could take for another one.
+// An AmbiguousError reports a member that a lenient reader could confuse with another member.
 type AmbiguousError struct{ Name string }
 
-// Error names the member and says what is wrong with it.
+// Error returns a text that quotes Name.
 func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("the name %.64q differs from the name of another member only in case, in white space "+
 		"around it or in invisible characters", e.Name)
 }
 
-// Check returns an [*AmbiguousError] if a member of a valid object, or of a value in it, has a name that a
-// careless reader could take for one of the schema, or for the name of another member. Two members that
-// the schema names are ambiguous only to each other.
+// Check returns an [*AmbiguousError] if an object, or a value in it, contains a member that a
+// lenient reader could confuse with a name of the schema or with another member. A member that the
+// schema names can be ambiguous only to another such member. The object must be valid JSON.
 func (n *Names) Check(object []byte) error {
 	d := jsonscan.Descend(object)
 	return n.check(&d, true)
 }
 
-// check checks the next value. Without names at its place, members are compared only if outermost is set.
+// check checks the next value. If the schema names no members at its place, check compares its
+// members with each other only if outermost is set.
 func (n *Names) check(d *jsonscan.Descent, outermost bool) error {
 	switch {
 	case n == nil:
@@ -124,17 +126,18 @@ func (n *Names) checkMembers(d *jsonscan.Descent, outermost bool) error {
 	return nil
 }
 
-// A compiler finds the names in a schema, by the place of the values that they are for: the set of
-// subschemas that may apply there.
+// A compiler finds the names in a schema. It identifies the place of a value by the set of
+// subschemas that may apply to the value.
 type compiler struct {
 	root   []byte
 	ids    map[*byte]uint32  // of subschemas
 	places map[string]*Names // by the ids
 	read   int               // bytes
-	any    *Names            // has all names of the schema at every place
+	any    *Names            // contains all names of the schema at every place
 }
 
-// place returns the names of the place that all schemas of some lists apply to, nil if there are none.
+// place returns the names of the place to which all schemas of the lists apply, or nil if there are
+// none.
 func (c *compiler) place(lists ...[][]byte) *Names {
 	for _, list := range lists {
 		c.read += len(list) * perSchema
@@ -184,7 +187,7 @@ func (c *compiler) place(lists ...[][]byte) *Names {
 	return n
 }
 
-// fill adds the places of the values in a value.
+// fill sets the names of n: the names of a value and of the values in it.
 func (c *compiler) fill(n *Names, found *subschemas) {
 	for name, schemas := range found.properties {
 		n.add(name, c.place(schemas, found.patterns, found.restOf(c, name)))
@@ -217,8 +220,9 @@ func (c *compiler) id(s []byte) uint32 {
 	return id
 }
 
-// subschemas are those of the values in a value, of all schemas that apply to it. Those of patterns count
-// for each member: a server may send patterns that are slow to match.
+// subschemas collects, from all schemas that apply to a value, the subschemas for its members and
+// elements. A subschema of patternProperties counts for each member, because a server may send
+// patterns that are slow to match.
 type subschemas struct {
 	properties map[string][][]byte
 	patterns   [][]byte
@@ -227,13 +231,13 @@ type subschemas struct {
 	items      []tail
 }
 
-// A remainder is the subschema of the members that its schema has no property for.
+// A remainder is the subschema for the members that are not among the properties of its schema.
 type remainder struct {
 	properties map[string]bool
 	schema     []byte
 }
 
-// A tail is the subschema of the elements from an index on.
+// A tail is the subschema for the elements of an array from an index on.
 type tail struct {
 	from   int
 	schema []byte
@@ -243,7 +247,7 @@ func (f *subschemas) isEmpty() bool {
 	return len(f.properties)+len(f.patterns)+len(f.rest)+len(f.items)+len(f.first) == 0
 }
 
-// restOf returns the subschemas of a named member in schemas that do not name it.
+// restOf returns the subschemas for a member from schemas whose properties do not contain it.
 func (f *subschemas) restOf(c *compiler, name string) (schemas [][]byte) {
 	if c.read += len(f.rest) * perSchema; c.read > maxRead {
 		return nil // place returns all names
@@ -256,22 +260,22 @@ func (f *subschemas) restOf(c *compiler, name string) (schemas [][]byte) {
 	return schemas
 }
 
-// add adds those of a schema, and returns other schemas for the same value. ok is false if one of them is
-// outside the schema or has a dynamic scope.
+// add adds the subschemas of a schema, and returns the other schemas that apply to the same value.
+// ok is false if a reference is not a JSON pointer into the root schema.
 func (f *subschemas) add(c *compiler, schema []byte) (same [][]byte, ok bool) {
-	var contains []tail // of all elements, not only of those after the first ones
-	own, tails, prefix := map[string]bool{}, len(f.items), 0
+	var contains []tail // for all elements, whereas f.items begin after prefixItems
+	properties, tails, prefix := map[string]bool{}, len(f.items), 0
 	for keyword, value := range jsonscan.Members(schema) {
 		switch string(keyword) {
 		case "properties":
 			for name, s := range jsonscan.Members(value) {
-				own[string(name)] = true
+				properties[string(name)] = true
 				f.properties[string(name)] = append(f.properties[string(name)], s)
 			}
 		case "patternProperties":
 			f.patterns = append(f.patterns, values(value)...)
 		case "additionalProperties", "unevaluatedProperties":
-			f.rest = append(f.rest, remainder{own, value})
+			f.rest = append(f.rest, remainder{properties, value})
 		case "items", "prefixItems":
 			if jsonscan.Kind(value) != '[' {
 				f.items = append(f.items, tail{schema: value})
@@ -320,7 +324,7 @@ func values(container []byte) (all [][]byte) {
 	return slices.AppendSeq(all, jsonscan.Elements(container))
 }
 
-// resolve returns the schema that a JSON pointer in a reference leads to.
+// resolve returns the schema that a reference identifies by a JSON pointer.
 func (c *compiler) resolve(ref []byte) (schema []byte, ok bool) {
 	text, _ := jsonscan.Unquote(ref)
 	at := c.root
@@ -353,7 +357,7 @@ func element(array []byte, index string) ([]byte, bool) {
 	return nil, false
 }
 
-// everywhere returns names that has each name of the schema at every place.
+// everywhere returns Names that contains all names of the schema at every place.
 func (c *compiler) everywhere() *Names {
 	if c.any == nil {
 		n := &Names{}

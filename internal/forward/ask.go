@@ -28,7 +28,7 @@ const (
 	// maxAskingTime is how long after its start a call may still ask. The time that clients take to
 	// answer does not count for its other time limits.
 	maxAskingTime = time.Hour
-	// maxLines bounds the lines per minute about messages that are delivered to nobody.
+	// maxLines limits the log lines per minute about messages that reach no client.
 	maxLines = 6
 )
 
@@ -48,13 +48,14 @@ type answer struct {
 
 // Ask asks the client of the call that a question of the server belongs to, and returns the answer.
 //
-// A question on the stream of a call, or of a task whose result is requested, belongs to that call.
-// Any other question is refused if several principals have made calls, now or earlier: it may be
-// about the work of any of them. If all calls were made by one principal, the question belongs to a
-// call in progress that accepts it and does not wait for its client already. Among several such
-// calls it is taken for one of the newest, and the table becomes serial, so that this does not happen
-// again soon, unless the question asks for roots, which do not depend on the call. A client that did
-// not declare the capability is not asked.
+// A question belongs to a call if it arrives on the stream of the call, or if it belongs to a task
+// whose result the call requests. Once several principals have made calls, any other question is
+// refused, because it may be about the work of any principal. If all calls were made by one
+// principal, the question goes to a call in progress that accepts it and is not waiting for its
+// client. If there are several such calls, the newest call is asked, and the table becomes serial
+// for a while, so that the next question is unambiguous; a question about roots does not make the
+// table serial, because roots do not depend on the call. A client that did not declare the
+// capability is not asked.
 func (t *Table) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	c, q, fault := t.ask(ctx, method, params)
 	if t.Observe == nil {
@@ -124,19 +125,19 @@ func (t *Table) unattributed(ctx context.Context, method string) *jsonrpc.Error 
 	t.mu.Lock()
 	several := t.several
 	t.mu.Unlock()
-	why := "requires a request in progress that it belongs to"
+	reason := "requires a request in progress that it belongs to"
 	if several {
-		why += ", sent on its stream: several users have used this connection"
+		reason += ", sent on its stream: several users have used this connection"
 		t.warn(ctx, "mcp: a question of the server was refused: several users have used the connection, and "+
 			"nothing relates the question to a request; "+connectEach, "method", method)
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + ": " + why}
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + ": " + reason}
 }
 
-// connectEach says how messages that name no request reach their user.
+// connectEach says how messages that name no request can reach their user.
 const connectEach = `give each user a connection of its own, in a gateway with "share": "caller"`
 
-// warn logs a line, unless there were too many within a minute.
+// warn logs a warning, at most maxLines per minute.
 func (t *Table) warn(ctx context.Context, text string, args ...any) {
 	if t.Logger != nil && t.lines.Allow(time.Now(), maxLines) {
 		t.Logger.WarnContext(ctx, text, args...)
@@ -182,8 +183,8 @@ func (t *Table) ofTask(id string) *Call {
 	return nil
 }
 
-// attribute returns the call of the only principal that a question probably belongs to, or nil if it
-// can belong to none. The lock is held.
+// attribute returns the call, of the only principal, that a question probably belongs to, or nil if
+// no call can be asked. The caller must hold t.mu.
 func (t *Table) attribute(method string, params []byte) *Call {
 	var last, found, waiting *Call // the newest one, one that accepts the question, one that waits for its client
 	candidates, suspended := 0, 0
@@ -203,10 +204,10 @@ func (t *Table) attribute(method string, params []byte) *Call {
 		}
 	}
 	switch {
-	case candidates > 1 && method != wire.MethodRootsList: // roots are those of the client, for all calls
+	case candidates > 1 && method != wire.MethodRootsList: // the roots of a client are the same for all calls
 		t.makeSerial()
 	case found == nil && last == nil && suspended == 1:
-		return waiting // it asks another question
+		return waiting // the call that waits for its client asks another question
 	case found == nil:
 		return last
 	}

@@ -17,12 +17,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxQueued bounds the calls that wait for their turn in a serial table, all of one principal. Further
-// calls are refused.
+// maxQueued limits the calls that wait for their turn in a serial table; all belong to one
+// principal. Further calls are refused.
 const maxQueued = 32
 
-// serialTime is how long a table stays serial after a guess. A server that asks again soon is likely
-// to ask during the same work; one that has not asked for a while must not stay slow.
+// serialTime is how long a table stays serial after a question was attributed to one of several
+// calls. A server that asks again probably does so soon; a server that does not must not stay slow.
 const serialTime = time.Minute
 
 // A Table has the calls to one server. The zero value is empty. It is safe for concurrent use; its
@@ -34,17 +34,17 @@ type Table struct {
 	// Observe calls answer and returns what it does. Its context has the values of the request that the
 	// question belongs to. Default: that is all.
 	Observe func(ctx context.Context, method string, params json.RawMessage, answer answerFunc) (json.RawMessage, error)
-	// Logger logs messages of the server that are delivered to no client. It may be nil.
+	// Logger logs questions and log messages of the server that reach no client. It may be nil.
 	Logger *slog.Logger
 
-	lines peer.MinuteLimit // of Logger
+	lines peer.MinuteLimit // limits the lines of Logger
 
 	mu        sync.Mutex       // guards the fields below
 	calls     []*Call          // at the server, the oldest first
 	suspended map[string]*Call // by state
 	running   int              // calls that may be asked, are at the server, and are not suspended
-	// principal made the first call. Once another principal has made one, several is set for good:
-	// the server may have kept something of any of them.
+	// principal made the first call. several is set with the first call of another principal and
+	// never cleared, because the server may retain data of any principal.
 	used, several bool
 	principal     string
 	// serial is set for serialTime after a question was attributed to one of several calls. During
@@ -62,8 +62,8 @@ type Request struct {
 	Method string
 	// Subject names what the request uses, such as a tool. All rounds have the same.
 	Subject string
-	// Principal and Caller identify for whom the request is made. Once a server has had calls of
-	// several principals, its messages that name no call reach none of them. A caller is one client
+	// Principal and Caller identify for whom the request is made. Once several principals have made
+	// calls to a server, its messages that name no call reach no principal. A caller is one client
 	// of a principal.
 	Principal, Caller string
 	// Task is the id of the task whose result is requested, else "". Questions of the task belong to
@@ -189,18 +189,18 @@ func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, 
 	return c.Sender.Send(ctx)
 }
 
-// note records that a principal has a call. The lock is held.
+// note records a call of a principal. The caller must hold t.mu.
 func (t *Table) note(principal string) {
 	switch {
 	case !t.used:
 		t.used, t.principal = true, principal
 	case !t.several && principal != t.principal:
 		t.several = true
-		t.endSerial() // nothing is guessed any more
+		t.endSerial() // from now on, no question is attributed to one of several calls
 	}
 }
 
-// makeSerial makes the table serial for a while. The lock is held.
+// makeSerial makes the table serial for serialTime. The caller must hold t.mu.
 func (t *Table) makeSerial() {
 	t.serial = true
 	for _, c := range t.calls {
@@ -217,7 +217,7 @@ func (t *Table) makeSerial() {
 	})
 }
 
-// endSerial lets the calls that wait for their turn run. The lock is held.
+// endSerial makes the table concurrent and runs the queued calls. The caller must hold t.mu.
 func (t *Table) endSerial() {
 	t.serial = false
 	for _, c := range t.queue {

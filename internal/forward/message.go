@@ -75,10 +75,10 @@ func (c *Call) notify(method string, params json.RawMessage) {
 	_ = c.req.Notify(c.ctx, method, params) // fails if the client is gone, which ends the context
 }
 
-// Log passes a log message of the server to a client, and reports whether it did. A message on the
-// stream of a call, or of a task whose result is requested, belongs to that call. Any other message
-// belongs to the oldest call that wants it, unless several principals have made calls, now or
-// earlier.
+// Log passes a log message of the server to a client, and reports whether it did. A message belongs
+// to a call if it arrives on the stream of the call, or if it belongs to a task whose result the
+// call requests. Any other message goes to the oldest call that asked for its level, unless several
+// principals have made calls.
 func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 	raw, _ := jsonscan.Get(params, "level")
 	text, _ := jsonscan.Unquote(raw)
@@ -94,7 +94,7 @@ func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 	return c != nil && wants(c) && c.Queue.Put(ctx, wire.NotificationMessage, params) == nil
 }
 
-// receiverOf returns the call that a log message on no stream belongs to, nil for none.
+// receiverOf returns the call that receives a log message outside the streams of calls, or nil.
 func (t *Table) receiverOf(ctx context.Context, params []byte, wants func(*Call) bool) *Call {
 	meta, _ := jsonscan.Get(params, "_meta")
 	related, _ := jsonscan.Get(meta, wire.MetaRelatedTask)
@@ -137,19 +137,20 @@ func appendKey(dst, key []byte) []byte {
 // of a client they could only pretend to be of a host.
 const hostMeta = "dev.patchbay/"
 
-// protocolMeta is the prefix of the members of the envelope.
+// protocolMeta is the prefix that the protocol reserves for its members of `_meta`.
 const protocolMeta = "io.modelcontextprotocol/"
 
-// Meta returns the members of the `_meta` of a request that are forwarded, without one of them, nil for
-// none: the trace context, unless it lacks the form of the W3C, and the members of extensions that the
-// client has declared in its capabilities. A member is of an extension if both have the same prefix.
+// Meta returns the members of the `_meta` of a request that are forwarded, except the member
+// without. It returns nil if there are none. Forwarded are the trace context, if it has the format
+// of the W3C, and the members of extensions that capabilities, the client's, declare. A member
+// belongs to an extension if their names begin with the same prefix.
 func Meta(meta, capabilities []byte, without string) map[string]any {
 	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
 		if bytes.HasPrefix(key, []byte(protocolMeta)) {
 			continue
 		}
-		s, folded := string(key), fold.Key(key) // a careless server does not tell a prefix from one in capitals
+		s, folded := string(key), fold.Key(key) // a lenient server may ignore the case of a prefix
 		if strings.HasPrefix(folded, protocolMeta) {
 			continue
 		}
@@ -178,7 +179,7 @@ func isDeclared(capabilities []byte, key string) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	extensions, _ := jsonscan.Get(capabilities, "extensions")
 	for id := range jsonscan.Members(extensions) {
-		if of, _, has := strings.Cut(string(id), "/"); ok && has && of == prefix {
+		if idPrefix, _, found := strings.Cut(string(id), "/"); ok && found && idPrefix == prefix {
 			return true
 		}
 	}

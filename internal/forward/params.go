@@ -11,26 +11,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A member is a member that the protocol defines in the params of a method, or in a value of them.
+// A member describes a member that the protocol defines in the params of a method, or in a value in
+// the params.
 type member struct {
-	name         string        // anyName for all that are not named
-	since, until wire.Revision // zero for all
-	subject      bool          // the name or URI of what the request uses
-	isObject     bool          // else it is invalid; null counts as absent
-	of           members       // of its value, or of the elements of an array; nil for any
+	name         string        // anyName describes all members without a description of their own
+	since, until wire.Revision // zero means no limit
+	subject      bool          // the value is the name or URI that the request uses
+	isObject     bool          // the value must be an object; null counts as absent
+	of           members       // of the value, or of the elements of an array; nil allows all
 }
 
 type members []member
 
 const anyName = ""
 
-// A vocabulary has what this package knows of methods. It is built on first use, so that no program has
-// it that forwards nothing.
+// A vocabulary holds the members of the params of all known methods. It is built on first use, so
+// that programs that forward no requests do not pay for it.
 type vocabulary struct {
 	once    sync.Once
-	methods map[string]members  // of the core, and of extensions whose requests package host routes
-	keys    map[string]struct{} // of the methods
-	// extension has what this package and package host read of the params of any method.
+	methods map[string]members  // methods of the protocol, and of the extensions that package host routes
+	keys    map[string]struct{} // methodKey of each method
+	// extension contains the members that this package and package host read in the params of a
+	// method that is not in methods. It allows all others.
 	extension members
 }
 
@@ -71,7 +73,7 @@ func (v *vocabulary) build() {
 		"tasks/update": {id, {name: "inputResponses", of: responses}},
 		"skills/get":   resource, "resources/directory/read": {byURI, cursor},
 		wire.MethodDiscover: {}, wire.MethodInitialize: {}, wire.MethodPing: {},
-		wire.MethodRootsList: {}, wire.MethodSamplingCreateMessage: {}, wire.MethodElicitationCreate: {}, // of servers
+		wire.MethodRootsList: {}, wire.MethodSamplingCreateMessage: {}, wire.MethodElicitationCreate: {}, // by servers
 	}
 	v.extension = members{byName, byURI, {name: "arguments"}, {name: "inputResponses"}, {name: "requestState"},
 		{name: anyName}}
@@ -89,7 +91,7 @@ func membersOf(method string) members {
 	return v.extension
 }
 
-// find returns the member with a name, nil if none is defined.
+// find returns the description of the member with this name, or nil if the member is not defined.
 func (of members) find(name []byte) *member {
 	for i := range of {
 		if of[i].name == string(name) && of[i].name != anyName {
@@ -102,14 +104,15 @@ func (of members) find(name []byte) *member {
 	return nil
 }
 
+// isOf reports whether a revision defines the member. Zero means any revision.
 func (m *member) isOf(r wire.Revision) bool {
 	return r == 0 || r >= m.since && (m.until == 0 || r <= m.until)
 }
 
-// Params returns the params of a request to forward, without the members that no revision defines; nil if
-// that changes nothing. The error refuses what a careless server could take for something else: a name
-// that differs from the name of another member, or from a method of the protocol, only in case or in
-// white space around it.
+// Params returns the params of a request without the members that no revision defines, or nil if
+// all members are defined. It refuses names that a lenient server could confuse: a method that
+// differs from a method of the protocol, or a member that differs from another member, only in
+// case, in white space around it or in invisible characters.
 func Params(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	v := known.get()
 	of, ok := v.methods[method]
@@ -134,7 +137,8 @@ func Params(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Er
 	return append(b, '}'), nil
 }
 
-// check reports whether all members of an object, which is at a path in the params, are defined.
+// check reports whether all members of an object are defined, and refuses ambiguous names. path is
+// the path of the object in the params.
 func (of members) check(object []byte, path string) (defined bool, err *jsonrpc.Error) {
 	defined = true
 	var others map[string]struct{} // names that are not defined, folded
@@ -190,7 +194,7 @@ func (m *member) check(value []byte, path string) (defined bool, err *jsonrpc.Er
 	return defined, nil
 }
 
-// folds reports whether the key of a name is that of a member.
+// folds reports whether key equals the fold.Key of a defined member.
 func (of members) folds(key string) bool {
 	for i := range of {
 		if of[i].name != anyName && fold.Key(of[i].name) == key {
@@ -205,8 +209,8 @@ func ambiguous(path string, name []byte) *jsonrpc.Error {
 		(&fold.AmbiguousError{Name: string(name)}).Error()}
 }
 
-// append appends the members of an object that a revision defines, each after a comma; zero for any
-// revision. If subject is not empty, it replaces the name or URI.
+// append appends the members of an object that the revision defines, each after a comma. A zero
+// revision means any revision. If subject is not empty, it replaces the name or URI.
 func (of members) append(dst, object []byte, r wire.Revision, subject string) []byte {
 	d := jsonscan.Descend(object) // no closure of an iterator: this runs for each request
 	d.Into('{')
@@ -261,14 +265,14 @@ func (of members) appendObject(dst, object []byte, r wire.Revision, subject stri
 	return append(dst, '}')
 }
 
-// AppendParams appends the members of the params of a request that a revision defines, each after a
-// comma, without `_meta`; for a method of an extension all. If subject is not empty, it replaces the name
-// or URI.
+// AppendParams appends the members of the params of a request that the revision defines, each after
+// a comma, without `_meta`. For a method of an extension it appends all members. If subject is not
+// empty, it replaces the name or URI.
 func AppendParams(dst, params []byte, method, subject string, r wire.Revision) []byte {
 	return membersOf(method).append(dst, params, r, subject)
 }
 
-// Subject returns the name or URI that the params of a request have, as [AppendParams] replaces it.
+// Subject returns the name or URI in the params of a request that [AppendParams] replaces.
 func Subject(params []byte, method string) string {
 	of := membersOf(method)
 	if method == wire.MethodCompletionComplete {
@@ -284,6 +288,8 @@ func Subject(params []byte, method string) string {
 	return ""
 }
 
+// methodKey returns the same text for all methods that a lenient server confuses with each other:
+// it folds the parts of the method and drops empty parts.
 func methodKey(method string) string {
 	parts := strings.FieldsFunc(method, func(r rune) bool { return r == '/' })
 	for i, part := range parts {
@@ -292,8 +298,8 @@ func methodKey(method string) string {
 	return strings.Join(parts, "/")
 }
 
-// resembles reports whether a careless server could take a method for another one that the protocol
-// defines: it differs in case, white space or slashes. No method of an extension does.
+// resembles reports whether a method is not a method of the protocol, but differs from a method of
+// the protocol only in case, white space, invisible characters or slashes.
 func (v *vocabulary) resembles(method string) bool {
 	key := methodKey(method)
 	_, resembles := v.keys[key]

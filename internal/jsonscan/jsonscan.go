@@ -141,7 +141,7 @@ func Get(obj []byte, key string) ([]byte, bool) {
 	return nil, false
 }
 
-// GetNonNull returns the value of a member as Get does. The value null counts as the absence of the member.
+// GetNonNull is like [Get], except that it reports a member whose value is null as absent.
 func GetNonNull(obj []byte, key string) ([]byte, bool) {
 	value, ok := Get(obj, key)
 	if Kind(value) == 'n' {

@@ -127,7 +127,8 @@ func hexRune(data []byte, at int) (rune, bool) {
 	return r, true
 }
 
-// ReplaceSurrogates returns a copy of JSON text in which U+FFFD replaces each escape of a lone surrogate.
+// ReplaceSurrogates returns a copy of JSON text in which each escaped lone surrogate is replaced
+// with U+FFFD.
 func ReplaceSurrogates(data []byte) []byte {
 	data = bytes.Clone(data)
 	for at := 0; at < len(data); at++ {

@@ -270,9 +270,10 @@ func inAnyRevision(method string) bool {
 	return false
 }
 
-// projectError returns an error as a client of rev knows it. An error code that the revision does
-// not have is replaced, except for methods of extensions; the error's data is kept. It does not change
-// e. Spec: server/resources#error-handling
+// projectError returns an error as a client of rev expects it. It replaces an error code that the
+// revision does not define, except for methods of extensions, and keeps the data. It does not
+// modify e.
+// Spec: server/resources#error-handling
 func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.Error {
 	if e == nil || !inAnyRevision(method) {
 		return e

@@ -356,7 +356,7 @@ func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Re
 			if k := jsonscan.Kind(value); k != '{' && k != 'n' {
 				return req, invalidParams("params._meta: want an object")
 			}
-			meta = value // without members if it is null
+			meta = value // null contains no members
 		case "inputResponses", "requestState":
 		default:
 			dst = appendMember(dst, key, value)

@@ -27,7 +27,8 @@ type lineReader struct {
 	begun  bool           // a line has been read
 }
 
-// byteOrderMark may begin a stream. Programs on Windows write it. Spec: RFC 8259, section 8.1.
+// byteOrderMark may be at the beginning of a stream, where programs on Windows write it. A reader
+// may ignore it. Spec: RFC 8259, section 8.1.
 var byteOrderMark = []byte("\ufeff")
 
 // next returns the next line that is not blank, without its line feed. The caller owns the line.

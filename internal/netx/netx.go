@@ -173,8 +173,8 @@ func HasDotSegments(path string) bool {
 	return false
 }
 
-// IsCredentialHeader reports whether a header holds credentials, by its name: Authorization, Cookie
-// and names with a word such as token or api-key.
+// IsCredentialHeader reports whether the name of a header suggests that its value is a credential:
+// Authorization, Cookie, and names that contain a word such as token or api-key.
 func IsCredentialHeader(name string) bool {
 	name = strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 	for _, word := range []string{"auth", "cookie", "token", "secret", "password", "passwd", "credential", "signature",

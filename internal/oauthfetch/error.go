@@ -50,8 +50,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // type has an exported alias.
 func IsInvalid(e *Error) bool { return e.Err != nil && e.Status == http.StatusOK }
 
-// IsNotJSON reports whether the document is a web page: single page applications, and proxies that catch every path,
-// answer 200 to all of them. Spec: RFC 8414, section 3.2; RFC 9728, section 3.2.
+// IsNotJSON reports whether the document has another media type than JSON. Single-page
+// applications, and proxies that serve every path, answer with status 200 and a web page. Spec: RFC
+// 8414, section 3.2; RFC 9728, section 3.2.
 func IsNotJSON(e *Error) bool { return errors.Is(e.Err, errNotJSON) }
 
 // IsMissing reports whether there is no document or it may not be read: a server that requires a

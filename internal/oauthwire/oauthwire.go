@@ -73,8 +73,8 @@ func IsToken68(text string) bool {
 	})
 }
 
-// IsSameIssuer reports whether two issuers are equal. For an issuer without a path, an empty path and "/" are the
-// same, and large providers publish both. Spec: RFC 3986, section 6.2.3.
+// IsSameIssuer reports whether two issuers are equal, except that an empty path equals "/": large
+// providers publish both forms. Spec: RFC 3986, section 6.2.3.
 func IsSameIssuer(a, b string) bool {
 	if a == b {
 		return true
@@ -145,8 +145,9 @@ func NewJWTID() string {
 
 const maxDescription = 300 // maximum length of an error_description in bytes
 
-// PlainText removes the characters that an error_description must not have. Spec: RFC 6749, section
-// 4.1.2.1.
+// PlainText removes the characters that an error_description must not contain, and truncates the
+// text.
+// Spec: RFC 6749, section 4.1.2.1.
 func PlainText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {

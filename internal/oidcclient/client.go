@@ -1,5 +1,5 @@
-// Package oidcclient logs users in at OpenID providers, and at OAuth servers whose endpoints are known, with the
-// authorization code flow.
+// Package oidcclient logs users in at OpenID providers, and at OAuth servers with configured
+// endpoints, by the authorization code flow.
 package oidcclient
 
 import (
@@ -23,24 +23,26 @@ import (
 )
 
 const (
-	metadataTime  = 12 * time.Hour   // keys are fetched when one is missing
-	metadataRetry = 5 * time.Second  // after a failed fetch
-	discoveryTime = 10 * time.Second // time limit of a fetch, which other requests wait for
+	metadataTime  = 12 * time.Hour   // lifetime of metadata; an unknown signing key is fetched at once
+	metadataRetry = 5 * time.Second  // delay after a failed fetch
+	discoveryTime = 10 * time.Second // time limit of a fetch, for which other requests wait
 )
 
-// A Client is the client of a provider. It is safe for concurrent use.
+// A Client is an OAuth client of a provider. It is safe for concurrent use; its exported fields
+// must not change after the first use.
 type Client struct {
 	Issuer     string     // of an OpenID provider
-	Fixed      *Endpoints // of an OAuth server that is not an OpenID provider; immutable
-	ID, Secret string     // without a secret it is a public client
+	Fixed      *Endpoints // of an OAuth server that is not an OpenID provider; must not be modified
+	ID, Secret string     // an empty secret means a public client
 	Scopes     []string
-	Parameters map[string]string // of authorization requests
+	Parameters map[string]string // further parameters of authorization requests
 	HTTP       *http.Client
 
 	found foundEndpoints
 }
 
-// A Request is the part of an authorization request that its response is checked against.
+// A Request holds the parameters of an authorization request that are required to check its
+// response.
 type Request struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
@@ -57,8 +59,8 @@ type Endpoints struct {
 	Authorization, Token, Revocation, Introspection, Userinfo string
 
 	Style       oauth2.AuthStyle
-	Verifier    *oidc.IDTokenVerifier // nil without OpenID Connect
-	SendsIssuer bool
+	Verifier    *oidc.IDTokenVerifier // nil for an OAuth server that is not an OpenID provider
+	SendsIssuer bool                  // authorization responses contain iss
 }
 
 type foundEndpoints struct {
@@ -70,7 +72,8 @@ type foundEndpoints struct {
 	fresh time.Time  // when the next fetch is due
 }
 
-// Endpoints returns the endpoints, which those of an OpenID provider are fetched for.
+// Endpoints returns the endpoints. It fetches the metadata of an OpenID provider if they are not
+// cached.
 func (c *Client) Endpoints(ctx context.Context) (*Endpoints, error) {
 	f := &c.found
 	if c.Fixed != nil {
@@ -96,7 +99,7 @@ func (c *Client) refreshEndpoints(ctx context.Context) (*Endpoints, error) {
 	case err == nil:
 		f.last, f.err, f.fresh = ends, nil, time.Now().Add(metadataTime)
 	case f.last != nil && IsTemporary(err):
-		f.fresh = time.Now().Add(metadataRetry) // use the old ones
+		f.fresh = time.Now().Add(metadataRetry) // continue to use the old endpoints
 	default:
 		f.last, f.err, f.fresh = nil, err, time.Now().Add(metadataRetry)
 	}
@@ -115,7 +118,7 @@ func (c *Client) discover(ctx context.Context) (*Endpoints, error) {
 	var other *oidc.IssuerMismatchError
 	switch {
 	case errors.As(err, &other):
-		return nil, errors.New("the metadata has another issuer")
+		return nil, errors.New("the metadata contains another issuer")
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNoMetadata, Bounded(err))
 	}
@@ -126,7 +129,7 @@ func (c *Client) discover(ctx context.Context) (*Endpoints, error) {
 		SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 	}
 	if err := found.Claims(&more); err != nil {
-		return nil, errors.New("the metadata has a member of a wrong type")
+		return nil, errors.New("the metadata contains a member of the wrong type")
 	}
 	ends := &Endpoints{
 		Authorization: found.Endpoint().AuthURL, Token: found.Endpoint().TokenURL, Revocation: more.Revocation,
@@ -137,7 +140,7 @@ func (c *Client) discover(ctx context.Context) (*Endpoints, error) {
 		ends.Style = oauth2.AuthStyleInParams
 	}
 	if ends.Token == "" {
-		return nil, errors.New("the metadata has no token_endpoint")
+		return nil, errors.New("the metadata contains no token_endpoint")
 	}
 	return ends, CheckBrowserURL(ends.Authorization)
 }
@@ -147,8 +150,7 @@ var ErrNoMetadata = errors.New("fetching the metadata of the identity provider f
 
 const maxErrorText = 300 // bytes of the text of a library error, which may quote a response
 
-// Bounded returns an error of a library with a limited text, so that IsTemporary still recognizes
-// it.
+// Bounded returns an error of a library with a limited text. [IsTemporary] recognizes the result.
 func Bounded(err error) error {
 	var fetchErr *oauth.FetchError
 	var failed *oauth2.RetrieveError
@@ -215,14 +217,14 @@ func (c *Client) AuthorizationURL(ends *Endpoints, callback string, r *Request) 
 	return c.Config(ends, callback).AuthCodeURL(r.State, opts...)
 }
 
-// CheckIssuer refuses an authorization response of another identity provider. It is called before
-// any other use of the response. Spec: RFC 9207, section 2.4.
+// CheckIssuer refuses an authorization response of another identity provider. It must be called
+// before any other use of the response. Spec: RFC 9207, section 2.4.
 func (c *Client) CheckIssuer(ends *Endpoints, iss []string) error {
 	switch {
-	case !ends.SendsIssuer && (len(iss) == 0 || c.Issuer == ""): // the issuer of an OAuth server is not known
+	case !ends.SendsIssuer && (len(iss) == 0 || c.Issuer == ""): // an OAuth server may have no known issuer
 		return nil
 	case len(iss) != 1 || iss[0] != c.Issuer:
-		return errors.New("the response has a wrong issuer")
+		return errors.New("the response contains the wrong issuer")
 	}
 	return nil
 }
@@ -238,13 +240,13 @@ func (c *Client) Exchange(ctx context.Context, ends *Endpoints, callback, code, 
 	return token, nil
 }
 
-// VerifyIDToken verifies the ID token of a login, or of a renewal, which has no nonce. Spec: OpenID
-// Connect Core 1.0, section 3.1.3.7.
+// VerifyIDToken verifies the ID token of a login. An empty nonce means a renewal, whose ID token
+// contains no nonce. Spec: OpenID Connect Core 1.0, section 3.1.3.7.
 func (c *Client) VerifyIDToken(ctx context.Context, ends *Endpoints, token *oauth2.Token,
 	nonce string) (*oidc.IDToken, error) {
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" {
-		return nil, errors.New("the token response has no ID token")
+		return nil, errors.New("the token response contains no ID token")
 	}
 	id, err := ends.Verifier.Verify(ctx, raw)
 	if err != nil {
@@ -254,13 +256,13 @@ func (c *Client) VerifyIDToken(ctx context.Context, ends *Endpoints, token *oaut
 		Party string `json:"azp"`
 	}
 	if err := id.Claims(&more); err != nil {
-		return nil, errors.New("the ID token has a claim of a wrong type")
+		return nil, errors.New("the ID token contains a claim of the wrong type")
 	}
 	switch {
 	case id.Subject == "":
-		return nil, errors.New("the ID token has no sub")
+		return nil, errors.New("the ID token contains no sub")
 	case nonce != "" && id.Nonce != nonce:
-		return nil, errors.New("the ID token has a wrong nonce")
+		return nil, errors.New("the ID token contains the wrong nonce")
 	case len(id.Audience) > 1 && more.Party == "" || more.Party != "" && more.Party != c.ID:
 		return nil, errors.New("the ID token is for another client")
 	}
@@ -272,7 +274,8 @@ func (c *Client) VerifyIDToken(ctx context.Context, ends *Endpoints, token *oaut
 	return id, nil
 }
 
-// CheckBrowserURL checks the URL of a page that a browser is sent to.
+// CheckBrowserURL returns an error unless a browser may be sent to address: an https URL, or an
+// http URL with a loopback address.
 func CheckBrowserURL(address string) error {
 	u, err := url.Parse(address)
 	switch {

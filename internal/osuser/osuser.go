@@ -1,4 +1,4 @@
-// Package osuser has the name of the user of the operating system that runs the process.
+// Package osuser names the operating system user that runs the process.
 package osuser
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Name returns the name of the user, or the number of a user without a name.
+// Name returns the name of the user, or "uid" and the number of a user without a name.
 var Name = sync.OnceValue(func() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username

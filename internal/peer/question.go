@@ -113,8 +113,9 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	return true
 }
 
-// mistyped returns the failure of a request whose id is a number, if the id of the response is that number as a string.
-// No other response will come.
+// mistyped returns an error response for the request with a numeric id if the id of the response is
+// the same number as a string, because the server will send no other response. Else it returns
+// response.
 func mistyped(response *jsonrpc.Message) *jsonrpc.Message {
 	id := response.ID.String()
 	number, err := strconv.ParseInt(strings.Trim(id, `"`), 10, 64)

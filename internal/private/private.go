@@ -16,11 +16,12 @@ var ErrExposed = errors.New("accessible to other users")
 func CheckOwner(path string, info fs.FileInfo) error { return checkOwner(path, info) }
 
 // CheckWriters returns an error that wraps ErrExposed if another user owns or can write a file or
-// directory: it may be from that user. Others may read it. info is that of path. It checks nothing on
-// systems other than Unix.
+// directory, and so may have written its contents. Others may read it. info must describe path. It
+// checks nothing on systems other than Unix.
 func CheckWriters(path string, info fs.FileInfo) error { return checkWriters(path, info) }
 
-// MkdirAll creates a directory of mode 0700 with its parents, and checks it by [CheckWriters].
+// MkdirAll creates a directory with its parents, with mode 0700, and checks the directory, which
+// may exist already, with [CheckWriters].
 func MkdirAll(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err

@@ -21,10 +21,10 @@ func checkOwner(path string, info fs.FileInfo) error {
 
 func checkWriters(path string, info fs.FileInfo) error {
 	if !isOwn(info) {
-		return fmt.Errorf("%s: %w: owned by another user: remove it, or use another one", path, ErrExposed)
+		return fmt.Errorf("%s: %w: owned by another user: remove it, or use another path", path, ErrExposed)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("%s: %w: mode %#o lets them write (run chmod go-w %[1]s)", path, ErrExposed, mode)
+		return fmt.Errorf("%s: %w: mode %#o lets other users write: run chmod go-w %[1]s", path, ErrExposed, mode)
 	}
 	return nil
 }

@@ -30,8 +30,9 @@ var goJSON = json.JoinOptions(
 // invalid UTF-8 is an error.
 func Encode(v any) ([]byte, error) { return json.Marshal(v, goJSON) }
 
-// DecodeAnyCase decodes JSON into v, a pointer, as encoding/json does, names in any case included.
-// Duplicate names and invalid UTF-8 are errors. The further options are of the JSON package.
+// DecodeAnyCase decodes JSON into v, a pointer, as encoding/json does: names match in any case.
+// Unlike encoding/json, it refuses duplicate names and invalid UTF-8. The further options override
+// its own.
 func DecodeAnyCase(data []byte, v any, further ...json.Options) error {
 	return json.Unmarshal(data, v, goJSON, json.MatchCaseInsensitiveNames(true), json.JoinOptions(further...))
 }

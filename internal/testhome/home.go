@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// directories are the variables that name a directory of the user, and their values below a home.
+// directories maps each variable that names a directory of the user to a path below the temporary
+// home.
 var directories = map[string]string{
 	"HOME": "", "USERPROFILE": "", "CODEX_HOME": ".codex",
 	"XDG_CONFIG_HOME": ".config", "XDG_CONFIG_DIRS": "etc", "AppData": ".config",
@@ -24,16 +25,16 @@ var directories = map[string]string{
 	"XDG_RUNTIME_DIR": "run",
 }
 
-// isolated is set in the environment of tests that have a home of their own.
+// isolated is the variable that marks the environment of an isolated test.
 const isolated = "PATCHBAY_TEST_HOME"
 
-// Main runs the tests of m with run while every variable that names a directory of the user names
-// one below a temporary home. It returns the exit status:
+// Main runs the tests of m with run, in a temporary home: every variable that names a directory of
+// the user names a directory below it. Main returns the exit status:
 //
 //	func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 //
-// The go command keeps its caches. Messages of the default logger are printed after a failure. A test
-// program that a test starts keeps the home of that test.
+// The go command keeps its caches. Messages of the default logger are printed only if a test fails.
+// A test program that a test starts uses the same temporary home.
 func Main(m *testing.M, run func(*testing.M) int) int {
 	if os.Getenv(isolated) != "" {
 		return run(m)
@@ -73,7 +74,7 @@ func isolate(home string) error {
 	if err := os.Setenv(isolated, home); err != nil {
 		return err
 	}
-	return os.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/bus") // the keyring
+	return os.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/bus") // makes the keyring unavailable
 }
 
 // keepGoCaches sets the variables of the go command whose defaults are below the home directory.
@@ -81,7 +82,7 @@ func keepGoCaches() error {
 	out, err := exec.CommandContext(context.Background(), "go", "env", "-json",
 		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV").Output()
 	if err != nil {
-		return nil // without the go command no test needs its caches
+		return nil // without the go command, no test needs its caches
 	}
 	var values map[string]string
 	if err := json.Unmarshal(out, &values); err != nil {

@@ -4,5 +4,6 @@ package testhome
 
 import "syscall"
 
-// setUmask makes directories of tests private, whatever the umask of the developer is.
+// setUmask prevents other users from writing to the directories of tests, whatever umask the
+// developer uses.
 func setUmask() { syscall.Umask(0o022) }

@@ -1,6 +1,6 @@
 // Package visible finds characters that a person does not see, or that change how other characters
-// are displayed. Its table is the only definition of such characters: everything that shows text of
-// servers, callers and identity providers uses it.
+// are displayed. All code that shows text of servers, callers or identity providers must use its
+// table, which is the only definition of such characters.
 package visible
 
 import (
@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// hidden are the characters that are not in a category of [Hidden] but are displayed as nothing or
-// as an empty space: the braille pattern without dots, a note head and two hieroglyphs.
+// hidden contains characters outside the categories of [Hidden] that are displayed as nothing or as
+// an empty space: the blank braille pattern, a note head, two hieroglyphs, a Khitan filler, and
+// tags.
 var hidden = &unicode.RangeTable{
 	R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}},
 	R32: []unicode.Range32{
@@ -21,11 +22,14 @@ var hidden = &unicode.RangeTable{
 	},
 }
 
-// Hidden reports whether a person does not see a character, or whether it changes how others are
-// displayed: C0 and C1 controls, which include tabs and line breaks; bidirectional controls, zero
-// width characters, soft hyphens, interlinear annotations and tags; separators of lines and
-// paragraphs; variation selectors; fillers of Hangul and others that Unicode says to ignore in
-// display, assigned or not; private use, surrogates and noncharacters.
+// Hidden reports whether a character is invisible or changes how other characters are displayed.
+// Hidden characters are
+//
+//   - C0 and C1 controls, which include tabs and line breaks;
+//   - bidirectional controls, zero-width characters, soft hyphens, annotations and tags;
+//   - line and paragraph separators, and variation selectors;
+//   - Hangul fillers and other code points that Unicode defines as default ignorable;
+//   - private use characters, surrogates and noncharacters.
 func Hidden(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7F
@@ -35,9 +39,9 @@ func Hidden(r rune) bool {
 		unicode.Noncharacter_Code_Point, hidden)
 }
 
-// First returns the first hidden character of a text. Tabs and line breaks are not hidden, nor are
-// characters that emoji and some scripts are written with: a joiner between two visible characters
-// beyond ASCII, and the selector of a symbol's presentation.
+// First returns the first hidden character of a text. In a text, tabs and line breaks are not
+// hidden, and neither are characters that emoji and some scripts require: a joiner between two
+// visible characters outside ASCII, and a presentation selector after a symbol.
 func First(text string) (r rune, found bool) {
 	before := rune(0)
 	for i, r := range text {
@@ -70,7 +74,8 @@ func Strip(text string) string {
 	return b.String()
 }
 
-// isHiddenIn reports whether r, the first character of rest, is hidden behind the character before.
+// isHiddenIn reports whether r, the first character of rest, is hidden when it follows the
+// character before.
 func isHiddenIn(rest string, before, r rune) bool {
 	if !Hidden(r) || r == '\t' || r == '\n' || strings.HasPrefix(rest, "\r\n") {
 		return false
@@ -90,14 +95,15 @@ func isHiddenIn(rest string, before, r rune) bool {
 // isSelector reports whether a character selects the presentation of a symbol, as text or as emoji.
 func isSelector(r rune) bool { return r == 0xFE0E || r == 0xFE0F }
 
-// selects reports whether a selector of a presentation has an effect between two characters.
+// selects reports whether a presentation selector between two characters has an effect.
 func selects(before, next rune) bool {
 	const keycap = 0x20E3
 	return unicode.In(before, unicode.So, unicode.Sm, unicode.Sk) || before == '‼' || before == '⁉' || next == keycap
 }
 
-// Escape returns a text whose hidden characters are escaped, such as \u{202e}, except the characters
-// that keep, if it is not nil, reports. The bytes of invalid UTF-8 are escaped too, such as \xff.
+// Escape returns a text with each hidden character escaped, such as \u{202e}, unless keep returns
+// true for it. A nil keep returns false for all characters. Bytes of invalid UTF-8 are escaped as
+// \xff.
 func Escape(text string, keep func(rune) bool) string {
 	return escape(text, keep, func(b *strings.Builder, r rune) {
 		if r < 0x100 {
@@ -108,12 +114,14 @@ func Escape(text string, keep func(rune) bool) string {
 	})
 }
 
-// EscapeAll is [Escape] that escapes backslashes too: two texts never have the same result.
+// EscapeAll is like [Escape], but escapes backslashes too, so that different texts never have the
+// same result.
 func EscapeAll(text string) string {
 	return Escape(strings.ReplaceAll(text, `\`, `\\`), nil)
 }
 
-// EscapeJSON is [Escape] for valid JSON: the result is equivalent JSON, with the same white space.
+// EscapeJSON is like [Escape], but for valid JSON: the result is equivalent JSON with the same
+// white space.
 func EscapeJSON(text string) string {
 	return escape(text, func(r rune) bool { return r < ' ' }, func(b *strings.Builder, r rune) {
 		for _, unit := range utf16.AppendRune(nil, r) {

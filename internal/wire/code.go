@@ -59,9 +59,10 @@ func UnsupportedVersion(requested string, accepted []Revision) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: CodeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
 }
 
-// PermittedError returns e, or a copy with another code if the revision does not permit that of e for
-// a method of the revision. Modern revisions reserve -32099 to -32020 for codes of the specification,
-// and do not permit two codes of the legacy era. Specifications of extensions define codes too.
+// PermittedError returns e, or a copy with another code if the revision does not permit the code
+// for the method. Modern revisions reserve -32099 to -32020 for codes of the specification, and do
+// not permit two codes of the legacy era. All codes are permitted for methods of extensions, whose
+// specifications may define codes.
 //
 // Spec: basic (2026-07-28), Error Codes
 func (r Revision) PermittedError(method string, e *jsonrpc.Error) *jsonrpc.Error {

@@ -252,8 +252,8 @@ func (s *Subject) member(key []byte) *json.RawMessage {
 	return nil
 }
 
-// Set sets the field of one member of the params, and ignores other members. Clients write null for what they do
-// not have.
+// Set sets the field of one member of the params, and ignores other members. It also ignores null,
+// which some clients write for an absent member.
 func (s *Subject) Set(key, value []byte) {
 	if member := s.member(key); member != nil && jsonscan.Kind(value) != 'n' {
 		*member = slices.Clip(value)

@@ -74,7 +74,7 @@ func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*d
 type search struct {
 	fetcher  *oauthfetch.Fetcher
 	endpoint *url.URL
-	named    string              // the address that the challenge names
+	named    string              // the address in the challenge
 	withheld bool                // a document is missing with another status than 404
 	missing  []*oauth.FetchError // of the documents that were looked for
 }
@@ -121,17 +121,18 @@ func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed b
 	return address, true
 }
 
-// checkForeign returns an error for an address of another origin at which there is no metadata: a server could make the
-// client send a request to any path of a neighbour.
+// checkForeign returns an error unless an address at another origin is a well-known address of
+// metadata. Otherwise a server could make the client send a request to any path of another machine
+// in its network.
 func (s *search) checkForeign(u *url.URL) error {
 	rest, ok := strings.CutPrefix(u.EscapedPath(), oauthwire.WellKnownResource)
 	switch {
 	case !ok || rest != "" && rest[0] != '/' || strings.Contains(rest, "..") ||
 		strings.Contains(strings.ToLower(rest), "%2e"):
-		return fmt.Errorf("at another origin than the server's, the path must begin with %s",
+		return fmt.Errorf("the path must begin with %s, because the URL is at another origin than the server",
 			oauthwire.WellKnownResource)
 	case u.Scheme != "https" && u.Hostname() != s.endpoint.Hostname():
-		return errors.New("at another host than the server's, the URL must be https")
+		return errors.New("the URL must be https, because it is at another host than the server")
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 		return true, nil
 	case !ok:
 		return false, err
-	case oauthfetch.IsNotJSON(failed) && address != s.named: // a page of a server that answers every path
+	case oauthfetch.IsNotJSON(failed) && address != s.named: // a web page, by a server that answers every path
 	case oauthfetch.IsInvalid(failed):
 		return false, &oauth.DiscoveryError{URL: failed.URL, Err: failed.Err}
 	case !oauthfetch.IsMissing(failed):
@@ -295,7 +296,7 @@ func (d *discovery) checkCodeFlow(c *Identity) error {
 		return errors.New("oauth: the metadata of the authorization server has no authorization_endpoint")
 	case d.Conventional:
 		return nil
-	case len(m.CodeChallengeMethods) == 0 && c.InsecureUnlistedPKCE: // sent all the same
+	case len(m.CodeChallengeMethods) == 0 && c.InsecureUnlistedPKCE: // S256 is sent nevertheless
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
 		return &PKCEError{Issuer: d.Issuer, Methods: m.CodeChallengeMethods}
 	case len(m.ResponseTypesSupported) > 0 && !slices.Contains(m.ResponseTypesSupported, "code"):

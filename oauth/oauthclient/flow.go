@@ -18,8 +18,8 @@ import (
 // browser or ask an authorization server that has refused.
 const failureLifetime = 30 * time.Second
 
-// endTimeout bounds how long the last request waits for the end of a canceled login, which forgets a client that
-// was never accepted. An Authorizer may ignore its context.
+// endTimeout limits how long the last request waits for the end of a canceled login, which removes
+// the registration of a client that was never accepted. An Authorizer may ignore its context.
 const endTimeout = time.Second
 
 type needKind uint8
@@ -276,7 +276,7 @@ func (f *flow) wait(ctx context.Context, w *waiter) error {
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
-		if w != nil && f.leave(w) { // the flow ends, and may still have to store what it has learned
+		if w != nil && f.leave(w) { // the flow ends, but may still have to update the store
 			timer := time.NewTimer(endTimeout)
 			defer timer.Stop()
 			select {
@@ -296,6 +296,7 @@ func (w *waiter) resume() {
 	}
 }
 
+// leave removes a waiter, and cancels the flow if it was the last waiter.
 func (f *flow) leave(w *waiter) (isLast bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,13 +44,13 @@ type Identity struct {
 	// Default: a login with ID and without Issuer is an error.
 	InsecureAnyIssuer bool
 	// InsecureUnlistedPKCE allows logins at an authorization server whose metadata lists no PKCE
-	// methods, such as Amazon Cognito and Microsoft Entra ID. PKCE with S256 is sent all the same;
-	// if the server ignores it, a stolen code can be redeemed. It requires Issuer, unless
-	// InsecureAnyIssuer is set. Default: such a login fails with a [*PKCEError].
+	// methods, such as Amazon Cognito and Microsoft Entra ID. The client sends PKCE with S256
+	// nevertheless; if the server ignores it, a stolen code can be redeemed. It requires Issuer,
+	// unless InsecureAnyIssuer is set. Default: such a login fails with a [*PKCEError].
 	InsecureUnlistedPKCE bool
-	// OmitResource leaves out the parameter resource (RFC 8707), which some authorization servers
-	// refuse. They then issue tokens that are not bound to the MCP server. It requires Issuer,
-	// unless InsecureAnyIssuer is set. Default: resource is sent.
+	// OmitResource omits the parameter resource (RFC 8707), which some authorization servers
+	// refuse. The tokens are then not bound to the MCP server. It requires Issuer, unless
+	// InsecureAnyIssuer is set. Default: resource is sent.
 	OmitResource bool
 	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: one that
 	// the metadata of the authorization server names.
@@ -95,16 +95,17 @@ func (c *Identity) validate() error {
 	return errors.Join(all...)
 }
 
-// A PKCEError reports an authorization server whose metadata does not list the PKCE method S256. Nothing but the
-// request for its metadata was sent to it.
+// A PKCEError reports a login at an authorization server whose metadata does not list the PKCE
+// method S256. Only the request for its metadata was sent to the server; see
+// [Identity].InsecureUnlistedPKCE.
 //
 // Spec: basic/authorization, Authorization Code Protection.
 type PKCEError struct {
-	Issuer  string   // of the authorization server
-	Methods []string // that it lists; nil for none
+	Issuer  string   // the authorization server
+	Methods []string // the PKCE methods that its metadata lists; may be empty
 }
 
-// Error names the issuer and what it lists.
+// Error names the issuer and its PKCE methods.
 func (e *PKCEError) Error() string {
 	if len(e.Methods) == 0 {
 		return fmt.Sprintf("oauth: the authorization server %s lists no PKCE methods "+

@@ -40,12 +40,12 @@ func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
 }
 
 // probe sends requests without a token to learn which login the server requires. A server that does
-// not refuse them may still have metadata.
+// not refuse them may still publish metadata.
 func (t *Transport) probe(ctx context.Context) (*need, error) {
 	probing, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	n := &need{kind: needLogin}
-	for _, method := range []string{http.MethodPost, http.MethodGet} { // HTTP+SSE servers may know only GET
+	for _, method := range []string{http.MethodPost, http.MethodGet} { // HTTP+SSE servers may support only GET
 		wants, err := t.probeWith(probing, method)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -88,9 +88,9 @@ func (t *Transport) probeWith(ctx context.Context, method string) (*need, error)
 
 // Logout removes the tokens for the server, and revokes them if its authorization server supports
 // that. The Transport removes them even with an error; they may remain in a store that fails.
-// The client's own registration is removed too, so that the next login registers again; those of
-// Identity are kept. Close clients first: a later request of a client logs in again, except the one
-// that ends a session, which the server then refuses.
+// Logout also removes the dynamic registration of the client, so that the next login registers
+// again; a client of [Identity] is kept. Close clients first: a later request of a client logs in
+// again, except the request that ends a session, which the server then refuses.
 //
 // It is not an error if the authorization server supports only the revocation of refresh tokens.
 // The access token, such as a JWT, then stays valid until it expires.
@@ -112,7 +112,7 @@ func (t *Transport) Logout(ctx context.Context) error {
 	if record == nil {
 		return failed
 	}
-	if dropped != nil { // authenticates the client
+	if dropped != nil { // before the registration is removed, because revoke authenticates the client
 		failed = errors.Join(failed, t.revoke(ctx, record, dropped))
 	}
 	return errors.Join(failed, save[Registration](ctx, t.store, clientKey(record.Issuer), nil))

@@ -73,7 +73,7 @@ func (e *RegistrationError) Error() string {
 type registrationResponse struct {
 	ClientID      string         `json:"client_id"`
 	ClientSecret  string         `json:"client_secret"`
-	SecretExpires jsontext.Value `json:"client_secret_expires_at"` // seconds since 1970, 0 for never
+	SecretExpires jsontext.Value `json:"client_secret_expires_at"` // see expires
 	AuthMethod    string         `json:"token_endpoint_auth_method"`
 	RedirectURIs  []string       `json:"redirect_uris"`
 }
@@ -124,7 +124,8 @@ func register(
 	return r.registration(server.Issuer, &asked), nil
 }
 
-// expires returns when the secret expires, in seconds since 1970, 0 for never. Some servers send a string.
+// expires returns when the secret expires, in seconds since 1970. Zero means never. It accepts a
+// string, which some servers send instead of a number.
 func (r *registrationResponse) expires() float64 {
 	seconds, _ := strconv.ParseFloat(strings.Trim(string(r.SecretExpires), `"`), 64)
 	return seconds

@@ -123,7 +123,7 @@ type tokenEndpoint struct {
 	resource     string        // default of the resource parameter; empty for none
 	prover       *dpop.Prover  // nil for bearer tokens
 
-	omitsResource bool // the authorization server refuses the resource parameter
+	omitsResource bool // no request may contain the resource parameter
 }
 
 // A tokenResponse is the response of a token endpoint. Spec: RFC 6749, sections 5.1 and 5.2; RFC
@@ -140,8 +140,8 @@ type tokenResponse struct {
 	ErrorDescription jsontext.Value `json:"error_description"`
 }
 
-// textOf returns the text of a member that must be a string. Some servers send another type, whose
-// JSON text says as much, or a list in place of words.
+// textOf returns the text of a member that should be a string. Some servers send a list of words,
+// which it joins, or another type, whose JSON it returns.
 func textOf(member jsontext.Value) string {
 	switch jsonscan.Kind(member) {
 	case 0, 'n':
@@ -298,7 +298,7 @@ func (e *tokenEndpoint) secrets(form url.Values) []string {
 func (e *tokenEndpoint) tokenType(received string) (string, error) {
 	switch {
 	case (received == "" || strings.EqualFold(received, oauthwire.Bearer)) && e.prover == nil:
-		return oauthwire.Bearer, nil // some servers leave out the type that every other one has
+		return oauthwire.Bearer, nil // some servers omit the type
 	case e.prover == nil:
 		return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q",
 			oauthfetch.CleanText(received, oauthfetch.MaxErrorCode))

@@ -100,7 +100,9 @@ type Transport struct {
 	log         *slog.Logger
 	invalid     error // the error of every request; nil if endpoint and options are valid
 
-	accepted atomic.Pointer[TokenSet] // the tokens of the last request that was not refused, or noTokens; nil before
+	// accepted holds the tokens of the last request that the server did not refuse: noTokens for a
+	// request without a token, nil before the first such request.
+	accepted atomic.Pointer[TokenSet]
 
 	mu                sync.Mutex                // guards the fields below
 	loaded            bool                      // the store has been read
@@ -228,7 +230,7 @@ func (x *exchange) run() (*http.Response, error) {
 		if used := cmp.Or(tokens, noTokens); n == nil && x.accepted.Load() != used {
 			x.accepted.Store(used)
 		}
-		if n == nil || x.req.Method == http.MethodDelete || // no login only to end a session
+		if n == nil || x.req.Method == http.MethodDelete || // the end of a session does not justify a login
 			x.hasOtherReason(n) {
 			return res, nil
 		}
@@ -257,15 +259,17 @@ func (x *exchange) run() (*http.Response, error) {
 	}
 }
 
-// headerSession names the session of a request. Spec: basic/transports#session-management (2025-11-25)
+// headerSession identifies the session of a request. Spec: basic/transports#session-management
+// (2025-11-25)
 const headerSession = "Mcp-Session-Id"
 
 // noTokens stands for a request without a token.
 var noTokens = new(TokenSet)
 
-// hasOtherReason reports whether a refusal may be about the session, which the server has lost: it has accepted
-// the same token, or none, before, and does not call it invalid. The caller opens a new session, and without its header
-// a token that the server really refuses is replaced.
+// hasOtherReason reports whether the server may have refused a request because it lost the session:
+// it accepted the same token, or a request without a token, before, and does not report the token
+// as invalid. The caller of the transport then opens a new session. If the server refuses the token
+// there too, the request has no session, and the token is replaced.
 func (x *exchange) hasOtherReason(n *need) bool {
 	return n.kind == needToken && x.accepted.Load() == cmp.Or(n.used, noTokens) &&
 		x.req.Header.Get(headerSession) != "" &&

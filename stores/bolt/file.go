@@ -109,7 +109,8 @@ func openError(path string, err error) error {
 	return fmt.Errorf("bolt: open %s: %w", path, withKind(err))
 }
 
-// checkFile refuses what cannot be a database, and what other users own or can access.
+// checkFile refuses a path that cannot be a database, and a file that other users own or can
+// access.
 func checkFile(path string) (isNew bool, err error) {
 	info, err := os.Stat(path)
 	switch {
