@@ -100,6 +100,7 @@ type Host struct {
 	logins   logins
 	memory   memoryTokens
 	kept     keptTasks
+	issued   issuedTasks
 	rates    *rateTable
 	budgets  *budgets
 	spilled  spilledResults

@@ -124,7 +124,7 @@ func (v *View) serveWithin(
 		res, err = v.checkResult(r, l, res, err)
 	}
 	if p != nil {
-		res, err = v.decideResult(ctx, p, req, a, res, err)
+		res, err = v.decideResult(ctx, p, req, v.resultAction(ctx, a, r.task), res, err)
 	}
 	if l.Result == config.ResultSpill {
 		res, err = v.spill(req, r, l, res, err)

@@ -34,7 +34,8 @@ type Action struct {
 	Client mcp.Implementation
 	// Server is the name of the server in the configuration.
 	Server string
-	// Target is the name or URI that the server uses for the tool, prompt or resource.
+	// Target is the name or URI that the server uses for the tool, prompt or resource. For the result and
+	// the questions of a task it is the tool that was called, empty if that is unknown: see [Action.LacksTool].
 	Target string
 	// Definition is the definition as the server sent it: JSON, nil if there is none. Its annotations
 	// are claims of the server.
@@ -54,6 +55,26 @@ type Action struct {
 	Recent []string
 	// Time is when the policy is asked.
 	Time time.Time
+}
+
+// LacksTool reports whether the action is the result or a question of a task whose tool is unknown: the
+// task was not created through this host, or by an older version of it. A policy must then decide as for
+// any tool of the server. The definition may be unknown although Target is set.
+func (a *Action) LacksTool() bool { return a.isOfTask() && a.Target == "" }
+
+// LacksDefinition reports whether the action is the result or a question of a task whose tool is unknown,
+// or has another definition than when it was called.
+func (a *Action) LacksDefinition() bool { return a.isOfTask() && len(a.Definition) == 0 }
+
+func (a *Action) isOfTask() bool {
+	if a.Kind != ActionResult && a.Kind != ActionQuestion {
+		return false
+	}
+	switch a.Method {
+	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult:
+		return true
+	}
+	return false
 }
 
 // A Verdict is the decision of a user about an [Action]; see [Options.Consent].

@@ -1,21 +1,26 @@
 package host
 
 import (
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"sync"
 
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // maxHandle bounds the id of a task that a caller receives, in bytes. Clients send it in a header.
-const maxHandle = 512
+const maxHandle = 1024
 
 // errUnknownTask is the only answer to an id that this host has not issued to the caller. It does not
 // say what is wrong.
 var errUnknownTask = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: unknown task")
 
-// A taskID is the content of the id of a task, as a caller knows it. Nothing else is stored.
+// A taskID is the content of the id of a task, as a caller knows it.
 type taskID struct {
 	Server string `json:"s"`
 	Class  string `json:"c,omitzero"` // of the instance
@@ -23,6 +28,10 @@ type taskID struct {
 	// Instance is the id of the connection, if each call has one of its own.
 	Instance string `json:"n,omitzero"`
 	Kept     string `json:"k,omitzero"` // of a result that the host keeps; see [keptTasks]
+	// Tool is the name of the tool at the server, and Digest that of its definition. Ids that older
+	// versions have issued, and tasks that the server lists, have none.
+	Tool   string `json:"t,omitzero"`
+	Digest string `json:"d,omitzero"` // in base64
 }
 
 // A task is a task that a caller may use.
@@ -42,9 +51,13 @@ func (v *View) newTask(p *pool, id taskID) (*task, error) {
 		return nil, err
 	}
 	handle := v.host.states.ring.SealTextStable(plain, taskBound(v.caller)...)
+	if len(handle) > maxHandle && id.Tool != "" { // the call has run: rules treat it as of any tool
+		id.Tool, id.Digest = "", ""
+		return v.newTask(p, id)
+	}
 	if id.ID == "" && id.Kept == "" || len(handle) > maxHandle {
 		return nil, &Error{Code: CodeInvalidResult, Server: p.up.name, MayHaveRun: true,
-			Err: fmt.Errorf("the id of a task has %d bytes, want 1 to about 250", len(id.ID))}
+			Err: fmt.Errorf("the id of a task has %d bytes, want 1 to about 600", len(id.ID))}
 	}
 	return &task{id, p, handle}, nil
 }
@@ -67,6 +80,72 @@ func (v *View) openTask(handle string) (*task, error) {
 		}
 	}
 	return nil, errUnknownTask
+}
+
+// resultAction returns the action about the result of a request: of a request about a task, the tool whose
+// result that is, with its definition unless that has changed.
+func (v *View) resultAction(ctx context.Context, a *Action, t *task) *Action {
+	if t == nil {
+		return a
+	}
+	about := *a
+	about.Target, about.Definition, about.Digest = t.Tool, nil, [32]byte{}
+	m := v.latest()
+	if m == nil { // after a restart
+		m, _ = v.current(ctx) // without it, the definition is unknown
+	}
+	if m != nil && t.Tool != "" {
+		item := m.catalogue.Original(catalogue.Tools, t.Server, t.Tool)
+		if item != nil && digestText(item) == t.Digest {
+			about.Definition, about.Digest = item.Raw, item.Digest
+		}
+	}
+	return &about
+}
+
+func digestText(item *catalogue.Item) string {
+	return base64.RawStdEncoding.EncodeToString(item.Digest[:])
+}
+
+const (
+	// maxIssuedTasks bounds the tasks of one principal that lists name by the id of their call.
+	maxIssuedTasks = 200
+	// maxIssuers bounds the principals with such tasks: 200,000 tasks have about 100 MB.
+	maxIssuers = 1000
+)
+
+// issuedTasks holds the tasks that calls have created, so that a list of a server names a task by the same
+// id as its call, with its tool. Other tasks of a list have no tool. It is safe for concurrent use.
+type issuedTasks struct {
+	mu sync.Mutex // guards by
+	by lru.Map[string, lru.Map[taskID, taskID]]
+}
+
+// listKey returns the part of a task that a list of its server contains.
+func (id taskID) listKey() taskID { return taskID{Server: id.Server, Class: id.Class, ID: id.ID} }
+
+// add adds a task of a principal.
+func (a *issuedTasks) add(principal string, id taskID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	own := a.by.Get(principal)
+	if own == nil {
+		a.by.Max, own = maxIssuers, &lru.Map[taskID, taskID]{Max: maxIssuedTasks}
+		a.by.Put(principal, own)
+	}
+	own.Put(id.listKey(), &id)
+}
+
+// find returns the task of a principal that a server has listed.
+func (a *issuedTasks) find(principal string, listed taskID) taskID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if own := a.by.Get(principal); own != nil {
+		if id := own.Get(listed.listKey()); id != nil {
+			return *id
+		}
+	}
+	return listed
 }
 
 // taskOf returns the task that a request names.

@@ -39,7 +39,7 @@ type keptTask struct {
 }
 
 // keepResult keeps a result and returns that of a call that became a task.
-func (v *View) keepResult(req *mcp.Request, p *pool, raw mcp.RawResult) (mcp.Result, error) {
+func (v *View) keepResult(req *mcp.Request, r *route, raw mcp.RawResult) (mcp.Result, error) {
 	k := &keptTask{id: rand.Text(), principal: v.caller.principal(), created: time.Now(), ttl: keptTTL,
 		result: slices.Clone(raw)}
 	task, _ := req.Param("task")
@@ -48,7 +48,9 @@ func (v *View) keepResult(req *mcp.Request, p *pool, raw mcp.RawResult) (mcp.Res
 		k.ttl = time.Duration(math.Min(ms, float64(keptTTL.Milliseconds()))) * time.Millisecond
 		k.ttl = max(k.ttl, minKeptTTL)
 	}
-	t, err := v.newTask(p, taskID{Kept: k.id})
+	id := r.taskID()
+	id.Kept = k.id
+	t, err := v.newTask(r.pool, id)
 	if err != nil {
 		return nil, err
 	}

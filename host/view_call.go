@@ -26,6 +26,8 @@ type route struct {
 	own bool
 	// suspended: it answers a question of a server that no longer lists the item.
 	suspended bool
+	// task is the task that the request is about, nil for none.
+	task *task
 	// approval is that of the policy or a user, nil without a policy.
 	approval *approval
 }

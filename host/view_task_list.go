@@ -106,11 +106,12 @@ func (v *View) listed(p *pool, class string, page []byte) (tasks []byte) {
 	}
 	for raw := range jsonscan.Elements(list) {
 		id := stringMember(raw, "taskId")
-		t, err := v.newTask(p, taskID{Class: class, ID: id})
+		t, err := v.newTask(p, v.host.issued.find(v.principal, taskID{Server: p.up.name, Class: class, ID: id}))
 		if id == "" || err != nil {
 			continue
 		}
-		tasks = append(append(tasks, ','), jsonscan.WithMember(raw, "taskId", jsonscan.AppendQuote(nil, t.handle))...)
+		raw = v.decideTask(t, jsonscan.WithMember(raw, "taskId", jsonscan.AppendQuote(nil, t.handle)))
+		tasks = append(append(tasks, ','), raw...)
 	}
 	return tasks
 }

@@ -45,7 +45,7 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if t.Kept != "" {
 		return v.host.kept.serve(v.caller.principal(), req, t)
 	}
-	return v.send(ctx, req, &route{kind: ActionOther, pool: t.pool,
+	return v.send(ctx, req, &route{kind: ActionOther, pool: t.pool, task: t,
 		serve: func(ctx context.Context) (mcp.Result, error) { return v.serveTask(ctx, req, t, form) }})
 }
 
@@ -275,7 +275,8 @@ func (c *taskCall) result(
 	if raw.ResultType() != resultTask {
 		return nil, false, nil
 	}
-	id := taskID{Class: class}
+	id := r.taskID()
+	id.Class = class
 	if s.in.calls {
 		id.Instance = s.id
 	}
@@ -293,7 +294,16 @@ func (v *View) keep(req *mcp.Request, r *route, res mcp.Result) (mcp.Result, err
 	if task, _ := req.Param("task"); !isObject(task) || raw.ResultType() != mcp.ResultComplete {
 		return res, nil
 	}
-	return v.keepResult(req, r.pool, raw)
+	return v.keepResult(req, r, raw)
+}
+
+// taskID returns the part of the id of a task that says which tool was called.
+func (r *route) taskID() taskID {
+	id := taskID{Tool: r.target}
+	if r.item != nil {
+		id.Digest = digestText(r.item)
+	}
+	return id
 }
 
 // created returns the result of a call that became a task.
@@ -310,6 +320,9 @@ func (c *taskCall) created(p *pool, id taskID, raw mcp.RawResult) (mcp.Result, e
 	t, err := c.view.newTask(p, id)
 	if err != nil {
 		return nil, err
+	}
+	if c.view.listsTasks(p) {
+		c.view.host.issued.add(c.view.principal, t.taskID)
 	}
 	switch {
 	case c.caller == extendedTasks && c.server == extendedTasks:

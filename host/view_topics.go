@@ -99,15 +99,15 @@ func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic s
 	return d.Do == OutcomeAllow
 }
 
-// decideTask returns what the policy leaves of the notification of a task, which has what tasks/get returns: only
-// its status if it denies that.
-func (v *View) decideTask(p *pool, params json.RawMessage) json.RawMessage {
+// decideTask returns what the policy leaves of a task in a notification or a list, which has what tasks/get
+// returns: only its status if the policy denies that.
+func (v *View) decideTask(t *task, params json.RawMessage) json.RawMessage {
 	policy := v.host.currentPolicy()
 	if policy == nil {
 		return params
 	}
-	a := &Action{Kind: ActionOther, Method: methodTaskGet, Caller: v.caller, Server: p.up.name}
-	res, err := v.decideResult(v.host.ctx, policy, nil, a, mcp.RawResult(params), nil)
+	a := &Action{Kind: ActionOther, Method: methodTaskGet, Caller: v.caller, Server: t.pool.up.name}
+	res, err := v.decideResult(v.host.ctx, policy, nil, v.resultAction(v.host.ctx, a, t), mcp.RawResult(params), nil)
 	if raw, ok := res.(mcp.RawResult); ok && err == nil {
 		return json.RawMessage(raw)
 	}
@@ -213,7 +213,7 @@ func (l *topicListener) pass(e mcp.Event) {
 		if t == nil {
 			return
 		}
-		e.Params = l.view.decideTask(t.pool, json.RawMessage(l.view.publicTask(t, without(e.Params, "_meta"))))
+		e.Params = l.view.decideTask(t, json.RawMessage(l.view.publicTask(t, without(e.Params, "_meta"))))
 		quoted := jsonscan.AppendQuote(nil, t.handle)
 		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: quoted}}
 	} else {

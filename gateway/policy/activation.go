@@ -104,6 +104,9 @@ func (a *activation) value(i int) any {
 	case "method":
 		return of.Method
 	case "target":
+		if of.LacksTool() {
+			return errUnknownTool
+		}
 		return of.Target
 	case "args":
 		return a.policy.members[i].decode(of.Arguments)
@@ -138,10 +141,22 @@ func callerValue(c *host.Caller) map[string]any {
 var hints = map[string]string{"title": "title", "readOnly": "readOnlyHint", "destructive": "destructiveHint",
 	"idempotent": "idempotentHint", "openWorld": "openWorldHint"}
 
+// errUnknownTool is the value of what is unknown about the tool of a task: rules that read it fail, so that
+// they match unless they allow.
+var errUnknownTool = types.NewErr("the tool of the task, or its definition, is unknown").(*types.Err)
+
 // toolValue returns what the server declares. Members that it does not declare are null. Of a request
 // for something else, tool.name is the name or URI of that.
 func toolValue(a *host.Action) map[string]any {
 	definition := objectOf(a.Definition)
+	if a.LacksDefinition() {
+		value := map[string]any{"name": a.Target, "title": errUnknownTool, "description": errUnknownTool,
+			"annotations": errUnknownTool}
+		if a.LacksTool() {
+			value["name"] = errUnknownTool
+		}
+		return value
+	}
 	value := withMembers(map[string]any{"name": a.Target, "title": definition["title"],
 		"description": definition["description"]})
 	declared, _ := definition["annotations"].(map[string]any)

@@ -213,3 +213,35 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// A rule that reads the tool of a task matches if the tool is unknown, unless the rule allows or is about
+// another server. The same holds for the definition alone.
+func TestRulesOnResultsOfTasks(t *testing.T) {
+	p := mustCompile(t, `{"rules": [
+		{"name": "elsewhere", "on": ["result"], "when": "server.name == 'db' && tool.name == 'read'", "do": "deny"},
+		{"name": "trusted", "on": ["result"], "when": "tool.name == 'read'", "do": "allow"},
+		{"name": "clean", "on": ["result"], "when": "target == 'send'", "redact": ["secrets"]},
+		{"name": "open", "on": ["result"], "when": "tool.annotations.openWorld == true", "do": "deny"}]}`)
+	const closed = `{"name":"x","annotations":{"openWorldHint":false}}`
+	for _, test := range []struct {
+		method, server, target, definition, rule string
+		do                                       host.Outcome
+		redacted                                 bool
+	}{
+		{"tasks/result", "fs", "", "", "open", host.OutcomeDeny, true},
+		{"tasks/get", "db", "", "", "elsewhere", host.OutcomeDeny, false},
+		{"tasks/result", "fs", "read", "", "trusted", host.OutcomeAllow, false},
+		{"tasks/result", "fs", "send", closed, "", host.OutcomeAllow, true},
+		{"tasks/result", "fs", "third", closed, "", host.OutcomeAllow, false},
+		{"tasks/result", "fs", "other", "", "open", host.OutcomeDeny, false},
+		{"tasks/list", "fs", "", "", "", host.OutcomeAllow, false},
+		{"x/other", "fs", "", "", "", host.OutcomeAllow, false},
+	} {
+		d := p.Decide(t.Context(), &host.Action{Kind: host.ActionResult, Method: test.method, Server: test.server,
+			Target: test.target, Definition: json.RawMessage(test.definition), Result: json.RawMessage(`{}`)})
+		if d.Do != test.do || d.Rule != test.rule || (len(d.Redact) > 0) != test.redacted {
+			t.Errorf("%s of %q at %s: got %s by %q, redact %v; want %s by %q, redacted: %t", test.method, test.target,
+				test.server, d.Do, d.Rule, d.Redact, test.do, test.rule, test.redacted)
+		}
+	}
+}
