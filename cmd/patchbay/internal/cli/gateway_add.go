@@ -87,6 +87,12 @@ func (p *program) addServer(ctx context.Context, a *addition) error {
 	if e.text, err = jsonc.Set(text, []string{member, a.name}, entry); err != nil {
 		return fmt.Errorf("%s: %w; nothing was changed", path, err)
 	}
+	if p.flags.insecureHTTP && a.url != "" { // for the gateway, which does not get the flag
+		e.text, err = jsonc.Set(e.text, []string{"patchbay", "servers", a.name, "insecureHTTP"}, []byte("true"))
+		if err != nil {
+			return fmt.Errorf("%s: %w; nothing was changed", path, err)
+		}
+	}
 	i, r, err := p.tryServer(ctx, a, e)
 	if err != nil {
 		return err
@@ -245,6 +251,9 @@ func (p *program) tryServer(ctx context.Context, a *addition, e *fileEdit) (*ins
 	i, err := p.inspectServer(ctx, a, e, &configs.File{File: parsed, App: "patchbay"})
 	if err != nil {
 		p.screen.printf("patchbay: %s was not added; with --no-connect it is added without a connection", a.name)
+		if exitCode(ctx, err) == exitAuth {
+			p.screen.printf("Log in or pass a token, and run the command again.")
+		}
 		return nil, r, err
 	}
 	p.showInspection(i, r)

@@ -229,7 +229,8 @@ func TestAddLogsIn(t *testing.T) {
 	editHome(t)
 	server, ann := protected(t), newUserBrowser(t)
 	if o := patchbay(t, "", "gateway", "add", "notes", server); o.status != exitAuth ||
-		!strings.Contains(o.stderr, "was not added") || recordedPins(t, "notes") != nil {
+		!strings.Contains(o.stderr, "was not added") || recordedPins(t, "notes") != nil ||
+		!strings.Contains(o.stderr, "patchbay auth login "+server+"\n") || !strings.Contains(o.stderr, "run the command again") {
 		t.Errorf("without a terminal: %+v", o)
 	}
 	o := withBrowser(t, ann, "gateway", "add", "notes", server)

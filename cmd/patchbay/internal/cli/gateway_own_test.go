@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
 func TestAddServer(t *testing.T) {
@@ -42,6 +43,26 @@ func TestAddServer(t *testing.T) {
 	var r addReport
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || len(r.Tools) == 0 || !r.Changed || r.Headers[0] != "X-Test" {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// The gateway does not get the flag --insecure-http, so that the entry has the setting.
+func TestAddStoresInsecureHTTP(t *testing.T) {
+	editHome(t)
+	const url = "http://192.0.2.1/mcp" // nothing answers at this address, which is for documentation
+	add := []string{"gateway", "add", "--no-connect", "--insecure-http", "--header", "X-Api-Key: k1", "remote", url}
+	mustRun(t, add...)
+	if o := patchbay(t, "", "tools", "@host", "--timeout", "50ms"); strings.Contains(o.stderr, "insecureHTTP") {
+		t.Errorf("the gateway refuses the entry: %+v", o)
+	}
+	mustRun(t, append(add, "--replace")...)
+	text, err := jsonc.Remove([]byte(textOf(t, ownPath(t))), []string{"patchbay", "servers", "remote", "insecureHTTP"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, ownPath(t), string(text))
+	if o := patchbay(t, "", "tools", "@host", "--timeout", "5s"); !strings.Contains(o.stderr, `"insecureHTTP": true`) {
+		t.Errorf("without the setting: %+v, want a refusal that names it", o)
 	}
 }
 
