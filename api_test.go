@@ -32,6 +32,9 @@ const maxCoreNames = 355
 // TestAPIIsGolden fails on every change of the exported API: names, signatures, fields with their
 // tags, interface methods and values of constants. Run it with -update after an intended change.
 func TestAPIIsGolden(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	packages := loadExports(t, publicPackages, "")
 	core := 0
 	for _, name := range publicPackages {
@@ -64,6 +67,9 @@ func TestAPIIsGolden(t *testing.T) {
 // TestAPIGoldenSeesChanges changes a copy of the source in ways that an earlier golden test did not
 // notice.
 func TestAPIGoldenSeesChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	tests := []struct{ name, file, old, new string }{
 		{"field of a struct", "mcp/server.go", "type ServerOptions struct {\n",
 			"type ServerOptions struct {\n\tAdded bool\n"},

@@ -66,6 +66,9 @@ func TestCancelledCallSaysWhetherItMayHaveRun(t *testing.T) {
 // A call whose time limit ends while its client opens a lost session again fails with the error of its
 // server.
 func TestTimeoutOfANewSessionNamesTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	handler := mcphttp.NewHandler(simpleServer("s"), &mcphttp.Options{Logger: noLog})
 	var hangs atomic.Bool
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

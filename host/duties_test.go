@@ -72,6 +72,9 @@ var ownExtension = map[string]json.RawMessage{"com.example/extension": json.RawM
 // A server receives the requests of its own tools only, with the arguments of the caller, and _meta of
 // the extensions that it has declared.
 func TestHOST02_HOST10_HOST11_ServersSeeTheirOwnRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		calc, shop := &recorded{Handler: newServer("calc")}, &recorded{Handler: newServer("shop")}
 		h := newHost(t, map[string]mcp.Handler{"calc": calc, "shop": shop}, up, "{}")
@@ -189,6 +192,9 @@ func TestHOST24_ErrorsOfToolsReachTheModel(t *testing.T) {
 
 // A question names its server, and each answer of the user reaches it.
 func TestHOST25_QuestionsNameTheServerAndMayBeRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, action := range []mcp.ElicitAction{mcp.ElicitAccept, mcp.ElicitDecline, mcp.ElicitCancel} {
 		t.Run(string(action), func(t *testing.T) {
 			forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
@@ -243,6 +249,9 @@ func TestHOST28_HOST37_NamesComeFromTheConfiguration(t *testing.T) {
 
 // A server that asks again and again is stopped.
 func TestHOST32_RoundsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if !up.Since("2025-06-18") || !down.Since("2025-06-18") {
 			return // has no elicitation

@@ -12,6 +12,9 @@ import (
 
 // A caller whose client approves everything cannot fill the state with grants.
 func TestGrantsOfOneCallerAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := mcp.NewServer("a", "1", nil)
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://{N}", Name: "x"},
 		func(context.Context, struct{ N string }) (string, error) { return "text", nil })

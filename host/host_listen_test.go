@@ -16,6 +16,9 @@ import (
 
 // Changes of a server reach the clients of all revisions that have asked for them.
 func TestChangesReachSubscribers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		calc, shop := newServer("calc"), newServer("shop")
 		h := newHost(t, map[string]mcp.Handler{"calc": calc, "shop": shop}, up, "{}")

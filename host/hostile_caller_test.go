@@ -228,6 +228,9 @@ func TestHostileSuspendedCalls(t *testing.T) {
 
 // Unknown names, URIs and methods cost no requests at servers, and little memory.
 func TestHostileUnknownNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		evil := &hostile{answer: usual}
 		h := newHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
@@ -251,6 +254,9 @@ func TestHostileUnknownNames(t *testing.T) {
 
 // One principal with many sessions removes neither the views nor the processes of another one.
 func TestHostileSessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers":{"calc":{"share":"session"}}}`)
@@ -332,6 +338,9 @@ func TestHostileSubscriptions(t *testing.T) {
 
 // Requests that are cancelled at once leave nothing.
 func TestHostileCancellations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": featureServer(), "other": newServer("other")}, up, "{}")
 		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes})

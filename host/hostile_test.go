@@ -180,6 +180,9 @@ func listOf(items ...string) string {
 // Notifications of changes without end cause a bounded number of readings, and the last state of the
 // list is known in the end.
 func TestHostileChangesWithoutEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		var lists atomic.Int64
 		s := mcp.NewServer("flood", "1.0.0", nil)
@@ -516,6 +519,9 @@ func TestHostileSilence(t *testing.T) {
 
 // Large results are refused with bounded memory, and the host works afterwards.
 func TestHostileLargeResults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for name, result := range map[string]func() string{
 		"100 MB": func() string {
 			return `{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 100<<20) + `"}]}`

@@ -59,6 +59,9 @@ func (m *memory) server() mcp.Handler {
 // Nothing that one principal sends is in the results, lists or questions of another, unless the
 // configuration shares the server.
 func TestHOST09_HOST11_HOST34_IsolationOfPrincipals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	ran := 0
 	for _, share := range []config.Share{config.ShareCaller, config.ShareSession, config.ShareCall, config.ShareShared} {
 		for _, up := range mcptest.Combinations() {

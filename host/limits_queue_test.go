@@ -137,6 +137,9 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 // HOST-11: 10,000 calls of one principal do not delay the calls of another: that one finds slots, and a
 // place in the queue, with a rate of the server too.
 func TestHOST11_OnePrincipalDoesNotTakeAllSlots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, test := range []struct {
 		name, settings string
 		calls          int

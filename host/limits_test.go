@@ -119,6 +119,9 @@ func TestRateOfTheLocalUser(t *testing.T) {
 
 // More callers than there are buckets do not reset the rate of one that floods.
 func TestHOST06_EvictedRatesAreKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), `{"limits": {"perCaller": "2/h"}, "servers": {"a": {"share": "shared"}}}`)
 		call := func(c *host.Caller) string {

@@ -61,6 +61,9 @@ func wantListed(t *testing.T, h *host.Host, subject, text string) {
 
 // The callers of a server share equal lists, also if each has a process of its own.
 func TestCallersShareEqualLists(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openLarge(t, "{}", func(string) (int, string) { return 8, "same" })
 		for n := range 12 {
@@ -77,6 +80,9 @@ func TestCallersShareEqualLists(t *testing.T) {
 // The lists of all callers of a server have a bound. A list beyond it is an error, and has room when other
 // callers have no connection.
 func TestListsOfAllCallersHaveABound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openLarge(t, `{"servers":{"big":{"idle":"10m"}}}`, func(caller string) (int, string) {
 			if caller == "small" {

@@ -183,6 +183,9 @@ func TestObserverReceivesRequestsOfCallersAndToServers(t *testing.T) {
 
 // What callers and their approvers see does not depend on the observer.
 func TestObserverChangesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, up := range []mcptest.Combination{{Transport: mcptest.Stdio, Revision: "2025-11-25"}, inMemory} {
 		for _, down := range mcptest.Combinations() {
 			t.Run(up.String()+" "+down.String(), func(t *testing.T) {

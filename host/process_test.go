@@ -359,6 +359,9 @@ func TestHOST42_ExitDuringACall(t *testing.T) {
 // Between two requests the process is killed. The next request runs once, on a new process. A daemon
 // holds the output of the first one open, so that only the write of the request shows the end.
 func TestExitBetweenCalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, era := range []string{"session", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			entry, starts := processEntry(t, "server")

@@ -14,6 +14,9 @@ import (
 // A request for sampling goes to the caller, who sees the prompt, decides about the result, and may
 // refuse. The host has no model, and adds nothing.
 func TestHOST08_HOST19_SamplingIsTheCallers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	refused := errors.New("the user refused")
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		s := mcp.NewServer("ai", "1.0.0", nil)

@@ -19,6 +19,9 @@ import (
 // During a thousand reloads under load, a server that none of them changes keeps its process, and each of its
 // calls has its result. No process is left.
 func TestReloadStorm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	mcptest.NoLeaks(t)
 	stable, stableStarts := processEntry(t, "server")
 	other, otherStarts := processEntry(t, "server")

@@ -498,6 +498,9 @@ func TestReloadOfTheOnlyServer(t *testing.T) {
 // Concurrent requests, subscriptions and reloads: each call of a server that no reload changes has its
 // result.
 func TestReloadUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newReloaded(t, fakesOf("one", "two", "three"), `"a": {"command": "one"}`, "{}")
 		done := make(chan struct{})

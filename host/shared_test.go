@@ -68,6 +68,9 @@ func TestSharedInstanceKeepsTheLogLevelOfEachCaller(t *testing.T) {
 // Methods that change what a session sends are for the session of the caller: they do not reach the
 // server, whose session other callers use too.
 func TestSharedInstanceKeepsTheSubscriptionsOfEachCaller(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const uri = "file:///s"
 	for name, caller := range sharedViews {
 		t.Run(name, func(t *testing.T) {

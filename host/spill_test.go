@@ -215,6 +215,9 @@ func TestKeptResultsEnd(t *testing.T) {
 
 // HOST-11: the results of one principal do not remove those of another, and those of all have a bound.
 func TestHOST11_KeptResultsHaveShares(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		on := mcptest.Combination{Transport: mcptest.InMemory, Revision: "2026-07-28"}
 		h := hostileHost(t, map[string]mcp.Handler{"all": largeServer()}, on,

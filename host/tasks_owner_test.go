@@ -63,6 +63,9 @@ func TestTaskOfOtherPrincipal(t *testing.T) {
 
 // Ids are valid after a restart of the host with the same keys, and not with others.
 func TestTaskAfterRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		s := newTaskServer(t, "a")
 		servers := map[string]mcp.Handler{"a": s}
@@ -87,6 +90,9 @@ func TestTaskAfterRestart(t *testing.T) {
 
 // A view of one server has tasks, too, and a subscription to a task ends the wait for it at once.
 func TestTaskInSingleMode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a"), "b": newTaskServer(t, "b")}, up)
 		c := mcptest.Dial(t, h.For(&host.Caller{Server: "a"}), down, tasks.Declare(&mcp.ClientOptions{Elicit: yes}, nil))

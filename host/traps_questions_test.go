@@ -17,6 +17,9 @@ import (
 // the answer of its own caller: with instances of their own, and with one that all use. Where the
 // protocol does not tell whose question it is, it is asked of no other caller.
 func TestTrapQuestionOrAnswerToTheWrongCaller(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, share := range []string{"caller", "shared"} {
 		t.Run(share, func(t *testing.T) {
 			forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {

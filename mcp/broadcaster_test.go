@@ -254,6 +254,9 @@ func TestBroadcasterSendsSessionsNoTopics(t *testing.T) {
 
 // A client that does not read neither blocks Send nor uses up memory.
 func TestBroadcasterDoesNotWaitForASlowClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for name, test := range map[string]struct{ events, size, kept int }{
 		"many events": {30_000, 10, 20_000}, "large events": {2000, 1 << 20, 4},
 	} {

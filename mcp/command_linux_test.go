@@ -149,6 +149,9 @@ func TestSTDIO17_ChildrenEndWithTheirServer(t *testing.T) {
 // A daemon that the server has started keeps the pipes open. The client detects the end of the
 // server anyway.
 func TestSTDIO17_EndIsDetectedWhileAnotherProcessHoldsThePipes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "spawn", "idle", "daemon"))
 	daemon := readWords(t, c, "pids")[1]

@@ -660,6 +660,9 @@ func TestSTDIO01_STL04_ServerOutlivesContexts(t *testing.T) {
 // The process of a server ends while a subscription is open. The client restarts it and subscribes
 // again.
 func TestSTDIO18_SUB13_ListenIsSentAgainAfterARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {

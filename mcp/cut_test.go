@@ -77,6 +77,9 @@ func cutAfter(
 // TransportError. The
 // synctest bubble detects goroutines that do not end.
 func TestSTDIO17_StreamsMayEndAfterAnyByte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	exchanges := map[string]func(ctx context.Context, c *mcp.Client) error{
 		"call": func(ctx context.Context, c *mcp.Client) error {
 			got, err := mcp.CallTool[total](ctx, c, "add", sum{1, 2})

@@ -20,6 +20,9 @@ func (e *nilError) Unwrap() error { return e.cause }
 // Each handler fails in a way that the server must survive. More calls than a server serves at once
 // show that each of them frees its place.
 func TestHandlersThatExitFreeTheirPlace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	handlers := map[string]mcp.HandlerFunc{
 		"goexit":    func(context.Context, *mcp.Request) (mcp.Result, error) { runtime.Goexit(); return nil, nil },
 		"nil error": func(context.Context, *mcp.Request) (mcp.Result, error) { return nil, (*nilError)(nil) },

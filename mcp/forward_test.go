@@ -42,6 +42,9 @@ func comparable(feature, revision, upstream string) bool {
 // Clients of every revision see a server of a newer or of the same revision through Forward as they see it
 // directly.
 func TestForwardedTranscriptsEqualDirectOnes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	servers := map[bool]*mcp.Server{true: transcriptServer(t, 5), false: transcriptServer(t, 0)}
 	for _, x := range exchanges() {
 		t.Run(x.name, func(t *testing.T) {

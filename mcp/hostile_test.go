@@ -621,6 +621,9 @@ func (c *byteClient) wholeBurst(id, token string) {
 
 // The stream may end within a message. Serve returns no error.
 func TestStreamMayEndWithinAMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	requests := []string{
 		envelopedCall(`1`, "echo", `"text":"a"`),
 		sessionRequest(`1`, "initialize", initializeParams),

@@ -500,6 +500,9 @@ func TestCallsInFlightOfAStreamAreLimited(t *testing.T) {
 }
 
 func TestCallsInFlightOfAServerAreLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, test := range []struct {
 		name string
 		opts *mcp.ServerOptions
@@ -625,6 +628,9 @@ func TestSubscribedURIsOfASubscriptionAreLimited(t *testing.T) {
 
 // A session subscribes to one URI at a time and may stay open for long, so its URIs are also limited by size.
 func TestSubscribedURIsOfASessionAreLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, test := range []struct {
 		name, pad string
 		most      int

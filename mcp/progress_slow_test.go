@@ -15,6 +15,9 @@ import (
 )
 
 func TestPROG05_AClientThatKeepsUpReceivesEveryNotification(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const notifications = 5000
 	s := newServer(t, nil)
 	addTool(s, "flood", func(ctx context.Context) (string, error) {

@@ -159,6 +159,9 @@ func liveBytes() int64 {
 }
 
 func TestMemoryOfAReaderIsLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const limit, slack = 16 << 20, 256 << 10 // the slack is for the rest of the test program
 	for _, direct := range []bool{false, true} {
 		before := heapInUse() // without what earlier tests have left in a sync.Pool

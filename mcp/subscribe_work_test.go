@@ -27,6 +27,9 @@ func serverOfTemplate(t *testing.T, pattern string) (s *mcp.Server, matched *ato
 
 // A session has one subscription, which is opened again for each further resource.
 func TestRES18_SubscribingMatchesEachURIOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const uris = 300
 	s, matched := serverOfTemplate(t, "mem:{a}")
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
@@ -47,6 +50,9 @@ func TestRES18_SubscribingMatchesEachURIOnce(t *testing.T) {
 }
 
 func TestRES18_MatchingForOneSubscriptionIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s, matched := serverOfTemplate(t, "mem:{+a}{+b}{+c}{+d}{+e}{+f}{+g}{+h}")
 	uris := make([]string, 38) // the params of a subscription have at most 320 KB
 	for n := range uris {

@@ -140,6 +140,9 @@ func (c *chaosClient) session(ctx context.Context, f *fixture, tool string) {
 
 // No slot, session or byte is lost or gained, however requests end.
 func TestLimits_AreWholeAfterChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const calls, largest = 24, 65 << 20
 	defer slog.SetDefault(slog.Default()) // panics are logged there
 	slog.SetDefault(discardLogger)

@@ -56,6 +56,9 @@ func TestLimits_RequestsOfABatchCount(t *testing.T) {
 
 // A body of the maximum size is accepted, whatever the maximum and however it arrives.
 func TestLimits_LargestBodyFitsIntoTheShareOfACaller(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const limit = 65 << 20
 	for _, caller := range []string{"principal", "anonymous"} {
 		for _, chunked := range []bool{false, true} {
@@ -85,6 +88,9 @@ func TestLimits_LargestBodyFitsIntoTheShareOfACaller(t *testing.T) {
 
 // Anonymous callers that do not read cannot have the responses of principals cut.
 func TestLimits_AnonymousUnreadOutputCutsNoPrincipal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	if raceDetector {
 		t.Skip("the race detector needs too much memory")
 	}

@@ -253,6 +253,9 @@ func TestLimits_OfCallsInFlightOfAllPrincipals(t *testing.T) {
 
 // Bodies that are being read are limited by their bytes, in total and for one caller.
 func TestLimits_OfBodiesInMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for name, test := range map[string]struct {
 		header string // with %d for one of 5 callers
 		bodies int

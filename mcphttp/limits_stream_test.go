@@ -290,6 +290,9 @@ func heapInUse() int64 {
 
 // A change does not wait for clients. The stream of a client that does not read ends.
 func TestLimits_OfUnreadChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 		const resources = 100

@@ -19,6 +19,9 @@ var subscribableCore = mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.
 // The resources that the sessions of one principal subscribe to are limited together, and the end of
 // a session releases its own.
 func TestLimits_OfSubscribedResourcesPerPrincipal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const perSession, most = 30, 32 << 20 / (30 * 8000)
 	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
 		f := start(t, subscribableCore, &mcphttp.Options{Sessions: mcphttp.SessionOptions{MaxPerPrincipal: 200}})

@@ -31,6 +31,9 @@ func (c megabytesCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resu
 // Responses that are not read are bounded in bytes. The oldest are cut, and a client that reads gets
 // its response.
 func TestLimits_OfUnreadResponses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	if raceDetector {
 		t.Skip("the race detector changes the size of the heap")
 	}

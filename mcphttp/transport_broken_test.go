@@ -173,6 +173,9 @@ func (t *cutTest) session(version string) {
 // the response or an error that says whether the request may have run. The synctest bubble shows
 // that nothing blocks.
 func TestTransport_ConnectionClosedAtEveryByte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for name, exchange := range cutExchanges {
 		for _, reads := range []bool{true, false} {
 			direction := map[bool]string{true: "from the server", false: "to the server"}[reads]

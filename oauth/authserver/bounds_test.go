@@ -40,6 +40,9 @@ func TestAuthenticatedClientsAreLimited(t *testing.T) {
 
 // Anyone can start a login and consent to it, as often as the limit by address permits.
 func TestStrangersDoNotEndTheLoginsOfOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })

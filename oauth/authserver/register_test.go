@@ -192,6 +192,9 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 
 // A few hundred addresses register as many clients as the limit by address permits.
 func TestStrangersDoNotBlockRegistration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	store := authserver.NewMemoryStore()
 	w := newInProcessEnv(t, func(o *authserver.Options) {
 		o.Store, o.Limits.Registrations = store, authserver.Rate{}

@@ -506,6 +506,9 @@ func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 
 // No field of any document makes the client request a refused URL.
 func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	fields := []string{
 		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint",
 		"introspection_endpoint",
