@@ -51,7 +51,8 @@ type Action struct {
 	Result json.RawMessage
 	// Question is the input request of ActionQuestion: a JSON object with method and params.
 	Question json.RawMessage
-	// Recent are the servers whose results the caller has received in the last 30 minutes.
+	// Recent are the servers from which the caller has received results, questions, progress, log
+	// messages or notifications of topics in the last 30 minutes.
 	Recent []string
 	// Time is when the policy is asked.
 	Time time.Time

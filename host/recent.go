@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// recentTime is how long a result counts for [Action.Recent]: longer than most tasks of an agent.
+	// recentTime is how long a message counts for [Action.Recent]: longer than most tasks of an agent.
 	recentTime = 30 * time.Minute
 	// maxRecent bounds the callers whose servers are kept.
 	maxRecent = 10_000
 )
 
-// A recentServers has the servers whose results callers have received. It is safe for concurrent use.
+// A recentServers holds the servers from which callers have received messages. It is safe for concurrent use.
 type recentServers struct {
 	mu      sync.Mutex // guards callers
 	callers map[string]map[string]time.Time
@@ -38,7 +38,7 @@ func (r *recentServers) add(caller, server string) {
 	of[server] = now
 }
 
-// evict removes callers without recent results, or else the one with the oldest. The lock is held.
+// evict removes callers without recent messages, or else the one with the oldest. The lock is held.
 func (r *recentServers) evict(now time.Time) {
 	oldest, when := "", now
 	for caller, servers := range r.callers {

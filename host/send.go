@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,7 +30,7 @@ func (p *pool) forward(
 		o.Capabilities = p.clientCapabilities(req)
 	}
 	o.WithoutMeta = p.withoutMeta()
-	req = p.withRoots(req, c.roots)
+	req = p.withRoots(p.withRecent(req, o.Principal), c.roots)
 	for round := range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c, o); err != nil {
 			if round > 0 {
@@ -55,6 +56,20 @@ func (p *pool) forward(
 	e := p.up.errorf(CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
 	e.MayHaveRun = true
 	return nil, nil, nil, e
+}
+
+// withRecent returns the request with notifications that count as results for [Action.Recent].
+func (p *pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
+	notify := req.Notify
+	if notify == nil || p.up.host.currentPolicy() == nil {
+		return req
+	}
+	inner := *req
+	inner.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
+		p.up.host.recent.add(principal, p.up.name)
+		return notify(ctx, method, params)
+	}
+	return &inner
 }
 
 // withoutMeta returns the member of `_meta` that the server must not receive, or "" if there is

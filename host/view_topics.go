@@ -224,6 +224,7 @@ func (l *topicListener) pass(e mcp.Event) {
 			}
 		}
 		e.Params = without(e.Params, "_meta")
+		l.view.host.recent.add(l.view.principal, l.pool.up.name)
 	}
 	l.view.changes.Send(mcp.Event{Kind: mcp.EventTopic, Method: e.Method, Params: e.Params, Filter: e.Filter})
 }
