@@ -17,11 +17,34 @@ import (
 	"testing"
 )
 
-// publicPackages have a golden file each under api/.
-var publicPackages = []string{
-	"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "host/config", "oauth", "oauth/oauthclient", "oauth/authserver",
-	"mcp/middleware", "ext/tasks", "ext/tasks/storetest", "stores/bolt", "gateway", "gateway/policy", "otelmcp",
-	"ext/apps", "ext/skills", "ext/icons",
+// publicPackages returns the packages that others can import, in all modules of the workspace but the command
+// and the examples, without the path of the module. Each has a golden file under api/.
+func publicPackages(t *testing.T) (names []string) {
+	t.Helper()
+	work, err := exec.Command("go", "work", "edit", "-json").Output()
+	var use struct{ Use []struct{ DiskPath string } }
+	if err != nil || json.Unmarshal(work, &use) != nil {
+		t.Fatalf("go work edit -json: %s, %v", work, err)
+	}
+	args := []string{"list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`}
+	for _, m := range use.Use {
+		if m.DiskPath != "./cmd/patchbay" && m.DiskPath != "./examples" {
+			args = append(args, m.DiskPath+"/...")
+		}
+	}
+	list, err := exec.Command("go", args...).Output()
+	if err != nil {
+		t.Fatalf("go %v: %v", args, err)
+	}
+	for path := range strings.FieldsSeq(string(list)) {
+		if name, ok := strings.CutPrefix(path, module+"/"); ok && !slices.Contains(strings.Split(name, "/"), "internal") {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 10 {
+		t.Fatalf("found only the packages %v", names)
+	}
+	return names
 }
 
 // maxCoreNames is the most exported names that mcp, mcphttp and jsonrpc may have together:
@@ -35,27 +58,39 @@ func TestAPIIsGolden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	packages := loadExports(t, publicPackages, "")
+	names := publicPackages(t)
+	packages := loadExports(t, names, "")
 	core := 0
-	for _, name := range publicPackages {
+	golden := map[string]bool{}
+	for _, name := range names {
 		lines := apiLines(packages[module+"/"+name])
 		if slices.Contains([]string{"mcp", "mcphttp", "jsonrpc"}, name) {
 			core += countNames(lines)
 		}
 		got := strings.Join(lines, "\n") + "\n"
-		golden := filepath.Join("api", strings.ReplaceAll(name, "/", "-")+".txt")
+		file := filepath.Join("api", strings.ReplaceAll(name, "/", "-")+".txt")
+		golden[file] = true
 		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
-		want, err := os.ReadFile(golden)
+		want, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("%s is out of date: review the change of the API, then run go test . -update", golden)
+			t.Errorf("%s is out of date: review the change of the API, then run go test . -update", file)
+		}
+	}
+	files, err := filepath.Glob("api/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !golden[file] {
+			t.Errorf("%s describes no package of the workspace: remove it", file)
 		}
 	}
 	if core > maxCoreNames {
