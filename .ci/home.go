@@ -4,9 +4,10 @@
 //
 //	go run .ci/home.go go test work
 //
-// The directory holds the configurations of all applications whose servers Patchbay reads. Each
-// starts a server that writes a file. The command fails if one of the files is opened, a file is
-// made, or a server was started. It needs Linux, which reports each use of a directory.
+// The directory contains the configuration files of all applications whose servers Patchbay reads.
+// Their servers write a file when they start. The command fails if a configuration file was opened,
+// a file was created, or a server was started. It requires Linux, which reports each use of a
+// directory.
 package main
 
 import (
@@ -28,7 +29,7 @@ import (
 	"time"
 )
 
-// configurations is the folder of an imaginary user with a file of each application.
+// configurations is the home of an imaginary user, with a configuration file of each application.
 const configurations = "cmd/patchbay/internal/configs/testdata/home"
 
 func main() {
@@ -74,7 +75,7 @@ func run(command []string) error {
 	return err
 }
 
-// fill writes the home of a user whose servers write the file "started".
+// fill creates the home of a user whose servers write the file "started".
 func fill(home string) error {
 	if err := os.CopyFS(home, os.DirFS(configurations)); err != nil {
 		return err
@@ -98,7 +99,8 @@ func fill(home string) error {
 	return nil
 }
 
-// environment returns the environment with another home. The go command and npm keep their caches.
+// environment returns the environment with home as the home directory. The go command keeps its
+// caches.
 func environment(home string) ([]string, error) {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "XDG_") || strings.HasPrefix(v, "PATCHBAY_")
@@ -123,12 +125,12 @@ type watcher struct {
 	inotify  *os.File
 	dirs     map[int32]string // by watch
 	sentinel string           // the file that settle opens
-	settled  chan struct{}    // receives when the use of sentinel is read
+	settled  chan struct{}    // receives when the use of sentinel was recorded
 	ended    sync.WaitGroup
 	used     []string // read after ended
 }
 
-// watch watches the directories below home, except the one of the go command.
+// watch watches the directories below home, except the directory of the go command.
 func watch(home string) (*watcher, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {

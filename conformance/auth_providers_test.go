@@ -14,26 +14,26 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A foreignProvider is an authorization server of another project, with the quirks that it has by default, in front of one
-// of our servers.
+// A foreignProvider is an authorization server of another project, with its default behaviour. It protects one of our
+// servers.
 type foreignProvider struct {
 	// start starts the provider for an MCP server and returns its issuer.
 	start func(t *testing.T, resource string) (issuer string)
-	// verify returns how the MCP server checks its tokens.
+	// verify returns the verifier with which the MCP server checks tokens of the provider.
 	verify func(issuer string) oauth.Verifier
-	// client is the registration that the provider expects. Zero for dynamic registration.
+	// client is the registration that the provider expects. The zero value is for dynamic registration.
 	client oauthclient.Identity
-	// scopes are those that the server requires and the client asks for.
+	// scopes are the scopes that the server requires and the client requests.
 	scopes []string
-	// audience is the audience of its tokens if that is not the server.
+	// audience is the audience of the provider's tokens if it is not the MCP server.
 	audience string
-	// user is the name of the user, and password the password.
+	// user and password are the credentials of the user.
 	user, password string
 	// refreshes reports whether the provider issues refresh tokens to this client.
 	refreshes bool
 }
 
-// goProvider starts one of the providers that are written in Go.
+// goProvider returns a function that starts a provider written in Go.
 func goProvider(name string) func(t *testing.T, resource string) string {
 	return func(t *testing.T, _ string) string {
 		t.Helper()
@@ -43,7 +43,7 @@ func goProvider(name string) func(t *testing.T, resource string) string {
 	}
 }
 
-// nodeProvider starts one of the providers that are written in JavaScript.
+// nodeProvider returns a function that starts a provider written in JavaScript.
 func nodeProvider(name string) func(t *testing.T, resource string) string {
 	return func(t *testing.T, resource string) string {
 		t.Helper()
@@ -93,8 +93,8 @@ func foreignProviders() map[string]foreignProvider {
 	}
 }
 
-// TestLoginsAtForeignProviders logs in at authorization servers of other projects, calls a tool, refreshes the tokens and logs
-// out.
+// TestLoginsAtForeignProviders logs in at authorization servers of other projects, calls a tool, refreshes the tokens, and
+// logs out.
 func TestLoginsAtForeignProviders(t *testing.T) {
 	for name, p := range foreignProviders() {
 		t.Run(name, func(t *testing.T) { p.logIn(t) })
@@ -137,7 +137,7 @@ func (p foreignProvider) logIn(t *testing.T) {
 	equal(t, "logins after the logout", len(s.scopes), 2)
 }
 
-// protect serves the MCP server behind the provider.
+// protect serves an MCP server that accepts tokens of the provider.
 func (p foreignProvider) protect(t *testing.T, l net.Listener, issuer string) *accessTokens {
 	t.Helper()
 	opts := &oauth.RequireOptions{Logger: logger(t)}
@@ -154,7 +154,7 @@ func (p foreignProvider) protect(t *testing.T, l net.Listener, issuer string) *a
 	return tokens
 }
 
-// accessTokens are the access tokens that have been used, so that a test can revoke the last.
+// accessTokens records the access tokens of requests, so that a test can revoke the last.
 type accessTokens struct {
 	mu      sync.Mutex // guards the fields below
 	last    string

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestGatewayBeforeACarelessServer sends a gateway calls that mcp-go takes for others than those that the
-// names say: of a tool that the policy denies, and with arguments that it denies or that are hidden.
+// TestGatewayBeforeACarelessServer sends calls to a gateway that mcp-go would understand differently than
+// their exact names say: as a call of a tool that the policy denies, or with arguments that the policy denies
+// or the gateway hides.
 func TestGatewayBeforeACarelessServer(t *testing.T) {
 	peer := build(t, ".", "./peers/mcpgo")
 	address := startPeer(t, exec.Command(peer, "-careless", "-addr", "127.0.0.1:0"))

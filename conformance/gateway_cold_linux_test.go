@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// coldServers writes a configuration with three reference servers whose start takes 20 seconds, as the first
-// start with npx on a busy machine does. The settings are those of the server memory.
+// coldServers writes a configuration with three reference servers whose start takes 20 seconds, like the first
+// start with npx on a busy machine. The settings belong to the server memory.
 func coldServers(t *testing.T, node, settings string) (file string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,8 +51,8 @@ func runTools(t *testing.T, patchbay string, args ...string) (code int, stdout, 
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// The first list of servers whose start takes long is complete, for each way to reach them, or says which
-// servers are missing.
+// The first list of servers that start slowly is complete, or names the missing servers, on each way to reach
+// the servers.
 func TestListsAreCompleteAfterAColdStart(t *testing.T) {
 	node, patchbay := needNode(t), build(t, "..", "./cmd/patchbay")
 	check := func(t *testing.T, args ...string) {

@@ -15,12 +15,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A caller of the gateway, whom the certified OpenID provider has authenticated, sends the address of its login page to
-// another user. The gateway asks the provider who has opened the page, and nothing reaches the server.
+// A caller whom the certified OpenID provider has authenticated sends the address of its login page to another user. The
+// gateway asks the provider who has opened the page, refuses the other user, and logs in only the caller.
 func TestELI21_LoginPagesAreForTheirCaller(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	for _, name := range []string{"HOME", "PATCHBAY_STATE_DIR", "XDG_CONFIG_HOME", "PATCHBAY_VAULT_DIR"} {
-		t.Setenv(name, filepath.Join(t.TempDir(), "private")) // which the command creates for the user only
+		t.Setenv(name, filepath.Join(t.TempDir(), "private")) // the command creates it with access for the user only
 	}
 	t.Setenv("GATEWAY_SECRET", "the secret of the gateway")
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)

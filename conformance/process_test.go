@@ -38,7 +38,7 @@ func build(t *testing.T, dir, pkg string) string {
 	binary := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	cmd := exec.Command("go", "build", "-o", binary, pkg)
 	cmd.Dir = dir
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != ".." && dir != "." { // a module outside of the workspace
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != ".." && dir != "." { // a module outside the workspace
 		cmd.Env = append(os.Environ(), "GOWORK=off")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// open are the reports that are not right yet, with the reason. A report that is right must not be
-// listed.
+// open lists the reports that still fail, with the reason. A report that passes must not be listed.
 var open = map[string]string{}
 
-// TestReports runs the reports of users of other programs in testdata/reports: each has a script that
-// exits with 0 if the command is right. README.md of a report says what is right.
+// TestReports runs the reports in testdata/reports, which users of other programs have made. The
+// README.md of a report describes the required behaviour; its script exits with 0 if the command
+// behaves so.
 func TestReports(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -32,7 +32,7 @@ func TestReports(t *testing.T) {
 	}
 	for name := range open {
 		if !slices.Contains(scripts, filepath.Join("testdata/reports", name, "run")) {
-			t.Errorf("%s is listed as open, but it is not a report", name)
+			t.Errorf("%s is listed as open, but there is no such report", name)
 		}
 	}
 	binary := build(t, "..", "./cmd/patchbay")
@@ -43,18 +43,18 @@ func TestReports(t *testing.T) {
 			reason, isOpen := open[name]
 			switch {
 			case err == nil && isOpen:
-				t.Errorf("the report is right, but it is listed as open: %s", reason)
+				t.Errorf("the report passes, but it is listed as open: %s", reason)
 			case err != nil && isOpen:
 				t.Logf("open: %s: %v\n%s", reason, err, out)
 			case err != nil:
-				t.Errorf("the report is wrong: %v\n%s", err, out)
+				t.Errorf("the report fails: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// runReportScript runs the script of a report with a home of its own, for two minutes at most. It ends
-// the processes that the script has left behind.
+// runReportScript runs the script of a report in a temporary home, for at most two minutes. It ends
+// the processes that the script leaves behind.
 func runReportScript(t *testing.T, script, binary string) (output []byte, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -67,10 +67,10 @@ func runReportScript(t *testing.T, script, binary string) (output []byte, err er
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endGroup := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Cancel = endGroup
-	cmd.WaitDelay = time.Second // a process that is left behind keeps the output open
+	cmd.WaitDelay = time.Second // a process that the script leaves behind keeps the output open
 	output, err = cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = endGroup() // there may be none
+		_ = endGroup() // the group may have ended
 	}
 	return output, err
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// choices makes a request of bytes: each chooses something.
+// choices generates a request from bytes: each byte makes one choice.
 type choices struct{ data []byte }
 
 // next returns a number below n.
@@ -29,13 +29,14 @@ func pick[T any](c *choices, from []T) T { return from[c.next(len(from))] }
 
 const envelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// request returns a method and params: mostly those of a client, with members that resemble others.
+// request returns a method and params. Most are requests of a client with additional members whose names
+// resemble defined names.
 func (c *choices) request() (method, params string) {
 	method = pick(c, []string{"tools/call", "tools/call", "tools/call", "prompts/get", "resources/read", "completion/complete"})
 	if c.next(16) == 15 {
 		method = c.variant(method)
 	}
-	if c.next(8) == 7 { // params as the fuzzer writes them
+	if c.next(8) == 7 { // the remaining bytes are the params
 		return method, `{` + envelope + `,` + string(c.data) + `}`
 	}
 	members := []string{envelope}
@@ -82,7 +83,7 @@ func (c *choices) more(names []string) (members string) {
 
 var argumentNames = []string{"path", "options", "node", "env", "secret", "mode", "value", "next", "other"}
 
-// arguments returns an object whose members have names of the schema, names that resemble them, and others.
+// arguments returns an object whose members have names of the schema, similar names, and other names.
 func (c *choices) arguments() string {
 	if c.next(16) == 15 {
 		return pick(c, []string{`null`, `[]`, `"x"`, `{}`})
@@ -123,7 +124,7 @@ func (c *choices) value(depth int) string {
 	return c.object(depth + 1)
 }
 
-// variant returns a name, or one that a careless reader takes for it.
+// variant returns a name, or a similar name that a careless reader takes for it.
 func (c *choices) variant(name string) string {
 	at := c.next(len(name))
 	switch c.next(12) {
@@ -143,7 +144,7 @@ func (c *choices) variant(name string) string {
 	return name
 }
 
-// quote returns a JSON string, in one of the ways to write it.
+// quote returns a JSON string, in some cases with an escape.
 func (c *choices) quote(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -155,7 +156,7 @@ func (c *choices) quote(text string) string {
 	return string(quoted)
 }
 
-// seeds are requests that a gateway once took for others than servers did.
+// seeds are requests that a gateway once understood differently than servers did.
 var seeds = [][2]string{
 	{"tools/call", `"name":"a__read","Name":"admin","arguments":{"path":"a"},"Arguments":{"path":"b"}`},
 	{"tools/call", `"name":"a__read","arguments":{"path":"a","Path":"b"}`},
@@ -167,14 +168,14 @@ var seeds = [][2]string{
 	{"completion/complete", `"ref":{"type":"ref/prompt","name":"a__read","Name":"admin"},"argument":{"name":"path","value":""}`},
 }
 
-// differentials returns gateways to servers of both eras.
+// differentials returns a gateway to a server of each era.
 func differentials(tb testing.TB) []*differential {
 	return []*differential{newDifferential(tb, "2026-07-28"), newDifferential(tb, "2025-11-25")}
 }
 
-// FuzzPeersUnderstandWhatWasDecided compares what a policy decided about with what mcp-go and the official Go
-// SDK each read from what was forwarded: the tool, prompt or resource, and the arguments, also as a handler
-// reads them that ignores the case of names.
+// FuzzPeersUnderstandWhatWasDecided compares the request that a policy has decided about with the request that
+// mcp-go and the official Go SDK each read from the forwarded message: the tool, prompt or resource, and the
+// arguments, including arguments that a handler reads without regard to the case of names.
 func FuzzPeersUnderstandWhatWasDecided(f *testing.F) {
 	for i := range 64 {
 		f.Add([]byte{byte(i), byte(i * 7), byte(i * 13), byte(i * 29), byte(i * 31), byte(i * 37), byte(i * 41), byte(i * 43)})
@@ -202,19 +203,20 @@ func FuzzPeersUnderstandWhatWasDecided(f *testing.F) {
 
 var requests = flag.Int("requests", 20_000, "how many requests TestPeersUnderstandRandomRequests sends")
 
-// randomRequest returns a request of random choices.
+// randomRequest returns a request that random bytes generate.
 func randomRequest(random *rand.Rand) (method, params string) {
 	data := make([]byte, 80)
 	for i := range data {
 		data[i] = byte(random.Uint32())
 	}
 	if data[2]%8 == 7 {
-		data[2]-- // no params as the fuzzer writes them
+		data[2]-- // random bytes as params would be invalid
 	}
 	return (&choices{data}).request()
 }
 
-// The same as FuzzPeersUnderstandWhatWasDecided, for random requests, of which peers run a part.
+// The same as FuzzPeersUnderstandWhatWasDecided, with random requests. Peers must accept at least one in a
+// hundred.
 func TestPeersUnderstandRandomRequests(t *testing.T) {
 	all, random := differentials(t), rand.New(rand.NewPCG(1, 2))
 	var forwarded, compared int

@@ -1,5 +1,6 @@
-// Package differential_test compares what a gateway decided about with what other SDKs read from what it
-// forwarded. `go test -requests 1000000 ./differential` sends a million random requests.
+// Package differential_test compares the requests that the policy of a gateway has decided about with the
+// requests that other SDKs read from the forwarded messages. `go test -requests 1000000 ./differential` sends
+// a million random requests.
 package differential_test
 
 import (
@@ -30,7 +31,7 @@ type deed struct {
 
 func (d *deed) String() string { return fmt.Sprintf("%s %q %s", d.method, d.target, d.arguments) }
 
-// decoded returns the arguments of a deed. Numbers beyond a double are infinite, as in JavaScript.
+// decoded returns the arguments of a deed. Numbers beyond the range of a double are infinite, as in JavaScript.
 func decoded(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return map[string]any{}, nil
@@ -68,7 +69,7 @@ func withDoubles(v any) any {
 	return v
 }
 
-// careless are arguments as a server reads them into a struct: encoding/json ignores the case of names.
+// careless contains arguments that a server has read into a struct: encoding/json ignores the case of names.
 type careless struct {
 	Path, Secret *string
 	Options      []struct{ Mode *string }
@@ -80,8 +81,8 @@ type careless struct {
 
 func readCareless(raw []byte) (c careless, ok bool) { return c, json.Unmarshal(raw, &c) == nil }
 
-// readExact is readCareless for the exact names. Values of another type count as absent: with them,
-// readCareless fails.
+// readExact reads the same members as readCareless, but only by their exact names. It ignores values of another
+// type, for which readCareless fails.
 func readExact(arguments map[string]any) (c careless) {
 	text := func(from any, name string) *string {
 		members, _ := from.(map[string]any)
@@ -115,10 +116,11 @@ const filesSchema = `{"type":"object","properties":{"path":{"type":"string"},"se
 	"node":{"$ref":"#/$defs/node"},"env":{"type":"object","additionalProperties":{}}},
 	"$defs":{"node":{"type":"object","properties":{"value":{"type":"string"},"next":{"$ref":"#/$defs/node"}}}}}`
 
-// items are the names of the tools and prompts, and of the ends of the URIs of the resources, of the peers.
+// items are the names of the peers' tools and prompts, and the last segments of their resources' URIs.
 var items = []string{"read", "admin"}
 
-// A differential is a gateway whose decisions and forwarded params are kept, and peers that read those.
+// A differential is a gateway that records its decisions and the params that it forwards, and the peers that
+// read the forwarded params.
 type differential struct {
 	view    *host.View
 	decided *host.Action
@@ -126,7 +128,7 @@ type differential struct {
 	method  string
 	mcpGo   *mcpgoserver.MCPServer
 	goSDK   gosdk.Connection
-	got     *deed // what the handler of a peer understood
+	got     *deed // the request as the handler of a peer understood it
 }
 
 func newDifferential(tb testing.TB, revision string) *differential {
@@ -145,11 +147,11 @@ func newDifferential(tb testing.TB, revision string) *differential {
 	return d
 }
 
-// Needs, Epoch and Decide make the differential the policy of its gateway.
+// Needs, Epoch and Decide implement the policy of the gateway.
 func (d *differential) Needs(host.ActionKind) host.Fields { return host.FieldArguments }
 func (d *differential) Epoch() uint64                     { return 1 }
 
-// Decide keeps what it decides about.
+// Decide records the action.
 func (d *differential) Decide(_ context.Context, a *host.Action) host.Decision {
 	switch a.Kind {
 	case host.ActionCall, host.ActionGet, host.ActionRead, host.ActionComplete:
@@ -159,7 +161,7 @@ func (d *differential) Decide(_ context.Context, a *host.Action) host.Decision {
 	return host.Decision{Do: host.OutcomeAllow}
 }
 
-// lists are the results of a server of which only the params of requests matter.
+// lists are the results of discovery and list requests, by method.
 var lists = map[string]string{
 	"server/discover":          `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{},"completions":{}}`,
 	"tools/list":               `"tools":[{"name":"read","inputSchema":` + filesSchema + `},{"name":"admin","inputSchema":` + filesSchema + `}]`,
@@ -168,7 +170,7 @@ var lists = map[string]string{
 	"resources/templates/list": `"resourceTemplates":[]`,
 }
 
-// serve is the server behind the gateway: it keeps what reaches it.
+// serve is the server behind the gateway: it records the requests that it receives.
 func (d *differential) serve(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	if list, ok := lists[req.Method]; ok {
 		return mcp.RawResult(`{"resultType":"complete",` + list + `,"ttlMs":60000,"cacheScope":"private"}`), nil
@@ -209,7 +211,7 @@ func (c mcpGoCompletion) CompletePromptArgument(_ context.Context, prompt string
 	return nil, errSeen
 }
 
-// byMCPGo returns how mcp-go understands the last request, nil if it refuses it.
+// byMCPGo returns how mcp-go understands the last request, or nil if mcp-go refuses it.
 func (d *differential) byMCPGo() *deed {
 	d.got = nil
 	d.mcpGo.HandleMessage(context.Background(), d.message())
@@ -259,7 +261,7 @@ func (d *differential) newGoSDK(tb testing.TB) gosdk.Connection {
 	return conn
 }
 
-// byGoSDK returns how the official Go SDK understands the last request, nil if it refuses it.
+// byGoSDK returns how the official Go SDK understands the last request, or nil if the SDK refuses it.
 func (d *differential) byGoSDK(tb testing.TB) *deed {
 	d.got = nil
 	m, err := gorpc.DecodeMessage(d.message())
@@ -287,8 +289,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// try sends a request through the gateway. It reports whether it was forwarded, and fails the test if nothing
-// was decided before.
+// try sends a request through the gateway. It reports whether the gateway forwarded the request, and fails the
+// test if the policy did not decide about it before.
 func (d *differential) try(tb testing.TB, method, params string) (forwarded bool) {
 	tb.Helper()
 	m, err := jsonrpc.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
@@ -310,7 +312,7 @@ func (d *differential) try(tb testing.TB, method, params string) (forwarded bool
 	return true
 }
 
-// compare fails the test if a peer understands something else than what was decided about.
+// compare fails the test if a peer understands another request than the policy decided about.
 func (d *differential) compare(tb testing.TB, peer string, got *deed) (compared bool) {
 	tb.Helper()
 	if got == nil {
@@ -326,7 +328,7 @@ func (d *differential) compare(tb testing.TB, peer string, got *deed) (compared 
 	if err != nil {
 		tb.Fatalf("decided was about %s: %v", d.decided.Arguments, err)
 	}
-	if got.method == "prompts/get" { // values are strings, and Go decodes null as an empty one
+	if got.method == "prompts/get" { // values are strings, and Go decodes null as an empty string
 		for name, value := range want {
 			if value == nil {
 				want[name] = ""

@@ -1,5 +1,5 @@
-// Reads messages, one a line, with a server of the official TypeScript SDK, and writes how its handlers understand each:
-// the method, the name or URI, and the arguments; null if the SDK refuses it.
+// Reads messages, one per line, with a server of the official TypeScript SDK, and writes how its handlers understand each
+// message: the method, the name or URI, and the arguments, or null if the SDK refuses the message.
 import { createInterface } from 'node:readline';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { deserializeMessage } from '@modelcontextprotocol/sdk/shared/stdio.js';
@@ -21,7 +21,7 @@ handle(CompleteRequestSchema, (p) => p.ref.name, (p) => p.argument);
 let answered;
 const transport = { start: async () => {}, close: async () => {}, send: async () => answered() };
 await server.connect(transport);
-// JSON has no infinite numbers.
+// JSON cannot represent infinite numbers.
 const finite = (_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value > 0 ? '+' : '-'}Inf` : value);
 for await (const line of createInterface({ input: process.stdin })) {
   understood = null;

@@ -1,6 +1,6 @@
-// Cloudflare runs the authorization server of @cloudflare/workers-oauth-provider, with a map in place of its key-value
-// namespace, for the resource in the argument. Whoever submits the form of the login page is the account of that name.
-// Its tokens are opaque. In place of a service binding, POST /introspect with a token answers as RFC 7662 describes.
+// Cloudflare runs the authorization server of @cloudflare/workers-oauth-provider for the resource in the argument, with a
+// map instead of its key-value namespace. The login page accepts any name without a password. Tokens are opaque; instead of
+// a service binding, the server supports token introspection (RFC 7662) at POST /introspect.
 //
 //   node cloudflare.mjs http://127.0.0.1:8080/mcp
 import { registerHooks } from 'node:module';
@@ -58,7 +58,7 @@ await serve((origin) => {
     return new Response(null, { status: 302, headers: approved.headers });
   }
 
-  // introspect answers as an introspection endpoint does.
+  // introspect is the introspection endpoint.
   async function introspect(request) {
     const fields = await request.formData();
     const token = await server.validateToken(resource, String(fields.get('token')), env);

@@ -1,14 +1,14 @@
-// OpenAuth runs the issuer of @openauthjs/openauth with its storage in memory. Whoever submits the form of the login page is
-// the account of that name. As it does by default, the server accepts every client with a redirect URI on the machine, publishes
-// neither registration nor PKCE methods, ignores scope and resource, issues tokens whose audience is the client, and leaves
-// token_type out of its responses.
+// OpenAuth runs the issuer of @openauthjs/openauth with its storage in memory. The login page accepts any name without a
+// password. These are defaults of the issuer: it accepts every client with a redirect URI on the machine, publishes neither a
+// registration endpoint nor PKCE methods, ignores scope and resource, issues tokens whose audience is the client, and omits
+// token_type in its responses.
 //
 //   node openauth.mjs
 import { issuer } from '@openauthjs/openauth';
 import { MemoryStorage } from '@openauthjs/openauth/storage/memory';
 import { loginForm, serve } from './serve.mjs';
 
-// The server writes a line for each request to standard output, whose first line is the URL.
+// The issuer logs requests to standard output. Only the URL may be written there.
 console.log = ((log) => (...args) => (String(args[0]).startsWith('http://') ? log(...args) : console.error(...args)))(console.log);
 
 const form = {

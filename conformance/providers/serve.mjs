@@ -1,5 +1,5 @@
-// serve runs a server whose handler takes a Request and returns a Response, as those of workers do. It prints the URL of the
-// server as the first line of the output.
+// serve runs a server whose handler takes a Request and returns a Response, like the handler of a worker. The first line of
+// the output is the URL of the server.
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 
@@ -27,7 +27,7 @@ export async function serve(handlerFor) {
   console.log(origin);
 }
 
-// loginForm is a page whose form has the name and the password of a user.
+// loginForm returns a page with a form for the name and the password of a user.
 export function loginForm(hidden = '') {
   return `<!doctype html><title>Log in</title><form method="post">${hidden}
 <input name="username"><input name="password" type="password"><button>Log in</button></form>`;

@@ -7,8 +7,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// newCareless returns a server whose tools decode their arguments into a struct, as the guide of mcp-go
-// does: encoding/json ignores the case of names.
+// newCareless returns a server whose tools decode their arguments into a struct, like the guide of mcp-go.
+// encoding/json ignores the case of names.
 func newCareless() *server.MCPServer {
 	s := server.NewMCPServer("careless", "1.0.0")
 	for _, name := range []string{"read", "admin"} {

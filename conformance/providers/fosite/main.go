@@ -2,8 +2,8 @@
 // of its output is its issuer.
 //
 // The client mcp with the secret "secret" may use the redirect URI in the first argument, and may introspect its tokens,
-// which are opaque. Whoever submits the form of the login page is the account of that name. As the engine does by default, the
-// server ignores resource, and issues refresh tokens with the scope offline_access alone.
+// which are opaque. The login page accepts any name without a password. These are defaults of the engine: the server
+// ignores resource, and issues refresh tokens only with the scope offline_access.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/ory/fosite/storage"
 )
 
-// loginPage has a form without an action: it is sent to the address of the page.
+// loginPage contains a form without an action, which browsers send to the address of the page.
 const loginPage = `<!doctype html><title>Log in</title><form method="post">
 <input name="username"><input name="password" type="password"><button>Log in</button></form>`
 
@@ -87,7 +87,7 @@ func (s *server) metadata(w http.ResponseWriter, _ *http.Request) {
 		"issuer": s.issuer, "authorization_endpoint": s.issuer + "/oauth2/auth",
 		"token_endpoint": s.issuer + "/oauth2/token", "introspection_endpoint": s.issuer + "/oauth2/introspect",
 		"revocation_endpoint": s.issuer + "/oauth2/revoke", "response_types_supported": []string{"code"},
-		"code_challenge_methods_supported":      []string{"plain", "S256"}, // as Hydra publishes
+		"code_challenge_methods_supported":      []string{"plain", "S256"}, // like Hydra
 		"token_endpoint_auth_methods_supported": []string{"client_secret_post", "client_secret_basic", "none"},
 		"scopes_supported":                      []string{"offline_access", "mcp:read", "mcp:write"},
 	})

@@ -1,5 +1,5 @@
 // Zitadel runs the OpenID provider of zitadel/oidc with its example storage. The first line of its output is its
-// issuer, which ends with a slash, as many providers publish it.
+// issuer, which ends with a slash, like the issuer of many providers.
 //
 // The client mcp with the secret "secret" may use the redirect URI in the first argument, and may introspect its
 // tokens, which are opaque. The user is test-user@localhost with the password verysecure.
