@@ -52,11 +52,8 @@ func (h *Host) limits() *config.CallerLimits { return &h.set.Load().settings.Lim
 
 // admit checks the limits of the caller before its request is approved: too many requests must not ask
 // a user, and a request that was approved is not refused by them. Each round of a request that asks
-// questions counts. The host does not refuse to cancel a task.
+// questions counts.
 func (v *View) admit(ctx context.Context, req *mcp.Request, r *route) error {
-	if req.Method == methodTaskCancel {
-		return nil
-	}
 	l, u := v.host.limits(), r.pool.up
 	key := rateKey{principal: v.principal, rate: l.PerCaller}
 	if v.caller.Principal == nil {

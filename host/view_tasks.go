@@ -36,14 +36,11 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		return v.listTasks(ctx, req)
 	}
 	t, err := v.taskOf(req)
+	if err == nil && v.caller.ReadOnly && changesTask(req) {
+		err = errUnknownTask
+	}
 	if err != nil {
-		return nil, err
-	}
-	if v.caller.ReadOnly && changesTask(req) {
-		return nil, errUnknownTask
-	}
-	if t.Kept != "" {
-		return v.host.kept.serve(v.caller.principal(), req, t)
+		return nil, v.refused(req, ActionOther, "", err)
 	}
 	return v.send(ctx, req, &route{kind: ActionOther, pool: t.pool, task: t,
 		serve: func(ctx context.Context) (mcp.Result, error) { return v.serveTask(ctx, req, t, form) }})
@@ -55,6 +52,9 @@ func changesTask(req *mcp.Request) bool {
 }
 
 func (v *View) serveTask(ctx context.Context, req *mcp.Request, t *task, form taskForm) (mcp.Result, error) {
+	if t.Kept != "" {
+		return v.host.kept.serve(v.caller.principal(), req, t)
+	}
 	if !t.pool.isKnown() {
 		s, err := t.pool.acquireCall(ctx, t.Class, t.Instance)
 		if err != nil {
