@@ -7,7 +7,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/patchbay-mcp/patchbay/host"
@@ -18,75 +17,41 @@ type activation struct {
 	policy *Policy
 	action *host.Action
 	plan   *plan                       // nil while it is made
-	frame  *interpreter.ExecutionFrame // nil before it is needed
+	frame  *interpreter.ExecutionFrame // of the activation, shared by the evaluations of all rules
 	values [len(variables)]any
-	size   int // of what the action has, in bytes
-	// probing: variables that differ between requests are unknown.
-	probing bool
-	shared  []ref.Val // by index of shared expression
-}
-
-func (p *Policy) newActivation(a *host.Action) *activation {
-	act, ok := p.activations.Get().(*activation)
-	if !ok {
-		act = &activation{policy: p, shared: make([]ref.Val, p.dynamic)}
-	}
-	act.action = a
-	return act
-}
-
-// release makes the activation available for another action.
-func (a *activation) release() {
-	if a.frame != nil {
-		a.frame.Close()
-	}
-	clear(a.shared)
-	*a = activation{policy: a.policy, shared: a.shared}
-	a.policy.activations.Put(a)
+	size   int // no text of the action is longer, in bytes
 }
 
 // Parent returns nil.
 func (*activation) Parent() cel.Activation { return nil }
 
-// activationVariable is a name that has the activation itself as its value.
-const activationVariable = sharedPrefix
-
-// ResolveName returns the value of a variable.
+// ResolveName returns the value of a variable. While a plan is made, variables that differ between
+// requests are unknown.
 func (a *activation) ResolveName(name string) (any, bool) {
 	i := variableIndex(name)
 	switch {
-	case name == activationVariable:
-		return a, true
 	case i < 0:
 		return nil, false
-	}
-	if a.probing && variables[i].field != 0 {
+	case a.plan == nil && variables[i].field != 0:
 		return types.NewUnknown(1, nil), true
-	}
-	if a.plan != nil && a.plan.static[i] != nil {
+	case a.plan != nil && variables[i].field == 0:
 		return a.plan.static[i], true
-	}
-	if a.values[i] == nil {
-		a.values[i] = a.value(i)
+	case a.values[i] == nil:
+		a.values[i] = converted(a.value(i))
 	}
 	return a.values[i], true
 }
 
-// valueOf returns the value of a shared expression.
-func (a *activation) valueOf(of *sharedExpression) ref.Val {
-	if of.static {
-		if a.plan.values[of.index] == nil { // while the plan is made
-			a.plan.values[of.index] = of.evaluateStatic(a)
+// converted converts the texts of an object once for all rules: each conversion allocates.
+func converted(value any) any {
+	if object, ok := value.(map[string]any); ok {
+		for name, member := range object {
+			if text, ok := member.(string); ok {
+				object[name] = types.String(text)
+			}
 		}
-		return a.plan.values[of.index]
 	}
-	if a.probing {
-		return interpreter.EvalActivation(a, of.node.Exec)
-	}
-	if a.shared[of.index] == nil {
-		a.shared[of.index] = of.node.Exec(a.frame)
-	}
-	return a.shared[of.index]
+	return value
 }
 
 // value returns the value of a variable, by its index.

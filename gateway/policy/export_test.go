@@ -2,7 +2,10 @@ package policy
 
 import (
 	"context"
+	"math"
 	"time"
+
+	"cel.dev/cel-go/interpreter"
 
 	"github.com/patchbay-mcp/patchbay/host"
 )
@@ -10,8 +13,11 @@ import (
 // DecideEach decides by evaluating each rule as it was compiled, with all values, and without a plan.
 func (p *Policy) DecideEach(ctx context.Context, a *host.Action) (d host.Decision) {
 	d.Do = host.OutcomeAllow
+	act := &activation{policy: &Policy{}, action: a, size: math.MaxInt32}
+	act.frame, _ = interpreter.NewExecutionFrame(act)
+	act.plan = act.policy.newPlan(act, a.Kind)
 	for _, r := range p.byKind[a.Kind] {
-		matches, err := r.matches(&activation{policy: &Policy{}, action: a})
+		matches, err := r.matches(act)
 		if matches && p.apply(ctx, r, a, err, &d) {
 			return d
 		}
@@ -25,9 +31,6 @@ func WithHookTime(p *Policy, limit time.Duration) *Policy {
 	p.external.limit = limit
 	return p
 }
-
-// SharedExpressions returns how many expressions rules share.
-func (p *Policy) SharedExpressions() (static, dynamic int) { return p.static, p.dynamic }
 
 // Decode decodes an object of which only some members are read.
 func Decode(raw []byte, names ...string) map[string]any {

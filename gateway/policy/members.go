@@ -13,37 +13,32 @@ import (
 // memberNames are names of members of an object; nil for all.
 type memberNames map[string]bool
 
-// membersOf returns the members of each variable that rules read. Only these are decoded.
-func membersOf(rules []*rule) (all [len(variables)]memberNames) {
+// noMembers returns a set of members for each variable: only members that rules read are decoded.
+func noMembers() (all [len(variables)]memberNames) {
 	for i := range all {
 		all[i] = memberNames{}
-	}
-	for _, r := range rules {
-		if r.checked != nil {
-			addMembers(&all, r.checked.Expr())
-		}
 	}
 	return all
 }
 
-// addMembers adds what an expression reads. A variable of a macro with the name of a variable counts as
-// that.
+// addMembers adds the members that an expression reads. A variable of a macro with the name of a variable
+// counts as that variable.
 func addMembers(all *[len(variables)]memberNames, e ast.Expr) {
-	of, name, isMember := memberOf(e)
-	if isMember && of.Kind() == ast.IdentKind {
-		if i := variableIndex(of.AsIdent()); i >= 0 && all[i] != nil {
-			all[i][name] = true
+	operands := map[int64]bool{} // of which a member is read
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		of, name, isMember := memberOf(e)
+		if isMember && of.Kind() == ast.IdentKind {
+			operands[of.ID()] = true
+			if i := variableIndex(of.AsIdent()); i >= 0 && all[i] != nil {
+				all[i][name] = true
+			}
 		}
-		return
-	}
-	if e.Kind() == ast.IdentKind {
-		if i := variableIndex(e.AsIdent()); i >= 0 {
-			all[i] = nil
+		if e.Kind() == ast.IdentKind && !operands[e.ID()] {
+			if i := variableIndex(e.AsIdent()); i >= 0 {
+				all[i] = nil
+			}
 		}
-	}
-	for _, child := range children(e) {
-		addMembers(all, child)
-	}
+	}))
 }
 
 // memberOf returns the parts of an expression that is a member of another.

@@ -20,7 +20,6 @@ import (
 	"sync"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/patchbay-mcp/patchbay/host"
@@ -48,13 +47,9 @@ type Policy struct {
 	external *external
 	// members are those of variables that rules read, by variable; nil for all.
 	members [len(variables)]memberNames
-	// static and dynamic are the numbers of shared expressions.
-	static, dynamic int
-	activations     sync.Pool // of *activation
 
-	mu      sync.RWMutex // guards the fields below
-	plans   map[planKey]*plan
-	planned int // values of plans
+	mu    sync.RWMutex // guards the field below
+	plans map[planKey]*plan
 }
 
 var _ host.Policy = (*Policy)(nil)
@@ -66,16 +61,12 @@ type rule struct {
 	do           host.Outcome
 	asksExternal bool
 	redacts      []host.Redaction
-	checked      *ast.AST // nil without an expression, and after the programs are made
-	measured     bool     // the cost is measured of actions that are larger than cheapUpTo
-	cheapUpTo    int      // in bytes
-	env          *cel.Env
-	compiling    sync.Once   // of the fields below; see program
-	compiled     cel.Program // nil before, and for an error
-	failure      error
 	reads        host.Fields
-	quick        interpreter.InterpretableV2 // the same with shared expressions, nil if there is none
-	needs        []*sharedExpression         // static ones of quick
+	program      cel.Program // nil without an expression
+	// bounded is the program that measures its cost, for actions larger than cheapUpTo: measuring takes
+	// longer than most rules. It is nil if no action can cost too much.
+	bounded   cel.Program
+	cheapUpTo int // in bytes
 }
 
 var requests = []host.ActionKind{host.ActionCall, host.ActionRead, host.ActionGet, host.ActionComplete,
@@ -100,7 +91,7 @@ func New(f *config.File, o *Options) (*Policy, error) {
 	}
 	given := settings.Policy
 	p := &Policy{byKind: map[host.ActionKind][]*rule{}, needs: map[host.ActionKind]host.Fields{},
-		plans: map[planKey]*plan{}, standard: outcomes[given.Default]}
+		members: noMembers(), plans: map[planKey]*plan{}, standard: outcomes[given.Default]}
 	text, err := json.Marshal(given)
 	if err != nil {
 		return nil, err
@@ -117,10 +108,6 @@ func New(f *config.File, o *Options) (*Policy, error) {
 	if err := p.addRules(f, env, given.Rules); err != nil {
 		return nil, err
 	}
-	p.members = membersOf(p.rules)
-	if p.static, p.dynamic, err = shareExpressions(env, p.rules); err != nil {
-		return nil, err
-	}
 	return p, nil
 }
 
@@ -128,7 +115,7 @@ func New(f *config.File, o *Options) (*Policy, error) {
 func (p *Policy) addRules(f *config.File, env *cel.Env, given []config.PolicyRule) error {
 	var errs []error
 	for i := range given {
-		r, err := newRule(env, i, &given[i])
+		r, err := newRule(env, i, &given[i], &p.members)
 		if err == nil {
 			p.add(r)
 			continue
@@ -201,16 +188,14 @@ func (p *Policy) decide(
 	ctx context.Context, a *host.Action, trace func(r *rule, matches bool, err error),
 ) (d host.Decision) {
 	d.Do = host.OutcomeAllow
-	act := p.newActivation(a)
-	defer act.release()
-	known := p.planFor(a, act)
-	for i := 0; i < len(known.rules); i++ {
-		if trace == nil {
-			if i = act.skip(i); i == len(known.rules) {
-				break
-			}
-		}
-		r := known.rules[i].rule
+	act := &activation{policy: p, action: a}
+	frame, err := interpreter.NewExecutionFrame(act)
+	if err != nil {
+		return host.Decision{Do: host.OutcomeDeny, Reason: err.Error()}
+	}
+	defer frame.Close()
+	act.frame = frame
+	for _, r := range p.planFor(a, act).rules {
 		matches, err := r.matches(act)
 		if trace != nil {
 			trace(r, matches, err)

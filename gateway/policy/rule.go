@@ -82,8 +82,10 @@ func newEnv() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// newRule compiles a rule.
-func newRule(env *cel.Env, n int, given *config.PolicyRule) (*rule, *ruleError) {
+// newRule compiles a rule, and adds the members of variables that it reads.
+func newRule(
+	env *cel.Env, n int, given *config.PolicyRule, members *[len(variables)]memberNames,
+) (*rule, *ruleError) {
 	r := &rule{PolicyRule: *given, id: identify(given), do: outcomes[given.Do], asksExternal: given.Do == "hook"}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("rules[%d]", n)
@@ -96,7 +98,7 @@ func newRule(env *cel.Env, n int, given *config.PolicyRule) (*rule, *ruleError) 
 		r.redacts = append(r.redacts, one)
 	}
 	if r.When != "" {
-		if err := r.compile(env); err != nil {
+		if err := r.compile(env, members); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +106,7 @@ func newRule(env *cel.Env, n int, given *config.PolicyRule) (*rule, *ruleError) 
 }
 
 // compile compiles the expression of a rule.
-func (r *rule) compile(env *cel.Env) *ruleError {
+func (r *rule) compile(env *cel.Env, members *[len(variables)]memberNames) *ruleError {
 	checked, issues := env.Compile(r.When)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
@@ -124,34 +126,16 @@ func (r *rule) compile(env *cel.Env) *ruleError {
 		return &ruleError{"when", 0, fmt.Sprintf("the expression costs at least %d, want at most %d", estimate.Min,
 			maxCost)}
 	}
-	r.checked, r.cheapUpTo = checked.NativeRep(), math.MaxInt
-	if estimate.Max > maxCost { // only these are measured while they run, which costs time
-		r.measured, r.cheapUpTo = true, cheapUpTo(env, checked)
+	addMembers(members, checked.NativeRep().Expr())
+	r.cheapUpTo = math.MaxInt
+	if r.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err == nil && estimate.Max > maxCost {
+		r.cheapUpTo = cheapUpTo(env, checked)
+		r.bounded, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
 	}
-	r.env = env
-	if r.cheapUpTo > 0 {
-		return nil // the program is seldom needed
-	}
-	if _, err := r.program(); err != nil {
+	if err != nil {
 		return &ruleError{"when", 0, err.Error()}
 	}
 	return nil
-}
-
-// program returns the program that evaluates the rule whatever it costs to do so: a rule that is too
-// expensive for an action fails. It is compiled when it is first needed.
-func (r *rule) program() (cel.Program, error) {
-	r.compiling.Do(func() {
-		options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval)}
-		if r.measured {
-			options = append(options, cel.CostLimit(maxCost))
-		}
-		checked, issues := r.env.Compile(r.When)
-		if r.failure = issues.Err(); r.failure == nil {
-			r.compiled, r.failure = r.env.Program(checked, options...)
-		}
-	})
-	return r.compiled, r.failure
 }
 
 // cheapUpTo returns a size of what clients and servers send, in bytes, with which an expression never
@@ -247,11 +231,7 @@ func (r *rule) matches(act *activation) (bool, error) {
 	if r.When == "" {
 		return true, nil
 	}
-	var out ref.Val
-	program, err := r.program()
-	if err == nil {
-		out, _, err = program.Eval(act)
-	}
+	out, err := r.evaluate(act)
 	if err == nil {
 		if b, ok := out.(types.Bool); ok {
 			return bool(b), nil
@@ -259,6 +239,16 @@ func (r *rule) matches(act *activation) (bool, error) {
 		err = errors.New("the result is not true or false")
 	}
 	return r.Do != "allow", err
+}
+
+// evaluate returns the value of the expression of a rule. An evaluation that costs too much fails.
+func (r *rule) evaluate(act *activation) (ref.Val, error) {
+	if act.size > r.cheapUpTo {
+		out, _, err := r.bounded.Eval(act)
+		return out, err
+	}
+	out, _, err := r.program.Eval(act.frame)
+	return out, err
 }
 
 // offsetOf returns the offset of a line, from 1, and a column, from 0, of a text.
