@@ -60,7 +60,7 @@ func (a *attack) start() {
 	a.t.Helper()
 	a.g = startGateway(a.t, nil, "--config", a.config)
 	a.replace = append(a.replace, a.g.url, "$URL", strings.TrimSuffix(a.g.url, "/mcp"), "$ORIGIN", a.g.key, "$KEY",
-		a.dir, "$DIR", "by "+osuser.Name()+" (console)", "by $USER (console)")
+		a.dir, "$DIR", "\t"+osuser.Name()+"\tconsole", "\t$USER\tconsole")
 }
 
 // note writes a comment.

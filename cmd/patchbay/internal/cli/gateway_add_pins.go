@@ -188,7 +188,7 @@ func (p *program) showInspection(i *inspection, r *addReport) {
 		p.screen.printf("The server has no tools.")
 	} else {
 		p.screen.printf("Tools:")
-		p.output.columns(tools)
+		p.output.columns("NAME DESCRIPTION", tools)
 	}
 	for _, list := range []struct {
 		kind  host.PinKind
@@ -198,7 +198,7 @@ func (p *program) showInspection(i *inspection, r *addReport) {
 		const most = 20 // a server may have thousands of resources
 		if len(rows) > 0 {
 			p.screen.printf("%s", list.title)
-			p.output.columns(rows[:min(len(rows), most)])
+			p.output.columns("NAME DESCRIPTION", rows[:min(len(rows), most)])
 		}
 		if len(rows) > most {
 			p.screen.printf("  and %d others", len(rows)-most)

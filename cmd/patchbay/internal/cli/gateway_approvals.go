@@ -168,12 +168,13 @@ func (p *program) grantsCommand() *cobra.Command {
 				if len(all) == 0 {
 					p.output.printf("No grants.")
 				}
+				var rows [][]string
 				for _, g := range all {
-					p.output.printf("%s  %s  %s %s of server %s  %s  by %s (%s) on %s", g.ID, g.Scope,
-						cleanLine(g.Method), cleanLine(g.Target), cleanLine(g.Server), ruleName(g.Rule),
-						cleanLine(cmp.Or(g.Approver, "unknown")), g.Channel,
-						g.Created.Local().Format(time.DateTime))
+					rows = append(rows, []string{g.ID, string(g.Scope), cleanLine(g.Server), cleanLine(g.Method),
+						cleanLine(g.Target), ruleName(g.Rule), cleanLine(cmp.Or(g.Approver, "unknown")),
+						string(g.Channel), g.Created.Local().Format(time.DateTime)})
 				}
+				p.output.columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
 				return nil
 			})
 		}}

@@ -162,8 +162,8 @@ func TestGrantsByTheOperator(t *testing.T) {
 			t.Fatalf("grants: %+v", grants)
 		}
 		grant := grants[0].ID
-		if o := patchbay(t, "", "gateway", "grants"); !strings.HasPrefix(o.stdout, grant+"  "+scope+"  tools/call pay of server bank  rule payments") ||
-			!strings.Contains(o.stdout, "  by "+osuser.Name()+" (console) on ") {
+		want := strings.Join([]string{grant, scope, "bank", "tools/call", "pay", "rule payments", osuser.Name(), "console"}, "\t")
+		if o := patchbay(t, "", "gateway", "grants"); !strings.HasPrefix(o.stdout, want+"\t") {
 			t.Errorf("grants: %+v", o)
 		}
 		if revoked := jsonOf[map[string]string](t, "gateway", "revoke", grant); revoked["revoked"] != grant {

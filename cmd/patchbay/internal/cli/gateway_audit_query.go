@@ -200,7 +200,22 @@ func (p *program) showAudit(e *audit.Entry) {
 			cells[i] = "-"
 		}
 	}
-	p.output.println(strings.TrimSuffix(strings.Join(cells, "  "), "  -"))
+	if p.output.terminal {
+		p.output.heading(auditRow(strings.Fields("TIME EVENT CALLER SERVER NAME DURATION ID NOTE")))
+		p.output.println(auditRow(cells))
+		return
+	}
+	p.output.println(strings.TrimSuffix(strings.Join(cells, columnGap), columnGap+"-"))
+}
+
+// auditRow returns a row whose cells begin in the same columns, unless a cell is long: the records that
+// follow are not known.
+func auditRow(cells []string) string {
+	widths := []int{len(time.DateTime), 16, 20, 14, 24, 10, 24, 0}
+	for i := range cells {
+		cells[i] = padded(cells[i], widths[i], false)
+	}
+	return strings.TrimRight(strings.Join(cells, columnGap), " ")
 }
 
 // recordName names one record of a log.

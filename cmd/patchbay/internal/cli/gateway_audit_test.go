@@ -53,6 +53,11 @@ func TestAuditOfTheHost(t *testing.T) {
 		e.Caller != "local" || e.Public != "one__add" {
 		t.Fatalf("query: %s, %v, want the end of the call", out, err)
 	}
+	lines := strings.Split(atTerminal(t, "", nil, "gateway", "audit", "query", "--config", file, "--server", "one").stdout, "\n")
+	if len(lines) < 3 || !strings.HasPrefix(lines[0], "TIME ") || strings.Contains(lines[1], "TIME") ||
+		strings.Index(lines[0], "SERVER") != strings.Index(lines[1], "one") {
+		t.Errorf("query on a terminal: %q, want one header above its columns", lines)
+	}
 	var shown struct{ Records []struct{ Event string } }
 	if out = audited(t, file, "show", e.ID, "--json"); json.Unmarshal([]byte(out), &shown) != nil ||
 		len(shown.Records) != 2 || shown.Records[0].Event != "intent" || shown.Records[1].Event != "end" {

@@ -122,7 +122,7 @@ func (p *program) showImport(r *importReport) {
 		rows = append(rows, []string{shorten(cleanLine(s.From), maxNameShown), s.Status,
 			shorten(cleanLine(s.Name), maxNameShown), shorten(cleanLine(note), maxDoesShown)})
 	}
-	p.output.columns(rows)
+	p.output.columns("SERVER STATUS NAME NOTE", rows)
 	if len(rows) == 0 {
 		p.screen.printf("Found no servers in the files of applications; see \"patchbay servers\".")
 	}

@@ -371,7 +371,7 @@ func (p *program) listKeysCommand() *cobra.Command {
 			case len(all) == 0:
 				p.screen.printf("No keys yet: create one with \"patchbay gateway keys new NAME\".")
 			default:
-				p.output.columns(rows)
+				p.output.columns("NAME PRINCIPAL LIMITS EXPIRES USED", rows)
 			}
 			return nil
 		}}

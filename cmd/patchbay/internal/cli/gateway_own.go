@@ -223,7 +223,7 @@ func (p *program) listOwn(ctx context.Context) error {
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state, r.Transport,
 			shorten(cleanLine(r.Does), maxDoesShown), strings.Join(r.To, ", ")})
 	}
-	p.output.columns(rows)
+	p.output.columns("NAME STATE TRANSPORT COMMAND-OR-URL CALLERS", rows)
 	if len(reports) == 0 {
 		p.screen.printf("%s has no servers; add one with \"patchbay gateway add\" or \"patchbay gateway import\".",
 			cleanLine(path))

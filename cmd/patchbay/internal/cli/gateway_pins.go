@@ -202,7 +202,7 @@ func (p *program) printPins(pins []*host.Pin, diff, approved bool) {
 		rows = append(rows, []string{shorten(cleanLine(server), maxNameShown), "approved definitions",
 			fmt.Sprint(count[server])})
 	}
-	p.output.columns(rows)
+	p.output.columns("NAME KIND STATUS DIGEST RECORDED", rows)
 	switch waiting := len(quarantinedPins(pins)); {
 	case len(pins) == 0:
 		p.screen.printf("No gateway has recorded definitions yet.")

@@ -208,7 +208,7 @@ func (p *program) listSecrets(ctx context.Context) error {
 	if len(rows) == 0 {
 		p.screen.printf("No secrets yet: store one with \"patchbay gateway secret set NAME\".")
 	}
-	p.output.columns(rows)
+	p.output.columns("NAME STATE SERVERS", rows)
 	return nil
 }
 

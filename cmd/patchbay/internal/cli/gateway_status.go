@@ -123,7 +123,7 @@ func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawM
 		rows = append(rows, []string{shorten(cleanLine(server.Name), maxNameShown), cleanLine(server.State),
 			counted(len(server.Instances), "connection"), what})
 	}
-	p.output.columns(rows)
+	p.output.columns("SERVER STATE CONNECTIONS REVISION", rows)
 	if s.Pending > 0 {
 		p.screen.printf("%s for approval: see \"patchbay gateway pending\".", waits(s.Pending))
 	}

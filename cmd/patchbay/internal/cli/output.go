@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +18,7 @@ type output struct {
 	terminal bool
 	width    func() int // of the terminal, in columns; 0 if it is unknown
 	colored  func() bool
+	headed   bool // heading was called
 	err      error
 }
 
@@ -29,15 +31,25 @@ func (o *output) write(text string) {
 // printf writes a line. Text of a server in it must be clean.
 func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format, args...) + "\n") }
 
-// columns writes rows of clean cells: aligned on a terminal, otherwise separated by tabs.
-func (o *output) columns(rows [][]string) {
+// columns writes rows of clean cells: on a terminal aligned, below the words of header, otherwise
+// separated by tabs.
+func (o *output) columns(header string, rows [][]string) {
 	if o.terminal && len(rows) > 0 {
+		rows = slices.Insert(slices.Clone(rows), 0, strings.Fields(header))
 		o.write(aligned(rows, columnWidths(rows), make([]bool, len(rows[0]))) + "\n")
 		return
 	}
 	for _, row := range rows {
 		o.write(strings.Join(row, "\t") + "\n")
 	}
+}
+
+// heading writes the header of a table whose rows are written one by one. Later calls write nothing.
+func (o *output) heading(text string) {
+	if !o.headed {
+		o.write(text + "\n")
+	}
+	o.headed = true
 }
 
 // wrapped writes clean lines, on a terminal wrapped at its width. New lines begin with hang.

@@ -82,7 +82,7 @@ func (p *program) listServers(app string) error {
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), r.Application, transport, r.Trust,
 			cleanLine(r.File), shorten(cleanLine(what), maxDoesShown)})
 	}
-	p.output.columns(rows)
+	p.output.columns("NAME APPLICATION TRANSPORT TRUST FILE COMMAND-OR-URL", rows)
 	if len(reports) == 0 && problems == nil {
 		p.screen.printf("Found no configured servers; see \"patchbay help config\".")
 	}

@@ -56,12 +56,13 @@ func TestColumnsOfServersAreAlignedOnATerminal(t *testing.T) {
 				args, tabs = []string{"trust"}, 2
 			}
 			shown := strings.Split(strings.TrimSpace(atTerminal(t, "", nil, args...).stdout), "\n")
-			if len(shown) != 2 || strings.Contains(shown[0], "\t") ||
-				strings.Index(shown[0], want[0]) != strings.Index(shown[1], want[1]) {
-				t.Errorf("on a terminal: got %q, want aligned columns", shown)
+			if len(shown) != 3 || strings.Contains(shown[0], "\t") || !strings.HasPrefix(shown[0], "NAME ") ||
+				strings.Index(shown[0], "COMMAND-OR-URL") != strings.Index(shown[1], want[0]) ||
+				strings.Index(shown[1], want[0]) != strings.Index(shown[2], want[1]) {
+				t.Errorf("on a terminal: got %q, want aligned columns below a header", shown)
 			}
-			if o := patchbay(t, "", args...); strings.Count(o.stdout, "\t") != 2*tabs {
-				t.Errorf("in a pipe: got %q, want %d tabs in a line", o.stdout, tabs)
+			if o := patchbay(t, "", args...); strings.Count(o.stdout, "\t") != 2*tabs || strings.Contains(o.stdout, "NAME") {
+				t.Errorf("in a pipe: got %q, want %d tabs in a line, and no header", o.stdout, tabs)
 			}
 		})
 	}

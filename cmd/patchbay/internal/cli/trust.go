@@ -243,7 +243,7 @@ func (p *program) listTrust(store *config.TrustStore) error {
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state,
 			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown)})
 	}
-	p.output.columns(rows)
+	p.output.columns("NAME STATE COMMAND-OR-URL", rows)
 	if len(reports) == 0 {
 		p.screen.printf("Found no project files with servers; see \"patchbay trust --help\".")
 	}
