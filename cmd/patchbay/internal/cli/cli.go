@@ -142,6 +142,9 @@ var errShown = errors.New("shown")
 
 func (p *program) run(ctx context.Context, args []string) int {
 	p.args = args
+	if p.completeCommand(args) {
+		return exitOK
+	}
 	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(p.input.r)

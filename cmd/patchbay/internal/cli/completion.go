@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -89,6 +92,40 @@ func isSafeWord(word string) bool {
 		!strings.HasPrefix(value, "~") && !strings.ContainsAny(word, shellActive) &&
 		(!strings.Contains(word, "?") || strings.Contains(word, "://")) && // the URL is no name of a file
 		!strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || visible.Hidden(r) })
+}
+
+// completeCommand completes the command after "--": programs as its first word, then files. It reports
+// whether the arguments of patchbay are such a request.
+func (p *program) completeCommand(args []string) bool {
+	if len(args) < 2 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
+		return false
+	}
+	words, typed := args[1:len(args)-1], args[len(args)-1]
+	dash := slices.Index(words, "--")
+	if dash < 0 {
+		return false
+	}
+	if dash == len(words)-1 {
+		for _, name := range matching(programs(), typed) {
+			p.output.printf("%s", name)
+		}
+	}
+	p.output.printf(":%d", cobra.ShellCompDirectiveDefault) // files, if there is no completion
+	return true
+}
+
+// programs returns the names of the programs in $PATH.
+func programs() (names []string) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, _ := os.ReadDir(dir) // none in a folder that cannot be read
+		for _, e := range entries {
+			if _, err := exec.LookPath(filepath.Join(dir, e.Name())); err == nil && filepath.IsAbs(dir) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // completeFlags completes the values of flags with a fixed set of values, and of directories.

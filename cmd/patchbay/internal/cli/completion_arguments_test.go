@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,30 @@ func completions(t *testing.T, words ...string) (found []string, directive strin
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(patchbay(t, "", append([]string{"__complete"}, words...)...).stdout), "\n")
 	return lines[:len(lines)-1], lines[len(lines)-1]
+}
+
+// After --, the first word is a program of $PATH, and the others are files, whatever the servers are.
+func TestCommandsAreCompletedAfterDashes(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+"."+string(filepath.ListSeparator)+dir)
+	t.Chdir(dir)
+	writeFile(t, "mcp.json", `{"servers": {"npx-server": {"command": "true"}}}`)
+	for name, mode := range map[string]os.FileMode{"npx-demo": 0o755, "npx$(id)": 0o755, "npx-data": 0o644, "other": 0o755} {
+		if err := os.WriteFile(name, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line, want := range map[string]string{
+		"tools -- npx": "npx-demo", "call add a=1 -- npx": "npx-demo", "gateway add x -- npx": "npx-demo", "dev -- o": "other",
+		"tools -- ./npx": "", "tools -- npx-demo npx": "", "tools -- npx-demo --": "", "tools -- npx-demo -- npx": "",
+	} {
+		if found, directive := completions(t, strings.Split(line, " ")...); strings.Join(found, " ") != want || directive != ":0" {
+			t.Errorf("%q: got %q, %s, want %q and files", line, found, directive, want)
+		}
+	}
+	if found, _ := completions(t, "tools", "npx"); !slices.Contains(found, "npx-server") {
+		t.Errorf("without dashes: got %q, want the server", found)
+	}
 }
 
 const hostileSchema = `{"type": "object", "properties": {
