@@ -20,8 +20,9 @@ import (
 // A field is one field of a form.
 type field struct {
 	parameter
-	check *schema.Schema
-	named bool // its heading has the name, also if there is a title
+	check   *schema.Schema
+	named   bool    // its heading has the name, also if there is a title
+	members []field // of the objects of an array; nil for other types
 }
 
 // newForm returns the fields of a form. Spec: client/elicitation, Requested Schema; schema
@@ -43,20 +44,9 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
 	single := len(fields) == 1 && fields[0].isYesNo()
 	for {
-		a := arguments{values: map[string]stdjson.RawMessage{}}
-		for i := range fields {
-			p.screen.printf("\n%s", wrap(fields[i].heading(), p.screen.width(), "  "))
-			value, err := prompt(ctx, p, fields[i].promptText(), p.promptText, fields[i].parse)
-			if err != nil {
-				return nil, err
-			}
-			if value != nil {
-				a.put(fields[i].name, value)
-			}
-		}
-		content := a.object()
-		if single {
-			return content, nil
+		content, err := p.askFields(ctx, fields)
+		if err != nil || single {
+			return content, err
 		}
 		if len(fields) > 1 {
 			p.screen.printf("\n  %s", cleanJSON(string(content)))
@@ -66,6 +56,46 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 			return content, err
 		}
 	}
+}
+
+// askFields prompts for every field, and returns an object.
+func (p *program) askFields(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
+	a := arguments{values: map[string]stdjson.RawMessage{}}
+	for i := range fields {
+		f := &fields[i]
+		p.screen.printf("\n%s", wrap(f.heading(), p.screen.width(), "  "))
+		value, err := prompt(ctx, p, f.promptText(), func(ctx context.Context, text string) (string, error) {
+			line, err := p.promptText(ctx, text)
+			if err == nil && f.members != nil && strings.TrimSpace(line) == "" {
+				return p.askObjects(ctx, f)
+			}
+			return line, err
+		}, f.parse)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			a.put(f.name, value)
+		}
+	}
+	return a.object(), nil
+}
+
+// askObjects prompts for the objects of an array, and returns the array as it would be typed.
+func (p *program) askObjects(ctx context.Context, f *field) (string, error) {
+	var all [][]byte
+	for again := true; again; {
+		p.screen.printf("\n  %s, object %d:", cleanLine(f.name), len(all)+1)
+		object, err := p.askFields(ctx, f.members)
+		if err == nil {
+			again, err = p.confirm(ctx, "Another object?", "n")
+		}
+		if err != nil {
+			return "", err
+		}
+		all = append(all, object)
+	}
+	return string(listOf(all)), nil
 }
 
 // heading returns what is shown above the prompt: title, constraints, description and choices.
@@ -107,6 +137,8 @@ func (f *field) heading() string {
 func (f *field) promptText() string {
 	what := "text"
 	switch {
+	case f.members != nil:
+		what = "Enter for one object after another, or a JSON array"
 	case f.items != nil && !f.separated():
 		what = "a JSON array"
 	case f.items != nil && f.items.choices == nil:

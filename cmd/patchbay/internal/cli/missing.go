@@ -86,7 +86,8 @@ func (p *program) askMissing(ctx context.Context, a *arguments, missing []absent
 	}
 	fields, steps := make([]field, len(all)), map[string][]step{}
 	for i, m := range all {
-		fields[i] = field{parameter: m.parameter, check: a.compilePart(m.schema), named: true}
+		fields[i] = a.newField(m.parameter)
+		fields[i].members = a.members(&fields[i])
 		steps[m.name] = m.steps
 	}
 	p.screen.printf("\nThe %s requires %s: (%s to leave)", a.owner, plural(len(fields), "more "+a.thing), commandCancel)
@@ -100,6 +101,29 @@ func (p *program) askMissing(ctx context.Context, a *arguments, missing []absent
 		}
 	}
 	return err == nil, err
+}
+
+func (a *arguments) newField(p parameter) field {
+	return field{parameter: p, check: a.compilePart(p.schema), named: true}
+}
+
+// members returns the fields of the objects of an array: those that are required, or all if none is.
+func (a *arguments) members(f *field) (all []field) {
+	if f.items == nil || !slices.Equal(f.items.types, []string{"object"}) || f.defaultValue() != nil {
+		return nil
+	}
+	properties := a.reader.properties(f.items.schema)
+	if len(properties) > maxMissing {
+		return nil
+	}
+	optional := func(p parameter) bool { return !p.required }
+	if !slices.ContainsFunc(properties, func(p parameter) bool { return p.required }) {
+		optional = func(parameter) bool { return false }
+	}
+	for _, p := range slices.DeleteFunc(properties, optional) {
+		all = append(all, a.newField(p))
+	}
+	return all
 }
 
 // leaves returns the required arguments within an object, which are asked for one by one, or the

@@ -129,6 +129,29 @@ func TestMissingArrayOfObjectsIsAJSONArray(t *testing.T) {
 	}
 }
 
+// The objects of an array are filled in one after another, with the members that are required. The array is
+// validated as if it was typed.
+func TestMissingArrayOfObjectsIsFilledIn(t *testing.T) {
+	const point = `"properties": {"x": {"type": "integer"}, "y": {"type": "integer"}, "note": {"type": "string"}}`
+	for schema, test := range map[string]struct{ typed, want, shown string }{
+		`{"type": "array", "items": {"type": "object", "required": ["x", "y"], ` + point + `}}`: {
+			lines("", "1", "2", "y", "3", "four", "4", "", "y"), `[{"x":1,"y":2},{"x":3,"y":4}]`, "it, object 2:"},
+		`{"type": "array", "items": {"type": "object", ` + point + `}}`: {
+			lines("", "1", "", "hi", "n", "y"), `[{"x":1,"note":"hi"}]`, "Another object? [n]"},
+		`{"type": "array", "minItems": 2, "items": {"type": "object", "required": ["x"], ` + point + `}}`: {
+			lines("", "1", "n", `[{"x":1},{"x":2}]`, "y"), `[{"x":1},{"x":2}]`, "or a JSON array: "},
+	} {
+		o := atTerminal(t, test.typed, nil, "call", newSchemaServer(t, schema), "go")
+		if o.status != exitOK || !strings.Contains(o.stdout, `{"it":`+test.want+`}`) || !strings.Contains(o.stderr, test.shown) {
+			t.Errorf("%s: exit code %d, %s, %s, want %s, %q", schema, o.status, o.stdout, o.stderr, test.want, test.shown)
+		}
+	}
+	o := atTerminal(t, lines("", "1", ":cancel"), nil, "call", newSchemaServer(t, `{"type": "array", "items": {"type": "object", `+point+`}}`), "go")
+	if o.status != exitUsage || !strings.Contains(o.stderr, "missing argument it") {
+		t.Errorf("cancelled: %+v", o)
+	}
+}
+
 // newSchemaServer returns the URL of a server whose tool go requires an argument it of a schema, and
 // returns its arguments.
 func newSchemaServer(t *testing.T, schema string) string {
