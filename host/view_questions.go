@@ -120,8 +120,8 @@ func has(object []byte, key string) bool {
 // visibleQuestion returns the params of a question without hidden characters in the texts that a
 // client shows to its user or sends to its model. The name of the server must stay at the beginning
 // of a text, and a user must see the whole text that he approves. Names and values of a form stay
-// unchanged, because answers contain them; checkForm refuses hidden characters in them. all cleans
-// every text in an array.
+// unchanged, because answers contain them; checkForm refuses hidden characters in them. If all is
+// true, value is such a text or an array of such texts.
 func visibleQuestion(value []byte, all bool) []byte {
 	switch jsonscan.Kind(value) {
 	case '"':

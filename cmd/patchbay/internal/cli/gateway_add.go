@@ -87,7 +87,7 @@ func (p *program) addServer(ctx context.Context, a *addition) error {
 	if e.text, err = jsonc.Set(text, []string{member, a.name}, entry); err != nil {
 		return fmt.Errorf("%s: %w; nothing was changed", path, err)
 	}
-	if p.flags.insecureHTTP && a.url != "" { // for the gateway, which does not get the flag
+	if p.flags.insecureHTTP && a.url != "" { // the gateway does not get the flag
 		e.text, err = jsonc.Set(e.text, []string{"patchbay", "servers", a.name, "insecureHTTP"}, []byte("true"))
 		if err != nil {
 			return fmt.Errorf("%s: %w; nothing was changed", path, err)

@@ -59,7 +59,7 @@ func (p *program) inspectServer(ctx context.Context, a *addition, e *fileEdit, f
 	err = p.readServer(ctx, i, f, s, lookup)
 	t := p.current.Load()
 	if t != nil && t.url != "" {
-		t.name, t.from = a.url, "" // for the command that logs in: no file has the name yet
+		t.name, t.from = a.url, "" // the login command must use the URL: no file contains the name yet
 	}
 	if t == nil || t.url == "" || t.auth == nil || !p.mayPrompt() || exitCode(ctx, err) != exitAuth {
 		return i, err

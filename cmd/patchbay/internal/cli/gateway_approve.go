@@ -50,8 +50,8 @@ func (p *program) approveCommand() *cobra.Command {
 	return cmd
 }
 
-// confirmAlways asks whether to approve requests that nobody has seen: a program that runs this command must not
-// do that by itself.
+// confirmAlways asks whether to approve future requests, which nobody has seen: a program that runs this command
+// must not approve them without the user.
 func (p *program) confirmAlways(ctx context.Context, o *approveOptions) error {
 	if !o.always || o.yes {
 		return nil

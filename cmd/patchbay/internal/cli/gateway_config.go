@@ -387,8 +387,8 @@ func (c *hostConfig) masked(text string) string {
 	return (&target{secrets: c.secrets}).masked(text)
 }
 
-// dialServer returns the transport to a server of a host, which has checked its settings, with the stored
-// login. Its standard error is shown with -v.
+// dialServer returns the transport to a server of a host, with the stored login. The host has checked the settings
+// of the server. With -v, the standard error of the server is shown.
 func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.Transport, error) {
 	if t.url == "" {
 		command := mcp.Command(t.command[0], t.command[1:]...)

@@ -64,7 +64,7 @@ func (f *installFlags) place(app string) (path, formOf string, err error) {
 // An installReport is what install or uninstall has done for one application, in JSON.
 type installReport struct {
 	Client string `json:"client"`
-	// NeedsGateway reports that the entry opens stored logins and secrets only while a gateway runs.
+	// NeedsGateway reports whether the entry can use stored logins and secrets only while a gateway runs.
 	NeedsGateway bool `json:"needsGateway,omitzero"`
 	editReport
 }
@@ -98,8 +98,8 @@ func (p *program) installCommand() *cobra.Command {
 	return cmd
 }
 
-// needsPassphrase reports whether stored logins and secrets open only with a passphrase, which applications do not
-// pass to the commands that they start.
+// needsPassphrase reports whether a passphrase protects the stored logins and secrets. Applications do not pass the
+// passphrase to the commands that they start.
 func (p *program) needsPassphrase() (bool, error) {
 	v, err := p.openVault()
 	if err != nil {

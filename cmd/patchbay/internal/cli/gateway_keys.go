@@ -117,14 +117,14 @@ func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
 	return k, nil
 }
 
-// keyServers returns the servers that keys may open, those of a profile unless it is nil.
+// keyServers returns the servers that keys may open. A profile that is not nil restricts them.
 func keyServers(f *config.File, profile *config.Profile) []string {
 	return slices.DeleteFunc(f.Names(), func(name string) bool {
 		return f.IsLocal(name) || profile != nil && len(profile.Servers) > 0 && !slices.Contains(profile.Servers, name)
 	})
 }
 
-// askServers asks what a key opens, if no flag says it.
+// askServers asks which servers a key opens, unless a flag names them.
 func (p *program) askServers(ctx context.Context, o *keyOptions, f *config.File) error {
 	if o.profile != "" || len(o.servers) > 0 || o.all {
 		return nil
@@ -154,7 +154,7 @@ func (p *program) askServers(ctx context.Context, o *keyOptions, f *config.File)
 	return err
 }
 
-// opened returns the servers that a key opens, for users.
+// opened describes the servers that a key opens, for users.
 func opened(f *config.File, k *gateway.Key) string {
 	var profile *config.Profile
 	if settings, err := f.Settings(); err == nil {

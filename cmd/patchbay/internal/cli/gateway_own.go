@@ -183,7 +183,7 @@ func (p *program) listCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return p.listOwn(cmd.Context()) }})
 }
 
-// listOwn prints the servers of the user's file, and the others that the gateway serves to the user.
+// listOwn prints the servers of the user's file, and the other servers that the gateway serves to the user.
 func (p *program) listOwn(ctx context.Context) error {
 	path, text, err := p.ownFile()
 	if err != nil {
@@ -231,8 +231,8 @@ func (p *program) listOwn(ctx context.Context) error {
 	return nil
 }
 
-// addRecipients adds the servers that the gateway serves besides those of the user's file, and whom it serves each
-// server to.
+// addRecipients adds the servers that are not in the user's file but served by the gateway, and who may use each
+// server.
 func (p *program) addRecipients(ctx context.Context, reports []serverReport) ([]serverReport, error) {
 	c, _, err := p.readConfig("")
 	if err != nil {
@@ -266,7 +266,7 @@ func (p *program) addRecipients(ctx context.Context, reports []serverReport) ([]
 	return reports, nil
 }
 
-// recipients returns whom a server of the user's file is served to.
+// recipients returns who may use a server of the user's file.
 func recipients(settings *config.Settings, keys []gateway.Key, server string) []string {
 	to := []string{"you"}
 	for i := range keys {

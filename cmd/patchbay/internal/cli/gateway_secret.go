@@ -242,7 +242,7 @@ func (p *program) secretLookup(ctx context.Context, variable string) (value stri
 	if err == nil {
 		stored, err = v.Load(ctx, vaultSecret+name)
 	}
-	if err != nil { // it may still be stored: connections that use it go on
+	if err != nil { // the secret may still be stored: connections that use it stay open
 		p.screen.printf("patchbay: secret %s: %s", cleanLine(name), cleanLine(err.Error()))
 		last, known := p.lastSecrets.Load(name)
 		value, _ = last.(string)

@@ -45,7 +45,7 @@ type serverStatus struct {
 	} `json:"instances"`
 }
 
-// unenforced returns the limits that the system does not enforce for some process, in order.
+// unenforced returns the limits that the system does not enforce for at least one process, sorted.
 func (s *serverStatus) unenforced() (names []string) {
 	for _, i := range s.Instances {
 		names = append(names, i.Unenforced...)

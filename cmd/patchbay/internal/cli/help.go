@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxSubcommands is the most subcommands that a help lists by itself. The text of others has them in
-	// groups, and the topic "commands" describes them.
+	// maxSubcommands is the maximum number of subcommands that help lists automatically. The text of a command
+	// with more subcommands lists them in groups, and the topic "commands" describes them.
 	maxSubcommands = 10
 	// helpWidth is the width of help that is not written to a terminal.
 	helpWidth = 100
@@ -18,8 +18,8 @@ const (
 	topicWidth = 80
 )
 
-// setHelp sets how root and its subcommands write their help: in lines that fit the terminal, and
-// with the flags of every command in a topic of their own.
+// setHelp sets how root and its subcommands write help: with lines that fit the terminal, and with
+// the flags that every command takes in a separate topic.
 func (p *program) setHelp(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
@@ -39,7 +39,7 @@ func helpText(cmd *cobra.Command, width int) string {
 	text := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...), width, "  ")) }
 	text("%s\n", cmp.Or(cmd.Long, cmd.Short))
 	if !cmd.Runnable() {
-		return b.String() // a topic
+		return b.String() // a help topic
 	}
 	if cmd.HasParent() {
 		text("\nUsage:\n  %s\n", cmd.UseLine())
@@ -61,7 +61,7 @@ func helpText(cmd *cobra.Command, width int) string {
 	return b.String()
 }
 
-// commandTable returns all commands below cmd, with what they do.
+// commandTable returns a table of all commands below cmd and their descriptions.
 func commandTable(cmd *cobra.Command) string {
 	var rows [][2]string
 	columns := 0

@@ -10,10 +10,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// metaMissing is the member of `_meta` in which a gateway names the servers whose items a list lacks.
+// metaMissing is the member of `_meta` in which a gateway names the servers whose items are missing in a list.
 const metaMissing = "dev.patchbay/missing"
 
-// A missingServers says which servers of a gateway a list lacks. It comes from the other side.
+// A missingServers names the servers of a gateway whose items are missing in a list. It is untrusted data of the peer.
 type missingServers struct {
 	Of       int `json:"of"`
 	Starting int `json:"starting"`
@@ -24,7 +24,7 @@ type missingServers struct {
 	} `json:"servers"`
 }
 
-// noteMissing keeps what a page of a list says about missing servers.
+// noteMissing records the missing servers that a page of a list names.
 func (p *program) noteMissing(page mcp.RawResult, isFirst bool) {
 	if isFirst {
 		p.missing.Store(nil)
@@ -37,8 +37,9 @@ func (p *program) noteMissing(page mcp.RawResult, isFirst bool) {
 	}
 }
 
-// mayLack reports whether the last list lacks servers that may have a tool. The tools of a gateway have the
-// name of their server as a prefix: a server with the same prefix as a listed tool is not missing.
+// mayLack reports whether a tool may belong to a server whose items are missing in the last list. The names of a
+// gateway's tools begin with the name of their server: if a listed tool has the prefix of name, that server is not
+// missing.
 func (p *program) mayLack(listed []*mcp.Tool, name string) bool {
 	server, _, prefixed := strings.Cut(name, "__")
 	return p.missing.Load() != nil && !(prefixed && slices.ContainsFunc(listed, func(t *mcp.Tool) bool {
@@ -46,8 +47,8 @@ func (p *program) mayLack(listed []*mcp.Tool, name string) bool {
 	}))
 }
 
-// incomplete prints which servers the last list lacks. It returns an error if there are any that do not
-// only need a login.
+// incomplete prints the servers whose items are missing in the last list. It returns an error unless all of them
+// only require a login.
 func (p *program) incomplete() error {
 	m := p.missing.Load()
 	if m == nil || p.completing {

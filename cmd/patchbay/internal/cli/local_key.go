@@ -24,7 +24,7 @@ func (p *program) addNoAuthFlag(cmd *cobra.Command) {
 		"serve HTTP without a key, on a loopback address: every program of this machine, of any user, can use it")
 }
 
-// httpKey returns the key that clients of a server over HTTP need, "" with --insecure-no-auth.
+// httpKey returns the key that clients must send over HTTP, or "" with --insecure-no-auth.
 func (p *program) httpKey() string {
 	if p.noAuth {
 		return ""
@@ -80,8 +80,8 @@ func readLocalKey(path string) (string, error) {
 	return string(b), err
 }
 
-// requireKey returns middleware that refuses requests without a key, and passes the others on without it. All are
-// served if it is empty.
+// requireKey returns middleware that refuses requests without the key, and removes the key from other requests. If
+// the key is empty, it passes on all requests.
 func requireKey(key string) func(http.Handler) http.Handler {
 	want := sha256.Sum256([]byte("Bearer " + key))
 	return func(next http.Handler) http.Handler {
@@ -103,18 +103,18 @@ func requireKey(key string) func(http.Handler) http.Handler {
 	}
 }
 
-// localUser is the principal of all clients that share one connection to a server: they have the key of one user.
-// Questions and messages that name no request could otherwise belong to several people, and would reach nobody.
+// localUser is the principal of all clients that share a connection to a server, because they have the key of one
+// user. With several principals, questions and messages that name no request would reach nobody.
 var localUser = &mcp.Principal{Subject: "local"}
 
-// asLocalUser is middleware that serves every request for the local user.
+// asLocalUser is middleware that serves every request with the principal localUser.
 func asLocalUser(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(mcp.WithPrincipal(r.Context(), localUser)))
 	})
 }
 
-// keyHeaders returns the headers of a client's configuration.
+// keyHeaders returns the headers for the configuration of a client.
 func keyHeaders(key string) map[string]string {
 	if key == "" {
 		return nil
@@ -122,7 +122,7 @@ func keyHeaders(key string) map[string]string {
 	return map[string]string{"Authorization": "Bearer " + key}
 }
 
-// keyFlag returns the flag of this program with the key, with a space before it.
+// keyFlag returns the flag that makes this program send the key, with a space before it.
 func keyFlag(key string) string {
 	if key == "" {
 		return ""

@@ -121,7 +121,7 @@ func listenLocal(ctx context.Context, addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// serveOn prints the URL of a server, and the key of its clients, and serves HTTP there until ctx is done.
+// serveOn prints the URL of a server and the key for its clients, and serves HTTP at the URL until ctx is done.
 func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Handler) error {
 	address := "http://" + listener.Addr().String() + endpoint
 	key := p.httpKey()
@@ -137,7 +137,7 @@ func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Hand
 	return mcphttp.Serve(ctx, listener, endpoint, handler, nameEndpoint(address), requireKey(key), asLocalUser)
 }
 
-// An httpReport is what clients of a server over HTTP need, as in their configurations.
+// An httpReport contains what the configuration of a client of a server over HTTP needs.
 type httpReport struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`

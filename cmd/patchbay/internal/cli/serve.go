@@ -173,8 +173,8 @@ func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
 	return errors.Join(err, d.end())
 }
 
-// printRequests prints a line for each request: its method, tool or prompt, outcome and duration.
-// Arguments and results, which may be secret, are left out.
+// printRequests prints a line for each request: method, tool or prompt, outcome and duration. It omits
+// arguments and results, which may be secret.
 func (p *program) printRequests(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		began := time.Now()

@@ -43,7 +43,7 @@ type serverReport struct {
 	Does        string `json:"does,omitzero"` // its command or URL, without secrets, with variables unexpanded
 	Disabled    bool   `json:"disabled,omitzero"`
 	Invalid     string `json:"invalid,omitzero"`
-	// To names whom the gateway serves it to. It is of "patchbay gateway list".
+	// To names who may use the server through the gateway. Only "patchbay gateway list" sets it.
 	To []string `json:"to,omitempty"`
 }
 

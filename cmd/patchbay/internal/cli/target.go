@@ -295,7 +295,7 @@ func (p *program) addToTarget(ctx context.Context, t *target) error {
 	return nil
 }
 
-// checkHTTP refuses credentials for a server of another machine that could be read on the network.
+// checkHTTP returns an error if credentials would be sent to another machine in the clear.
 func (p *program) checkHTTP(t *target) error {
 	u, err := url.Parse(t.url)
 	if err != nil || u.Scheme != "http" || p.flags.insecureHTTP || t.insecureHTTP || netx.IsLoopback(u.Hostname()) {

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Scopes checks the scopes of calls. If it is set, the demo also has [ToolReset]. Default: none.
 	Scopes mcp.Middleware
-	// Middleware is around all requests, also those that Scopes refuses. Default: none.
+	// Middleware wraps all requests, including requests that Scopes refuses. Default: none.
 	Middleware []mcp.Middleware
 	// Tasks stores the tasks. Default: in memory.
 	Tasks tasks.Store

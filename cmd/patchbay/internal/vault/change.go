@@ -11,16 +11,15 @@ import (
 	"strings"
 )
 
-// previousName is the name that the encrypted key of a change is bound to.
+// previousName is the name to which the encrypted old key of a change is bound.
 const previousName = "previous"
 
 // ChangeKey encrypts all values with a new key in a location: [InKeyring], [InFile] or
-// [InPassphrase]. Without a location, the key stays where it is, and is another one. Processes that
-// use the vault go on.
+// [InPassphrase]. Without a location, the new key replaces the old key in the same place. Processes
+// that use the vault go on.
 //
-// The new metadata contains the old key, encrypted with the new one, until all values are
-// encrypted with the new key: after a crash, every value can be read, and the next change finishes
-// this one.
+// The new metadata contains the old key, encrypted with the new key, until all values are encrypted
+// with the new key. After a crash, every value can be read, and the next change finishes this change.
 func (v *Vault) ChangeKey(ctx context.Context, location, passphrase string) error {
 	l, err := lockFile(ctx, filepath.Join(v.dir, metadataLock))
 	if err != nil {
@@ -46,7 +45,7 @@ func (v *Vault) ChangeKey(ctx context.Context, location, passphrase string) erro
 		location = m.Key
 	}
 	if location == InFile {
-		next.KeyFile = next.ID + ".key" // beside the old one, which a crash may leave in use
+		next.KeyFile = next.ID + ".key" // beside the old file, which a crash may leave in use
 	}
 	key, err := v.makeKeyIn(ctx, next, location, passphrase)
 	if err != nil {
@@ -62,7 +61,7 @@ func (v *Vault) ChangeKey(ctx context.Context, location, passphrase string) erro
 	}
 	s.previous = old
 	v.unlocking <- struct{}{}
-	v.cached = s // this vault goes on, also if it has the old passphrase
+	v.cached = s // this vault stays usable, even if it was opened with the old passphrase
 	<-v.unlocking
 	if err := v.finishChange(ctx, next, s); err != nil {
 		return err
@@ -73,7 +72,7 @@ func (v *Vault) ChangeKey(ctx context.Context, location, passphrase string) erro
 	return nil
 }
 
-// openPrevious opens the old key of a change that has not ended.
+// openPrevious decrypts the old key of an unfinished change.
 func (s *sealer) openPrevious(m *metadata) error {
 	if m.Previous == nil {
 		return nil
@@ -85,8 +84,8 @@ func (s *sealer) openPrevious(m *metadata) error {
 	return err
 }
 
-// finishChange encrypts all values with the key of s, and forgets the old one. An update that began
-// with the old key holds the lock of its value: its file may not exist yet.
+// finishChange encrypts all values with the key of s, and forgets the old key. An update that began
+// with the old key holds the lock of its value; the file of the value may not exist yet.
 func (v *Vault) finishChange(ctx context.Context, m *metadata, s *sealer) error {
 	files, err := os.ReadDir(v.dir)
 	if err != nil {
@@ -114,7 +113,7 @@ func (v *Vault) finishChange(ctx context.Context, m *metadata, s *sealer) error 
 	return errors.Join(err, syncDir(v.dir))
 }
 
-// reseal encrypts the value with a path, which lacks the suffix, with the key of s.
+// reseal encrypts the value at a path, given without the suffix, with the key of s.
 func (v *Vault) reseal(ctx context.Context, s *sealer, path string) error {
 	l, err := lockFile(ctx, path+".lock")
 	if err != nil {

@@ -45,7 +45,7 @@ func (k keyring) put(ctx context.Context, id, text string) error {
 	return err
 }
 
-// remove removes a key that is no longer used.
+// remove removes a key that nothing uses any more.
 func (k keyring) remove(ctx context.Context, id string) error {
 	_, err := k.call(ctx, func() (string, error) { return "", system.Delete(keyringService, id) })
 	return err

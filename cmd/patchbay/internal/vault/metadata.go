@@ -34,8 +34,8 @@ const (
 	maxMetadata = 4 << 10
 	// metadataVersion is the version of the format.
 	metadataVersion = 1
-	// changedVersion is the version of a vault whose key was changed: versions of this program that cannot
-	// open it say so.
+	// changedVersion is the version of a vault whose key was changed. Older versions of this program, which
+	// cannot open such a vault, report its version.
 	changedVersion = 2
 	// iterations of PBKDF2 with SHA-256 for a new vault: a third of a second on a slow machine.
 	iterations = 600_000
@@ -55,8 +55,8 @@ type metadata struct {
 	Iterations int    `json:"iterations,omitempty"`
 	Check      []byte `json:"check"` // an encrypted empty value, to verify the key with
 
-	KeyFile  string `json:"keyFile,omitempty"`  // the name of the file, if it is not keyName
-	Previous []byte `json:"previous,omitempty"` // the encrypted id and key of a change that has not ended
+	KeyFile  string `json:"keyFile,omitempty"`  // name of the key file, if it is not keyName
+	Previous []byte `json:"previous,omitempty"` // encrypted id and key before an unfinished change
 }
 
 // checkName is the name that the check is bound to: everything that the key depends on.
@@ -271,7 +271,7 @@ func (v *Vault) makeKeyIn(ctx context.Context, m *metadata, location, passphrase
 	return key, err
 }
 
-// keyFile returns the path of the file that has the key if neither the keyring nor a passphrase does.
+// keyFile returns the path of the file that contains the key if neither the keyring nor a passphrase is used.
 func (v *Vault) keyFile(m *metadata) string { return filepath.Join(v.dir, cmp.Or(m.KeyFile, keyName)) }
 
 func random(n int) []byte {

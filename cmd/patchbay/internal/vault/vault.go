@@ -140,7 +140,7 @@ func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 		return nil, err
 	}
 	value, err := v.unseal(s, key, text)
-	if errors.Is(err, ErrDamaged) { // it may have been encrypted with another key since it was read
+	if errors.Is(err, ErrDamaged) { // the value may have been encrypted with a new key meanwhile
 		if again, errAgain := v.readSealed(key); errAgain == nil && !bytes.Equal(again, text) {
 			return v.Load(ctx, key)
 		}
@@ -277,7 +277,7 @@ type sealer struct {
 	aead     cipher.AEAD
 	vault    string // id of the vault
 	key      []byte
-	previous *sealer // of the key before a change that has not ended; may be nil
+	previous *sealer // of the key before an unfinished change; may be nil
 }
 
 func newSealer(vault string, key []byte) (*sealer, error) {
