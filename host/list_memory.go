@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// maxHeldBytes bounds the different lists of one server for all its callers, in bytes as sent. It is enough
-	// for the four lists of one caller at their largest. Equal lists count once.
+	// maxHeldBytes limits the size of all different lists of one server, for all its callers, in bytes as
+	// the server sent them. It is enough for the four largest lists of one caller. Equal lists count once.
 	maxHeldBytes = 4 * maxListBytes
-	// largeList is more than servers in use list. Lists longer than that leave smallRoom to others, are read by
-	// maxLargeReads callers at a time, and are dropped with the connection of their caller.
+	// largeList is more than servers in use list. Longer lists leave smallRoom to other lists, are read by
+	// at most maxLargeReads callers at a time, and are dropped with the connection of their caller.
 	largeList, smallRoom, maxLargeReads = 1 << 20, maxListBytes / 2, 2
 )
 
-// keep returns the list of the server that equals a list which was read: callers share it.
+// keep returns the held list that equals l, so that callers share it, or holds l. It fails if l does
+// not fit.
 func (u *Upstream) keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List, error) {
 	most := maxHeldBytes
 	if l.Bytes() > largeList {
@@ -32,7 +33,7 @@ func (u *Upstream) keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List
 	collects := time.Since(u.collected) >= maxListPause
 	if collects {
 		u.dropLists(0)
-		runtime.GC() // lists that nothing uses count until then
+		runtime.GC() // unused lists count until they are collected
 		u.collected = time.Now()
 	}
 	u.collecting.Unlock()
@@ -49,8 +50,8 @@ func (u *Upstream) keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List
 	return nil, e
 }
 
-// dropLists forgets the lists of at least so many bytes of callers without a connection, and the catalogues of
-// which they are part. The next request reads them again.
+// dropLists drops the lists of at least least bytes of callers without a connection, and the catalogues
+// that contain them. The next request reads them again.
 func (u *Upstream) dropLists(least int) {
 	u.host.mu.Lock()
 	views := slices.AppendSeq(slices.Collect(maps.Values(u.host.views.views)), maps.Keys(u.host.subscribed))
@@ -62,7 +63,7 @@ func (u *Upstream) dropLists(least int) {
 	}
 	pools := slices.Collect(maps.Values(u.pools))
 	u.mu.Unlock()
-	for _, v := range views { // some have pools that were removed
+	for _, v := range views { // views may use pools that were removed
 		pools = append(pools, v.resolved.Load().pools...)
 	}
 	dropped := least == 0
@@ -76,8 +77,8 @@ func (u *Upstream) dropLists(least int) {
 	}
 }
 
-// drop forgets the lists of at least so many bytes, and reports whether there were any. Lists of a view with
-// subscriptions are needed to notice changes.
+// drop drops the lists of at least least bytes, and reports whether it found any. It keeps the lists of
+// a view with subscriptions, which are needed to notice changes.
 func (p *pool) drop(least int) (dropped bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +90,8 @@ func (p *pool) drop(least int) (dropped bool) {
 	return dropped
 }
 
-// forget makes the view merge its catalogue again: with the next request, or soon if it has subscriptions.
+// forget makes the view merge its catalogue again: with the next request, or soon if the view has
+// subscriptions.
 func (v *View) forget() {
 	v.mu.Lock()
 	subscribed := v.subscriptions > 0

@@ -35,7 +35,8 @@ type Action struct {
 	// Server is the name of the server in the configuration.
 	Server string
 	// Target is the name or URI that the server uses for the tool, prompt or resource. For the result and
-	// the questions of a task it is the tool that was called, empty if that is unknown: see [Action.LacksTool].
+	// the questions of a task, it is the tool that was called, or empty if the tool is unknown: see
+	// [Action.LacksTool].
 	Target string
 	// Definition is the definition as the server sent it: JSON, nil if there is none. Its annotations
 	// are claims of the server.
@@ -58,13 +59,14 @@ type Action struct {
 	Time time.Time
 }
 
-// LacksTool reports whether the action is the result or a question of a task whose tool is unknown: the
-// task was not created through this host, or by an older version of it. A policy must then decide as for
-// any tool of the server. The definition may be unknown although Target is set.
+// LacksTool reports whether the action is the result or a question of a task whose tool is unknown, because
+// the task was not created through this host, or was created by an older version. A policy must then
+// decide as if the task could belong to any tool of the server. The definition may be unknown although
+// Target is set: see [Action.LacksDefinition].
 func (a *Action) LacksTool() bool { return a.isOfTask() && a.Target == "" }
 
 // LacksDefinition reports whether the action is the result or a question of a task whose tool is unknown,
-// or has another definition than when it was called.
+// or whose definition has changed since the call.
 func (a *Action) LacksDefinition() bool { return a.isOfTask() && len(a.Definition) == 0 }
 
 func (a *Action) isOfTask() bool {

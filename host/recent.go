@@ -9,7 +9,7 @@ import (
 const (
 	// recentTime is how long a message counts for [Action.Recent]: longer than most tasks of an agent.
 	recentTime = 30 * time.Minute
-	// maxRecent bounds the callers whose servers are kept.
+	// maxRecent limits the callers whose servers are recorded.
 	maxRecent = 10_000
 )
 
@@ -19,7 +19,7 @@ type recentServers struct {
 	callers map[string]map[string]time.Time
 }
 
-// add records that a caller receives something of a server.
+// add records that a caller receives a message from a server.
 func (r *recentServers) add(caller, server string) {
 	now := time.Now()
 	r.mu.Lock()
@@ -38,7 +38,8 @@ func (r *recentServers) add(caller, server string) {
 	of[server] = now
 }
 
-// evict removes callers without recent messages, or else the one with the oldest. The lock is held.
+// evict removes callers without recent messages or, if there are none, the caller whose last message is the
+// oldest. The caller of evict must hold the lock.
 func (r *recentServers) evict(now time.Time) {
 	oldest, when := "", now
 	for caller, servers := range r.callers {

@@ -28,8 +28,8 @@ type taskID struct {
 	// Instance is the id of the connection, if each call has one of its own.
 	Instance string `json:"n,omitzero"`
 	Kept     string `json:"k,omitzero"` // of a result that the host keeps; see [keptTasks]
-	// Tool is the name of the tool at the server, and Digest that of its definition. Ids that older
-	// versions have issued, and tasks that the server lists, have none.
+	// Tool is the name of the tool at the server, and Digest the digest of its definition. They are
+	// empty in ids that older versions have issued, and for tasks that only the server has listed.
 	Tool   string `json:"t,omitzero"`
 	Digest string `json:"d,omitzero"` // in base64
 }
@@ -51,7 +51,7 @@ func (v *View) newTask(p *pool, id taskID) (*task, error) {
 		return nil, err
 	}
 	handle := v.host.states.ring.SealTextStable(plain, taskBound(v.caller)...)
-	if len(handle) > maxHandle && id.Tool != "" { // the call has run: rules treat it as of any tool
+	if len(handle) > maxHandle && id.Tool != "" { // the call has run: rules treat its tool as unknown
 		id.Tool, id.Digest = "", ""
 		return v.newTask(p, id)
 	}
@@ -82,8 +82,8 @@ func (v *View) openTask(handle string) (*task, error) {
 	return nil, errUnknownTask
 }
 
-// resultAction returns the action about the result of a request: of a request about a task, the tool whose
-// result that is, with its definition unless that has changed.
+// resultAction returns the action about the result of a request. If the request is about a task, the action
+// names the tool that was called, with the tool's definition unless the definition has changed.
 func (v *View) resultAction(ctx context.Context, a *Action, t *task) *Action {
 	if t == nil {
 		return a
@@ -92,7 +92,7 @@ func (v *View) resultAction(ctx context.Context, a *Action, t *task) *Action {
 	about.Target, about.Definition, about.Digest = t.Tool, nil, [32]byte{}
 	m := v.latest()
 	if m == nil { // after a restart
-		m, _ = v.current(ctx) // without it, the definition is unknown
+		m, _ = v.current(ctx) // if this fails, the definition is unknown
 	}
 	if m != nil && t.Tool != "" {
 		item := m.catalogue.Original(catalogue.Tools, t.Server, t.Tool)
@@ -108,20 +108,21 @@ func digestText(item *catalogue.Item) string {
 }
 
 const (
-	// maxIssuedTasks bounds the tasks of one principal that lists name by the id of their call.
+	// maxIssuedTasks limits the tasks of one principal that issuedTasks holds.
 	maxIssuedTasks = 200
-	// maxIssuers bounds the principals with such tasks: 200,000 tasks have about 100 MB.
+	// maxIssuers limits the principals with such tasks: 200,000 tasks occupy about 100 MB.
 	maxIssuers = 1000
 )
 
-// issuedTasks holds the tasks that calls have created, so that a list of a server names a task by the same
-// id as its call, with its tool. Other tasks of a list have no tool. It is safe for concurrent use.
+// issuedTasks holds the tasks that calls have created, so that a task in a list has the same id as in the
+// response to its call, which contains the tool. The tool of other listed tasks is unknown. It is safe for
+// concurrent use.
 type issuedTasks struct {
 	mu sync.Mutex // guards by
 	by lru.Map[string, lru.Map[taskID, taskID]]
 }
 
-// listKey returns the part of a task that a list of its server contains.
+// listKey returns the part of the id that is known from a list of the server.
 func (id taskID) listKey() taskID { return taskID{Server: id.Server, Class: id.Class, ID: id.ID} }
 
 // add adds a task of a principal.
@@ -136,7 +137,7 @@ func (a *issuedTasks) add(principal string, id taskID) {
 	own.Put(id.listKey(), &id)
 }
 
-// find returns the task of a principal that a server has listed.
+// find returns the id that add recorded for a listed task of a principal, or else listed.
 func (a *issuedTasks) find(principal string, listed taskID) taskID {
 	a.mu.Lock()
 	defer a.mu.Unlock()

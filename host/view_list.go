@@ -67,8 +67,8 @@ func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next strin
 	return append(b, `,"ttlMs":0,"cacheScope":"private"}`...)
 }
 
-// maxListPages bounds the pages that are kept of one catalogue, as largeList does their bytes. Clients read few
-// pages of most lists.
+// maxListPages limits the number of pages that are kept of one catalogue, and largeList their bytes. Clients
+// read few pages of most lists.
 const maxListPages = 64
 
 // A listPages has the pages of lists of one catalogue. It is safe for concurrent use.

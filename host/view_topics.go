@@ -99,8 +99,8 @@ func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic s
 	return d.Do == OutcomeAllow
 }
 
-// decideTask returns what the policy leaves of a task in a notification or a list, which has what tasks/get
-// returns: only its status if the policy denies that.
+// decideTask returns the part of a task in a notification or a list that the policy allows. The policy
+// decides as for the result of tasks/get. If it denies the result, only the status of the task remains.
 func (v *View) decideTask(t *task, params json.RawMessage) json.RawMessage {
 	policy := v.host.currentPolicy()
 	if policy == nil {

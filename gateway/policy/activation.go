@@ -19,7 +19,7 @@ type activation struct {
 	plan   *plan                       // nil while it is made
 	frame  *interpreter.ExecutionFrame // of the activation, shared by the evaluations of all rules
 	values [len(variables)]any
-	size   int // no text of the action is longer, in bytes
+	size   int // upper bound of the length of each text of the action, in bytes
 }
 
 // Parent returns nil.
@@ -106,8 +106,8 @@ func callerValue(c *host.Caller) map[string]any {
 var hints = map[string]string{"title": "title", "readOnly": "readOnlyHint", "destructive": "destructiveHint",
 	"idempotent": "idempotentHint", "openWorld": "openWorldHint"}
 
-// errUnknownTool is the value of what is unknown about the tool of a task: rules that read it fail, so that
-// they match unless they allow.
+// errUnknownTool is the value of members of tool that are unknown for a task. Rules that read such a member
+// fail, so that they match unless they allow.
 var errUnknownTool = types.NewErr("the tool of the task, or its definition, is unknown").(*types.Err)
 
 // toolValue returns what the server declares. Members that it does not declare are null. Of a request

@@ -21,10 +21,10 @@ func noMembers() (all [len(variables)]memberNames) {
 	return all
 }
 
-// addMembers adds the members that an expression reads. A variable of a macro with the name of a variable
-// counts as that variable.
+// addMembers adds the members of variables that an expression reads. If a variable of a macro has the same
+// name as a variable, its members count as members of the latter.
 func addMembers(all *[len(variables)]memberNames, e ast.Expr) {
-	operands := map[int64]bool{} // of which a member is read
+	operands := map[int64]bool{} // ids of expressions whose members are read
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
 		of, name, isMember := memberOf(e)
 		if isMember && of.Kind() == ast.IdentKind {
@@ -57,7 +57,7 @@ func memberOf(e ast.Expr) (of ast.Expr, name string, ok bool) {
 	return nil, "", false
 }
 
-// decode returns the value of a JSON object, of which only some members are read.
+// decode returns the value of a JSON object with only the members that rules read.
 func (names memberNames) decode(raw json.RawMessage) map[string]any {
 	if names == nil {
 		return objectOf(raw)
@@ -71,13 +71,13 @@ func (names memberNames) decode(raw json.RawMessage) map[string]any {
 			object[string(key)] = valueOf(value)
 		}
 	})
-	if err != nil { // the decoder of objectOf accepts more
+	if err != nil { // objectOf accepts more
 		return objectOf(raw)
 	}
 	return object
 }
 
-// valueOf returns a value of JSON that was checked.
+// valueOf returns the value of JSON that is known to be valid.
 func valueOf(raw []byte) any {
 	switch jsonscan.Kind(raw) {
 	case '"':

@@ -25,8 +25,8 @@ type planKey struct {
 	digest                 [32]byte
 }
 
-// A plan contains the rules that may match, in order: the others do not match any request for the item.
-// Most rules name a server or a tool, so that few are left. It is not changed.
+// A plan contains the rules that may match requests for an item, in order. Most rules name a server or a
+// tool, so that a plan contains few rules. A plan is immutable.
 type plan struct {
 	rules  []*rule
 	static [len(variables)]any // values of variables that are the same for all requests
@@ -60,7 +60,7 @@ func (p *Policy) newPlan(act *activation, kind host.ActionKind) *plan {
 		}
 	}
 	act.values = made.static
-	// No text is longer in a value than in its JSON, and no list or object has more members than bytes.
+	// The JSON of a value is at least as long as each text in it, and has at least a byte for each member.
 	made.size = math.MaxInt32 / 2 // claims may be of any type
 	if text, err := json.Marshal(made.static); err == nil {
 		made.size = len(text)
