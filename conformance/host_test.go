@@ -85,15 +85,21 @@ func (h *host) pages() []string {
 // logged waits until the server has logged a text.
 func (h *host) logged(ctx context.Context, t *testing.T, text string) {
 	t.Helper()
+	if !h.hasLogged(ctx, text) {
+		t.Errorf("log message %q did not arrive", text)
+	}
+}
+
+// hasLogged waits for a log message, and reports whether it arrived before the end of the context.
+func (h *host) hasLogged(ctx context.Context, text string) bool {
 	for {
 		select {
 		case got := <-h.logs:
 			if strings.Contains(got, text) {
-				return
+				return true
 			}
 		case <-ctx.Done():
-			t.Errorf("log message %q did not arrive", text)
-			return
+			return false
 		}
 	}
 }
