@@ -47,8 +47,8 @@ func TestIdentifiersArePlainWords(t *testing.T) {
 	})
 }
 
-// programErrors are the files whose errors report mistakes of the program that uses the package, in
-// the options of a constructor or the result of a function. They name the field.
+// programErrors are the files whose errors may name fields, because they report mistakes of the program
+// that uses the package: in the options of a constructor or the result of a function.
 var programErrors = strings.Fields(`
 	ext/apps/bridge.go ext/apps/page.go ext/skills/snapshot.go gateway/audit/audit.go host/state.go
 	internal/dpop/prover.go internal/dpop/verifier.go

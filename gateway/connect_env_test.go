@@ -328,7 +328,7 @@ func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect strin
 	return g
 }
 
-// anyone is for tests of other properties than who opens a page: each visitor is the caller.
+// anyone takes each visitor for the caller, for tests that are not about who opens a page.
 func (g *loginGateway) anyone(r *http.Request) (*mcp.Principal, error) {
 	l, err := g.host.Login(strings.TrimPrefix(r.URL.Path, "/connect/"))
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// A callerIssuer is the OpenID provider of the callers. Its users are those of the header browserUser.
+// A callerIssuer is the OpenID provider of the callers. The header browserUser of a request names its user.
 type callerIssuer struct {
 	url string
 	key *ecdsa.PrivateKey
@@ -209,7 +209,7 @@ func TestELI21_ResponsesOfTheIssuerAreChecked(t *testing.T) {
 	}
 }
 
-// Without a way to identify the visitor, callers are told which setting is missing, and get no page.
+// If the gateway cannot identify the visitor, the caller gets no page, and an error names the missing setting.
 func TestELI21_CallersWhoCannotBeIdentifiedGetNoPage(t *testing.T) {
 	u, i := newProtectedUpstream(t), newCallerIssuer(t)
 	g := newLoginGateway(t, u, `{"auth": "caller"}`, `, "connect": {"links": true}`, i.options(""))

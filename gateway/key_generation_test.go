@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A key with the name of a revoked one does not have the logins of its former holder. Keys of one principal that exist
-// at the same time share them.
+// A new key with the name of a revoked key does not get the logins of the former holder. Keys of one principal that
+// exist at the same time share its logins.
 func TestKeyNameThatIsUsedAgainInheritsNothing(t *testing.T) {
 	u := newProtectedUpstream(t)
 	keys := gateway.NewKeyStore(&host.MemoryState{})

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// newFiles returns a server with tools whose arguments have names.
+// newFiles returns a server with tools whose input schema names their arguments.
 func newFiles() *recorded {
 	s := mcp.NewServer("files", "1.0.0", nil)
 	type options struct {
@@ -43,8 +43,8 @@ func newFiles() *recorded {
 	return &recorded{Handler: s}
 }
 
-// carelessRequests are requests that a server could take for others: it ignores the case of names, or
-// what is around them.
+// carelessRequests are requests that a careless server understands differently, because it ignores the case
+// of names or characters around them.
 var carelessRequests = []struct{ method, params string }{
 	{"tools/call", `{"name":"files__read","Name":"admin","arguments":{"path":"a"}}`},
 	{"tools/call", `{"name":"files__read","arguments":{"path":"a"},"Arguments":{"path":"b"}}`},
@@ -65,8 +65,8 @@ var carelessRequests = []struct{ method, params string }{
 	{"completion/complete", `{"ref":{"type":"ref/prompt","name":"files__greet"},"argument":{"name":"who","value":"","Value":"x"}}`},
 }
 
-// A request that a server could take for another one than the one that is decided about is refused, for
-// clients and servers of every revision.
+// The host refuses requests that a careless server could understand differently than the policy, for clients
+// and servers of every revision.
 func TestHOST14_CarelessServersGetNoOtherRequest(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if up.Transport != mcptest.InMemory {
@@ -121,7 +121,7 @@ func TestServersGetDefinedMembersOnly(t *testing.T) {
 	})
 }
 
-// Errors of methods of extensions keep their codes, also those that the protocol reserves.
+// Errors of extension methods keep their codes, including codes that the protocol reserves.
 func TestRPC26_ErrorCodesOfExtensionsAreRelayed(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if !up.Since("2025-11-25") || !down.Since("2025-11-25") {
@@ -136,7 +136,7 @@ func TestRPC26_ErrorCodesOfExtensionsAreRelayed(t *testing.T) {
 	})
 }
 
-// A user approves the members of `_meta` that the server gets, and no others are sent.
+// A user approves the members of `_meta` that the server gets. No other members are sent.
 func TestHOST21_ApprovalIsForMeta(t *testing.T) {
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
 	view := h.For(&host.Caller{})

@@ -451,8 +451,8 @@ func TestHostileMessageHidesNoServer(t *testing.T) {
 	})
 }
 
-// Texts of forms have no hidden characters, and a form whose names or values have them is refused:
-// answers contain them, so that they cannot be changed.
+// Hidden characters are removed from the texts of forms. A form with hidden characters in names or values
+// is refused, because answers contain names and values, so that the host cannot change them.
 func TestHostileFormHidesNothing(t *testing.T) {
 	const form = `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{` +
 		`"message":"Se\u200bnd\u3164 it?","requestedSchema":{"type":"object","properties":{"title":{"type":"string",` +

@@ -16,8 +16,8 @@ import (
 
 const mb = 1_000_000
 
-// openLarge returns a host of a server that lists for each caller as many tools as size says, of 1 MB each,
-// with the text of the caller in them.
+// openLarge returns a host of a server that lists size tools of 1 MB for each caller. The tools contain a text
+// of the caller.
 func openLarge(t *testing.T, settings string, size func(caller string) (megabytes int, text string)) *host.Host {
 	return openFile(t, map[string]any{"big": map[string]string{"command": "big"}}, settings, &host.Options{
 		Dial: func(ctx context.Context, _ *config.Server) (mcp.Transport, error) {
@@ -44,7 +44,7 @@ func openLarge(t *testing.T, settings string, size func(caller string) (megabyte
 	})
 }
 
-// listTools returns what a caller gets for the first page of tools/list.
+// listTools returns the first page of tools/list for a caller.
 func listTools(t *testing.T, h *host.Host, subject string) (string, error) {
 	t.Helper()
 	raw, err := client(t, h, &host.Caller{Principal: principal(subject), Server: "big"}).Do(t.Context(), "tools/list", nil)
@@ -59,7 +59,7 @@ func wantListed(t *testing.T, h *host.Host, subject, text string) {
 	}
 }
 
-// The callers of a server share equal lists, also if each has a process of its own.
+// The callers of a server share equal lists, even if each caller has its own process.
 func TestCallersShareEqualLists(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -77,8 +77,8 @@ func TestCallersShareEqualLists(t *testing.T) {
 	})
 }
 
-// The lists of all callers of a server have a bound. A list beyond it is an error, and has room when other
-// callers have no connection.
+// The size of the lists of all callers of a server is limited. A list beyond the limit is an error, until
+// other callers have no connection.
 func TestListsOfAllCallersHaveABound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A list waits for servers of which nothing is known, and sends progress meanwhile. It names a server that
-// it lacks.
+// A list waits for servers whose items are unknown, and sends progress meanwhile. It names servers whose items
+// are missing.
 func TestListIsCompleteOrNamesMissingServers(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestListIsCompleteOrNamesMissingServers(t *testing.T) {
 	}
 }
 
-// A client that goes away does not end the reading of a list, which the next caller gets at once.
+// If a client goes away, the host still reads the list, and the next caller gets the list at once.
 func TestListIsReadAlsoWithoutItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("slow"), startup: 100 * time.Second}

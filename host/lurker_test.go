@@ -21,9 +21,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A lurker is a server of the session era that asks its questions when a request of another user is in
-// progress, on no stream of a request. The tool "stay" asks twice at once, "leave" only responds, and
-// "work" asks, logs, and responds with what it has learned.
+// A lurker is a server of the session era that asks questions while a request of another user is in
+// progress, outside the stream of any request. The tool "stay" asks two questions at once, "leave" only
+// responds, and "work" asks, logs, and responds with the answers that the server has received.
 type lurker struct {
 	revision string
 	send     func(message string) // on the stream of the session
@@ -53,7 +53,7 @@ func (l *lurker) ask(id string) string {
 	}
 }
 
-// handle returns the response to a message, "" for none.
+// handle returns the response to a message, or "" if there is none.
 func (l *lurker) handle(message string) string {
 	var m struct {
 		ID     json.RawMessage
@@ -119,7 +119,7 @@ func serveLurker(revision string, in io.Reader, out io.Writer) {
 	}
 }
 
-// lurkerHTTP serves a lurker over Streamable HTTP. Its questions are on the stream of the session.
+// lurkerHTTP serves a lurker over Streamable HTTP. The lurker asks on the stream of the session.
 func lurkerHTTP(t *testing.T, revision string) http.Handler {
 	messages := make(chan string, 100)
 	l := newLurker(revision, func(message string) { messages <- message })
@@ -181,9 +181,9 @@ func lurkerHost(t *testing.T, transport, revision string) *host.Host {
 	return openFile(t, map[string]any{"s": entry}, `{"servers":{"s":{"share":"shared"}}}`, opts)
 }
 
-// Questions and log messages that a shared server sends on no stream of a request reach no other user:
-// not while the first question waits, not after the call of the first user has ended, was cancelled or has
-// timed out. A gateway with one user asks that user.
+// Questions and log messages that a shared server sends outside the stream of a request reach no other
+// user: neither while the first question waits, nor after the call of the first user has ended, was
+// cancelled or has timed out. A gateway with only one user asks that user.
 func TestQuestionsOfASharedServerReachNoOtherUser(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"memory", "stdio", "HTTP"} {

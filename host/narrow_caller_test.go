@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A caller does not continue the call of another one with the same principal at a server, or of a tool,
-// that it may not use.
+// A caller cannot continue a call of another caller with the same principal if it may not use the server
+// or the tool.
 func TestNarrowCallerContinuesNoCallOfAWiderOne(t *testing.T) {
 	for _, era := range []string{"modern", "session"} {
 		for name, narrow := range map[string]func(*host.Caller){
@@ -83,7 +83,7 @@ func TestReadOnlyCallerChangesNoTask(t *testing.T) {
 	})
 }
 
-// A list of tasks has none that the host keeps of a server that the caller may not use.
+// tasks/list omits results that the host keeps of servers that the caller may not use.
 func TestListOfKeptTasksOfANarrowCaller(t *testing.T) {
 	up := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
 	down := mcptest.Combination{Transport: "in-memory", Revision: "2025-11-25"}

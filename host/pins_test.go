@@ -439,8 +439,8 @@ func TestPinsOfCallers(t *testing.T) {
 	})
 }
 
-// Approved definitions are listed without a connection for each caller, whoever has found them, unless they
-// may depend on the caller. What a caller finds changes no list of others before it is approved.
+// Approved definitions are listed for every caller without a connection, unless they may depend on the
+// caller. Definitions that one caller finds change no list of other callers before they are approved.
 func TestCallersGetListsFromPins(t *testing.T) {
 	for entry, same := range map[string]bool{
 		`{"command": "s"}`: true,

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// afterWeb denies calls of db after something of web.
+// afterWeb denies calls of the server db after the caller has received a message from the server web.
 var afterWeb = recentPolicy{func(a *host.Action) host.Decision {
 	if a.Kind == host.ActionCall && a.Server == "db" && slices.Contains(a.Recent, "web") {
 		return host.Decision{Rule: "after-web"}

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// denyTool denies each result and question of a tool, as a rule on results that names the tool does.
+// denyTool denies each result and question of a tool, like a rule on results that names the tool.
 func denyTool(name string) policyFunc {
 	return func(a *host.Action) host.Decision {
 		isCall := a.Method == "tools/call"
@@ -26,7 +26,7 @@ func denyTool(name string) policyFunc {
 	}
 }
 
-// A rule on results that names a tool decides about the result of a task of this tool, and not of others.
+// A rule on results that names a tool decides about results of this tool's tasks, and not of other tools' tasks.
 func TestPolicyKnowsTheToolOfATask(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up)
@@ -71,7 +71,7 @@ func TestPolicyKnowsTheToolOfANotification(t *testing.T) {
 	})
 }
 
-// The id of a task holds its tool, also for a host that is started again.
+// The id of a task contains its tool, so that a host knows the tool after a restart.
 func TestPolicyKnowsTheToolAfterARestart(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		servers := map[string]mcp.Handler{"a": newTaskServer(t, "a")}
@@ -111,8 +111,8 @@ func listed(t *testing.T, c *mcp.Client) *tasks.Handle {
 	return tasks.Resume(c, list.Tasks[0].TaskID)
 }
 
-// The tool of a task that a server lists is known while the host runs. After a restart it is unknown, and a
-// policy is told so.
+// The host knows the tool of a task that a server lists until the host restarts. After a restart, LacksTool
+// tells the policy that the tool is unknown.
 func TestToolOfAListedTask(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if up.Modern() || down.Modern() {
@@ -154,7 +154,7 @@ func TestToolOfAListedTaskBesideOtherPrincipals(t *testing.T) {
 	ada := mcptest.Dial(t, h.For(person("ada")), on, answering())
 	bob := mcptest.Dial(t, h.For(person("bob")), on, answering())
 	want := start(t, ada, "a__fail").ID()
-	const many = 201 // more than the host remembers of one principal
+	const many = 201 // more tasks than the host remembers for one principal
 	for range many {
 		start(t, bob, "a__fail")
 	}

@@ -49,7 +49,7 @@ func TestHOST06_RedactedJSONInTexts(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
-	// A text that would be read again and again is cut.
+	// A text whose search would exceed the limit is cut.
 	hostile := strings.Repeat("[1,", 3000) + strings.Repeat(" ", 100_000) + `{"ssn":"078-05-1120"}`
 	start := time.Now()
 	if got := call(hostile); strings.Contains(got, "078-05") {

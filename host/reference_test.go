@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A reference has the member of its type only: the policy would decide about the other.
+// A reference may contain only the member of its type: otherwise the policy could decide about the wrong member.
 func TestReferencesHaveOneSubject(t *testing.T) {
 	h := openFile(t, map[string]any{"a": map[string]any{"command": "a"}}, "{}", &host.Options{
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) {

@@ -254,8 +254,8 @@ func TestCapabilitiesOfClientsChooseTheInstance(t *testing.T) {
 	}
 }
 
-// A server of which nothing is known delays each list until it has started, at most 50 seconds for a client
-// that gets no progress, and no request for another server. Its failure delays no list again.
+// A server whose items are unknown delays lists until it has started, for at most 50 seconds if the client
+// gets no progress. It delays no request for another server, and after its failure no further list.
 func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}

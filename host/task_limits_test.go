@@ -56,8 +56,8 @@ func TestHOST06_RateOfTaskRequests(t *testing.T) {
 	})
 }
 
-// Requests about a result that the host keeps for a client are limited, decided about and recorded, as are
-// those about tasks of the server.
+// Requests about a result that the host keeps for a client are limited, decided and recorded like requests
+// about tasks of the server.
 func TestHOST06_HOST23_RequestsAboutKeptResults(t *testing.T) {
 	on := mcptest.Combination{Transport: "in-memory", Revision: "2025-11-25"}
 	var log recordLog

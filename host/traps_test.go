@@ -259,8 +259,8 @@ func TestHOST40_OrderIsStable(t *testing.T) {
 	}
 }
 
-// Credentials for an http URL of another machine, of the configuration or of callers, are not sent
-// without the setting that allows it.
+// Credentials of the configuration or of callers are not sent to an http URL of another machine, unless a
+// setting allows it.
 func TestCredentialsAreNotSentInTheClear(t *testing.T) {
 	for _, test := range []struct {
 		entry, settings string

@@ -93,7 +93,7 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// The audience of a response is optional: zitadel/oidc and ory/fosite leave it out by default.
+// The member aud of a response is optional: zitadel/oidc and ory/fosite omit it by default.
 func TestIntrospectionWithoutAudience(t *testing.T) {
 	answer := func() string { return mustJSON(goodClaims(claims{"active": true, "aud": nil})) }
 	withIntrospection(t, oauth.IntrospectionOptions{InsecureAudience: resourceURL}, answer,

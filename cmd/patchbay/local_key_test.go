@@ -21,7 +21,7 @@ var (
 	printedKey = regexp.MustCompile(`Authorization: Bearer ([a-z2-7]{32})|"Authorization":"Bearer ([a-z2-7]{32})"`)
 )
 
-// readKey reads the output of a server over HTTP, until it has printed its URL and the key, if there is one.
+// readKey reads the output of a server over HTTP until the server has printed its URL and its key, if it has a key.
 func readKey(p *process, withKey bool) (url, key string) {
 	for url == "" || withKey && key == "" {
 		line := p.readLine()
@@ -53,7 +53,7 @@ func tryAdd(t *testing.T, url, revision, authorization string) error {
 	return err
 }
 
-// Servers over HTTP that use a login or run a command of the user serve the user only, who knows the key.
+// Servers over HTTP that use a login of the user or run the user's command require the key of the user.
 func TestServersOverHTTPNeedAKey(t *testing.T) {
 	freshState(t)
 	dir := t.TempDir()
@@ -115,7 +115,7 @@ func TestServersOverHTTPNeedAKey(t *testing.T) {
 	}
 }
 
-// The printed configuration and the printed command have what a client needs.
+// The printed configuration and the printed command work in a client without changes.
 func TestServePrintsItsKey(t *testing.T) {
 	freshState(t)
 	p := start(t, "serve", "--addr", "127.0.0.1:0", "--tasks", "memory")

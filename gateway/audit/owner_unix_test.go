@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 )
 
-// A folder or a segment that another user can write, or owns, is refused: the log could be of that user.
+// A folder or a segment that another user owns or can write is refused, because that user could have written the log.
 func TestFilesOfOtherUsersAreRefused(t *testing.T) {
 	for name, change := range map[string]func(dir, segment string) error{
 		"folder, written by the group": func(dir, _ string) error { return os.Chmod(dir, 0o770) },

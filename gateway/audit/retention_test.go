@@ -16,8 +16,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Segments are removed when they are old, by the times that checkpoints sign: the times of files are of
-// another clock here, and are changed to be old.
+// Segments are removed when their signed checkpoints are old. The modification times of files do not
+// count: the test makes them old.
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, paths, lines := sampleOver(t, 10*day) // the last segment ends on day 70
@@ -42,7 +42,7 @@ func TestRetention(t *testing.T) {
 		if chains := verify(t, dir); chains[0].Removed != removed {
 			t.Errorf("%d records removed, want %d", chains[0].Removed, removed)
 		}
-		// The record of the removal protects the segments that are left.
+		// The record of the removal does not hide the removal of another segment.
 		if err := os.Remove(paths[3]); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func sizeOf(t *testing.T, dir string) (size int64) {
 	return size
 }
 
-// A log that has reached its size removes its oldest segments, and says so in signed records.
+// A log that has reached its maximum size removes its oldest segments, and records each removal in a signed record.
 func TestOldestSegmentsMakeRoom(t *testing.T) {
 	const most = 32 << 10
 	dir := t.TempDir()
@@ -125,8 +125,8 @@ func TestOldestSegmentsMakeRoom(t *testing.T) {
 	}
 }
 
-// With Strict, nothing is removed before its time: requests are refused, and accepted again when
-// segments have become old.
+// With Strict, no segment is removed before Keep has passed: requests are refused until segments are
+// old enough.
 func TestStrictLogRefusesAtItsSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -167,8 +167,8 @@ func TestStrictLogRefusesAtItsSize(t *testing.T) {
 	})
 }
 
-// Records wait while nothing can be removed, because another process writes the only segment, and none
-// is lost.
+// If no segment can be removed because another process writes the only segment, records wait, and no
+// record is lost.
 func TestRecordsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A ruleGenerator writes random rules and actions. Few names and values are used, so that expressions
-// match often, and fail in all ways.
+// A ruleGenerator generates random rules and actions from few names and values, so that expressions
+// often match, and fail in all ways.
 type ruleGenerator struct{ *rand.Rand }
 
 func (g ruleGenerator) one(of ...string) string { return of[g.IntN(len(of))] }
@@ -135,7 +135,7 @@ func (g ruleGenerator) action(caller *host.Caller) *host.Action {
 var callers = []*host.Caller{{}, {Profile: "p"}, {Principal: &mcp.Principal{Subject: "a", Scopes: []string{"read"},
 	Claims: map[string]any{"team": "a"}}}, nil}
 
-// checkRules compares the decisions of a random policy with those of its rules one by one. It reports
+// checkRules compares the decisions of a random policy with the decisions of its single rules. It reports
 // whether the policy is valid, and whether a rule has decided.
 func checkRules(t *testing.T, seed uint64) (valid, decided bool) {
 	g := ruleGenerator{rand.New(rand.NewPCG(seed, 3))}
@@ -157,7 +157,7 @@ func checkRules(t *testing.T, seed uint64) (valid, decided bool) {
 	return true, decided
 }
 
-// Plans, and values that are not decoded, do not change a decision.
+// Neither plans nor omitted members change a decision.
 func TestDecisionsAreThoseOfEachRule(t *testing.T) {
 	const rounds = 400 // FuzzDecide runs more
 	valid, decided := 0, 0
@@ -181,7 +181,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { checkRules(t, seed) })
 }
 
-// A member is decoded as if all were.
+// A member has the same value whether some or all members are decoded.
 func FuzzMembers(f *testing.F) {
 	for _, text := range arguments {
 		f.Add([]byte(text))

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// hookKey signs requests to programs that decide, and their responses.
+// hookKey is the key that signs requests to programs that decide, and their responses.
 const hookKey = "0123456789abcdef"
 
 func compile(t testing.TB, text string) (*policy.Policy, error) {

@@ -33,7 +33,7 @@ func respondSigned(w http.ResponseWriter, request, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// Whoever answers in place of the program that decides does not decide: of a hook, and of a webhook.
+// A response that the program of a hook or webhook has not signed does not decide.
 func TestUnsignedResponsesDoNotDecide(t *testing.T) {
 	const allow = `{"do": "allow", "decision": "once"}`
 	for name, c := range map[string]struct {

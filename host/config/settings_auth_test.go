@@ -56,7 +56,7 @@ func TestProblemsOfAuth(t *testing.T) {
 	}
 }
 
-// Programs that decide are reached over TLS, or on this machine.
+// The URLs of programs that decide must use TLS or a loopback address.
 func TestURLsOfDecidersAreSecure(t *testing.T) {
 	for url, ok := range map[string]bool{"https://decide.example/x": true, "http://127.0.0.1:9/x": true, "http://[::1]:9": true,
 		"http://localhost:9": true, "http://decide.example": false, "http://10.0.0.7:9": false, "http://127.0.0.1.evil.example": false,

@@ -31,7 +31,7 @@ func TestKeyIsEqualForNamesThatFold(t *testing.T) {
 	}
 }
 
-// Key knows every pair that strings.EqualFold does.
+// Key is equal for each pair of texts that strings.EqualFold reports as equal.
 func TestKeyIsAsCarefulAsEqualFold(t *testing.T) {
 	for r := rune(1); r < 0x20000; r++ {
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
@@ -98,8 +98,8 @@ func TestCheckFindsAmbiguousNames(t *testing.T) {
 	}
 }
 
-// A server cannot make the check slow with patterns: no pattern is matched, and its subschema counts for
-// all members. An invalid pattern is the same.
+// A server cannot make the check slow with patterns: patterns are not matched, and the subschema of a pattern,
+// valid or not, counts for all members.
 func TestSubschemaOfPatternCountsForAllMembers(t *testing.T) {
 	for _, pattern := range []string{"^x", strings.Repeat("(a?b?c?d?){50}", 8), "("} {
 		names := fold.Of(fmt.Appendf(nil, `{"properties":{"opts":{}},"patternProperties":{%q:{"properties":{"p":{}}}}}`, pattern))
@@ -111,7 +111,7 @@ func TestSubschemaOfPatternCountsForAllMembers(t *testing.T) {
 	}
 }
 
-// The work for a small schema with many subschemas at many places is bounded: all names count everywhere.
+// The work for a small schema with many subschemas at many places is limited: then all names count everywhere.
 func TestManySubschemasAtManyPlaces(t *testing.T) {
 	var properties, patterns, rest strings.Builder
 	for i := range 900 {
@@ -126,7 +126,7 @@ func TestManySubschemasAtManyPlaces(t *testing.T) {
 	}
 }
 
-// A schema with more places than are told apart has all names at each of them.
+// If a schema has more places than the check distinguishes, all names count at each place.
 func TestLargeSchemaHasItsNamesEverywhere(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"properties":{`)

@@ -159,8 +159,8 @@ func TestQuestionOnStreamBelongsToItsRequest(t *testing.T) {
 }
 
 // Without a stream, nothing relates a question or a log message to a request. Once several principals
-// have made requests, such messages reach none of them: not while one of them is asked, not after the
-// others have ended or were cancelled, and not for requests that could not be asked.
+// have made requests, such messages reach none of them: neither while one principal is asked, nor after
+// the requests of the others have ended or were cancelled, nor for requests that could not be asked.
 func TestMessagesWithoutStreamReachNoneOfSeveralPrincipals(t *testing.T) {
 	for _, other := range []string{"cancelled", "ended", "without capabilities", "that may not ask", "waiting for its client"} {
 		t.Run(other, func(t *testing.T) {
@@ -244,8 +244,8 @@ func TestLogMessageOfTask(t *testing.T) {
 	})
 }
 
-// A guess makes requests wait for each other for a minute, and not at all once nothing is guessed
-// because another principal has made a request.
+// A guessed question makes requests wait for each other for at most a minute, and not at all once nothing
+// is guessed, because another principal has made a request.
 func TestSerialTableBecomesConcurrent(t *testing.T) {
 	for _, principal := range []string{"ann", "bob"} {
 		synctest.Test(t, func(t *testing.T) {

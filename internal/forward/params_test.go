@@ -70,7 +70,7 @@ func TestParamsRefusesWhatResemblesAnother(t *testing.T) {
 	}
 }
 
-// A method that a careless server could take for one of the protocol is none of an extension.
+// A method that a careless server could take for a method of the protocol is not an extension method.
 func TestParamsRefusesMethodsThatResembleOthers(t *testing.T) {
 	for _, method := range []string{"Tools/call", "tool\u017f/call", "tools/call ", "\ttools/call", "tools//call", "/tools/call",
 		"tools/call/", "tools /call", "tools/call\x00", "TOOLS/CALL", "ta\u017f\u212as/get", "Skills/get", "logging/setlevel",
@@ -86,7 +86,7 @@ func TestParamsRefusesMethodsThatResembleOthers(t *testing.T) {
 	}
 }
 
-// What is forwarded has only members of the revision of the server.
+// Forwarded params contain only members that the revision of the server defines.
 func TestAppendParamsHasTheMembersOfTheRevision(t *testing.T) {
 	params := `{"name":"n","task":{},"requestState":"s","context":1,"x":1,"_meta":{}}`
 	for r, want := range map[wire.Revision]string{

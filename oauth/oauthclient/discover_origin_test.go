@@ -88,8 +88,8 @@ func TestSEC07_ResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
 	}
 }
 
-// At another origin, only the addresses at which metadata can be are requested: a server could make the client send a
-// request to any path of a neighbour.
+// At another origin, the client requests only well-known addresses of metadata. Otherwise, a server could make the
+// client send a request to any path of another machine.
 func TestSEC07_ResourceMetadataOfANeighbourIsAtItsWellKnownPath(t *testing.T) {
 	for _, to := range []string{"https://other.example/admin/delete", "https://other.example/",
 		"https://other.example/.well-known/oauth-protected-resources", "https://other.example/.well-known/oauth-protected-resource/../admin",

@@ -616,7 +616,7 @@ func TestDiscoveryAtLoopback(t *testing.T) {
 	}
 }
 
-// For an issuer without a path, an empty path and "/" are the same. The spelling of its metadata counts from then on.
+// For an issuer without a path, an empty path and "/" are equal. The client then uses the spelling of the metadata.
 func TestAUTHR13_IssuerWithAFinalSlash(t *testing.T) {
 	for named, published := range map[string]string{issuer: issuer + "/", issuer + "/": issuer} {
 		w := newNetwork(t)
@@ -635,7 +635,7 @@ func TestAUTHR13_IssuerWithAFinalSlash(t *testing.T) {
 	}
 }
 
-// A web page at a well-known address is no metadata, unless a challenge names the address.
+// A web page at a well-known address counts as no metadata. It is an error if a challenge names the address.
 func TestWebPageIsNoMetadata(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -657,7 +657,7 @@ func TestWebPageIsNoMetadata(t *testing.T) {
 	}
 }
 
-// An issuer that lists no PKCE methods is used if the program says so for it; the error names the setting.
+// A program can allow an issuer that lists no PKCE methods; otherwise the error names the setting.
 func TestAUTHR20_UnlistedPKCE(t *testing.T) {
 	w := newNetwork(t)
 	w.Doc(mcpPath, resourceDoc(mcpServer, issuer))

@@ -368,8 +368,8 @@ func TestDeclinedLoginIsNotRepeatedImmediately(t *testing.T) {
 	})
 }
 
-// Some servers answer 401 to a session that they have lost. With a token that they have just accepted this starts no
-// login: the caller opens a new session. A token that is called invalid is replaced.
+// Some servers answer 401 if they have lost the session. If the server has just accepted the same token, this starts no
+// login, and the caller opens a new session. A token that the server calls invalid is replaced.
 func TestRefusalOfASessionStartsNoLogin(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)

@@ -20,7 +20,7 @@ func completions(t *testing.T, words ...string) (found []string, directive strin
 	return lines[:len(lines)-1], lines[len(lines)-1]
 }
 
-// After --, the first word is a program of $PATH, and the others are files, whatever the servers are.
+// After --, the first word completes to programs in $PATH and further words to files, whatever servers are configured.
 func TestCommandsAreCompletedAfterDashes(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+"."+string(filepath.ListSeparator)+dir)

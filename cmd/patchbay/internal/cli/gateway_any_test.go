@@ -17,7 +17,7 @@ import (
 // runsOutside matches configurations that may run commands or read files of the machine.
 var runsOutside = regexp.MustCompile(`(?i)exec|file|helper|\\u`)
 
-// No configuration ends the process of a gateway: an entry that is invalid is an error of that entry alone.
+// No configuration ends the process of a gateway: an invalid entry fails alone.
 func FuzzGatewayConfiguration(f *testing.F) {
 	f.Add(`{"mcpServers": {"ok": {"command": "x"}, "": {"command": "x"}}}`)
 	f.Add(`{"mcpServers": {" ": {"url": "http://127.0.0.1/mcp"}, "a": 1, "b": {}, "c": {"command": "x", "env": {"": ""}}}}`)
@@ -33,7 +33,7 @@ func FuzzGatewayConfiguration(f *testing.F) {
 	})
 }
 
-// gatewayOf runs a gateway for a configuration, with servers of which every other one cannot be connected to.
+// gatewayOf runs a gateway for a configuration. It can connect only to every second server.
 func gatewayOf(t *testing.T, file *config.File) {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)

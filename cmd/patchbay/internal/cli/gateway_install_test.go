@@ -8,7 +8,7 @@ import (
 )
 
 // An application starts its entry without the passphrase of the vault. `gateway install` says that such an entry needs
-// a running gateway, which is true: through it, and only so, a server gets its secret.
+// a running gateway, and the test shows it: a server gets its secret only while a gateway runs.
 func TestInstallSaysThatTheEntryNeedsAGateway(t *testing.T) {
 	editHome(t)
 	file, cursor := filepath.Join(t.TempDir(), "mcp.json"), filepath.Join(t.TempDir(), "cursor.json")

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// toolsWith returns the names of the tools that a key shows, with spaces around them.
+// toolsWith returns the names of the tools that a caller with a key can list, with spaces around them.
 func toolsWith(t *testing.T, c *mcp.Client) string {
 	t.Helper()
 	names := " "
@@ -24,8 +24,8 @@ func toolsWith(t *testing.T, c *mcp.Client) string {
 	return names
 }
 
-// The servers of other applications, and of projects, are for the local user: no key opens them, also if they are
-// added while the gateway runs.
+// Only the local user can use the servers of other applications and of projects: no key opens such a server, even if
+// it is added while the gateway runs.
 func TestKeysOpenTheServersOfTheOwnFileOnly(t *testing.T) {
 	mcptest.NoLeaks(t)
 	home, project := editHome(t)
@@ -121,7 +121,7 @@ func TestKeysOpenTheServersOfTheOwnFileOnly(t *testing.T) {
 	g.stop()
 }
 
-// On a terminal the user is asked what a new key opens, and whether to approve requests that nobody has seen.
+// On a terminal, the commands ask which servers a new key opens, and whether to approve future requests.
 func TestTerminalAsksWhatIsOpened(t *testing.T) {
 	file := keysConfig(t)
 	o := atTerminal(t, "three\n\ntwo\n", nil, "gateway", "keys", "new", "ann", "--config", file)

@@ -46,7 +46,7 @@ func TestAddServer(t *testing.T) {
 	}
 }
 
-// The gateway does not get the flag --insecure-http, so that the entry has the setting.
+// The gateway does not get the flag --insecure-http, so the command stores the setting in the entry.
 func TestAddStoresInsecureHTTP(t *testing.T) {
 	editHome(t)
 	const url = "http://192.0.2.1/mcp" // nothing answers at this address, which is for documentation

@@ -205,7 +205,7 @@ func residentKB(t *testing.T, pid int) int {
 	return 0
 }
 
-// A state directory that another user owns or can write is refused: its files may be of that user.
+// A state directory that another user owns or can write is refused, because that user may have made its files.
 func TestStateDirectoriesOfOtherUsersAreRefused(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{
 		"written by the group": func(dir string) error { return os.Chmod(dir, 0o770) },

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The help that a new user reads first fits a terminal of 80 columns and 24 lines, and has every command.
+// The help that a new user reads first fits a terminal of 80 columns and 24 lines, and names every command.
 func TestHelpFitsTheScreen(t *testing.T) {
 	for _, test := range []struct {
 		args  []string
@@ -39,7 +39,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 	}
 }
 
-// Global flags are in a topic, and long lines are wrapped at the width of the terminal.
+// A separate topic describes global flags, and long lines are wrapped at the width of the terminal.
 func TestHelpIsWrapped(t *testing.T) {
 	narrow := func(p *program) { p.output.width = func() int { return 60 } }
 	var check func(cmd *cobra.Command)

@@ -140,7 +140,7 @@ func TestPackageRunnersMayTakeLonger(t *testing.T) {
 	}
 }
 
-// A server that exits at its start: the error names first the variables that its output mentions.
+// If a server exits at its start, the error names first the variables that the output of the server mentions.
 func TestFailedStartNamesVariablesThatTheOutputMentions(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

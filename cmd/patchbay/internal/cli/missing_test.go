@@ -129,8 +129,8 @@ func TestMissingArrayOfObjectsIsAJSONArray(t *testing.T) {
 	}
 }
 
-// The objects of an array are filled in one after another, with the members that are required. The array is
-// validated as if it was typed.
+// The form asks for the required members of each object in an array. The array is validated like an array that the
+// user types.
 func TestMissingArrayOfObjectsIsFilledIn(t *testing.T) {
 	const point = `"properties": {"x": {"type": "integer"}, "y": {"type": "integer"}, "note": {"type": "string"}}`
 	for schema, test := range map[string]struct{ typed, want, shown string }{

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A pty is a terminal whose user is a test.
+// A pty is a terminal at which a test types.
 type pty struct {
 	t               *testing.T
 	master, replica *os.File
@@ -43,7 +43,7 @@ func newPTY(t *testing.T) *pty {
 	return p
 }
 
-// await waits until text is shown, and then types. It returns false if the command ends before.
+// await waits until the terminal shows text, and then types. It returns false if the command ends before.
 func (p *pty) await(text, typed string) (found bool) {
 	p.mu.Lock()
 	for !strings.Contains(p.shown, text) && !p.done {
@@ -75,7 +75,7 @@ func (p *pty) run(user func(), args ...string) outcome {
 	return outcome{status, stdout.String(), p.shown}
 }
 
-// A yes-or-no question is answered by a line, which the terminal lets the user edit.
+// The answer to a yes-or-no question is a line, which the user can edit on the terminal.
 func TestYesOrNoIsALine(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	odd := listen(t, newOddServer())

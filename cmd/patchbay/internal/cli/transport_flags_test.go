@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Credentials for an http URL of another machine are refused before anything is sent. Nothing answers
-// at the address, which is for documentation.
+// Credentials for an http URL of another machine are refused before anything is sent. The address is
+// reserved for documentation, so nothing answers there.
 func TestCredentialsAreNotSentInTheClear(t *testing.T) {
 	freshVault(t)
 	file := filepath.Join(t.TempDir(), "mcp.json")

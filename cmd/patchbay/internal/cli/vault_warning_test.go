@@ -37,7 +37,7 @@ func TestKeyFileIsAWarningWhenACommandLogsIn(t *testing.T) {
 	}
 }
 
-// The key is changed with all values. A vault that cannot be opened says what to do.
+// A change of the key encrypts all values again. The error of a vault that cannot be opened says what to do.
 func TestKeyOfTheVaultIsChanged(t *testing.T) {
 	const passphrase = "correct horse battery"
 	freshVault(t)

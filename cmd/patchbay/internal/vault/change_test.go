@@ -121,8 +121,8 @@ func TestKeyIsNotChanged(t *testing.T) {
 	checkValue(t, v, "a", secret)
 }
 
-// A process that is killed while it changes the key loses no value, also of processes that write
-// meanwhile. The next change finishes.
+// If a process is killed while it changes the key, no value is lost, including values that other
+// processes write meanwhile. The next change finishes the first.
 func TestKilledChangeOfTheKeyLosesNoValue(t *testing.T) {
 	v, dir := newFileVault(t)
 	for i := range 20 {
