@@ -67,7 +67,7 @@ type auditJSON struct {
 
 	Keep string `json:"keep" jsonschema:"how long files are kept,pattern=^([0-9.]+(ms|s|m|h))+$,default=2160h"`
 
-	MaxSize string `json:"maxSize" jsonschema:"size of all,pattern=^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$,default=16GiB"`
+	MaxSize string `json:"maxSize" jsonschema:"total size,pattern=^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$,default=16GiB"`
 }
 
 func (r *settingsReader) audit(given *auditJSON) *Audit {

@@ -58,7 +58,7 @@ type oidcJSON struct {
 
 	ClientID string `json:"clientId,omitzero" jsonschema:"the gateway as a client that identifies users,maxLength=1024"`
 
-	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"variable of it,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
+	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"its variable name,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
 // auth returns the member auth of the settings.

@@ -52,13 +52,13 @@ type Connect struct {
 type oauthClientJSON struct {
 	ClientID string `json:"clientId,omitzero" jsonschema:"id of a client registered at issuer,minLength=1"`
 
-	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"variable of it,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
+	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"its variable name,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 
 	Issuer string `json:"issuer,omitzero" jsonschema:"the only authorization server,pattern=^https?://"`
 
 	Scopes []string `json:"scopes,omitzero" jsonschema:"scopes to request,minLength=1,maxLength=256"`
 
-	InsecureUnlistedPKCE bool `json:"insecureUnlistedPKCE,omitzero" jsonschema:"allow no listed PKCE methods"`
+	InsecureUnlistedPKCE bool `json:"insecureUnlistedPKCE,omitzero" jsonschema:"accept missing PKCE methods"`
 
 	OmitResource bool `json:"omitResource,omitzero" jsonschema:"for an issuer that refuses the parameter resource"`
 }

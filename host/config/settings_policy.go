@@ -79,7 +79,7 @@ type ruleJSON struct {
 
 	Redact []string `json:"redact,omitzero" jsonschema:"secrets or JSON pointers,pattern=^(secrets|(/[^/]*)+)$"`
 
-	Unredactable string `json:"unredactable,omitzero" jsonschema:"result that the pointers miss,enum=pass|deny"`
+	Unredactable string `json:"unredactable,omitzero" jsonschema:"unredactable results,enum=pass|deny"`
 }
 
 type hookJSON struct {
