@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -97,9 +98,8 @@ type session struct {
 	users   int32         // HTTP requests that are being served for it
 	used    bool          // a request came after initialize
 	touched time.Duration // time of the last release, since the table was made
-	list    *sessionList  // of idle sessions, with this one; nil for none
-	prev    *session      // in the list
-	next    *session
+	list    *list.List    // of idle sessions, with this one; nil for none
+	element *list.Element // in the list
 
 	observed func(cause error) // reports the end; set before hasBegun, nil without an observer
 
