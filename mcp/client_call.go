@@ -107,7 +107,7 @@ func (c *Client) withValidTrace(ctx context.Context, o *CallOptions) *CallOption
 		if !ok || err == nil && wire.ValidTraceContext(key, raw) {
 			continue
 		}
-		c.opts.Logger.WarnContext(ctx, "mcp: invalid trace context in CallOptions.Meta is not sent", "key", key)
+		c.opts.Logger.WarnContext(ctx, "mcp: an invalid trace context in _meta is not sent", "key", key)
 		valid := *o
 		valid.Meta = maps.Clone(o.Meta)
 		delete(valid.Meta, key)

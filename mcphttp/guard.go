@@ -53,11 +53,13 @@ func (g *guard) check(r *http.Request, head *head) *refusal {
 	if !g.hostAllowed(r) {
 		g.refusals.refused(r, "host is not allowed")
 		return refuse(http.StatusForbidden,
-			"host not allowed: on a loopback address only localhost is; other names must be listed in AllowedHosts")
+			"host not allowed: on a loopback address only localhost is; other names must be "+
+				"listed in the setting allowedHosts (in Go: AllowedHosts)")
 	}
 	if !g.originAllowed(r, head) {
 		g.refusals.refused(r, "origin is not allowed")
-		return refuse(http.StatusForbidden, "origin not allowed: other origins must be listed in AllowedOrigins")
+		return refuse(http.StatusForbidden,
+			"origin not allowed: the server must allow other origins (in Go: AllowedOrigins)")
 	}
 	return nil
 }

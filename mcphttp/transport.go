@@ -211,10 +211,10 @@ func checkStaticHeader(header http.Header) error {
 	for name, values := range header {
 		canonical := http.CanonicalHeaderKey(name)
 		if slices.Contains(reservedHeaders, canonical) || strings.HasPrefix(canonical, headerParam) {
-			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: reserved for the protocol", canonical)
+			return fmt.Errorf("mcphttp: invalid header %q: reserved for the protocol", canonical)
 		}
 		if !netx.IsToken(name) || slices.ContainsFunc(values, hasControl) {
-			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: must be valid in HTTP", name)
+			return fmt.Errorf("mcphttp: invalid header %q: must be valid in HTTP", name)
 		}
 	}
 	return nil
@@ -231,7 +231,7 @@ func checkCredentials(target *url.URL, o *TransportOptions) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		if netx.IsCredentialHeader(name) {
-			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q for %q: the network could read it: "+
+			return fmt.Errorf("mcphttp: invalid header %q for %q: the network could read it: "+
 				"use https, or set TransportOptions.InsecureHTTP", name, target.Host)
 		}
 	}

@@ -42,8 +42,8 @@ type AssertionKey struct {
 
 func (k *AssertionKey) assertion(clientID, issuer string, supported []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
-		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set " +
-			"TransportOptions.Client.Key")
+		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt), and " +
+			"the client has no key")
 	}
 	algorithm, err := k.algorithm(supported)
 	if err != nil {

@@ -240,7 +240,7 @@ func boundedScopes(text string) []string {
 func validateScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if !oauthwire.IsScope(scope) {
-			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must have the syntax of a scope", scope)
+			return fmt.Errorf("oauth: invalid scope %q: must have the syntax of a scope", scope)
 		}
 	}
 	return nil

@@ -68,28 +68,28 @@ type Identity struct {
 func (c *Identity) validate() error {
 	var all []error
 	fail := func(format string, args ...any) {
-		all = append(all, fmt.Errorf("oauth: invalid TransportOptions.Client."+format, args...))
+		all = append(all, fmt.Errorf("oauth: invalid client "+format, args...))
 	}
 	if c.ID != "" && !oauthwire.IsCredential(c.ID) {
-		fail("ID %.200q: must be at most 4 KiB of printable ASCII", c.ID)
+		fail("id %.200q: must be at most 4 KiB of printable ASCII", c.ID)
 	}
 	if c.Secret != "" && !oauthwire.IsCredential(c.Secret) {
-		fail("Secret: must be at most 4 KiB of printable ASCII")
+		fail("secret: must be at most 4 KiB of printable ASCII")
 	}
 	if c.ID == "" && (c.Secret != "" || c.AuthMethod != "") {
-		fail("ID: must be set if Secret or AuthMethod is")
+		fail("id: must be set if there is a secret or a method of authentication")
 	}
 	if (c.InsecureUnlistedPKCE || c.OmitResource) && c.Issuer == "" && !c.InsecureAnyIssuer {
-		fail("Issuer: must be set if InsecureUnlistedPKCE or OmitResource is: they are for one authorization server")
+		fail("issuer: must be set if insecureUnlistedPKCE or omitResource is: they are for one authorization server")
 	}
 	if c.MetadataURL != "" {
 		if err := oauth.CheckClientIDURL(c.MetadataURL); err != nil {
-			fail("MetadataURL: %w", err)
+			fail("metadata URL: %w", err)
 		}
 	}
 	for _, uri := range c.Metadata.RedirectURIs {
 		if err := oauth.CheckRedirectURI(uri); err != nil {
-			fail("Metadata.RedirectURIs: %w", err)
+			fail("redirect URI: %w", err)
 		}
 	}
 	return errors.Join(all...)

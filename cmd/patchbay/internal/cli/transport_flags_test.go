@@ -6,6 +6,23 @@ import (
 	"testing"
 )
 
+// Errors name settings and flags, and no fields of Go.
+func TestErrorsNameNoFieldsOfGo(t *testing.T) {
+	freshVault(t)
+	url := listen(t, newServer("demo"))
+	for want, args := range map[string][]string{
+		`invalid client metadata URL: `: {"auth", "login", url, "--no-browser", "--client-metadata-url", "http://x"},
+		`invalid client id "ä"`:         {"auth", "login", url, "--no-browser", "--client-id", "ä", "--issuer", "https://a.example"},
+		`invalid scope "a b"`:           {"auth", "login", url, "--no-browser", "--scope", "a b"},
+		`invalid header "Mcp-Method"`:   {"tools", url, "--header", "Mcp-Method: x"},
+		`invalid header "A b"`:          {"tools", url, "--header", "A b: x"},
+	} {
+		if o := patchbay(t, "", args...); o.status == exitOK || !strings.Contains(o.stderr, want) || strings.Contains(o.stderr, "Options") {
+			t.Errorf("%q: %+v, want %q", args, o, want)
+		}
+	}
+}
+
 // Credentials for an http URL of another machine are refused before anything is sent. The address is
 // reserved for documentation, so nothing answers there.
 func TestCredentialsAreNotSentInTheClear(t *testing.T) {
