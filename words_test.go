@@ -54,8 +54,7 @@ var programErrors = strings.Fields(`
 	internal/dpop/prover.go internal/dpop/verifier.go
 	mcp/client.go mcp/client_call.go mcp/connect.go mcp/input.go mcphttp/session_post.go mcphttp/transport.go
 	oauth/authserver/client.go oauth/authserver/keys.go oauth/authserver/metadata.go oauth/authserver/options.go
-	oauth/authserver/server.go oauth/oauthclient/assertion.go oauth/oauthclient/credentials.go
-	oauth/oauthclient/grant_enterprise.go oauth/oauthclient/identity.go`)
+	oauth/authserver/server.go oauth/oauthclient/grant_enterprise.go`)
 
 var fieldName = regexp.MustCompile(`\b([A-Z]\w*)?(Options|Transport)\.[A-Z]|\bInsecure[A-Z]`)
 
