@@ -95,7 +95,7 @@ func isSafeWord(word string) bool {
 }
 
 // completeCommand completes the command after "--": programs as its first word, then files. It reports
-// whether the arguments of patchbay are such a request.
+// whether the arguments of patchbay are a request for such a completion.
 func (p *program) completeCommand(args []string) bool {
 	if len(args) < 2 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
 		return false
@@ -117,7 +117,7 @@ func (p *program) completeCommand(args []string) bool {
 // programs returns the names of the programs in $PATH.
 func programs() (names []string) {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		entries, _ := os.ReadDir(dir) // none in a folder that cannot be read
+		entries, _ := os.ReadDir(dir) // skip folders that cannot be read
 		for _, e := range entries {
 			if _, err := exec.LookPath(filepath.Join(dir, e.Name())); err == nil && filepath.IsAbs(dir) {
 				names = append(names, e.Name())

@@ -21,7 +21,7 @@ import (
 type field struct {
 	parameter
 	check   *schema.Schema
-	named   bool    // its heading has the name, also if there is a title
+	named   bool    // its heading contains the name even if there is a title
 	members []field // of the objects of an array; nil for other types
 }
 
@@ -81,7 +81,7 @@ func (p *program) askFields(ctx context.Context, fields []field) (stdjson.RawMes
 	return a.object(), nil
 }
 
-// askObjects prompts for the objects of an array, and returns the array as it would be typed.
+// askObjects prompts for the objects of an array, and returns the array as the JSON that a user would type.
 func (p *program) askObjects(ctx context.Context, f *field) (string, error) {
 	var all [][]byte
 	for again := true; again; {

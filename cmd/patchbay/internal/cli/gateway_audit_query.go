@@ -208,8 +208,8 @@ func (p *program) showAudit(e *audit.Entry) {
 	p.output.println(strings.TrimSuffix(strings.Join(cells, columnGap), columnGap+"-"))
 }
 
-// auditRow returns a row whose cells begin in the same columns, unless a cell is long: the records that
-// follow are not known.
+// auditRow returns a row whose cells begin in fixed columns unless a cell is long, because the widths of later
+// records are unknown.
 func auditRow(cells []string) string {
 	widths := []int{len(time.DateTime), 16, 20, 14, 24, 10, 24, 0}
 	for i := range cells {

@@ -107,7 +107,7 @@ func (a *arguments) newField(p parameter) field {
 	return field{parameter: p, check: a.compilePart(p.schema), named: true}
 }
 
-// members returns the fields of the objects of an array: those that are required, or all if none is.
+// members returns the fields of the objects of an array: the required fields, or all fields if none is required.
 func (a *arguments) members(f *field) (all []field) {
 	if f.items == nil || !slices.Equal(f.items.types, []string{"object"}) || f.defaultValue() != nil {
 		return nil

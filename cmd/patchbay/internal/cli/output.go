@@ -31,8 +31,8 @@ func (o *output) write(text string) {
 // printf writes a line. Text of a server in it must be clean.
 func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format, args...) + "\n") }
 
-// columns writes rows of clean cells: on a terminal aligned, below the words of header, otherwise
-// separated by tabs.
+// columns writes rows of clean cells. On a terminal, it aligns the cells below a header with the words of
+// header; otherwise tabs separate the cells.
 func (o *output) columns(header string, rows [][]string) {
 	if o.terminal && len(rows) > 0 {
 		rows = slices.Insert(slices.Clone(rows), 0, strings.Fields(header))
