@@ -55,10 +55,7 @@ func (h *Host) limits() *config.CallerLimits { return &h.set.Load().settings.Lim
 // questions counts.
 func (v *View) admit(ctx context.Context, req *mcp.Request, r *route) error {
 	l, u := v.host.limits(), r.pool.up
-	key := rateKey{principal: v.principal, rate: l.PerCaller}
-	if v.caller.Principal == nil {
-		key.rate = l.Local
-	}
+	key := v.callerRate()
 	if err := v.checkRate(u, &key, "limits.perCaller"); err != nil {
 		return err
 	}
@@ -79,6 +76,15 @@ func (v *View) admit(ctx context.Context, req *mcp.Request, r *route) error {
 		return err
 	}
 	return v.host.budgets.check(ctx, u, v.principal, l, usageOf(req, r))
+}
+
+// callerRate returns the key of the rate of the caller.
+func (v *View) callerRate() rateKey {
+	key, l := rateKey{principal: v.principal}, v.host.limits()
+	if key.rate = l.PerCaller; v.caller.Principal == nil {
+		key.rate = l.Local
+	}
+	return key
 }
 
 func (v *View) checkRate(u *Upstream, key *rateKey, setting string) error {

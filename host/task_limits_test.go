@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -14,11 +15,16 @@ import (
 
 // recordLog is a recorder. It is safe for concurrent use.
 type recordLog struct {
+	full bool // it stores no intents
+
 	mu  sync.Mutex // guards all
 	all []*host.Record
 }
 
 func (l *recordLog) Record(r *host.Record) error {
+	if l.full && r.Event == host.RecordIntent {
+		return errors.New("the disk is full")
+	}
 	kept := *r
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,6 +43,18 @@ func (l *recordLog) texts(method string) (all []string) {
 		}
 	}
 	return all
+}
+
+// refusal returns the error of the last request of a method that was refused.
+func (l *recordLog) refusal(method string) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.all {
+		if r.Method == method && r.Event == host.RecordRefused {
+			err = r.Err
+		}
+	}
+	return err
 }
 
 // A request that cancels a task counts for the rate of its caller.

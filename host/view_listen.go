@@ -10,24 +10,38 @@ import (
 )
 
 // agree narrows the filter of a subscription to resources that a server of the view can announce,
-// and starts to watch the servers. end stops that.
+// that the policy allows, and starts to watch the servers. end stops that.
 func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionFilter) (end func(), err error) {
+	s := &subscribing{view: v, req: req}
+	defer func() {
+		if err != nil {
+			v.host.countError(ctx, err)
+			_, err = v.response(ctx, req.Method, err)
+		}
+	}()
+	if err := s.admit(); err != nil {
+		return nil, err
+	}
 	byPool := map[*pool][]watchedResource{}
-	read := false
+	read, known := false, internals.CheckedURIs(req)
 	if !v.caller.may(ActionRead) {
 		f.ResourceSubscriptions = nil
 	}
 	for _, uri := range f.ResourceSubscriptions {
 		r := v.watchedRoute(ctx, uri, &read)
-		if r != nil {
+		if r != nil && known.Agreed(uri, func() bool {
+			return s.allows(ctx, s.action(ActionRead, r.pool.up.name, r.target))
+		}) {
 			byPool[r.pool] = append(byPool[r.pool], watchedResource{r.target, uri})
 		}
 	}
 	f.ResourceSubscriptions = nil
-	var ends []func()
-	if end := v.agreeTopics(ctx, req, f); end != nil {
-		ends = append(ends, end)
+	listeners := v.topicListeners(ctx, s, f)
+	if err := s.begin(); err != nil {
+		return nil, err
 	}
+	defer s.end(nil)
+	ends := openTopics(ctx, listeners, f)
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	for p, all := range byPool {

@@ -26,15 +26,17 @@ type topicListener struct {
 	tasks  map[string]*task // by the id at the server
 }
 
-// agreeTopics narrows the topics of a subscription to those that the servers have agreed to, and
-// subscribes to them there. end stops that; it is nil if there are none.
-func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionFilter) (end func()) {
+// topicListeners returns the listeners of the topics of a subscription that the policy allows. It removes all
+// topics from the filter.
+func (v *View) topicListeners(
+	ctx context.Context, s *subscribing, f *mcp.SubscriptionFilter,
+) (listeners map[*pool]*topicListener) {
 	wanted := f.Topics
 	f.Topics = nil
-	if len(wanted) == 0 || !isModern(req.Revision()) {
+	if len(wanted) == 0 || !isModern(s.req.Revision()) {
 		return nil
 	}
-	listeners := map[*pool]*topicListener{}
+	listeners = map[*pool]*topicListener{}
 	of := func(p *pool) *topicListener {
 		l := listeners[p]
 		if l == nil {
@@ -47,14 +49,22 @@ func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.Subscri
 	v.connect(ctx)
 	for member, value := range wanted {
 		if member == topicTasks {
-			if taskFormOf(req) == extendedTasks && v.caller.may(ActionCall) {
-				v.addTasks(value, of)
+			if taskFormOf(s.req) == extendedTasks && v.caller.may(ActionCall) {
+				v.addTasks(ctx, s, value, of)
 			}
-		} else if p := v.extensionPool(member); p != nil && v.mayListen(ctx, req, p, member, value) {
+		} else if p := v.extensionPool(member); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
+			s.allowsTopic(ctx, p, member, value) {
 			of(p).filter.Topics[member] = value
 		}
 	}
-	var stops []func()
+	return listeners
+}
+
+// openTopics subscribes to topics at their servers, and adds to the filter the topics to which the servers have
+// agreed. stops end that.
+func openTopics(
+	ctx context.Context, listeners map[*pool]*topicListener, f *mcp.SubscriptionFilter,
+) (stops []func()) {
 	var handles []string
 	for _, l := range listeners { // usually one
 		agreed, stop := l.open(ctx)
@@ -77,26 +87,14 @@ func (v *View) agreeTopics(ctx context.Context, req *mcp.Request, f *mcp.Subscri
 			setTopic(f, topicTasks, raw)
 		}
 	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
+	return stops
 }
 
-// mayListen reports whether the limits of the caller and the policy allow a topic of an extension, as they allow
-// its methods.
-func (v *View) mayListen(ctx context.Context, req *mcp.Request, p *pool, topic string, value json.RawMessage) bool {
-	if v.caller.Only != nil || v.caller.ReadOnly {
-		return false
-	}
-	policy := v.host.currentPolicy()
-	if policy == nil {
-		return true
-	}
-	d := v.ask(ctx, policy, req, &Action{Kind: ActionOther, Method: req.Method, Caller: v.caller,
-		Server: p.up.name, Target: topic, Arguments: value})
-	return d.Do == OutcomeAllow
+// allowsTopic reports whether the policy allows a topic of an extension, as it allows its methods.
+func (s *subscribing) allowsTopic(ctx context.Context, p *pool, topic string, value json.RawMessage) bool {
+	a := s.action(ActionOther, p.up.name, topic)
+	a.Arguments = value
+	return s.allows(ctx, a)
 }
 
 // decideTask returns the part of a task in a notification or a list that the policy allows. The policy
@@ -125,12 +123,12 @@ func setTopic(f *mcp.SubscriptionFilter, member string, value json.RawMessage) {
 }
 
 // addTasks adds the tasks of a filter to the listeners of their servers. Ids that are not those of the
-// caller are left out.
-func (v *View) addTasks(value []byte, of func(*pool) *topicListener) {
+// caller, or of a server for which the policy refuses the topic, are left out.
+func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of func(*pool) *topicListener) {
 	if jsonscan.Kind(value) != '[' {
 		return
 	}
-	n := 0
+	n, allowed := 0, map[*pool]bool{}
 	for raw := range jsonscan.Elements(value) {
 		handle, err := jsonscan.Unquote(raw)
 		if err != nil {
@@ -142,6 +140,12 @@ func (v *View) addTasks(value []byte, of func(*pool) *topicListener) {
 		}
 		if n++; n > maxTaskTopics {
 			return
+		}
+		if _, decided := allowed[t.pool]; !decided {
+			allowed[t.pool] = s.allowsTopic(ctx, t.pool, topicTasks, value)
+		}
+		if !allowed[t.pool] {
+			continue
 		}
 		of(t.pool).tasks[t.ID] = t
 	}

@@ -34,8 +34,9 @@ var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	Observe: func(ctx context.Context, o any, h Handler, r *Request, known func(*Request, error) string) (any, error) {
 		return observe(ctx, o.(Observer), h, r, known)
 	},
-	Checked:  func(req *Request, result json.RawMessage) { req.checked = RawResult(result) },
-	ConnDone: connDone, ConnErr: connErr,
+	Checked:     func(req *Request, result json.RawMessage) { req.checked = RawResult(result) },
+	CheckedURIs: func(req *Request) *wire.CheckedURIs { return req.env.Checked },
+	ConnDone:    connDone, ConnErr: connErr,
 	Prepare:   func(command, prepare any) { command.(interface{ setPrepare(any) }).setPrepare(prepare) },
 	Configure: func(cfg any, h Handler) { configure(cfg.(*legacy.Config), h) },
 })

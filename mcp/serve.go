@@ -431,7 +431,7 @@ func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
 	}
 	session := &streamSession{Session: opened}
 	session.ctx, session.end = context.WithCancelCause(s.ctx)
-	session.Attach(s.out)
+	_ = session.Attach(s.out) // opens no subscription: the session is not initialized
 	s.session.Store(session)
 	s.initializing.Add(1)
 	return job{work: func(respond func(*jsonrpc.Message)) {

@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -99,7 +100,16 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 		before.queue.close()
 	}
 	// Before the client sees the stream, so that it is notified of what it subscribes to later.
-	conv.Attach(h.sessions.changesTo(&a.queue))
+	if no := subscriptionRefused(conv.Attach(h.sessions.changesTo(&a.queue))); no != nil {
+		_ = conv.Attach(nil)
+		a.queue.close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.standalone == a {
+			s.standalone = nil
+		}
+		return no
+	}
 	a.stream.start(r.Context(), conn)
 	_ = conn.flush() // if it fails the stream ends at once
 	h.runStandalone(r, s, a, conv, conn)
@@ -146,7 +156,17 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 			<-conn.notify
 		}
 	}
-	conv.Attach(nil)
+	_ = conv.Attach(nil)
+}
+
+// subscriptionRefused returns the refusal of a stream whose subscription a handler refuses, such as for its
+// rate. A handler without subscriptions, or one that fails, does not refuse the stream.
+func subscriptionRefused(err error) *refusal {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok || e.Code == mcp.CodeMethodNotFound || e.Code == mcp.CodeInternalError {
+		return nil
+	}
+	return refuseBusy(http.StatusTooManyRequests, e.Message)
 }
 
 // leaveStandalone ends the serving of one GET, and reduces the limit of the queue after the last

@@ -185,7 +185,8 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
 	answer := h.sessions.initialize(s.newContext(r), s, msg)
 	if answer.Error == nil {
-		s.conversation().Attach(h.sessions.changesTo(s.queue)) // before the client sees the answer
+		// Before the client sees the answer. Without an initialized session, no subscription is opened.
+		_ = s.conversation().Attach(h.sessions.changesTo(s.queue))
 	}
 	_ = s.queue.send(s.newContext(r), answer) // fails only if the stream is over, and with it the session
 }

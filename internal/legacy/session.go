@@ -254,7 +254,7 @@ func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Wo
 		}
 		s.initialized = true
 		return func(respond func(*jsonrpc.Message)) {
-			s.refreshSubscription()
+			_ = s.refreshSubscription() // it has logged the error
 			respond(nil)
 		}
 	}
@@ -315,7 +315,7 @@ func (s *Session) Close(cause error) {
 		s.calls.Close(cause)
 	}
 	s.cancel(cause)
-	s.refreshSubscription()
+	_ = s.refreshSubscription() // closes it, which does not fail
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
 	s.reserve(-uriBytes(s.uris))

@@ -29,25 +29,28 @@ var subscriptionID = jsonrpc.StringID("session")
 // Attach sets the stream for messages that belong to no request: changes of lists and resources. It
 // replaces the stream before; nil detaches it. Changes are written from the goroutine on which the
 // core reports them, and only once the client has sent notifications/initialized. Changes during
-// the time without a stream are lost.
-func (s *Session) Attach(out Stream) {
+// the time without a stream are lost. The error says why no change will be sent; the stream stays attached.
+func (s *Session) Attach(out Stream) error {
 	s.mu.Lock()
 	s.changes = out
 	initialized := s.initialized
 	s.mu.Unlock()
-	if initialized {
-		s.refreshSubscription()
+	if !initialized {
+		return nil
 	}
+	return s.refreshSubscription()
 }
 
 // refreshSubscription opens or closes the subscription as the session needs it now.
-func (s *Session) refreshSubscription() {
+func (s *Session) refreshSubscription() error {
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
 	has, _ := s.awaitServer(s.ctx)
-	if err := s.updateSubscription(has); err != nil {
+	err := s.updateSubscription(has)
+	if err != nil {
 		s.cfg.logger().WarnContext(s.ctx, "mcp: subscription not opened", "error", err)
 	}
+	return err
 }
 
 // updateSubscription opens the subscription that is needed now and only then closes the previous

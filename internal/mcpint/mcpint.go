@@ -31,6 +31,8 @@ type Funcs[R, H any] struct {
 	// Checked says that a result of the request is a valid JSON object. If it is sent unchanged, it is
 	// not scanned again.
 	Checked func(req R, result json.RawMessage)
+	// CheckedURIs returns the URIs that the session of a subscription has subscribed to before.
+	CheckedURIs func(req R) *wire.CheckedURIs
 	// ConnDone returns a channel that is closed when the current Conn of an mcp.Transport over
 	// streams has ended. It is nil for other transports, and before the first request.
 	ConnDone func(transport any) <-chan struct{}

@@ -1,0 +1,107 @@
+package host
+
+import (
+	"context"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A subscribing decides about the parts of a subscription and records them. The session of an older revision
+// opens its subscription again for each further resource, and for the stream of a GET.
+type subscribing struct {
+	view  *View
+	req   *mcp.Request
+	parts []*subscribedPart
+}
+
+// A subscribedPart is the record of the targets of one server about which the same rule has decided.
+type subscribedPart struct {
+	*recording
+	targets []string
+}
+
+// admit checks the rate of the caller. Subscriptions have a bucket of their own, so that the streams which
+// clients open by themselves do not refuse calls.
+func (s *subscribing) admit() error {
+	v, key := s.view, s.view.callerRate()
+	key.tool = s.req.Method
+	pools := v.pools()
+	if len(pools) == 0 {
+		return nil
+	}
+	if err := v.checkRate(pools[0].up, &key, "limits.perCaller"); err != nil {
+		return v.refused(s.req, ActionOther, "", err)
+	}
+	return nil
+}
+
+// allows reports whether the policy allows a part. A subscription cannot be approved: ask refuses it.
+func (s *subscribing) allows(ctx context.Context, a *Action) bool {
+	v, d := s.view, Decision{Do: OutcomeAllow}
+	if p := v.host.currentPolicy(); p != nil {
+		d = v.ask(ctx, p, s.req, a)
+		v.host.countDecision(a.Kind, &d)
+	}
+	s.note(a, &d)
+	return d.Do == OutcomeAllow
+}
+
+// note adds a decision to the records.
+func (s *subscribing) note(a *Action, d *Decision) {
+	if s.view.host.opts.Recorder == nil {
+		return
+	}
+	n := slices.IndexFunc(s.parts, func(p *subscribedPart) bool {
+		return p.Kind == a.Kind && p.Server == a.Server && p.Rule == d.Rule && (p.Err == nil) == (d.Do == OutcomeAllow)
+	})
+	if n < 0 {
+		n = len(s.parts)
+		part := &subscribedPart{recording: &recording{Record: s.view.newRecord(s.req, a)}}
+		part.Call = s.view.host.callIDs.next()
+		part.decided(d)
+		if d.Do != OutcomeAllow {
+			part.Err = &Error{Code: CodeDenied, Server: a.Server, Err: d.refusal()}
+		}
+		s.parts = append(s.parts, part)
+	}
+	s.parts[n].targets = append(s.parts[n].targets, a.Target)
+}
+
+// begin records that the subscription is about to be opened, and its parts that are refused. The error
+// refuses it.
+func (s *subscribing) begin() error {
+	if len(s.parts) == 0 { // it is only for lists, or for resources that were recorded before
+		s.note(s.action(ActionOther, "", ""), &Decision{Do: OutcomeAllow})
+	}
+	for _, p := range s.parts {
+		switch {
+		case p.Server == "":
+			p.Arguments = argumentsOf(s.req)
+		case len(p.targets) > 1:
+			p.Target, p.Arguments = "", mustJSON(map[string][]string{"targets": p.targets})
+		}
+		if p.Err != nil {
+			p.recording.end(nil, p.Err)
+		} else if err := p.intent(); err != nil {
+			p.recording.end(nil, err)
+			s.end(err)
+			return err
+		}
+	}
+	return nil
+}
+
+// end records that the subscription is open, or why it is not.
+func (s *subscribing) end(err error) {
+	for _, p := range s.parts {
+		if p.sent {
+			p.recording.end(nil, err)
+		}
+	}
+}
+
+// action returns the action of a part.
+func (s *subscribing) action(kind ActionKind, server, target string) *Action {
+	return &Action{Kind: kind, Method: s.req.Method, Caller: s.view.caller, Server: server, Target: target}
+}
