@@ -20,7 +20,6 @@ type Catalogue struct {
 
 	// The fields below are built on first use.
 	search       func() *index
-	alike        func() [][]*Item
 	instructions func() string
 	capabilities func() json.RawMessage
 }
@@ -61,7 +60,6 @@ func Merge(servers []Server, o *Options) *Catalogue {
 		c.finish(k)
 	}
 	c.search = sync.OnceValue(func() *index { return newIndex(c.kinds[Tools].items) })
-	c.alike = sync.OnceValue(c.newAlike)
 	c.instructions = sync.OnceValue(c.newInstructions)
 	c.capabilities = sync.OnceValue(c.newCapabilities)
 	return c

@@ -210,7 +210,6 @@ func TestListsAreMergedConcurrently(t *testing.T) {
 					checkNames(t, c, catalogue.DefaultMaxName, 200)
 				}
 				c.Search("x", 1)
-				c.Alike()
 				_, _, _ = c.Page(catalogue.Tools, "", 0)
 			}
 		})

@@ -29,16 +29,6 @@ type Item struct {
 	view    string // the public URI of a tool's view, if it differs from the original one
 }
 
-// Title returns the title of the item for users, or its original name.
-func (i *Item) Title() string {
-	for _, key := range []string{"title", "name"} {
-		if title := i.text(key); title != "" {
-			return title
-		}
-	}
-	return i.Original
-}
-
 // Description returns the description of the item as callers see it; "" if it has none.
 func (i *Item) Description() string { return i.text("description") }
 

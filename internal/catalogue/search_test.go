@@ -80,35 +80,3 @@ func TestTokensGrowWithDefinitions(t *testing.T) {
 		t.Errorf("got %d tokens, want more than %d", got, catalogue.AutoSearchTokens)
 	}
 }
-
-func TestNamesThatLookAlikeAreFound(t *testing.T) {
-	for _, test := range []struct {
-		first, second string
-		want          bool
-	}{
-		{"create_issue", "createIssue", true},
-		{"read_file", "re\u0430d_file", true},  // Cyrillic
-		{"read_file", "ｒｅａｄ＿ｆｉｌｅ", true},       // full-width
-		{"read_file", "𝐫𝐞𝐚𝐝_𝐟𝐢𝐥𝐞", true},       // mathematical
-		{"caf\u00e9", "cafe\u0301", true},      // composed
-		{"read_file", "read\u200b_file", true}, // invisible
-		{"read_file", "read_fi1e", true},
-		{"modern", "modem", true},
-		{"search", "search", false}, // the same name is no imitation
-		{"read_file", "write_file", false},
-		{"日本", "日木", false},
-	} {
-		c := merge(nil, withTools("a", test.first), withTools("b", test.second))
-		groups := c.Alike()
-		if got := len(groups) == 1 && len(groups[0]) == 2; got != test.want || len(groups) > 1 {
-			t.Errorf("%q and %q: got %t, want %t", test.first, test.second, got, test.want)
-		}
-		if len(merge(nil, withTools("a", test.first, test.second)).Alike()) != 0 && test.first != test.second {
-			t.Errorf("%q and %q of one server are a group", test.first, test.second)
-		}
-	}
-	groups := merge(nil, withTools("git", "hub_search"), withTools("git-hub", "search")).Alike()
-	if len(groups) != 1 {
-		t.Errorf("got %d groups, want the public names git__hub_search and git-hub__search", len(groups))
-	}
-}

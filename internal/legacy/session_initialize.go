@@ -32,20 +32,6 @@ type capabilitySet struct {
 	resources bool
 }
 
-// Initialize serves an initialize request and returns the session and the response. The session is
-// nil if the response is an error. It combines [Open] and [Session.InitializeResponse].
-func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Message) {
-	s, err := Open(ctx, cfg, req)
-	if err != nil {
-		return nil, jsonrpc.NewErrorResponse(req.ID, err)
-	}
-	answer := s.InitializeResponse(ctx, req.ID)
-	if answer.Error != nil {
-		return nil, answer
-	}
-	return s, answer
-}
-
 // Open begins a session with an initialize request, without waiting for the core. If the requested
 // revision is unknown, not accepted or has no sessions, it chooses the newest accepted that has.
 // [Session.InitializeResponse] returns the response. The session keeps the values of ctx but does
