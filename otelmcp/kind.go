@@ -113,25 +113,19 @@ func takesTarget(method string) bool { return method == methodCall || method == 
 // exist.
 func (s *kinds) begin(ctx context.Context, r role, req *mcp.Request, via *mcp.Via) *kind {
 	key := newKindKey(ctx, r, req, via)
-	if takesTarget(req.Method) {
+	switch {
+	case takesTarget(req.Method):
 		name, _ := req.Param("name")
 		if len(name) < 2 || name[0] != '"' || len(name) > maxLabel {
 			return nil
 		}
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		return s.byKey[kindKey{
-			key.role, key.method, string(name[1 : len(name)-1]), key.revision,
-			key.network, key.protocol, key.protocolVersion, key.serverHost, key.hosted,
-		}]
+		key.target = string(name[1 : len(name)-1])
+	case methods[req.Method]:
+		return s.get(key)
 	}
 	s.mu.RLock()
-	k := s.byKey[key]
-	s.mu.RUnlock()
-	if k == nil && methods[req.Method] {
-		k = s.add(key)
-	}
-	return k
+	defer s.mu.RUnlock()
+	return s.byKey[key]
 }
 
 // end returns the kind of a request that has ended.
@@ -146,13 +140,7 @@ func (s *kinds) end(ctx context.Context, r role, req *mcp.Request, via *mcp.Via,
 	default:
 		key.method = s.label(&s.methods[r], req.Method, maxMethods)
 	}
-	s.mu.RLock()
-	k := s.byKey[key]
-	s.mu.RUnlock()
-	if k == nil {
-		k = s.add(key)
-	}
-	return k
+	return s.get(key)
 }
 
 // label returns a name if it is one of the first that were seen, else other.
@@ -186,16 +174,17 @@ func (s *kinds) session(ctx context.Context, r role, via *mcp.Via) *kind {
 	if r == client {
 		key.serverHost, key.hosted = via.Peer, host.ServerFrom(ctx)
 	}
-	s.mu.RLock()
-	k := s.byKey[key]
-	s.mu.RUnlock()
-	if k == nil {
-		k = s.add(key)
-	}
-	return k
+	return s.get(key)
 }
 
-func (s *kinds) add(key kindKey) *kind {
+// get returns the kind of a key, which it adds if necessary.
+func (s *kinds) get(key kindKey) *kind {
+	s.mu.RLock()
+	known := s.byKey[key]
+	s.mu.RUnlock()
+	if known != nil {
+		return known
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.size[key.role] >= maxKinds {

@@ -251,31 +251,29 @@ func escapeExec(s string) string { return strings.ReplaceAll(s, "${exec:", "${$}
 
 // eachText returns an entry with the texts changed in which variables are replaced.
 func eachText(server object, change func(s string) string) object {
-	out := maps.Clone(server)
+	changed := func(value any) any {
+		if s, ok := value.(string); ok {
+			return change(s)
+		}
+		return value
+	}
+	out := object{}
 	for key, value := range server {
 		switch value := value.(type) {
-		case string:
-			out[key] = change(value)
 		case []any:
 			list := make([]any, len(value))
 			for i, element := range value {
-				if list[i] = element; element != nil {
-					if s, ok := element.(string); ok {
-						list[i] = change(s)
-					}
-				}
+				list[i] = changed(element)
 			}
 			out[key] = list
 		case object:
 			table := object{}
 			for name, member := range value {
-				if table[name] = member; member != nil {
-					if s, ok := member.(string); ok {
-						table[name] = change(s)
-					}
-				}
+				table[name] = changed(member)
 			}
 			out[key] = table
+		default:
+			out[key] = changed(value)
 		}
 	}
 	return out
