@@ -190,6 +190,12 @@ func (s *sharedInput) read(p []byte, stop <-chan struct{}) (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.pending = false
+		select {
+		case <-stop: // both were ready
+			s.rest = append(s.rest, c.data...)
+			return 0, io.EOF
+		default:
+		}
 		n := copy(p, c.data)
 		s.rest = append(s.rest, c.data[n:]...)
 		return n, c.err

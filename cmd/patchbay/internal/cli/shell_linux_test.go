@@ -134,7 +134,7 @@ func (x *terminalTest) keys(text string) {
 // expect waits for text, after the text of the last call.
 func (x *terminalTest) expect(want string) {
 	x.t.Helper()
-	timeout := time.After(time.Minute)
+	timeout := time.After(50 * time.Second) // before --timeout ends what hangs
 	for {
 		x.mu.Lock()
 		shown := strings.ReplaceAll(x.text, " \b", "") // the editor wraps lines so
@@ -150,7 +150,12 @@ func (x *terminalTest) expect(want string) {
 		select {
 		case <-x.changed:
 		case <-timeout:
-			x.t.Fatalf("the terminal got %q, want %q", after, want)
+			_ = x.cmd.Process.Signal(syscall.SIGQUIT) // the stacks show where it hangs
+			select {
+			case <-x.exited:
+			case <-time.After(10 * time.Second):
+			}
+			x.t.Fatalf("the terminal got %q, want %q\n%s", after, want, x.all())
 		}
 	}
 }
