@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
@@ -72,14 +73,7 @@ func (r *adminRequest) audit(q *auditQuery) (*auditPage, error) {
 }
 
 func (q *auditQuery) matches(e *audit.Entry, from, to time.Time) bool {
-	is := func(want string, got ...string) bool {
-		for _, g := range got {
-			if want == "" || want == g {
-				return true
-			}
-		}
-		return false
-	}
+	is := func(want string, got ...string) bool { return want == "" || slices.Contains(got, want) }
 	return !e.Time.Before(from) && (to.IsZero() || e.Time.Before(to)) && is(q.Server, e.Server) &&
 		is(q.Event, e.Event) && is(q.Caller, e.Caller) && is(q.Target, e.Target, e.Public)
 }

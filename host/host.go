@@ -179,7 +179,7 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	for _, u := range h.set.Load().upstreams {
-		if len(names) > 0 && !contains(names, u.name) {
+		if len(names) > 0 && !slices.Contains(names, u.name) {
 			continue
 		}
 		wait.Go(func() {
@@ -196,15 +196,6 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 	}
 	wait.Wait()
 	return errors.Join(errs...)
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 // Upstreams returns the servers that are not disabled, in the order of the file.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -61,7 +62,7 @@ func (v *View) observedTarget(req *mcp.Request, _ error) string {
 // of an app.
 func (v *View) observedTool(c *catalogue.Catalogue, name string) string {
 	switch {
-	case contains(searchNames, name) && v.searches(c), contains(loginTools, name) && v.servers().logins:
+	case slices.Contains(searchNames, name) && v.searches(c), slices.Contains(loginTools, name) && v.servers().logins:
 		return name
 	case v.single():
 		return ""

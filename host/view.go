@@ -60,7 +60,7 @@ func (s *serverSet) inProfile(profile, server string) bool {
 		return true
 	}
 	p := s.settings.Profiles[profile]
-	return p != nil && (len(p.Servers) == 0 || contains(p.Servers, server))
+	return p != nil && (len(p.Servers) == 0 || slices.Contains(p.Servers, server))
 }
 
 // single reports whether names and URIs are unchanged.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,12 +48,12 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	if err != nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.%s: must be a string", param)
 	}
-	if kind == catalogue.Tools && contains(searchNames, name) {
+	if kind == catalogue.Tools && slices.Contains(searchNames, name) {
 		if res, ok, err := v.useSearch(ctx, req, name); ok {
 			return res, err
 		}
 	}
-	if kind == catalogue.Tools && contains(loginTools, name) {
+	if kind == catalogue.Tools && slices.Contains(loginTools, name) {
 		if res, ok, err := v.useLogin(ctx, req, name); ok {
 			return res, err
 		}

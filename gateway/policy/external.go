@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,7 +104,7 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 		err = json.Unmarshal(out, &answer)
 	}
 	do, known := outcomes[answer.Do]
-	if isRequest := contains(requests, a.Kind); err == nil && (!known || answer.Do == "" ||
+	if isRequest := slices.Contains(requests, a.Kind); err == nil && (!known || answer.Do == "" ||
 		do == host.OutcomeHide || do == host.OutcomeAsk && !isRequest) {
 		err = fmt.Errorf("invalid answer %.64q", answer.Do)
 	}

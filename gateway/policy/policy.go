@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -151,7 +152,7 @@ func (r *rule) kinds() (kinds []host.ActionKind) {
 	switch {
 	case r.Do == "hide" && len(kinds) == 0:
 		return append(kinds, append([]host.ActionKind{host.ActionList}, requests...)...)
-	case r.Do == "hide" && !contains(kinds, host.ActionList):
+	case r.Do == "hide" && !slices.Contains(kinds, host.ActionList):
 		return append(kinds, host.ActionList)
 	case len(kinds) == 0 && len(r.Redact) > 0:
 		return []host.ActionKind{host.ActionResult}
@@ -159,15 +160,6 @@ func (r *rule) kinds() (kinds []host.ActionKind) {
 		return requests
 	}
 	return kinds
-}
-
-func contains(kinds []host.ActionKind, kind host.ActionKind) bool {
-	for _, k := range kinds {
-		if k == kind {
-			return true
-		}
-	}
-	return false
 }
 
 // Needs returns the members of actions of a kind that rules read.
@@ -210,7 +202,7 @@ func (p *Policy) decide(
 
 // applyStandard applies the decision about actions that no rule decides.
 func (p *Policy) applyStandard(a *host.Action, d *host.Decision) {
-	if !contains(requests, a.Kind) {
+	if !slices.Contains(requests, a.Kind) {
 		return
 	}
 	if d.Do = p.standard; d.Do != host.OutcomeAllow {

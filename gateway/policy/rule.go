@@ -210,7 +210,7 @@ func (r *rule) check() *ruleError {
 				"what is listed cannot depend on client, args, result, question, now, recent or a hook"}
 		case len(r.Redact) > 0 && kind != host.ActionResult:
 			return &ruleError{"redact", 0, "only results can be redacted: want \"on\": [\"result\"]"}
-		case r.Do == "ask" && !contains(requests, kind), r.Do == "hide" && isResponse(kind):
+		case r.Do == "ask" && !slices.Contains(requests, kind), r.Do == "hide" && isResponse(kind):
 			return &ruleError{"do", 0, fmt.Sprintf("a rule on %q cannot %s", kind, r.Do)}
 		case r.reads&host.FieldResult != 0 && kind != host.ActionResult,
 			r.reads&host.FieldQuestion != 0 && kind != host.ActionQuestion:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,12 +18,8 @@ const maxSubject = 255
 // UsesCaller reports whether the entry contains a variable that depends on the caller, such as
 // ${caller:subject}.
 func (s *Server) UsesCaller() bool {
-	for _, text := range append(s.texts(), s.HeaderCommand) {
-		if strings.Contains(text, "${caller:") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append(s.texts(), s.HeaderCommand),
+		func(text string) bool { return strings.Contains(text, "${caller:") })
 }
 
 // caller returns the value of ${caller:subject} and ${caller:subject:-text}.

@@ -1,16 +1,14 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Match reports whether a name matches one of the patterns. In a pattern, * matches any text, which
 // may be empty, and ? any one character. Other characters match themselves.
 func Match(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if matches(p, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }
 
 // matches compares a pattern in time proportional to the product of the two lengths at most.
