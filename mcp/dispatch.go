@@ -53,12 +53,7 @@ func coreMethod(method string) bool {
 	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
 		return false
 	}
-	for _, r := range wire.Revisions() {
-		if _, ok := r.Method(method); ok {
-			return true
-		}
-	}
-	return false
+	return wire.InAnyRevision(method)
 }
 
 // answer serves a method that may ask for input. Open questions take precedence over the result.

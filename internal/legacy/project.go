@@ -185,7 +185,7 @@ func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message
 // notificationProjection returns the projection of a notification's params, and false if the
 // revision has no such notification.
 func notificationProjection(rev wire.Revision, method string) (*projection, bool) {
-	if _, ok := rev.Method(method); !ok && inAnyRevision(method) {
+	if _, ok := rev.Method(method); !ok && wire.InAnyRevision(method) {
 		return nil, false
 	}
 	if method == wire.NotificationProgress {
@@ -252,7 +252,7 @@ func serves(rev wire.Revision, name string) bool {
 		_, inCore := wire.Latest().Method(name)
 		return inCore && !m.Notification && m.Direction == wire.ClientToServer || isTaskMethod(name)
 	}
-	return !inAnyRevision(name)
+	return !wire.InAnyRevision(name)
 }
 
 // mayAskInput reports whether the modern result of a method may ask for input.
@@ -261,21 +261,12 @@ func mayAskInput(method string) bool {
 	return m.MayAskInput || method == wire.MethodTasksResult
 }
 
-func inAnyRevision(method string) bool {
-	for _, rev := range wire.Revisions() {
-		if _, ok := rev.Method(method); ok {
-			return true
-		}
-	}
-	return false
-}
-
 // projectError returns an error as a client of rev expects it. It replaces an error code that the
 // revision does not define, except for methods of extensions, and keeps the data. It does not
 // modify e.
 // Spec: server/resources#error-handling
 func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.Error {
-	if e == nil || !inAnyRevision(method) {
+	if e == nil || !wire.InAnyRevision(method) {
 		return e
 	}
 	code, message := e.Code, e.Message

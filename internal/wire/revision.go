@@ -171,6 +171,11 @@ func (r Revision) Method(name string) (Method, bool) {
 	return m, ok
 }
 
+// InAnyRevision reports whether a revision has the method.
+func InAnyRevision(name string) bool {
+	return slices.ContainsFunc(Revisions(), func(r Revision) bool { _, ok := r.Method(name); return ok })
+}
+
 // HasCode reports whether the revision defines the error code. All revisions have the codes of
 // JSON-RPC.
 func (r Revision) HasCode(code int) bool {
