@@ -20,6 +20,9 @@ type adminStatus struct {
 	Readers  int            `json:"readers" jsonschema:"clients that read the events"`
 	Requests int            `json:"requests" jsonschema:"requests to servers in progress"`
 
+	Processes    int `json:"processes" jsonschema:"processes of servers that are commands"`
+	MaxProcesses int `json:"maxProcesses" jsonschema:"most of these processes: the setting limits.processes"`
+
 	ConfigError string `json:"configError,omitzero" jsonschema:"why the configuration files are not in force"`
 }
 
@@ -37,11 +40,11 @@ func (r *adminRequest) status(*noQuery) (*adminStatus, error) {
 	s := &adminStatus{Version: a.opts.Version, PID: os.Getpid(), Started: a.started.UTC(), URL: a.opts.URL,
 		Profile: a.gateway.opts.Profile, Profiles: append([]string{}, h.Profiles()...), Servers: map[string]int{},
 		Attached: a.attached.count(), Readers: int(a.readers.Load())}
-	for _, u := range h.Upstreams() {
-		st := u.Status()
-		s.Servers[string(st.State)]++
-		s.Requests += st.Requests
+	st := h.Stats()
+	for state, n := range st.Servers {
+		s.Servers[string(state)] = n
 	}
+	s.Requests, s.Processes, s.MaxProcesses = st.Requests, st.Processes, st.MaxProcesses
 	if a.opts.ConfigError != nil {
 		s.ConfigError = a.opts.ConfigError()
 	}

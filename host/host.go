@@ -101,11 +101,13 @@ type Host struct {
 	memory   memoryTokens
 	kept     keptTasks
 	issued   issuedTasks
-	rates    *rateTable
-	budgets  *budgets
-	spilled  spilledResults
-	events   eventBroadcaster
-	counts   hostCounts
+	// processes counts those of commands.
+	processes processCount
+	rates     *rateTable
+	budgets   *budgets
+	spilled   spilledResults
+	events    eventBroadcaster
+	counts    hostCounts
 
 	reloading      sync.Mutex // held by Reload
 	fingerprintKey []byte     // random

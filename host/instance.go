@@ -223,7 +223,11 @@ func (i *instance) begin() (*start, error) {
 	if err := u.refuses(); err != nil {
 		return nil, err
 	}
-	if err := u.makeRoom(i.pool); err != nil {
+	err := u.makeRoom(i.pool)
+	if err == nil {
+		err = u.countProcess(i.pool)
+	}
+	if err != nil {
 		return nil, err
 	}
 	now := time.Now()

@@ -20,6 +20,8 @@ type LimitStatus struct {
 	// Concurrency and Queue are the most of them: of each process if the server is a command that is
 	// not shared.
 	Concurrency, Queue int
+	// Instances is the most processes or connections of the server.
+	Instances int
 	// Breaker is the state of the breaker that refuses most, and RetryAfter when it tries the server
 	// again.
 	Breaker    BreakerState
@@ -214,7 +216,8 @@ func (u *Upstream) applyLimits() {
 // limitStatus returns the figures of the limits. The lock is held.
 func (u *Upstream) limitStatus(now time.Time) LimitStatus {
 	s := u.entry().settings
-	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Breaker: BreakerClosed, Refused: u.refused.all()}
+	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: BreakerClosed,
+		Refused: u.refused.all()}
 	u.queues(func(q *requestQueue) {
 		running, waiting := q.figures()
 		st.Running += running

@@ -302,6 +302,9 @@ func (s *start) end(t mcp.Transport) {
 	u.mu.Lock()
 	delete(u.connections, s)
 	u.mu.Unlock()
+	if u.isCommand() {
+		u.host.processes.add(s.in.pool.caller.principal(), -1)
+	}
 	s.own.mu.Lock()
 	s.own.lists = [catalogue.Kinds]ownList{}
 	s.own.mu.Unlock()

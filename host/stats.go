@@ -8,9 +8,12 @@ import (
 
 // Stats are figures of a [Host]: at one moment, or of what has happened since it was opened.
 type Stats struct {
-	Servers             map[State]int // the number of servers in each state; states without one are absent
-	Instances           int           // connections and attempts to connect
-	Requests, Suspended int           // requests in progress, and those that wait for an answer of their caller
+	Servers   map[State]int // the number of servers in each state; states without one are absent
+	Instances int           // connections and attempts to connect
+	// Processes is the number of processes of commands, and MaxProcesses the most of them; see
+	// [config.CallerLimits.Processes].
+	Processes, MaxProcesses int
+	Requests, Suspended     int // requests in progress, and those that wait for an answer of their caller
 	// ByServer has the figures of each server by its name in the configuration.
 	ByServer map[string]ServerStats
 	// Decisions are how often the policy has decided about requests, results and questions. Not counted
@@ -59,7 +62,10 @@ type ServerStats struct {
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.
 func (h *Host) Stats() Stats {
 	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.all(),
-		Approvals: h.counts.approvals.all(), RecordsLost: h.counts.lost.Load()}
+		Approvals: h.counts.approvals.all(), RecordsLost: h.counts.lost.Load(), MaxProcesses: h.limits().Processes}
+	h.processes.mu.Lock()
+	st.Processes = h.processes.all
+	h.processes.mu.Unlock()
 	st.Spilled, st.SpilledBytes = h.spilled.size()
 	if waiting, lost, ok := backlog(h.opts.Recorder); ok {
 		st.RecordsWaiting, st.RecordsLost = waiting, lost

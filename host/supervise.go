@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -13,8 +14,6 @@ const (
 	maxLocal, maxPerPrincipal = 16, 4
 	// maxPools bounds the sessions or principals whose lists of one server are kept, as there are views.
 	maxPools = maxViews
-	// maxProcesses bounds the processes of one server, maxConnections its connections over HTTP.
-	maxProcesses, maxConnections = 16, 1000
 	// maxEnding bounds the connections that are ending, as a multiple of those that are not.
 	maxEnding = 2
 	// limitedRetry is when a request that a limit has refused is worth sending again.
@@ -205,13 +204,10 @@ func (p *pool) retire() {
 
 // makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
 func (u *Upstream) makeRoom(p *pool) error {
-	limit := maxConnections
-	if u.isCommand() {
-		limit = maxProcesses
-	}
-	most := maxPerPrincipal
+	limit := u.entry().settings.Instances
+	most := min(maxPerPrincipal, limit)
 	if p.caller.Principal == nil {
-		most = maxLocal
+		most = min(maxLocal, limit)
 	}
 	if u.share() == config.ShareShared {
 		most = limit
@@ -243,13 +239,80 @@ func (u *Upstream) makeRoom(p *pool) error {
 		return nil
 	}
 	if victim == nil {
-		e := u.errorf(CodeLimited, "too many instances are in use: at most %d for a caller and %d in total",
-			most, limit)
-		e.RetryAfter = limitedRetry
-		return e
+		return u.refusal(CodeLimited, "instances", limitedRetry, "too many instances are in use: %d of at most %d "+
+			"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
+			own, most, all, limit)
 	}
 	victim.stop()
 	return nil
+}
+
+// countProcess counts a process that is to start among those of all servers, and ends one of another
+// server that is not used if there are too many. The lock is held.
+func (u *Upstream) countProcess(p *pool) error {
+	if !u.isCommand() {
+		return nil
+	}
+	limit, principal := u.host.limits().Processes, p.caller.principal()
+	most := limit
+	if p.caller.Principal != nil && u.share() != config.ShareShared {
+		most -= limit / 4 // for others
+	}
+	all, own := u.host.processes.add(principal, 1)
+	if all <= limit && own <= most {
+		return nil
+	}
+	if all < maxEnding*limit && own <= most && u.host.endIdle(u) {
+		return nil
+	}
+	u.host.processes.add(principal, -1)
+	return u.refusal(CodeLimited, "limits.processes", limitedRetry, "too many processes of all servers run: %d of at "+
+		"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
+		"limits.processes", own-1, most, all-1, limit)
+}
+
+// endIdle ends a process that is not used, and reports whether there was any. The lock of one server is
+// held. A server whose lock another goroutine holds is left out, so that two of them do not wait for each
+// other.
+func (h *Host) endIdle(locked *Upstream) (ended bool) {
+	for _, u := range h.set.Load().upstreams {
+		if !u.isCommand() || u != locked && !u.mu.TryLock() {
+			continue
+		}
+		victim := u.longestIdle(func(*start) bool { return true })
+		if victim != nil {
+			victim.stop()
+		}
+		if u != locked {
+			u.mu.Unlock()
+		}
+		if victim != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// A processCount holds the number of processes of all servers by principal. It is safe for concurrent use.
+type processCount struct {
+	mu  sync.Mutex // guards the fields below
+	all int
+	by  map[string]int
+}
+
+// add adds to the number of processes of a principal, and returns the numbers of all and of the principal.
+func (c *processCount) add(principal string, n int) (all, own int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.all += n
+	own = c.by[principal] + n
+	if c.by[principal] = own; own == 0 {
+		delete(c.by, principal)
+	}
+	return c.all, own
 }
 
 // longestIdle returns the matching connection that was not used for the longest time, nil if all are

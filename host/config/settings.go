@@ -134,6 +134,9 @@ type ServerSettings struct {
 	// Concurrency is how many requests a server serves at once: each process of a command that is not
 	// shared, else the server as a whole. Further ones wait. Default: 8 for a command, 64 for a URL.
 	Concurrency int
+	// Instances is how many processes of a command, or connections to a URL, the server may have at once.
+	// Default: 16 processes, 1000 connections.
+	Instances int
 	// Queue is how many requests may wait, and QueueTimeout for how long. Defaults: 64 and 10 seconds.
 	Queue        int
 	QueueTimeout time.Duration

@@ -100,6 +100,8 @@ type serverJSON struct {
 
 	Concurrency int `json:"concurrency,omitzero" jsonschema:"requests at once,minimum=1,maximum=100000"`
 
+	Instances int `json:"instances,omitzero" jsonschema:"most processes or connections,minimum=1,maximum=100000"`
+
 	Queue int `json:"queue" jsonschema:"requests that wait,minimum=0,maximum=100000,default=64"`
 
 	QueueTimeout string `json:"queueTimeout" jsonschema:"longest wait,pattern=^([0-9.]+(ms|s|m|h))+$,default=10s"`

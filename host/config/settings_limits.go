@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,8 @@ type CallerLimits struct {
 	ResultBytes Size
 	// Result is what happens with a larger one. Default: ResultError.
 	Result LargeResult
+	// Processes is how many processes all servers that are commands may have at once. Default: 100.
+	Processes int
 }
 
 // A Size is a number of bytes.
@@ -121,6 +124,10 @@ const (
 	// one request after the other; defaultConcurrency is for others.
 	defaultProcessConcurrency, defaultConcurrency = 8, 64
 
+	// defaultProcesses and defaultConnections are for the instances of one server, which are processes of this
+	// machine, or connections.
+	defaultProcesses, defaultConnections = 16, 1000
+
 	leastBytes = 1 << 10 // smaller limits refuse what every client sends
 )
 
@@ -140,6 +147,8 @@ type callerLimitsJSON struct {
 	ResultBytes string `json:"resultBytes" jsonschema:"largest result,pattern=^[1-9].*B$,default=8MiB"`
 
 	Result LargeResult `json:"result" jsonschema:"larger results: an error or a link,enum=error|spill,default=error"`
+
+	Processes int `json:"processes" jsonschema:"most processes of all servers,minimum=1,maximum=100000,default=100"`
 }
 
 type breakerJSON struct {
@@ -151,7 +160,7 @@ type breakerJSON struct {
 // callerLimits returns the limits of callers. given has its defaults.
 func (r *settingsReader) callerLimits(given *callerLimitsJSON) CallerLimits {
 	l := CallerLimits{PerCaller: defaultPerCaller, PerTool: parseRate(given.PerTool), CallsPerDay: given.CallsPerDay,
-		Result: given.Result}
+		Result: given.Result, Processes: given.Processes}
 	if given.PerCaller != "" {
 		l.PerCaller = parseRate(given.PerCaller)
 		l.Local = l.PerCaller
@@ -166,13 +175,12 @@ func (r *settingsReader) callerLimits(given *callerLimitsJSON) CallerLimits {
 func (r *settingsReader) serverLimits(
 	name string, s *ServerSettings, given *serverJSON, at func(member ...string) string,
 ) {
-	s.Rate, s.Queue, s.Concurrency = parseRate(given.Rate), given.Queue, given.Concurrency
-	if s.Concurrency == 0 {
-		s.Concurrency = defaultProcessConcurrency
-		if entry, err := r.file.Server(name); err == nil && entry.Type != TypeStdio {
-			s.Concurrency = defaultConcurrency
-		}
+	s.Rate, s.Queue = parseRate(given.Rate), given.Queue
+	concurrency, instances := defaultProcessConcurrency, defaultProcesses
+	if entry, err := r.file.Server(name); err == nil && entry.Type != TypeStdio {
+		concurrency, instances = defaultConcurrency, defaultConnections
 	}
+	s.Concurrency, s.Instances = cmp.Or(given.Concurrency, concurrency), cmp.Or(given.Instances, instances)
 	s.QueueTimeout = r.duration(given.QueueTimeout, at("queueTimeout"))
 	s.Breaker = defaultBreaker
 	if b := given.Breaker; b != nil {

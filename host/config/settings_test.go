@@ -25,20 +25,20 @@ func settings(t *testing.T, text string) *config.Settings {
 // defaultServer returns the settings that a server has without any.
 func defaultServer(share config.Share) *config.ServerSettings {
 	return &config.ServerSettings{Share: share, Era: config.EraAuto, Timeout: time.Minute, MaxTimeout: 10 * time.Minute,
-		Idle: 10 * time.Minute, StartTimeout: 2 * time.Minute, Validate: config.ValidateWarn, Concurrency: 8,
+		Idle: 10 * time.Minute, StartTimeout: 2 * time.Minute, Validate: config.ValidateWarn, Concurrency: 8, Instances: 16,
 		Queue: 64, QueueTimeout: 10 * time.Second, Breaker: config.Breaker{Failures: 5, Open: 10 * time.Second}}
 }
 
 // remoteServer is defaultServer for a URL.
 func remoteServer(share config.Share) *config.ServerSettings {
 	s := defaultServer(share)
-	s.Concurrency = 64
+	s.Concurrency, s.Instances = 64, 1000
 	return s
 }
 
 // defaultLimits are the limits of callers without any settings.
 var defaultLimits = config.CallerLimits{PerCaller: config.Rate{Count: 1000, Per: time.Second, Burst: 2000},
-	ArgumentBytes: 1 << 20, ResultBytes: 8 << 20, Result: config.ResultError}
+	ArgumentBytes: 1 << 20, ResultBytes: 8 << 20, Result: config.ResultError, Processes: 100}
 
 func TestSettingsHaveDefaults(t *testing.T) {
 	want := &config.Settings{Listen: "127.0.0.1:7777", Names: config.Names{Mode: config.NamesPrefix, Max: 48},
@@ -71,12 +71,12 @@ const fullSettings = `{
 				"limits": {"memory": "512MiB", "processes": 8, "openFiles": 64, "cpu": 0.5, "bestEffort": true},
 				"rename": {"read.file": "read"}, "describe": {"read.file": "Reads a file."},
 				"hideArgs": {"read.file": ["encoding"]}, "validate": "off", "methods": ["acme/*"],
-				"rate": "100/m", "toolRates": {"read.file": "5/h burst 2", "write": "off"}, "concurrency": 1, "queue": 0,
+				"rate": "100/m", "toolRates": {"read.file": "5/h burst 2", "write": "off"}, "concurrency": 1, "instances": 3, "queue": 0,
 				"queueTimeout": "1s", "breaker": {"failures": 2, "open": "1m"}},
 			"web": {"share": "shared", "era": "modern", "roots": "pass", "breaker": {"failures": 0}}
 		},
 		"limits": {"perCaller": "20/s burst 40", "perTool": "60/m", "callsPerDay": 1000, "bytesPerDay": "1GiB",
-			"argumentBytes": "64KiB", "resultBytes": "1500B", "result": "spill"},
+			"argumentBytes": "64KiB", "resultBytes": "1500B", "result": "spill", "processes": 20},
 		"profiles": {"code": {"servers": ["fs"], "tools": ["fs__read*"]}, "all": {}}
 	}
 }`
@@ -98,12 +98,12 @@ func TestSettingsHaveEveryMember(t *testing.T) {
 			HideArgs: map[string][]string{"read.file": {"encoding"}}, Validate: config.ValidateOff,
 			Methods: []string{"acme/*"}, Rate: config.Rate{Count: 100, Per: time.Minute, Burst: 100},
 			ToolRates:   map[string]config.Rate{"read.file": {Count: 5, Per: time.Hour, Burst: 2}, "write": {}},
-			Concurrency: 1, QueueTimeout: time.Second, Breaker: config.Breaker{Failures: 2, Open: time.Minute},
+			Concurrency: 1, Instances: 3, QueueTimeout: time.Second, Breaker: config.Breaker{Failures: 2, Open: time.Minute},
 		}},
 		Limits: config.CallerLimits{PerCaller: config.Rate{Count: 20, Per: time.Second, Burst: 40},
 			Local:   config.Rate{Count: 20, Per: time.Second, Burst: 40},
 			PerTool: config.Rate{Count: 60, Per: time.Minute, Burst: 60}, CallsPerDay: 1000, BytesPerDay: 1 << 30,
-			ArgumentBytes: 64 << 10, ResultBytes: 1500, Result: config.ResultSpill},
+			ArgumentBytes: 64 << 10, ResultBytes: 1500, Result: config.ResultSpill, Processes: 20},
 		Profiles: map[string]*config.Profile{"all": {}, "code": {Servers: []string{"fs"}, Tools: []string{"fs__read*"}}},
 		Approve:  []string{"client", "console"},
 	}

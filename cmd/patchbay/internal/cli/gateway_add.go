@@ -283,4 +283,26 @@ func (p *program) showAddition(r *addReport, s *config.Server) {
 	for _, warning := range dangersOf(s) {
 		p.screen.printf("%s", warning)
 	}
+	if name := statelessPackage(s); name != "" {
+		p.screen.printf("  each caller has a process of this server; %s has no state, so that all callers can share a process:\n"+
+			"  \"patchbay\": {\"servers\": {\"%s\": {\"share\": \"shared\"}}}", name, r.Name)
+	}
+}
+
+// statelessPackages are published servers that keep nothing between calls and ask their user nothing.
+var statelessPackages = []string{"mcp-server-fetch", "mcp-server-time", "@upstash/context7-mcp",
+	"@brave/brave-search-mcp-server", "tavily-mcp", "exa-mcp-server"}
+
+// statelessPackage returns the package of an entry, without its version, if it is one of statelessPackages.
+func statelessPackage(s *config.Server) string {
+	for _, arg := range append([]string{s.Command}, s.Args...) {
+		arg, _, _ = strings.Cut(arg, "==")
+		if at := strings.LastIndexByte(arg, '@'); at > 0 {
+			arg = arg[:at]
+		}
+		if slices.Contains(statelessPackages, arg) {
+			return arg
+		}
+	}
+	return ""
 }

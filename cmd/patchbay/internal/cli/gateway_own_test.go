@@ -252,3 +252,18 @@ func TestDiffHidesSecrets(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
+
+// gateway add suggests to share servers that are known to have no state.
+func TestAddSuggestsToShare(t *testing.T) {
+	editHome(t)
+	for _, test := range []struct {
+		command string
+		has     bool
+	}{{"uvx mcp-server-time==2025.1.1", true}, {"npx -y @upstash/context7-mcp@latest", true},
+		{"npx -y @modelcontextprotocol/server-memory", false}} {
+		o := mustRun(t, append([]string{"gateway", "add", "--no-connect", "--replace", "x", "--"}, strings.Fields(test.command)...)...)
+		if got := strings.Contains(o.stderr, `{"x": {"share": "shared"}}`); got != test.has {
+			t.Errorf("%s: suggests to share: %t: %s", test.command, got, o.stderr)
+		}
+	}
+}

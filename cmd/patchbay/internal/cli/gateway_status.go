@@ -28,8 +28,10 @@ type gatewayStatus struct {
 	Attached int       `json:"attached"`
 	Requests int       `json:"requests"`
 
-	ConfigError string `json:"configError"`
-	Quarantined int    `json:"quarantined"`
+	Processes    int    `json:"processes"`
+	MaxProcesses int    `json:"maxProcesses"`
+	ConfigError  string `json:"configError"`
+	Quarantined  int    `json:"quarantined"`
 }
 
 // A serverStatus is the condition of a server, as far as it is printed.
@@ -43,6 +45,9 @@ type serverStatus struct {
 	Instances    []struct {
 		Unenforced []string `json:"unenforced"`
 	} `json:"instances"`
+	Limits struct {
+		Instances int `json:"instances"`
+	} `json:"limits"`
 }
 
 // unenforced returns the limits that the system does not enforce for at least one process, sorted.
@@ -107,6 +112,7 @@ func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawM
 	p.output.field(0, "Profile:", s.Profile)
 	p.output.printf("Requests in progress: %d, attached clients: %d, waiting for approval: %d", s.Requests, s.Attached,
 		s.Pending)
+	p.output.printf("Processes of servers: %d of at most %d", s.Processes, s.MaxProcesses)
 	p.output.field(0, "Configuration:", s.ConfigError)
 	if s.Quarantined > 0 {
 		p.output.printf("Definitions in quarantine: %d (see \"patchbay gateway pins --diff\")", s.Quarantined)
@@ -121,7 +127,7 @@ func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawM
 			what += " (limits that this system does not enforce: " + cleanLine(strings.Join(names, ", ")) + ")"
 		}
 		rows = append(rows, []string{shorten(cleanLine(server.Name), maxNameShown), cleanLine(server.State),
-			counted(len(server.Instances), "connection"), what})
+			fmt.Sprintf("%d of %d", len(server.Instances), server.Limits.Instances), what})
 	}
 	p.output.columns("SERVER STATE CONNECTIONS REVISION", rows)
 	if s.Pending > 0 {

@@ -22,7 +22,7 @@ func TestGatewayStatusIsThatOfTheRunningGateway(t *testing.T) {
 	}
 	g := startGateway(t, nil, "--config", file)
 	o = mustRun(t, "gateway", "status", "--config", file)
-	for _, want := range []string{"The gateway is running: process ", g.url, ".sock", "one\toff\t0 connections"} {
+	for _, want := range []string{"The gateway is running: process ", g.url, ".sock", "one\toff\t0 of 16"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("status %q, want %q in it", o.stdout, want)
 		}
@@ -102,10 +102,10 @@ func TestStatusShowsLimitsThatAreNotEnforced(t *testing.T) {
 	o := mustRun(t, "gateway", "status", "--config", file)
 	shown := "limits that this system does not enforce: " + strings.Join(missing, ", ") + ")\n"
 	if len(missing) == 0 {
-		shown = "one\tready\t1 connection\t2026-07-28\n"
+		shown = "one\tready\t1 of 16\t2026-07-28\n"
 	}
-	if !strings.Contains(o.stdout, shown) {
-		t.Errorf("status %q, want %q in it", o.stdout, shown)
+	if !strings.Contains(o.stdout, shown) || !strings.Contains(o.stdout, "Processes of servers: 1 of at most 100\n") {
+		t.Errorf("status %q, want %q in it, and the number of processes", o.stdout, shown)
 	}
 	var status struct {
 		Servers []struct {
