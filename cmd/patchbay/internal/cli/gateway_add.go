@@ -284,8 +284,8 @@ func (p *program) showAddition(r *addReport, s *config.Server) {
 		p.screen.printf("%s", warning)
 	}
 	if name := statelessPackage(s); name != "" {
-		p.screen.printf("  each caller has a process of this server; %s has no state, so that all callers can share a process:\n"+
-			"  \"patchbay\": {\"servers\": {\"%s\": {\"share\": \"shared\"}}}", name, r.Name)
+		p.screen.printf("  each caller has a process of this server; %s has no state, so that all callers can share "+
+			"a process:\n  \"patchbay\": {\"servers\": {\"%s\": {\"share\": \"shared\"}}}", name, r.Name)
 	}
 }
 
