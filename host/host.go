@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -228,6 +229,32 @@ func (h *Host) For(c *Caller) *View {
 
 // closeTimeout is longer than a process that does not exit takes to be killed.
 const closeTimeout = 12 * time.Second
+
+// WaitLists waits until the lists that are being read have arrived, also of servers that are starting, or
+// until ctx ends. The host then has recorded their definitions: a host that is opened later lists approved
+// ones at once. Close does not wait for lists. It is safe for concurrent use.
+func (h *Host) WaitLists(ctx context.Context) {
+	for _, u := range h.Upstreams() {
+		u.mu.Lock()
+		pools := slices.Collect(maps.Values(u.pools))
+		u.mu.Unlock()
+		for _, p := range pools {
+			for k := range p.lists {
+				p.mu.Lock()
+				reading := p.lists[k].reading
+				p.mu.Unlock()
+				if reading == nil {
+					continue
+				}
+				select {
+				case <-reading:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}
+}
 
 // Close ends all instances and their processes, and the requests in progress. It returns within 12
 // seconds. The error reports a function of [Options] that blocks.

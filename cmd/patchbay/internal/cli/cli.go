@@ -169,6 +169,9 @@ func (p *program) report(ctx context.Context, err error) int {
 		err = closed
 	}
 	code := exitCode(ctx, err)
+	if m := p.missing.Load(); code == exitIncomplete && m != nil && m.Failed > 0 {
+		p.showTail() // of a gateway, which has ended: it has reported why
+	}
 	if err == nil || errors.Is(err, errShown) {
 		return code
 	}
@@ -198,7 +201,9 @@ func (p *program) fail(code int, err error, a advice) {
 		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
-	p.showTail(&f)
+	if f.Code == mcp.CodeInternalError || f.Code == codeOfServer {
+		p.showTail()
+	}
 	switch {
 	case a.login != "":
 		p.screen.printf("  %s", cleanLine(a.login))

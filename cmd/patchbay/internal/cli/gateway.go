@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -150,6 +151,9 @@ func checkNoAuth(addr string) error {
 	return nil
 }
 
+// recordTimeout is shorter than clients wait for a process whose standard input they have closed.
+const recordTimeout = 5 * time.Second
+
 // runGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
 func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 	ctx, g.stop = context.WithCancel(ctx)
@@ -193,7 +197,11 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 		if err := g.observed.observeStats(g.host); err != nil {
 			return err
 		}
-		return p.newGateway(g, &gateway.Options{}).ServeStdio(ctx, p.stdio(), g.route)
+		err := p.newGateway(g, &gateway.Options{}).ServeStdio(ctx, p.stdio(), g.route)
+		waiting, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		g.host.WaitLists(waiting)
+		return err
 	}
 	return p.serveGateway(ctx, g)
 }

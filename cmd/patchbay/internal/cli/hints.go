@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // flagError returns the usage error of a flag that could not be parsed. Parsing has
@@ -109,10 +108,12 @@ func (t *tail) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// showTail shows the last lines of a command's standard error if the command has returned an
-// internal error.
-func (p *program) showTail(f *failure) {
-	if text := p.commandStderr.String(); f.Code == mcp.CodeInternalError && text != "" {
+// codeOfServer is the code of errors of a gateway about one of its servers.
+const codeOfServer = -32000
+
+// showTail shows the last lines of the standard error of the command that is the server.
+func (p *program) showTail() {
+	if text := p.commandStderr.String(); text != "" {
 		p.screen.printf("standard error of the command:\n%s", indent(clean(text), "  "))
 	}
 }
