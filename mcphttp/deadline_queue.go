@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"container/list"
 	"sync"
 	"time"
 )
@@ -15,29 +14,35 @@ type deadlineQueue[T any] struct {
 	// it.
 	expire func(T) (again bool)
 
-	mu      sync.Mutex  // guards the fields below and the deadlines in the queue
-	queue   list.List   // of *deadline[T]
-	timer   *time.Timer // nil until the first item
-	running bool        // the timer is set
+	pool sync.Pool // of *deadline[T]
+
+	mu          sync.Mutex // guards the fields below and the deadlines in the queue
+	first, last *deadline[T]
+	timer       *time.Timer // nil until the first item
+	running     bool        // the timer is set
 }
 
 // A deadline is one item of a deadlineQueue.
 type deadline[T any] struct {
-	item    T
-	at      time.Time
-	element *list.Element // in the queue; nil once the deadline has expired
+	item       T
+	at         time.Time
+	expired    bool
+	prev, next *deadline[T]
 }
 
 func newDeadlineQueue[T any](timeout time.Duration, expire func(T) (again bool)) *deadlineQueue[T] {
-	return &deadlineQueue[T]{timeout: timeout, expire: expire}
+	q := &deadlineQueue[T]{timeout: timeout, expire: expire}
+	q.pool.New = func() any { return new(deadline[T]) }
+	return q
 }
 
 // add starts a wait. The caller removes the deadline when the wait is over.
 func (q *deadlineQueue[T]) add(item T) *deadline[T] {
-	d := &deadline[T]{item: item, at: time.Now().Add(q.timeout)}
+	d := q.pool.Get().(*deadline[T])
+	d.item, d.at = item, time.Now().Add(q.timeout)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d.element = q.queue.PushBack(d)
+	q.push(d)
 	switch {
 	case q.running:
 	case q.timer == nil:
@@ -52,31 +57,55 @@ func (q *deadlineQueue[T]) add(item T) *deadline[T] {
 // remove ends a wait and reports whether it has expired. Expire is not called for it after that.
 func (q *deadlineQueue[T]) remove(d *deadline[T]) (expired bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if d.element == nil {
-		return true
+	if expired = d.expired; !expired {
+		q.unlink(d)
 	}
-	q.queue.Remove(d.element)
-	return false
+	q.mu.Unlock()
+	*d = deadline[T]{}
+	q.pool.Put(d)
+	return expired
 }
 
 func (q *deadlineQueue[T]) expireAll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	for e := q.queue.Front(); e != nil; e = q.queue.Front() {
-		d := e.Value.(*deadline[T])
-		switch {
-		case d.at.After(now):
-			q.timer.Reset(d.at.Sub(now))
-			return
-		case q.expire(d.item):
+	for q.first != nil && !q.first.at.After(now) {
+		d := q.first
+		q.unlink(d)
+		if q.expire(d.item) {
 			d.at = now.Add(q.timeout)
-			q.queue.MoveToBack(e)
-		default:
-			q.queue.Remove(e)
-			d.element = nil
+			q.push(d)
+		} else {
+			d.expired = true
 		}
 	}
-	q.running = false
+	if q.running = q.first != nil; q.running {
+		q.timer.Reset(q.first.at.Sub(now))
+	}
+}
+
+// push appends d to the queue. The caller holds q.mu.
+func (q *deadlineQueue[T]) push(d *deadline[T]) {
+	if d.prev = q.last; d.prev != nil {
+		d.prev.next = d
+	} else {
+		q.first = d
+	}
+	q.last = d
+}
+
+// unlink removes d from the queue. The caller holds q.mu.
+func (q *deadlineQueue[T]) unlink(d *deadline[T]) {
+	if d.prev != nil {
+		d.prev.next = d.next
+	} else {
+		q.first = d.next
+	}
+	if d.next != nil {
+		d.next.prev = d.prev
+	} else {
+		q.last = d.prev
+	}
+	d.prev, d.next = nil, nil
 }

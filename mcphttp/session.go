@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -98,8 +97,9 @@ type session struct {
 	users   int32         // HTTP requests that are being served for it
 	used    bool          // a request came after initialize
 	touched time.Duration // time of the last release, since the table was made
-	list    *list.List    // of idle sessions, with this one; nil for none
-	element *list.Element // in the list
+	list    *sessionList  // of idle sessions, with this one; nil for none
+	prev    *session      // in the list
+	next    *session
 
 	observed func(cause error) // reports the end; set before hasBegun, nil without an observer
 

@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"container/list"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -27,8 +26,8 @@ type sessions struct {
 
 	mu      sync.Mutex // guards the fields below
 	byID    map[string]*session
-	unused  list.List // idle anonymous sessions that were not used since initialize, the oldest first
-	idle    list.List // other idle anonymous sessions, the one that was idle for the longest time first
+	unused  sessionList // idle anonymous sessions that were not used since initialize
+	idle    sessionList // other idle anonymous sessions
 	closed  bool
 	sweeper *time.Timer // runs while there are sessions
 }
@@ -131,12 +130,12 @@ func (t *sessions) release(s *session) {
 	s.touched = now
 	if s.users == 0 && s.caller.isAnonymous && t.byID[s.id] == s {
 		s.list = t.listOf(s)
-		s.element = s.list.PushBack(s)
+		s.list.push(s)
 	}
 }
 
 // listOf returns the list of idle sessions for s.
-func (t *sessions) listOf(s *session) *list.List {
+func (t *sessions) listOf(s *session) *sessionList {
 	if s.used {
 		return &t.idle
 	}
@@ -146,8 +145,8 @@ func (t *sessions) listOf(s *session) *list.List {
 // unlist removes a session from its list of idle sessions, if it is in one. The caller holds t.mu.
 func (t *sessions) unlist(s *session) {
 	if s.list != nil {
-		s.list.Remove(s.element)
-		s.list, s.element = nil, nil
+		s.list.remove(s)
+		s.list = nil
 	}
 }
 
@@ -161,13 +160,11 @@ func (t *sessions) remove(s *session) {
 // was one. Sessions without a request after initialize come first, since their clients lose least.
 func (t *sessions) evict() bool {
 	t.mu.Lock()
-	oldest := t.unused.Front()
-	if oldest == nil {
-		oldest = t.idle.Front()
+	s := t.unused.first
+	if s == nil {
+		s = t.idle.first
 	}
-	var s *session
-	if oldest != nil {
-		s = oldest.Value.(*session)
+	if s != nil {
 		t.remove(s)
 	}
 	t.mu.Unlock()
@@ -211,8 +208,7 @@ func (t *sessions) endAll(cause error) {
 	t.mu.Lock()
 	all := t.byID
 	t.byID, t.closed = nil, true
-	t.unused.Init()
-	t.idle.Init()
+	t.unused, t.idle = sessionList{}, sessionList{}
 	t.mu.Unlock()
 	for _, s := range all {
 		t.finish(s, cause)
@@ -261,3 +257,30 @@ var (
 	errSessionIdle    = fmt.Errorf("%w: session was idle", mcp.ErrClosed)
 	errSessionEvicted = fmt.Errorf("%w: session was idle, and there were too many", mcp.ErrClosed)
 )
+
+// A sessionList is a list of idle sessions, the one that was idle for the longest time first.
+type sessionList struct{ first, last *session }
+
+func (l *sessionList) push(s *session) {
+	s.prev, s.next = l.last, nil
+	if l.last != nil {
+		l.last.next = s
+	} else {
+		l.first = s
+	}
+	l.last = s
+}
+
+func (l *sessionList) remove(s *session) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		l.first = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		l.last = s.prev
+	}
+	s.prev, s.next = nil, nil
+}
