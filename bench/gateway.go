@@ -102,7 +102,7 @@ func catalogueGatewayCells() []workload {
 	added := []string{direct, plain, ours}
 	extra("policy-200", "200 rules as operators write them", gateway.Policy200, added, bound{of: plain, above: 8})
 	extra("policy-200-all", "200 rules that read the arguments of every call", gateway.Policy200All, added,
-		bound{of: plain, above: 25})
+		bound{of: plain, above: 8})
 	extra("audit", "records with the shape of arguments", gateway.Audit, added)
 	extra("defaults-b", "pins and records", gateway.Defaults, []string{direct, bareRelay, reverseProxy, plain, ours}, cpu, belowProxy)
 	add("result-1m", "modern era, a result of 1 MiB", echo.Modern, echo.Modern, load.Call{Tool: echo.LargeTool}, 4,
