@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -230,30 +231,26 @@ func (h *Host) For(c *Caller) *View {
 // closeTimeout is longer than a process that does not exit takes to be killed.
 const closeTimeout = 12 * time.Second
 
-// WaitLists waits until the lists that are being read have arrived, also of servers that are starting, or
-// until ctx ends. The host then has recorded their definitions: a host that is opened later lists approved
-// ones at once. Close does not wait for lists. It is safe for concurrent use.
+// WaitLists waits until the lists that are being read have arrived, and the first lists of servers that are
+// starting, or until ctx ends. The host then has recorded their definitions: a host that is opened later lists
+// approved definitions at once. Close does not wait for lists. It is safe for concurrent use.
 func (h *Host) WaitLists(ctx context.Context) {
+	var reading sync.WaitGroup
 	for _, u := range h.Upstreams() {
 		u.mu.Lock()
-		pools := slices.Collect(maps.Values(u.pools))
-		u.mu.Unlock()
-		for _, p := range pools {
+		for _, p := range u.pools {
+			if connects := slices.ContainsFunc(slices.Collect(maps.Values(p.instances)), func(i *instance) bool {
+				return i.current != nil
+			}); !connects {
+				continue
+			}
 			for k := range p.lists {
-				p.mu.Lock()
-				reading := p.lists[k].reading
-				p.mu.Unlock()
-				if reading == nil {
-					continue
-				}
-				select {
-				case <-reading:
-				case <-ctx.Done():
-					return
-				}
+				reading.Go(func() { p.finishReading(ctx, catalogue.Kind(k)) })
 			}
 		}
+		u.mu.Unlock()
 	}
+	reading.Wait()
 }
 
 // Close ends all instances and their processes, and the requests in progress. It returns within 12

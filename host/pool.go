@@ -271,6 +271,16 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Dura
 	return l.list, l.err
 }
 
+// finishReading waits until the reading of a list in progress has ended, or begins the first reading.
+func (p *pool) finishReading(ctx context.Context, kind catalogue.Kind) {
+	p.mu.Lock()
+	needed := p.lists[kind].list == nil || p.lists[kind].reading != nil
+	p.mu.Unlock()
+	if needed {
+		_, _ = p.list(ctx, kind, p.up.startTimeout())
+	}
+}
+
 // await waits until done is closed, at first for wait. While the server is not connected, it
 // continues to wait for up to starting; once the server is connected, it waits for another
 // listWait. missed reports whether the reading takes longer.

@@ -37,3 +37,28 @@ func TestListShowsWhyServersHaveFailed(t *testing.T) {
 		}
 	}
 }
+
+// A client that gives up while a server starts leaves the definitions of the server recorded.
+func TestDefinitionsAreRecordedAfterATimeout(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs sh")
+	}
+	file := filepath.Join(t.TempDir(), "servers.json")
+	slow, err := json.Marshal(map[string]any{"command": "sh",
+		"args": []string{"-c", `sleep 2; exec "$0" serve --stdio`, built}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {"slowly": `+string(slow)+`}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(built, "--timeout", "500ms", "tools", "--env", "PATCHBAY_STATE_DIR="+os.Getenv("PATCHBAY_STATE_DIR"),
+		"--", built, "gateway", "--stdio", "--own", "--config", file).CombinedOutput()
+	if err == nil {
+		t.Errorf("got %s, want a timeout", out)
+	}
+	pins, err := exec.Command(built, "--json", "gateway", "pins", "--config", file).Output()
+	if err != nil || !strings.Contains(string(pins), `"name":"add"`) {
+		t.Errorf("got %s, %v, want the tools of the server", pins, err)
+	}
+}

@@ -151,8 +151,9 @@ func checkNoAuth(addr string) error {
 	return nil
 }
 
-// recordTimeout is shorter than clients wait for a process whose standard input they have closed.
-const recordTimeout = 5 * time.Second
+// recordTimeout is how long a gateway on stdio waits for lists after its client has gone, also after SIGTERM:
+// clients send SIGTERM 2 to 5 seconds after they have closed standard input, and kill the process after as long.
+const recordTimeout = 2 * time.Second
 
 // runGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
 func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
@@ -198,7 +199,7 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 			return err
 		}
 		err := p.newGateway(g, &gateway.Options{}).ServeStdio(ctx, p.stdio(), g.route)
-		waiting, cancel := context.WithTimeout(ctx, recordTimeout)
+		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer cancel()
 		g.host.WaitLists(waiting)
 		return err
