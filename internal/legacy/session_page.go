@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// minPage and maxPage limit the results that are cached. Projecting a smaller one costs no more
-	// than comparing it. A larger one is rare and would hold its memory.
+	// minPage and maxPage limit the results that are cached. Projecting a smaller result costs no more
+	// than comparing it. A result of maxPage has room for two revisions, with the projected forms.
 	minPage = 1 << 10
-	maxPage = 1 << 20
-	// maxPages limits the memory of all cached pages, in bytes: those of a list of thousands of
-	// items, for two revisions.
+	maxPage = maxPages / 4
+	// maxPages limits the memory of all cached pages of a server, in bytes: those of a list of thousands
+	// of items, for two revisions.
 	maxPages = 16 << 20
 	// hashedPage is the length of the part of a page that its hash covers: mostly several items.
 	hashedPage = 1 << 10

@@ -105,15 +105,19 @@ func TestPagesThatAreNotCachedAreProjected(t *testing.T) {
 	}
 }
 
-func BenchmarkListOfAThousandTools(b *testing.B) {
-	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
-	session, _ := legacy.Initialize(b.Context(), config(core), initialize("2025-11-25"))
-	core.result = manyTools(1000, "T")
-	var buf []byte
-	b.SetBytes(int64(len(core.result)))
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = listTools(b, session, buf)
+func BenchmarkListOfTools(b *testing.B) {
+	for _, n := range []int{1000, 10_000} { // the second has 2 MB
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
+			session, _ := legacy.Initialize(b.Context(), config(core), initialize("2025-11-25"))
+			core.result = manyTools(n, "T")
+			var buf []byte
+			b.SetBytes(int64(len(core.result)))
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = listTools(b, session, buf)
+			}
+		})
 	}
 }
 
