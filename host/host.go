@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -238,14 +237,9 @@ func (h *Host) WaitLists(ctx context.Context) {
 	var reading sync.WaitGroup
 	for _, u := range h.Upstreams() {
 		u.mu.Lock()
-		for _, p := range u.pools {
-			if connects := slices.ContainsFunc(slices.Collect(maps.Values(p.instances)), func(i *instance) bool {
-				return i.current != nil
-			}); !connects {
-				continue
-			}
-			for k := range p.lists {
-				reading.Go(func() { p.finishReading(ctx, catalogue.Kind(k)) })
+		for s := range u.connections {
+			for k := range s.in.pool.lists {
+				reading.Go(func() { s.in.pool.finishReading(ctx, catalogue.Kind(k)) })
 			}
 		}
 		u.mu.Unlock()

@@ -271,10 +271,11 @@ func (p *pool) list(ctx context.Context, kind catalogue.Kind, starting time.Dura
 	return l.list, l.err
 }
 
-// finishReading waits until the reading of a list in progress has ended, or begins the first reading.
+// finishReading waits until the reading of a list in progress ends. It reads a list that was never read.
 func (p *pool) finishReading(ctx context.Context, kind catalogue.Kind) {
 	p.mu.Lock()
-	needed := p.lists[kind].list == nil || p.lists[kind].reading != nil
+	l := &p.lists[kind]
+	needed := l.reading != nil || l.list == nil && l.err == nil
 	p.mu.Unlock()
 	if needed {
 		_, _ = p.list(ctx, kind, p.up.startTimeout())
