@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// publicPackages returns the packages that others can import, in all modules of the workspace but the command
-// and the examples, without the path of the module. Each has a golden file under api/.
+// publicPackages returns the packages that others can import, in all modules of the workspace but the
+// examples, without the path of the module. Each has a golden file under api/.
 func publicPackages(t *testing.T) (names []string) {
 	t.Helper()
 	work, err := exec.Command("go", "work", "edit", "-json").Output()
@@ -28,7 +28,7 @@ func publicPackages(t *testing.T) (names []string) {
 	}
 	args := []string{"list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`}
 	for _, m := range use.Use {
-		if m.DiskPath != "./cmd/patchbay" && m.DiskPath != "./examples" {
+		if m.DiskPath != "./examples" {
 			args = append(args, m.DiskPath+"/...")
 		}
 	}

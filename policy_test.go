@@ -25,7 +25,7 @@ const module = "github.com/patchbay-mcp/patchbay"
 
 // productModules are the folders of the modules that users build. The others are for development
 // only.
-var productModules = []string{".", "stores", "gateway", "otelmcp", "cmd/patchbay", "examples"}
+var productModules = []string{".", "stores", "gateway", "otelmcp", "examples"}
 
 var update = flag.Bool("update", false, "rewrite the golden files under api/")
 
@@ -190,7 +190,7 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 // tests.
 var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*` +
 	`|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options|stats)\.go` +
-	`|mcp/(serve|connect|transport|inmemory|observer|observer_session|doc)\.go|cmd/patchbay/internal/cli/(trace|shell_transport)\.go` +
+	`|mcp/(serve|connect|transport|inmemory|observer|observer_session|doc)\.go|gateway/cmd/patchbay/internal/cli/(trace|shell_transport)\.go` +
 	`|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|otelmcp/.*|(gateway|internal/mcpint)/session\.go|host/[a-z_]*\.go|host/config/settings(_read)?\.go)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {

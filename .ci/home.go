@@ -30,7 +30,7 @@ import (
 )
 
 // configurations is the home of an imaginary user, with a configuration file of each application.
-const configurations = "cmd/patchbay/internal/configs/testdata/home"
+const configurations = "gateway/cmd/patchbay/internal/configs/testdata/home"
 
 func main() {
 	log.SetFlags(0)

@@ -53,7 +53,7 @@ func TestViewInABrowser(t *testing.T) {
 	browser := startBrowser(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	url := start(t, build(t, "..", "./cmd/patchbay"), "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
+	url := start(t, build(t, "..", "./gateway/cmd/patchbay"), "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	c := must(mcp.Connect(ctx, mcphttp.NewTransport(url, nil), apps.Declare(nil)))(t)
 	defer c.Close()
 	host := apps.NewHost(c, &apps.HostOptions{Logger: logger(t)})

@@ -14,7 +14,7 @@ import (
 // TestOfficialClientsLogInToDemo logs in to the demo server with the official clients.
 func TestOfficialClientsLogInToDemo(t *testing.T) {
 	needNode(t)
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	cmd := exec.Command(patchbay, "serve", "--auth", "demo", "--addr", "127.0.0.1:0")
 	cmd.Env, cmd.Stderr = isolatedEnv(t), t.Output()
 	url := startPeer(t, cmd)
@@ -39,7 +39,7 @@ func TestCommandLogsIn(t *testing.T) {
 	server := exec.Command(needNode(t), "peers/typescript/server.mjs")
 	server.Stderr = t.Output()
 	endpoint := startPeer(t, server)
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	env := isolatedEnv(t)
 	ctx := within(t, time.Minute)
 	run := func(args ...string) string {

@@ -34,7 +34,7 @@ var withoutValue = map[string]bool{"Breakers": true}
 // of the dashboard.
 func TestPrometheusAnswersTheDashboard(t *testing.T) {
 	needPrometheus(t)
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	address, serverOps, gatewayOps := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	start(t, patchbay, "serve", "--insecure-no-auth", "--addr", address, "--tasks", "memory", "--ops", serverOps)
 	server := "http://" + address + "/mcp"

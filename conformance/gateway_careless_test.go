@@ -14,7 +14,7 @@ import (
 func TestGatewayBeforeACarelessServer(t *testing.T) {
 	peer := build(t, ".", "./peers/mcpgo")
 	address := startPeer(t, exec.Command(peer, "-careless", "-addr", "127.0.0.1:0"))
-	url := serveConfig(t, build(t, "..", "./cmd/patchbay"), map[string]any{
+	url := serveConfig(t, build(t, "..", "./gateway/cmd/patchbay"), map[string]any{
 		"mcpServers": map[string]any{
 			"a": map[string]any{"command": peer, "args": []string{"-careless"}},
 			"b": map[string]any{"type": "http", "url": address + "/session"},

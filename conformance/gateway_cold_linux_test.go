@@ -54,7 +54,7 @@ func runTools(t *testing.T, patchbay string, args ...string) (code int, stdout, 
 // The first list of servers that start slowly is complete, or names the missing servers, on each way to reach
 // the servers.
 func TestListsAreCompleteAfterAColdStart(t *testing.T) {
-	node, patchbay := needNode(t), build(t, "..", "./cmd/patchbay")
+	node, patchbay := needNode(t), build(t, "..", "./gateway/cmd/patchbay")
 	check := func(t *testing.T, args ...string) {
 		t.Helper()
 		code, stdout, stderr := runTools(t, patchbay, args...)

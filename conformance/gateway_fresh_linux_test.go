@@ -81,7 +81,7 @@ func TestGatewayFreshStart(t *testing.T) {
 }
 
 func newFreshMachine(t *testing.T) *freshMachine {
-	m := &freshMachine{t: t, node: needNode(t), patchbay: build(t, "..", "./cmd/patchbay")}
+	m := &freshMachine{t: t, node: needNode(t), patchbay: build(t, "..", "./gateway/cmd/patchbay")}
 	m.fixtures = start(t, build(t, ".", "./server"))
 	m.remote = startEverything(t, m.node, "streamableHttp") + "/mcp"
 	ctx := within(t, time.Minute)

@@ -26,7 +26,7 @@ func TestELI21_LoginPagesAreForTheirCaller(t *testing.T) {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	_ = l.Close()
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	notes := start(t, patchbay, "serve", "--auth", "demo", "--addr", "127.0.0.1:0", "--tasks", "memory")
 	p := startProvider(t, providerConfig{Clients: []providerClient{{ID: "gateway", Secret: "the secret of the gateway",
 		RedirectURIs: []string{"http://" + addr + "/connect/identity"}, GrantTypes: []string{"authorization_code"},

@@ -15,7 +15,7 @@ import (
 
 // TestGatewayOpenAPI validates the document of the admin API with the schema of the OpenAPI Initiative.
 func TestGatewayOpenAPI(t *testing.T) {
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	config := filepath.Join(t.TempDir(), "mcp.json")
 	if err := os.WriteFile(config, []byte(`{"mcpServers": {"one": {"command": "none"}}}`), 0o600); err != nil {
 		t.Fatal(err)

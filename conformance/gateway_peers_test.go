@@ -18,7 +18,7 @@ var allRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-2
 // TestGatewayPeers uses servers of the other Go SDKs through a gateway, over each of their transports
 // and in each era that they have, with our client of every revision.
 func TestGatewayPeers(t *testing.T) {
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	var cells, passed atomic.Int64
 	t.Run("all", func(t *testing.T) {
 		for _, sdk := range []struct {

@@ -50,7 +50,7 @@ var notWithReference = func() map[string]string {
 // and over the reference server everything.
 func TestGatewaySuite(t *testing.T) {
 	nodeBin := needNode(t)
-	patchbay, server := build(t, "..", "./cmd/patchbay"), build(t, ".", "./server")
+	patchbay, server := build(t, "..", "./gateway/cmd/patchbay"), build(t, ".", "./server")
 	both := func(lists ...map[string]string) map[string]string {
 		all := maps.Clone(notBehindGateway)
 		for _, l := range lists {

@@ -41,7 +41,7 @@ type clientReport struct {
 // both eras.
 func TestOfficialClientsWorkWithServe(t *testing.T) {
 	needNode(t)
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	url := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	for _, c := range []struct {
 		name, revision string
@@ -83,7 +83,7 @@ func exercise(t *testing.T, args ...string) (report clientReport) {
 // whose server is a command or a URL and has each era.
 func TestOfficialClientsWorkThroughBridge(t *testing.T) {
 	needNode(t)
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	remote := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	for _, upstream := range []string{"2025-11-25", "2026-07-28"} {
 		local := start(t, patchbay, "bridge", "--insecure-no-auth", "--http", "127.0.0.1:0", "--revision", upstream,

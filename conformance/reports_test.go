@@ -35,7 +35,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s is listed as open, but there is no such report", name)
 		}
 	}
-	binary := build(t, "..", "./cmd/patchbay")
+	binary := build(t, "..", "./gateway/cmd/patchbay")
 	for _, script := range scripts {
 		name := filepath.Base(filepath.Dir(script))
 		t.Run(name, func(t *testing.T) {

@@ -107,7 +107,7 @@ var shells = map[string]struct {
 
 // TestCompletionInShells types into the real shells, presses TAB, and looks at the words that arrive.
 func TestCompletionInShells(t *testing.T) {
-	patchbay := build(t, "..", "./cmd/patchbay")
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	url := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestCompletionInShells(t *testing.T) {
 func TestManualPages(t *testing.T) {
 	mandoc := needShell(t, "mandoc")
 	dir := t.TempDir()
-	if out, err := exec.Command(build(t, "..", "./cmd/patchbay"), "man", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(build(t, "..", "./gateway/cmd/patchbay"), "man", dir).CombinedOutput(); err != nil {
 		t.Fatalf("patchbay man: %v: %s", err, out)
 	}
 	pages := must(filepath.Glob(filepath.Join(dir, "man?", "*")))(t)

@@ -80,7 +80,7 @@ type studio struct {
 func startStudio(t *testing.T) *studio {
 	t.Helper()
 	tmux := needShell(t, "tmux")
-	s := &studio{tmux: tmux, home: shortHome(t), patchbay: build(t, "..", "./cmd/patchbay")}
+	s := &studio{tmux: tmux, home: shortHome(t), patchbay: build(t, "..", "./gateway/cmd/patchbay")}
 	s.env = []string{"HOME=" + s.home, "LC_ALL=C.UTF-8", "TERM=xterm-256color",
 		"SHELL=/bin/bash", "PATH=" + filepath.Dir(s.patchbay) + ":" + os.Getenv("PATH")}
 	s.url = start(t, s.patchbay, "serve", "--insecure-no-auth", "--tasks", "memory", "--addr", freeAddr(t))

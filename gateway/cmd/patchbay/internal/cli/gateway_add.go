@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// An addition is a server that `patchbay gateway add` adds.
+type addition struct {
+	name                     string
+	command                  []string
+	url                      string
+	replace, offline, dryRun bool
+}
+
+// An addReport is an added server, in JSON.
+type addReport struct {
+	Name      string   `json:"name"`
+	Does      string   `json:"does"`             // its command or URL, without secrets
+	Variables []string `json:"env,omitzero"`     // names of the variables of its environment
+	Headers   []string `json:"headers,omitzero"` // names
+	Tools     []string `json:"tools,omitzero"`   // names; absent with --no-connect
+	// Pins are the definitions that were recorded; absent with --no-connect and --dry-run.
+	Pins []addedPin `json:"pins,omitzero"`
+	editReport
+}
+
+func (p *program) addCommand() *cobra.Command {
+	a := &addition{}
+	cmd := &cobra.Command{Use: "add NAME URL | add NAME -- COMMAND…",
+		Short: "Add a server to your configuration, after a look at its tools", DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.parse(cmd, args); err != nil {
+				return usage(err)
+			}
+			return p.addServer(cmd.Context(), a)
+		}}
+	cmd.Flags().BoolVar(&a.replace, "replace", false, "replace a server of that name")
+	cmd.Flags().BoolVar(&a.offline, "no-connect", false, "add the server without starting it or connecting to it")
+	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "show the difference, and change nothing")
+	return cmd
+}
+
+func (a *addition) parse(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash == 1 && len(args) > 1:
+		a.command = args[1:]
+	case dash < 0 && len(args) == 2 && strings.Contains(args[1], "://"):
+		a.url = args[1]
+	case dash < 0 && len(args) >= 2:
+		return fmt.Errorf("unexpected argument %q: want a URL, or a command after --\nusage: %s", args[1],
+			cmd.UseLine())
+	default:
+		return fmt.Errorf("want NAME and a URL, or NAME -- and a command\nusage: %s", cmd.UseLine())
+	}
+	a.name = args[0]
+	return checkServerName(a.name)
+}
+
+// addServer writes the entry after it has connected to the server, unless the user does not want that.
+func (p *program) addServer(ctx context.Context, a *addition) error {
+	path, text, err := p.ownFile()
+	if err != nil {
+		return err
+	}
+	entry, err := p.newEntry(ctx, a)
+	if err != nil {
+		return usage(err)
+	}
+	member, has := serverMember(text, a.name)
+	if has && !a.replace {
+		return usage(fmt.Errorf("%s has a server %q: choose another name, or use --replace", path, a.name))
+	}
+	e := &fileEdit{path: path, old: text}
+	if e.text, err = jsonc.Set(text, []string{member, a.name}, entry); err != nil {
+		return fmt.Errorf("%s: %w; nothing was changed", path, err)
+	}
+	if p.flags.insecureHTTP && a.url != "" { // the gateway does not get the flag
+		e.text, err = jsonc.Set(e.text, []string{"patchbay", "servers", a.name, "insecureHTTP"}, []byte("true"))
+		if err != nil {
+			return fmt.Errorf("%s: %w; nothing was changed", path, err)
+		}
+	}
+	i, r, err := p.tryServer(ctx, a, e)
+	if err != nil {
+		return err
+	}
+	if err := p.writeServer(ctx, a, e, i, r); err != nil {
+		return err
+	}
+	if p.flags.json {
+		p.output.value(r)
+		return nil
+	}
+	p.showEdit(r.editReport)
+	p.showRecorded(a, r)
+	return nil
+}
+
+// writeServer records the definitions that were shown, and writes the entry. i is nil without a connection.
+func (p *program) writeServer(ctx context.Context, a *addition, e *fileEdit, i *inspection, r *addReport) (err error) {
+	if i == nil || a.dryRun || !i.used {
+		if i != nil && !a.dryRun {
+			p.screen.printf("patchbay: the definitions are not recorded, because the gateway does not use this entry")
+		}
+		r.editReport, err = e.apply(a.dryRun)
+		return err
+	}
+	fresh, undo, err := p.recordInspection(ctx, i, r)
+	if err != nil {
+		return err
+	}
+	if r.editReport, err = e.apply(false); err != nil {
+		return errors.Join(err, undo())
+	}
+	p.recordApproved(ctx, i.config.file, fresh)
+	return nil
+}
+
+// newEntry returns the entry of the command line as JSON.
+func (p *program) newEntry(ctx context.Context, a *addition) ([]byte, error) {
+	f := &p.flags
+	s := &config.Server{Type: config.TypeHTTP, URL: a.url, Env: map[string]string{}, Header: map[string]string{}}
+	if a.url == "" {
+		s.Type, s.Command, s.Args = config.TypeStdio, a.command[0], a.command[1:]
+		if strings.ContainsAny(s.Command, `/\`) && !strings.HasPrefix(s.Command, "${") {
+			var err error
+			if s.Command, err = filepath.Abs(s.Command); err != nil { // other commands start in other directories
+				return nil, err
+			}
+		}
+	} else if !strings.Contains(a.url, "${") {
+		if err := checkServerURL(a.url); err != nil {
+			return nil, err
+		}
+	}
+	t := &target{url: a.url, header: map[string][]string{}}
+	if err := p.addToTarget(ctx, t); err != nil { // checks the flags
+		return nil, err
+	}
+	for name := range t.header {
+		s.Header[name] = t.header.Get(name)
+	}
+	for _, line := range f.environment {
+		name, value, _ := strings.Cut(line, "=")
+		s.Env[name] = value
+		if secretName.MatchString(name) && value != "" && !strings.Contains(value, "${") {
+			p.screen.printf("patchbay: the value of %s is stored as text: with --env '%[1]s=${%[1]s}' it is read from "+
+				"the environment instead", cleanLine(name))
+		}
+	}
+	if f.directory != "" {
+		dir, err := filepath.Abs(f.directory)
+		if err != nil {
+			return nil, err
+		}
+		s.Dir = dir
+	}
+	return entryJSON(s), nil
+}
+
+// entryJSON returns an entry in the form of Patchbay.
+func entryJSON(s *config.Server) []byte {
+	entry := []byte("{}")
+	set := func(name string, value []byte) { entry = jsonscan.WithMember(entry, name, value) }
+	text := func(name, value string) {
+		if value != "" {
+			set(name, jsonscan.AppendQuote(nil, value))
+		}
+	}
+	list := func(name string, values []string) {
+		if values == nil {
+			return
+		}
+		all := []byte("[")
+		for i, value := range values {
+			if i > 0 {
+				all = append(all, ',')
+			}
+			all = jsonscan.AppendQuote(all, value)
+		}
+		set(name, append(all, ']'))
+	}
+	table := func(name string, values map[string]string) {
+		all := []byte("{}")
+		for _, key := range sortedKeys(values) {
+			all = jsonscan.WithMember(all, key, jsonscan.AppendQuote(nil, values[key]))
+		}
+		if len(values) > 0 {
+			set(name, all)
+		}
+	}
+	if s.Type == config.TypeSSE {
+		text("type", string(s.Type))
+	}
+	text("command", s.Command)
+	list("args", s.Args)
+	table("env", s.Env)
+	text("envFile", s.EnvFile)
+	text("cwd", s.Dir)
+	text("url", s.URL)
+	table("headers", s.Header)
+	text("headersHelper", s.HeaderCommand)
+	if s.Disabled {
+		set("disabled", []byte("true"))
+	}
+	list("allowedTools", s.AllowedTools)
+	list("excludedTools", s.ExcludedTools)
+	return entry
+}
+
+func sortedKeys(m map[string]string) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// tryServer shows what the new server does, connects to it and shows what it offers. The inspection is nil
+// with --no-connect.
+func (p *program) tryServer(ctx context.Context, a *addition, e *fileEdit) (*inspection, *addReport, error) {
+	parsed, err := config.Parse(e.text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", e.path, err)
+	}
+	parsed.Path = e.path
+	s, err := parsed.Server(a.name)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	r := &addReport{Name: a.name, Variables: sortedKeys(s.Env), Headers: sortedKeys(s.Header), Does: does(s)}
+	if !p.flags.json {
+		p.showAddition(r, s)
+	}
+	if a.offline {
+		return nil, r, nil
+	}
+	i, err := p.inspectServer(ctx, a, e, &configs.File{File: parsed, App: "patchbay"})
+	if err != nil {
+		p.screen.printf("patchbay: %s was not added; with --no-connect it is added without a connection", a.name)
+		if exitCode(ctx, err) == exitAuth {
+			p.screen.printf("Log in or pass a token, and run the command again.")
+		}
+		return nil, r, err
+	}
+	p.showInspection(i, r)
+	return i, r, nil
+}
+
+// does returns the command or URL of a server without secrets.
+func does(s *config.Server) string {
+	if s.Type != config.TypeStdio {
+		return publicURL(s.URL)
+	}
+	return (&target{command: append([]string{s.Command}, publicArguments(s.Args)...)}).String()
+}
+
+func (p *program) showAddition(r *addReport, s *config.Server) {
+	what := "starts the command"
+	if s.Type != config.TypeStdio {
+		what = "connects to"
+	}
+	p.screen.printf("Server %s %s\n  %s", r.Name, what, cleanLine(r.Does))
+	if len(r.Variables) > 0 {
+		p.screen.printf("  with the variables %s", cleanLine(strings.Join(r.Variables, ", ")))
+	}
+	if len(r.Headers) > 0 {
+		p.screen.printf("  with the headers %s", cleanLine(strings.Join(r.Headers, ", ")))
+	}
+	for _, warning := range dangersOf(s) {
+		p.screen.printf("%s", warning)
+	}
+	if name := statelessPackage(s); name != "" {
+		p.screen.printf("  each caller has a process of this server; %s has no state, so that all callers can share "+
+			"a process:\n  \"patchbay\": {\"servers\": {\"%s\": {\"share\": \"shared\"}}}", name, r.Name)
+	}
+}
+
+// statelessPackages are published servers that keep nothing between calls and ask their user nothing.
+var statelessPackages = []string{"mcp-server-fetch", "mcp-server-time", "@upstash/context7-mcp",
+	"@brave/brave-search-mcp-server", "tavily-mcp", "exa-mcp-server"}
+
+// statelessPackage returns the package of an entry, without its version, if it is one of statelessPackages.
+func statelessPackage(s *config.Server) string {
+	for _, arg := range append([]string{s.Command}, s.Args...) {
+		arg, _, _ = strings.Cut(arg, "==")
+		if at := strings.LastIndexByte(arg, '@'); at > 0 {
+			arg = arg[:at]
+		}
+		if slices.Contains(statelessPackages, arg) {
+			return arg
+		}
+	}
+	return ""
+}

@@ -1,0 +1,323 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An inspection is what a new server offers to the local user. The host of an inspection compares and
+// records definitions as a gateway does, in a state of its own, and with the whole configuration, on which
+// the identity of the server depends.
+type inspection struct {
+	config *hostConfig // as it is with the new entry
+	used   bool        // a gateway with this configuration uses the server
+	found  *host.MemoryState
+	pins   []*host.Pin
+}
+
+// An addedPin is a definition that was recorded, in JSON.
+type addedPin struct {
+	Kind   host.PinKind `json:"kind"`
+	Name   string       `json:"name"`
+	Status string       `json:"status"` // as `patchbay gateway pins` has it
+	Digest string       `json:"digest"` // SHA-256, of the form that the server has listed
+}
+
+// inspectServer connects to the new server. A user who has to log in first does so as with other commands.
+func (p *program) inspectServer(ctx context.Context, a *addition, e *fileEdit, f *configs.File) (*inspection, error) {
+	i, err := p.newInspection(a, e, f)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.Server(a.name)
+	if err == nil && s.Type != config.TypeStdio && !strings.Contains(s.URL, "${") {
+		err = checkServerURL(s.URL)
+	}
+	var lookup func(name string) (string, bool)
+	if err == nil {
+		lookup, err = p.variables(ctx, f, s) // asks for each input once
+	}
+	if err == nil {
+		_, err = p.clientOptions(ctx) // checks the flags
+	}
+	if err == nil {
+		err = p.openTrace()
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	err = p.readServer(ctx, i, f, s, lookup)
+	t := p.current.Load()
+	if t != nil && t.url != "" {
+		t.name, t.from = a.url, "" // the login command must use the URL: no file contains the name yet
+	}
+	if t == nil || t.url == "" || t.auth == nil || !p.mayPrompt() || exitCode(ctx, err) != exitAuth {
+		return i, err
+	}
+	t.auth, t.noLogin = nil, false
+	p.noQuestions = true // nothing is called
+	err = p.withServer(ctx, t, nil, func(ctx context.Context, c *mcp.Client, _ []string) error {
+		_, err := collect(c.Tools(ctx)) // may need more scopes
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	i.found = &host.MemoryState{}
+	return i, p.readServer(ctx, i, f, s, lookup)
+}
+
+// newInspection returns an inspection with the configuration that a gateway will have.
+func (p *program) newInspection(a *addition, e *fileEdit, f *configs.File) (*inspection, error) {
+	c, _, err := p.mergedConfig(configs.FilesWith(p.flags.config, e.path, e.text), "")
+	if err != nil {
+		return nil, err
+	}
+	i := &inspection{config: c, found: &host.MemoryState{}}
+	for _, entry := range c.servers {
+		i.used = i.used || entry.Name == a.name && entry.File.Path == e.path
+	}
+	if !i.used { // it is the gateway itself, or in a project file that is not trusted
+		c.file = config.Merge(nil, []config.Entry{{Name: a.name, File: f.File, Server: a.name}})
+	}
+	return i, nil
+}
+
+// readServer reads all that a server offers, over one connection.
+func (p *program) readServer(ctx context.Context, i *inspection, f *configs.File, s *config.Server,
+	lookup func(name string) (string, bool)) error {
+	opts := &host.Options{
+		Dial: func(_ context.Context, s *config.Server) (mcp.Transport, error) {
+			t := expandedTarget(s, f.Path)
+			t.name, t.noLogin = s.Name, true
+			if t.url != "" {
+				if err := checkServerURL(t.url); err != nil {
+					return nil, usage(err)
+				}
+			}
+			p.showStart(t)
+			p.screen.status("connecting to " + cleanLine(p.begin(t)) + " …")
+			if err := p.authorize(ctx, t); err != nil {
+				return nil, err
+			}
+			t.contacted = true
+			return p.transport(t), nil
+		},
+		Client: mcp.ClientOptions{Info: mcp.Implementation{Name: "patchbay", Version: version()},
+			Revision: p.flags.revision},
+		Lookup: lookup, State: i.found, Pins: true, Logger: p.logger(),
+	}
+	h, err := host.Open(ctx, i.config.file, opts)
+	if err != nil {
+		return usage(fmt.Errorf("%s: %w; nothing was changed", f.Path, err))
+	}
+	defer func() { _ = h.Close() }() // what the server offers is known
+	defer p.screen.done()
+	command := &target{command: []string{s.Command}}
+	err = within(ctx, p.startLimit(command), func(ctx context.Context) error { return h.Start(ctx, s.Name) },
+		func(error) error {
+			if t := p.current.Load(); t != nil && t.command != nil {
+				return p.noAnswer(t)
+			}
+			return p.noAnswer(command)
+		})
+	if err != nil {
+		return p.inspectionError(ctx, f, err)
+	}
+	p.screen.status("reading its lists …")
+	err = within(ctx, p.flags.timeout, func(ctx context.Context) error {
+		i.pins, err = h.Inspect(ctx, s.Name)
+		return err
+	}, func(error) error {
+		return fmt.Errorf("the server has not listed all that it has within %v (--timeout)", p.flags.timeout)
+	})
+	if failed, ok := errors.AsType[*host.Error](err); ok {
+		return failed.Err
+	}
+	return err
+}
+
+// inspectionError returns the error of a command for that of a host that could not connect.
+func (p *program) inspectionError(ctx context.Context, f *configs.File, err error) error {
+	failed, ok := errors.AsType[*host.Error](err)
+	t := p.current.Load()
+	switch {
+	case !ok && t == nil:
+		return err
+	case !ok:
+		return p.connectError(ctx, t, err)
+	case failed.Code == host.CodeConfigError || t == nil:
+		return usage(fmt.Errorf("%s: server %.64q: %w", f.Path, failed.Server, failed.Err))
+	}
+	return p.connectError(ctx, t, &mcp.TransportError{Method: wire.MethodInitialize, Err: failed.Err})
+}
+
+// shownForm returns the form of a definition that the server has listed.
+func shownForm(pin *host.Pin) host.Definition { return slices.Concat(pin.Approved, pin.Pending)[0] }
+
+// showInspection prints what the server offers: what is about to be approved.
+func (p *program) showInspection(i *inspection, r *addReport) {
+	r.Tools = []string{}
+	var tools [][]string
+	others := map[host.PinKind][][]string{}
+	for _, pin := range i.pins {
+		d := shownForm(pin)
+		row := []string{shorten(cleanLine(pin.Name), maxNameShown), firstLine(d.JSON)}
+		switch {
+		case pin.Kind == host.PinTool:
+			r.Tools = append(r.Tools, pin.Name)
+			tools = append(tools, row)
+		case pin.Kind != host.PinServer:
+			others[pin.Kind] = append(others[pin.Kind], row)
+		}
+	}
+	if p.flags.json {
+		return
+	}
+	if tools == nil {
+		p.screen.printf("The server has no tools.")
+	} else {
+		p.screen.printf("Tools:")
+		p.output.columns("NAME DESCRIPTION", tools)
+	}
+	for _, list := range []struct {
+		kind  host.PinKind
+		title string
+	}{{host.PinPrompt, "Prompts:"}, {host.PinResource, "Resources:"}, {host.PinTemplate, "Resource templates:"}} {
+		rows := others[list.kind]
+		const most = 20 // a server may have thousands of resources
+		if len(rows) > 0 {
+			p.screen.printf("%s", list.title)
+			p.output.columns("NAME DESCRIPTION", rows[:min(len(rows), most)])
+		}
+		if len(rows) > most {
+			p.screen.printf("  and %d others", len(rows)-most)
+		}
+	}
+	p.showInstructions(i.pins)
+}
+
+// firstLine returns the first line of the description of a definition.
+func firstLine(definition json.RawMessage) string {
+	const longest = 100
+	var d struct{ Description string }
+	_ = json.Unmarshal(definition, &d) // a definition that is too large is nil
+	first, _, _ := strings.Cut(strings.TrimSpace(d.Description), "\n")
+	return shorten(cleanLine(first), longest)
+}
+
+// showInstructions prints the part of the instructions that clients of a gateway get.
+func (p *program) showInstructions(pins []*host.Pin) {
+	for _, pin := range pins {
+		var text string
+		if pin.Kind != host.PinServer || json.Unmarshal(shownForm(pin).JSON, &text) != nil {
+			continue // serverInfo is an object
+		}
+		const most = 2 << 10
+		cut := strings.ToValidUTF8(text[:min(len(text), most)], "")
+		p.screen.printf("Instructions for models:")
+		p.output.printf("%s", indent(clean(strings.TrimSpace(cut)), "  "))
+	}
+}
+
+// changedPins returns the definitions that differ from all approved forms in a state, with the listed form
+// as the one that waits. Its second result has those that are not approved in the state, also new ones.
+func (i *inspection) changedPins(ctx context.Context, state host.StateStore) (changed, fresh []*host.Pin, err error) {
+	all, err := host.Pins(ctx, state)
+	if err != nil {
+		return nil, nil, err
+	}
+	before := pinsByKey(all)
+	for _, pin := range i.pins {
+		now := &host.Pin{Server: pin.Server, Identity: pin.Identity, Kind: pin.Kind, Name: pin.Name,
+			Pending: []host.Definition{shownForm(pin)}}
+		if old := before[keyOfPin(pin)]; old != nil {
+			now.Approved = old.Approved
+		}
+		has := func(d host.Definition) bool { return d.Digest == now.Pending[0].Digest }
+		switch {
+		case slices.ContainsFunc(now.Approved, has):
+			continue
+		case len(now.Approved) > 0:
+			changed = append(changed, now)
+		}
+		fresh = append(fresh, now)
+	}
+	return changed, fresh, nil
+}
+
+// A pinKey identifies a definition.
+type pinKey struct {
+	identity string
+	kind     host.PinKind
+	name     string
+}
+
+func keyOfPin(pin *host.Pin) pinKey { return pinKey{pin.Identity, pin.Kind, pin.Name} }
+
+// pinsByKey returns pins by the definitions that they are of.
+func pinsByKey(pins []*host.Pin) map[pinKey]*host.Pin {
+	all := map[pinKey]*host.Pin{}
+	for _, pin := range pins {
+		all[keyOfPin(pin)] = pin
+	}
+	return all
+}
+
+// recordInspection records the definitions that were shown, before the file is changed: a running gateway
+// connects as soon as it reads the new entry, and would approve what it finds. undo removes them again.
+func (p *program) recordInspection(
+	ctx context.Context, i *inspection, r *addReport,
+) (fresh []*host.Pin, undo func() error, err error) {
+	state, err := gatewayState()
+	if err != nil {
+		return nil, nil, err
+	}
+	changed, fresh, err := i.changedPins(ctx, state)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(changed) > 0 && !p.flags.json {
+		p.screen.printf("Different from what was approved before:")
+		p.showPins(changed)
+	}
+	pins, restore, err := host.CopyPins(ctx, state, i.found)
+	if err != nil {
+		return nil, nil, fmt.Errorf("record the definitions: %w; nothing was changed", err)
+	}
+	recorded := pinsByKey(pins)
+	for _, pin := range i.pins {
+		r.Pins = append(r.Pins, addedPin{pin.Kind, pin.Name, recorded[keyOfPin(pin)].Status(), shownForm(pin).Digest})
+	}
+	fresh = slices.DeleteFunc(fresh, func(pin *host.Pin) bool { return len(recorded[keyOfPin(pin)].Pending) > 0 })
+	return fresh, func() error { return restore(context.WithoutCancel(ctx)) }, nil
+}
+
+// showRecorded prints what was recorded.
+func (p *program) showRecorded(a *addition, r *addReport) {
+	waiting := 0
+	for _, pin := range r.Pins {
+		if pin.Status != "approved" {
+			waiting++
+		}
+	}
+	if n := len(r.Pins) - waiting; n > 0 {
+		p.screen.printf("Approved: %s, as the server has them now. A gateway uses no other forms of them.",
+			counted(n, "definition"))
+	}
+	if waiting > 0 {
+		p.screen.printf("Quarantined: %s, as the settings of the server want a review. Compare with \"patchbay "+
+			"gateway pins --diff %s\", approve with \"patchbay gateway approve --pins %[2]s\".",
+			counted(waiting, "definition"), a.name)
+	}
+}

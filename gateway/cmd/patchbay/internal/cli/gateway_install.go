@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+)
+
+// installFlags are the flags of install and uninstall.
+type installFlags struct {
+	clients         []string
+	file, name      string
+	project, dryRun bool
+	needsGateway    bool // see installReport
+}
+
+func (f *installFlags) add(cmd *cobra.Command) {
+	all := cmd.Flags()
+	all.StringSliceVar(&f.clients, "client", nil, "edit the file of this `application`: "+
+		strings.Join(configs.Clients(), ", "))
+	all.StringVar(&f.file, "file", "", "edit this `file` instead of the usual one of the application")
+	all.StringVar(&f.name, "name", "patchbay", "`name` of the entry")
+	all.BoolVar(&f.project, "project", false, "edit the file of the project in the current directory")
+	all.BoolVar(&f.dryRun, "dry-run", false, "show the difference, and change nothing")
+	_ = cmd.RegisterFlagCompletionFunc("client",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return configs.Clients(), cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
+func (f *installFlags) check() error {
+	switch {
+	case len(f.clients) == 0:
+		return fmt.Errorf("missing --client: want one of %s", strings.Join(configs.Clients(), ", "))
+	case f.file != "" && (f.project || len(f.clients) > 1):
+		return errors.New("--file is for one --client, without --project")
+	}
+	for _, app := range f.clients {
+		if !slices.Contains(configs.Clients(), app) {
+			return unknownName("application", app, configs.Clients())
+		}
+	}
+	return checkServerName(f.name)
+}
+
+// place returns the file of an application, and the application that has files of its form.
+func (f *installFlags) place(app string) (path, formOf string, err error) {
+	if f.file != "" {
+		return f.file, app, nil
+	}
+	return configs.ClientFile(app, f.project)
+}
+
+// An installReport is what install or uninstall has done for one application, in JSON.
+type installReport struct {
+	Client string `json:"client"`
+	// NeedsGateway reports whether the entry can use stored logins and secrets only while a gateway runs.
+	NeedsGateway bool `json:"needsGateway,omitzero"`
+	editReport
+}
+
+func (p *program) installCommand() *cobra.Command {
+	f, g, program := &installFlags{}, &gatewayRun{}, ""
+	cmd := p.editCommand(&cobra.Command{Use: "install --client APPLICATION",
+		Short: "Add the gateway to the configuration of an application",
+		RunE: func(*cobra.Command, []string) (err error) {
+			if f.needsGateway, err = p.needsPassphrase(); err != nil {
+				return err
+			}
+			return p.editClients(f, func(app string, text []byte) ([]byte, error) {
+				command, args := p.stdioCommand(g)
+				switch {
+				case program != "":
+					command, args = program, args[slices.Index(args, "gateway"):]
+				case command == "go" && args[0] == "-C":
+					return nil, errors.New("this program is a temporary file: use \"go install\", or --command " +
+						"with the path of another one")
+				}
+				if old, err := configs.Entry(app, text, f.name); err == nil && !isGateway(old, nil) {
+					return nil, fmt.Errorf("the file has another server %q: choose another --name", f.name)
+				}
+				return configs.Install(app, text, f.name, append([]string{command}, args...))
+			})
+		}})
+	f.add(cmd)
+	cmd.Flags().StringVar(&g.profile, "profile", "", "serve the servers and tools of this `profile` of the settings")
+	cmd.Flags().StringVar(&program, "command", "", "start this `program`, such as patchbay; default this one")
+	return cmd
+}
+
+// needsPassphrase reports whether a passphrase protects the stored logins and secrets. Applications do not pass the
+// passphrase to the commands that they start.
+func (p *program) needsPassphrase() (bool, error) {
+	v, err := p.openVault()
+	if err != nil {
+		return false, err
+	}
+	d, err := v.Describe()
+	return d.Key == vault.InPassphrase || d.Key == "" && os.Getenv(envPassphrase) != "", err
+}
+
+func (p *program) uninstallCommand() *cobra.Command {
+	f := &installFlags{}
+	cmd := p.editCommand(&cobra.Command{Use: "uninstall --client APPLICATION",
+		Short: "Remove the gateway from the configuration of an application",
+		RunE: func(*cobra.Command, []string) error {
+			return p.editClients(f, func(app string, text []byte) ([]byte, error) {
+				switch old, err := configs.Entry(app, text, f.name); {
+				case errors.Is(err, jsonc.ErrAbsent):
+					return text, nil
+				case err != nil:
+					return nil, err
+				case !isGateway(old, nil):
+					return nil, fmt.Errorf("the entry %q is not a Patchbay gateway: remove it with the application",
+						f.name)
+				}
+				return configs.Uninstall(app, text, f.name)
+			})
+		}})
+	f.add(cmd)
+	return cmd
+}
+
+// editCommand returns a command without arguments that edits a configuration.
+func (p *program) editCommand(cmd *cobra.Command) *cobra.Command {
+	cmd.DisableFlagsInUseLine = true
+	if cmd.Args == nil {
+		cmd.Args = cobra.NoArgs
+	}
+	return cmd
+}
+
+// editClients edits the file of each application. An error is that of one application; the others are
+// edited.
+func (p *program) editClients(f *installFlags, edit func(app string, text []byte) ([]byte, error)) error {
+	if err := f.check(); err != nil {
+		return usage(err)
+	}
+	var problems error
+	reports := []installReport{}
+	for _, app := range f.clients {
+		r, err := p.editClient(f, app, edit)
+		if err != nil {
+			problems = errors.Join(problems, err)
+			continue
+		}
+		reports = append(reports, installReport{app, f.needsGateway, r})
+		if p.flags.json {
+			continue
+		}
+		p.showEdit(r)
+		if r.Changed && !r.DryRun {
+			p.screen.printf("Restart %s, or reload its servers, to use the change.", app)
+		}
+	}
+	if f.needsGateway && len(reports) > 0 {
+		p.screen.printf("patchbay: the entry opens stored logins and secrets only while a gateway runs: they require "+
+			"a passphrase, and applications do not pass $%s on.\nKeep \"patchbay gateway\" running with the "+
+			"passphrase, or run \"patchbay auth key keyring\" (or file), after which no passphrase is needed.",
+			envPassphrase)
+	}
+	if p.flags.json && len(reports) > 0 {
+		p.output.value(map[string][]installReport{"clients": reports})
+	}
+	return problems
+}
+
+func (p *program) editClient(f *installFlags, app string,
+	edit func(app string, text []byte) ([]byte, error)) (editReport, error) {
+	path, form, err := f.place(app)
+	if err != nil {
+		return editReport{}, err
+	}
+	e := &fileEdit{path: path}
+	if e.old, err = configs.ReadForEdit(path); err != nil {
+		return editReport{}, err
+	}
+	if e.text, err = edit(form, e.old); err != nil {
+		return editReport{}, fmt.Errorf("%s: %w; nothing was changed", path, err)
+	}
+	if !f.dryRun && len(e.text) > 0 {
+		if err := makeFolder(app, path, f.project); err != nil {
+			return editReport{}, err
+		}
+	}
+	return e.apply(f.dryRun)
+}
+
+// makeFolder makes the folder of a project file. That of a user's file must exist: without it the
+// application is not installed.
+func makeFolder(app, path string, project bool) error {
+	dir := filepath.Dir(path)
+	if project {
+		return os.MkdirAll(dir, 0o755)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not installed for this user: the folder %s does not exist; start it once, or use "+
+			"--file", app, dir)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+)
+
+// fileMembers are the members of files of our own form that have a meaning.
+var fileMembers = []string{"patchbay", "mcpServers", "servers", "inputs"}
+
+// misspelt returns the unknown members of a file that are like one with a meaning, in alphabetical order:
+// what they have, such as a policy, has no effect.
+func misspelt(f *configs.File) (names []string) {
+	if !isOwnForm(f.App) {
+		return nil
+	}
+	for name := range f.Extra {
+		if !slices.Contains(fileMembers, name) && schema.Nearest(name, fileMembers) != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// misspeltText returns the warning about an unknown member.
+func misspeltText(name string) string {
+	return fmt.Sprintf("unknown member %q (did you mean %q?): it has no effect", name,
+		schema.Nearest(name, fileMembers))
+}
+
+// warnMisspelt prints the unknown members of the files of a configuration.
+func (p *program) warnMisspelt(c *hostConfig) {
+	for _, text := range c.misspelt {
+		p.screen.printf("patchbay: warning: %s", cleanLine(text))
+	}
+}
+
+// removedProtection returns what the settings before a reload had to protect servers, and no longer have.
+func removedProtection(before, now *config.File) (names []string) {
+	for _, name := range []string{"policy", "limits"} {
+		_, had := jsonscan.Get(before.Extra["patchbay"], name)
+		if _, has := jsonscan.Get(now.Extra["patchbay"], name); had && !has {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// warnRemoved prints what a reload has removed that protects servers.
+func (p *program) warnRemoved(before, now *config.File) {
+	removed := removedProtection(before, now)
+	if len(removed) == 0 {
+		return
+	}
+	effect := "requests have the default limits only"
+	if slices.Contains(removed, "policy") {
+		effect = "requests are allowed without rules"
+	}
+	p.screen.printf("patchbay: warning: removed settings: %s: %s", strings.Join(removed, ", "), effect)
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+)
+
+// opsOptions configures the ops listener, which serves metrics, health and profiles.
+type opsOptions struct {
+	addr   string
+	server string // the address of the MCP server
+	pprof  bool
+}
+
+// An opsServer is the ops listener of a command.
+type opsServer struct {
+	url     string
+	serving atomic.Pointer[servingState] // nil while the command starts
+	cancel  context.CancelFunc
+	done    chan struct{} // closed at its end
+}
+
+// A servingState is that of a command that serves.
+type servingState struct {
+	isDraining func() bool
+	details    func() any
+}
+
+var (
+	errOpsStdio = errors.New("--ops is for HTTP: --stdio opens no port; set OTEL_EXPORTER_OTLP_ENDPOINT to export " +
+		"traces and metrics")
+	errStarting = errors.New("starting")
+	errDraining = errors.New("draining: requests in progress finish, and new ones are refused")
+)
+
+// serveOps opens the ops listener. It serves until end is called, also while the command drains.
+func (p *program) serveOps(ctx context.Context, o *opsOptions, e *telemetry.Exporters) (*opsServer, error) {
+	addr := withLoopbackHost(o.addr)
+	if err := telemetry.CheckAddr(addr, o.server, o.pprof); err != nil {
+		return nil, usage(err)
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, &coded{exitFailure, fmt.Errorf("%w (use --ops for another address)", err)}
+	}
+	s := &opsServer{url: "http://" + authority(l.Addr()), done: make(chan struct{})}
+	if host, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLoopback(host) {
+		p.screen.printf("%s other machines reach the ops listener at %s: its metrics need no key", p.warning(), addr)
+	}
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	ops := &telemetry.Ops{Metrics: e.Gatherer, Ready: s.readiness, Pprof: o.pprof, Logger: p.logger()}
+	go func() { // ends with ctx
+		defer close(s.done)
+		if err := ops.Serve(ctx, l); err != nil {
+			p.screen.printf("%s no more metrics: %s", p.warning(), cleanLine(err.Error()))
+		}
+	}()
+	return s, nil
+}
+
+// ready says that the command serves, and drains at the end of ctx.
+func (s *opsServer) ready(ctx context.Context, details func() any) {
+	s.serving.Store(&servingState{func() bool { return ctx.Err() != nil }, details})
+}
+
+func (s *opsServer) readiness() (details any, err error) {
+	st := s.serving.Load()
+	switch {
+	case st == nil:
+		return nil, errStarting
+	case st.isDraining():
+		return st.details(), errDraining
+	}
+	return st.details(), nil
+}
+
+func (s *opsServer) end() {
+	s.cancel()
+	<-s.done
+}
+
+// announceOps prints where the ops listener is, if there is one.
+func (p *program) announceOps(b *observation) {
+	if url := b.url(); url != "" {
+		p.output.printf("Metrics and health are at %s/metrics, /healthz and /readyz", url)
+	}
+}

@@ -1,0 +1,543 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// A target is a server: a command to start or a URL.
+type target struct {
+	command     []string
+	environment []string
+	directory   string
+
+	url    string
+	header http.Header
+
+	insecureHTTP bool // credentials of header may be sent in the clear
+
+	name      string                 // the argument on the command line
+	from      string                 // the configuration file; empty without one
+	secrets   []string               // of the entry in it, which messages do not show
+	auth      *oauthclient.Transport // authorizes requests; may be nil
+	host      *hostTarget            // all configured servers; nil for others
+	contacted bool                   // a connection was tried
+	noLogin   bool                   // the user is not asked to log in
+}
+
+// String returns the target for messages.
+func (t *target) String() string {
+	if t.url != "" {
+		return t.masked(t.url)
+	}
+	var all []string
+	for _, word := range t.command {
+		all = append(all, shellWord(t.masked(word)))
+	}
+	return strings.Join(all, " ")
+}
+
+// masked returns a text of the target without its secrets.
+func (t *target) masked(text string) string {
+	for _, secret := range t.secrets {
+		text = strings.ReplaceAll(text, secret, hidden)
+	}
+	return text
+}
+
+// target returns the target of a command, and the other arguments.
+func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []string, err error) {
+	if p.shell != nil {
+		return p.shell.target, args, nil
+	}
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		if dash == len(args) {
+			return nil, nil, errors.New("missing command after --")
+		}
+		t = &target{command: args[dash:]}
+		words = args[:dash]
+	} else {
+		if len(args) == 0 {
+			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\n"+
+				"usage: %s", cmd.UseLine())
+		}
+		if t, err = p.named(cmd.Context(), args[0], p.askTrust); err != nil {
+			return nil, nil, misplaced(cmd, args, err)
+		}
+		t.name = args[0]
+		words = args[1:]
+	}
+	return t, words, p.addToTarget(cmd.Context(), t)
+}
+
+// misplaced adds advice to err, the error of a target, if a later argument is a URL or if the
+// target looks like a command.
+func misplaced(cmd *cobra.Command, args []string, err error) error {
+	if strings.Contains(args[0], "://") {
+		return err
+	}
+	for _, word := range args[1:] {
+		if checkServerURL(word) == nil {
+			return fmt.Errorf("%w\nthe target comes first: did you mean %s?", err, cleanLine(word))
+		}
+	}
+	var unknown *unknownServerError
+	if advice := misplacedCommand(cmd, args); advice != "" && errors.As(err, &unknown) {
+		return fmt.Errorf("%w\n%s", err, advice)
+	}
+	return err
+}
+
+// An unknownServerError is returned for a name that no configuration file has.
+type unknownServerError struct{ error }
+
+// named returns the target of a URL or of a name in a configuration file. It calls trust for a
+// server of a project file that the user has not trusted.
+func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
+	switch name {
+	case hostName:
+		return p.hostTarget(ctx)
+	case runningName:
+		return runningTarget(), nil
+	}
+	if strings.Contains(name, "://") {
+		return &target{url: name, header: http.Header{}}, checkServerURL(name)
+	}
+	f, server, err := p.findServer(name, func(*configs.File) bool { return true })
+	if f == nil {
+		return nil, err
+	}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) { // one for each file
+			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(line))
+		}
+	}
+	return p.fromConfig(ctx, f, server, trust)
+}
+
+// findServer returns the first of the files that has a server, and the name that the server has
+// there. The error has those of files that could not be read.
+func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*configs.File, string, error) {
+	app, short, qualified := configs.Split(name)
+	ofApp := qualified && !p.namesConfig() // other applications have no alternatives
+	var found *configs.File                // that has the whole name
+	var known []string
+	var problems error
+	for f, err := range configs.Files(p.flags.config) {
+		switch {
+		case err != nil && qualified && f.App != app:
+		case err != nil:
+			problems = errors.Join(problems, err)
+		case !wanted(f):
+		case qualified && f.App == app && f.Has(short):
+			return f, short, problems
+		case !qualified && f.Has(name):
+			return f, name, problems
+		default:
+			if found == nil && f.Has(name) {
+				found = f
+			}
+			for _, name := range f.Names() {
+				if !ofApp || f.App == app {
+					known = append(known, f.Target(name))
+				}
+			}
+		}
+	}
+	if found != nil {
+		return found, name, problems
+	}
+	problem := p.unknownServer(name, known)
+	if ofApp {
+		problem = unknownServerOf(app, name, known)
+	}
+	return nil, "", errors.Join(problems, &unknownServerError{problem}) // a file may be the cause of the second error
+}
+
+// namesConfig reports whether the user has named a configuration file, the only one that is read.
+func (p *program) namesConfig() bool { return p.flags.config != "" || os.Getenv(config.PathEnv) != "" }
+
+// unknownServerOf returns the error for a name with the prefix of an application.
+func unknownServerOf(app, name string, known []string) error {
+	if len(known) > 0 {
+		return unknownName("server", name, known)
+	}
+	return fmt.Errorf("unknown server %q: found no servers in %s", name, strings.Join(configs.Paths(app), ", "))
+}
+
+func (p *program) unknownServer(name string, known []string) error {
+	problem := unknownName("server", name, known)
+	if len(known) == 0 {
+		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
+			"applications)", name, strings.Join(config.Paths(p.flags.config), ", "))
+		if p.namesConfig() {
+			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(p.flags.config)[0])
+		}
+	}
+	if strings.ContainsAny(name, "/:") {
+		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
+	}
+	return problem
+}
+
+func checkServerURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("invalid server URL %.200q: want http://… or https://…", text)
+	}
+	return nil
+}
+
+func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, trust truster) (*target, error) {
+	s, err := f.Server(name)
+	if err == nil && s.Type != config.TypeStdio && !strings.Contains(s.URL, "${") {
+		err = checkServerURL(s.URL) // before the user is asked about it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	if err := checkTrust(ctx, f, s, trust); err != nil {
+		return nil, err
+	}
+	variables, err := p.variables(ctx, f, s)
+	if err != nil {
+		return nil, err
+	}
+	if s, err = s.Expand(ctx, variables); err == nil && s.Type != config.TypeStdio {
+		err = checkServerURL(s.URL)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return expandedTarget(s, f.Path), nil
+}
+
+// expandedTarget returns the target of a server of a file whose variables are expanded.
+func expandedTarget(s *config.Server, path string) *target {
+	if s.Type != config.TypeStdio {
+		t := &target{url: s.URL, header: http.Header{}, from: path, secrets: s.Secrets()}
+		for key, value := range s.Header {
+			t.header.Set(key, value)
+		}
+		insecure, _ := jsonscan.Get(s.Settings, "insecureHTTP")
+		t.insecureHTTP = string(insecure) == "true"
+		return t
+	}
+	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: path, secrets: s.Secrets()}
+	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+		t.environment = append(t.environment, key+"="+s.Env[key])
+	}
+	return t
+}
+
+func (p *program) addToTarget(ctx context.Context, t *target) error {
+	f := &p.flags
+	if t.host != nil {
+		if len(f.header)+len(f.environment) > 0 || f.directory != "" {
+			return errHostFlags
+		}
+		return nil
+	}
+	if t.url == "" && len(f.header) > 0 {
+		return errors.New("--header is for URLs: the target is a command")
+	}
+	if t.url == "" && f.caCert != "" {
+		return errors.New("--cacert is for URLs: the target is a command")
+	}
+	if err := p.loadCACert(ctx); err != nil {
+		return err
+	}
+	if t.url != "" && (len(f.environment) > 0 || f.directory != "") {
+		return errors.New("--env and --cwd are for commands: the target is a URL")
+	}
+	for _, line := range f.header {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return fmt.Errorf("invalid --header %q: want Name:value", line)
+		}
+		t.header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if err := p.checkHTTP(t); err != nil {
+		return err
+	}
+	for _, line := range f.environment {
+		if strings.IndexByte(line, '=') <= 0 {
+			return fmt.Errorf("invalid --env %q: want KEY=value", line)
+		}
+	}
+	t.environment = append(t.environment, f.environment...)
+	if f.directory != "" {
+		t.directory = f.directory
+	}
+	return nil
+}
+
+// checkHTTP returns an error if credentials would be sent to another machine in the clear.
+func (p *program) checkHTTP(t *target) error {
+	u, err := url.Parse(t.url)
+	if err != nil || u.Scheme != "http" || p.flags.insecureHTTP || t.insecureHTTP || netx.IsLoopback(u.Hostname()) {
+		return nil
+	}
+	for name := range t.header {
+		if netx.IsCredentialHeader(name) {
+			return fmt.Errorf("the header %q for http://%s would be readable on the network: use https, or "+
+				"--insecure-http", name, u.Host)
+		}
+	}
+	if u.User != nil {
+		return fmt.Errorf("the credentials for http://%s would be readable on the network: use https, or "+
+			"--insecure-http", u.Host)
+	}
+	return nil
+}
+
+func (p *program) transport(t *target) mcp.SessionTransport {
+	if t.host != nil {
+		return t.host.transport(p, t)
+	}
+	if t.url != "" {
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient(),
+			InsecureHTTP: p.flags.insecureHTTP || t.insecureHTTP}
+		if t.auth != nil {
+			opts.Client = &http.Client{Transport: t.auth}
+		}
+		transport := mcphttp.NewTransport(t.url, opts)
+		p.trace(transport, t)
+		if p.flags.verbose {
+			return &tracedURL{transport, p.screen}
+		}
+		return transport
+	}
+	command := mcp.Command(t.command[0], t.command[1:]...)
+	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
+	command.Stderr = p.commandStderr
+	p.trace(command, t)
+	if p.flags.verbose {
+		command.Stderr = p.screen
+		return &tracedCommand{command, p.screen}
+	}
+	return command
+}
+
+// connect connects to a target. In a shell it returns the client of the shell.
+func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
+	if p.shell != nil {
+		return p.shell.connection(ctx, p)
+	}
+	return p.dial(ctx, t)
+}
+
+func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
+	opts, err := p.clientOptions(ctx)
+	if err == nil {
+		err = p.openTrace()
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	p.showStart(t)
+	if opts.Revision != "" {
+		opts.ProbeTimeout = p.startLimit(t) // no other revision is tried
+	}
+	where := p.begin(t)
+	if err := p.authorize(ctx, t); err != nil {
+		return nil, err
+	}
+	if t.auth != nil {
+		maps.Copy(opts.Extensions, t.auth.Extensions())
+	}
+	t.contacted = true
+	p.screen.status("connecting to " + cleanLine(where) + " …")
+	var c *mcp.Client
+	transport := p.shell.observe(p.transport(t))
+	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
+		c, err = mcp.Connect(ctx, transport, opts)
+		return err
+	}, func(error) error { return p.noAnswer(t) })
+	p.screen.done()
+	if err != nil {
+		_ = transport.Close() // this process is about to exit, and must not leave the server behind
+		return nil, p.connectError(ctx, t, err)
+	}
+	if name := c.ServerInfo().Name; name != "" {
+		const longest = 60
+		named := fmt.Sprintf("%s (server name %q)", cleanLine(where), shorten(cleanLine(name), longest))
+		p.serverName.Store(&named)
+	}
+	return c, nil
+}
+
+// showStart prints the command of a file that is about to be started.
+func (p *program) showStart(t *target) {
+	if t.from != "" && t.command != nil && (p.screen.terminal || p.flags.verbose) {
+		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
+	}
+}
+
+// begin makes a target the current one, and returns its URL or command.
+func (p *program) begin(t *target) (where string) {
+	where = t.String()
+	p.serverName.Store(&where)
+	p.current.Store(t)
+	return where
+}
+
+// connectError returns the error of a command for that of connecting to a target.
+func (p *program) connectError(ctx context.Context, t *target, err error) error {
+	if errors.Is(err, errNoGateway) {
+		return &coded{exitUnreachable, errNoGateway}
+	}
+	err = p.explainNoAnswer(ctx, t, err)
+	if _, ok := errors.AsType[*childproc.WithheldError](err); ok {
+		err = fmt.Errorf("%w (--env)", err)
+	}
+	return notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
+}
+
+// server names the server in questions, first by its URL or command, which it cannot choose.
+func (p *program) server() string { return *p.serverName.Load() }
+
+// logLevels are the levels of log messages, the lowest first.
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error) {
+	f := &p.flags
+	if f.timeout <= 0 {
+		return nil, fmt.Errorf("invalid --timeout %v: want more than 0", f.timeout)
+	}
+	if _, known := wire.ParseRevision(f.revision); f.revision != "" && !known {
+		return nil, fmt.Errorf("invalid --revision %q: want one of %s", f.revision, strings.Join(revisions(), ", "))
+	}
+	if _, known := wire.LogSeverity(f.logLevel); f.logLevel != "" && !known {
+		return nil, fmt.Errorf("invalid --log-level %q: want one of %s", f.logLevel, strings.Join(logLevels, ", "))
+	}
+	if f.answers != "" {
+		var err error
+		if p.answers, err = loadAnswers(ctx, f.answers); err != nil {
+			return nil, err
+		}
+	}
+	if f.sampleWith != "" {
+		var err error
+		if p.sampler, err = newSampler(f.sampleWith); err != nil {
+			return nil, err
+		}
+	}
+	opts := &mcp.ClientOptions{
+		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
+		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
+		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
+		Observer: p.clientObserver(ctx),
+	}
+	if p.noQuestions {
+		opts.Elicit, opts.ElicitURL, opts.Sample = nil, nil, nil
+	}
+	const probeTimeout = 10 * time.Second              // then an older revision is tried
+	opts.ProbeTimeout = min(f.timeout/2, probeTimeout) // the rest is for that
+	if f.revision != "" {
+		opts.ProbeTimeout = f.timeout // no other revision is tried
+	}
+	if f.logLevel != "" {
+		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), p.logged
+	}
+	if p.bridging { // the clients answer, and follow tasks themselves
+		opts.Elicit, opts.ElicitURL, opts.Sample, opts.ForwardInput = nil, nil, nil, true
+		opts.Timeout, opts.Extensions = bridgeTimeout(f.timeout), map[string]json.RawMessage{}
+		opts.Middleware = append(opts.Middleware, p.explainRefusals)
+		return opts, nil
+	}
+	started := func(_ context.Context, h *tasks.Handle) { p.active().taskStarted(h) }
+	err := p.addRoots(opts)
+	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: started, Logger: opts.Logger}), err
+}
+
+// countBytes is a middleware that counts the bytes received and notes a successful tasks/cancel.
+func (p *program) countBytes(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		res, err := next.ServeMCP(ctx, req)
+		p := p.active()
+		if err == nil && req.Method == wire.MethodTasksCancel {
+			p.taskCancelled.Store(true)
+		}
+		var rpc *mcp.Error
+		if raw, ok := res.(mcp.RawResult); ok {
+			p.received.Add(int64(len(raw)))
+			if strings.HasSuffix(req.Method, "/list") {
+				_, continued := req.Param("cursor")
+				p.noteMissing(raw, !continued)
+			}
+		} else if errors.As(err, &rpc) {
+			p.received.Add(int64(len(rpc.Message) + len(rpc.Data)))
+		}
+		return res, err
+	})
+}
+
+func (p *program) addRoots(opts *mcp.ClientOptions) error {
+	var roots []mcp.Root
+	for _, dir := range p.flags.roots {
+		full, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("--root: %w", err)
+		}
+		slashed := filepath.ToSlash(full)
+		if !strings.HasPrefix(slashed, "/") {
+			slashed = "/" + slashed
+		}
+		roots = append(roots, mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(),
+			Name: filepath.Base(full)})
+	}
+	if roots != nil {
+		opts.Roots = func(context.Context) ([]mcp.Root, error) { return roots, nil }
+	}
+	return nil
+}
+
+func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
+	name := ""
+	if m.Logger != "" {
+		name = cleanLine(m.Logger) + ": "
+	}
+	text := m.Text()
+	if jsonscan.Kind(m.Data) == '{' {
+		text = cleanJSON(string(m.Data)) // with its other fields
+	}
+	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
+	if p.shell == nil || p.shell.logs.allow(p.screen) {
+		p.screen.printf("%s", line)
+	}
+}
+
+// revisions returns all revisions, the newest first.
+func revisions() (all []string) {
+	for _, r := range wire.Revisions() {
+		all = append(all, r.String())
+	}
+	slices.Reverse(all)
+	return all
+}
+
+func newestRevision() string { return revisions()[0] }

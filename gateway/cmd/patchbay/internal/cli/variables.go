@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// variables asks the user for the inputs of a server, once each, and returns the variables for
+// [config.Server.Expand].
+func (p *program) variables(ctx context.Context, f *configs.File, s *config.Server) (
+	lookup func(name string) (string, bool), err error) {
+	inputs := map[string]string{}
+	for i := range s.Inputs {
+		in := &s.Inputs[i]
+		if !p.mayPrompt() {
+			return nil, fmt.Errorf("server %s of %s needs the input %s: run the command in a terminal, or use "+
+				"${env:NAME} in the file", serverWord(f, s), cleanLine(f.Path), cleanLine(in.ID))
+		}
+		value, err := p.askInput(ctx, serverWord(f, s), in)
+		if err != nil {
+			return nil, err
+		}
+		inputs["input:"+in.ID] = value
+	}
+	return func(name string) (string, bool) {
+		if strings.HasPrefix(name, "input:") {
+			value, ok := inputs[name]
+			return value, ok
+		}
+		if value, set, found := p.secretLookup(ctx, name); found {
+			return value, set
+		}
+		return os.LookupEnv(name)
+	}, nil
+}
+
+// askInput asks until the answer is valid.
+func (p *program) askInput(ctx context.Context, server string, in *config.Input) (string, error) {
+	p.screen.printf("Server %s asks for the input %s", server, cleanLine(in.ID))
+	if in.Description != "" {
+		p.screen.printf("  %s", cleanLine(in.Description))
+	}
+	for i, option := range in.Options {
+		p.screen.printf("    %d) %s", i+1, cleanLine(option))
+	}
+	what := "text"
+	if in.Options != nil {
+		what = "value or number"
+	}
+	if in.Password {
+		what = "hidden text"
+	}
+	if in.Default != "" && !in.Password {
+		what += " [" + cleanLine(in.Default) + "]"
+	}
+	for {
+		p.screen.prompt("  " + what + ": ")
+		line, err := p.inputLine(ctx, in.Password)
+		if err != nil {
+			return "", err
+		}
+		value, err := chooseInput(in, line)
+		if err == nil {
+			return value, nil
+		}
+		p.screen.printf("  %s", cleanLine(err.Error()))
+	}
+}
+
+// chooseInput returns the value that an answer means.
+func chooseInput(in *config.Input, line string) (string, error) {
+	if line == "" {
+		line = in.Default
+	}
+	number, err := strconv.Atoi(line)
+	switch {
+	case line == "":
+		return "", errors.New("empty answer: want text")
+	case in.Options == nil || slices.Contains(in.Options, line):
+		return line, nil
+	case err == nil && number >= 1 && number <= len(in.Options):
+		return in.Options[number-1], nil
+	}
+	return "", fmt.Errorf("got %.64q, want one of the values", line)
+}
+
+// inputLine reads a line, which is not shown if it is secret.
+func (p *program) inputLine(ctx context.Context, secret bool) (string, error) {
+	f, isFile := p.input.r.(*os.File)
+	if !secret || !isFile || !isTerminal(f) {
+		return p.promptLine(ctx)
+	}
+	state, err := term.GetState(int(f.Fd()))
+	if err != nil {
+		return "", err
+	}
+	type inputLine struct {
+		text string
+		err  error
+	}
+	done := make(chan inputLine, 1)
+	go func() { // ends with the line, the input or the program
+		line, err := term.ReadPassword(int(f.Fd()))
+		done <- inputLine{string(line), err}
+	}()
+	select {
+	case line := <-done:
+		p.screen.printf("")
+		return line.text, line.err
+	case <-ctx.Done():
+		return "", errors.Join(context.Cause(ctx), term.Restore(int(f.Fd()), state))
+	}
+}
