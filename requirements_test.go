@@ -1,7 +1,6 @@
 package patchbay_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -21,14 +19,14 @@ const requirementsFile = "docs/requirements.md"
 
 var (
 	requirementRow = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d+) \| (.*) \|$`)
-	// In the name of a test, requirements come first: TestHDR24_HDR31_Words, TestMHTTP13to17_Words.
-	requirementInName = regexp.MustCompile(`^([A-Z]+)(\d{2,})(?:to(\d{2,}))?$`)
-	// In the name of a subtest: "HDR-24 words", "HDR24, HDR31: words".
-	requirementInText = regexp.MustCompile(`^([A-Z]+)-?(\d{2,})(?:[ ,:]+|$)`)
+	// Above a test, or at the case of a table or a subtest: // Requirement: HDR-24, HDR-31
+	requirementComment = regexp.MustCompile(`^// Requirement: ([A-Z]+-\d{2,}(?:, [A-Z]+-\d{2,})*)$`)
+	// A requirement in the name of a test, where nobody looks for it: TestHDR24_Words.
+	requirementInName = regexp.MustCompile(`^(?:Test|Fuzz)[A-Z]+\d{2,}(?:to\d+)?_`)
 )
 
-// TestRequirements fails for a requirement that no test carries, unless its reason is in the last
-// table of the file. Those of hosts and of the page about security have no such reasons.
+// TestRequirements fails for a requirement that no comment of a test names, unless the last table of
+// the file contains the reason. Requirements of hosts and of the page about security must have a test.
 func TestRequirements(t *testing.T) {
 	lines, reasons := readRequirements(t)
 	carried := carriedRequirements(t)
@@ -45,7 +43,7 @@ func TestRequirements(t *testing.T) {
 		}
 	}
 	for id, where := range carried {
-		if _, known := lines[id]; !known && isRequirementPrefix(lines, id) {
+		if _, known := lines[id]; !known {
 			t.Errorf("%s carries %s, which is not in %s", where, id, requirementsFile)
 		}
 	}
@@ -87,7 +85,7 @@ func readRequirements(t *testing.T) (lines, reasons map[string]string) {
 	return lines, reasons
 }
 
-// carriedRequirements returns a test for each requirement that the name of a test or subtest carries.
+// carriedRequirements returns a test for each requirement that a comment of the test names.
 func carriedRequirements(t *testing.T) map[string]string {
 	t.Helper()
 	carried := map[string]string{}
@@ -100,25 +98,34 @@ func carriedRequirements(t *testing.T) map[string]string {
 		case !strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if name, ok := strings.CutPrefix(n.Name.Name, "Test"); ok {
-					addNameRequirements(carried, name, path)
-				} else if name, ok := strings.CutPrefix(n.Name.Name, "Fuzz"); ok {
-					addNameRequirements(carried, name, path)
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				if !strings.HasPrefix(comment.Text, "// Requirement:") {
+					continue
 				}
-			case *ast.BasicLit:
-				if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
-					addTextRequirements(carried, text, path)
+				where := files.Position(comment.Pos()).String()
+				m := requirementComment.FindStringSubmatch(comment.Text)
+				if m == nil || !belongsToTest(file, comment) {
+					t.Errorf("%s: %q must name requirements such as HDR-24, above a test or in the code of tests",
+						where, comment.Text)
+					continue
+				}
+				for id := range strings.SplitSeq(m[1], ", ") {
+					carried[id] = where
 				}
 			}
-			return true
-		})
+		}
+		for _, declaration := range file.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && requirementInName.MatchString(f.Name.Name) {
+				t.Errorf("%s: the name %s contains a requirement: write a comment // Requirement: ID, and name what is tested",
+					files.Position(f.Pos()), f.Name.Name)
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -127,34 +134,15 @@ func carriedRequirements(t *testing.T) map[string]string {
 	return carried
 }
 
-func addNameRequirements(carried map[string]string, name, path string) {
-	for part := range strings.SplitSeq(name, "_") {
-		m := requirementInName.FindStringSubmatch(part)
-		if m == nil {
-			return
+// belongsToTest reports whether a comment documents a test, or lies within a declaration of a file of tests.
+func belongsToTest(file *ast.File, comment *ast.Comment) bool {
+	return slices.ContainsFunc(file.Decls, func(declaration ast.Decl) bool {
+		start := declaration.Pos()
+		if f, ok := declaration.(*ast.FuncDecl); ok && f.Doc != nil &&
+			(strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+			start = f.Doc.Pos()
 		}
-		first, _ := strconv.Atoi(m[2]) // digits
-		last := first
-		if m[3] != "" {
-			last, _ = strconv.Atoi(m[3])
-		}
-		for n := first; n <= last; n++ {
-			carried[fmt.Sprintf("%s-%02d", m[1], n)] = path + ": Test" + name
-		}
-	}
-}
-
-func addTextRequirements(carried map[string]string, text, path string) {
-	for m := requirementInText.FindStringSubmatch(text); m != nil; m = requirementInText.FindStringSubmatch(text) {
-		carried[m[1]+"-"+m[2]] = fmt.Sprintf("%s: %.40q", path, text)
-		text = text[len(m[0]):]
-	}
-}
-
-// isRequirementPrefix reports whether there are requirements with the letters of id: others, such as
-// RFC 7591 or SHA-256, are not requirements.
-func isRequirementPrefix(lines map[string]string, id string) bool {
-	prefix, _, _ := strings.Cut(id, "-")
-	_, first := lines[prefix+"-01"]
-	return first
+		// A comment at the end of the last line of a declaration lies behind it.
+		return start <= comment.Pos() && comment.Pos() <= declaration.End()
+	})
 }

@@ -17,7 +17,9 @@ import (
 
 // A caller whom the certified OpenID provider has authenticated sends the address of its login page to another user. The
 // gateway asks the provider who has opened the page, refuses the other user, and logs in only the caller.
-func TestELI21_LoginPagesAreForTheirCaller(t *testing.T) {
+//
+// Requirement: ELI-21
+func TestLoginPagesAreForTheirCaller(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	for _, name := range []string{"HOME", "PATCHBAY_STATE_DIR", "XDG_CONFIG_HOME", "PATCHBAY_VAULT_DIR"} {
 		t.Setenv(name, filepath.Join(t.TempDir(), "private")) // the command creates it with access for the user only

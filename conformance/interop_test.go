@@ -136,7 +136,7 @@ func checkReport(t *testing.T, s clientReport, revision string, notFound int) {
 	check("templates", slices.Equal(s.Templates, []string{"demo://cities/{country}/{city}"}), s.Templates)
 	check("read", s.Read == "kyoto is a city in japan.", s.Read)
 	check("embedded file", strings.HasPrefix(s.Guide, "text/markdown"), s.Guide)
-	check("RES-08, RES-09: not found", s.Missing == notFound, s.Missing)
+	check("not found", s.Missing == notFound, s.Missing) // Requirement: RES-08, RES-09
 	check("prompts", slices.Equal(s.Prompts, []string{"review"}), s.Prompts)
 	check("prompt", strings.Contains(s.Prompt, "go code") && strings.Contains(s.Prompt, "x := 1"), s.Prompt)
 	check("completion", slices.Equal(s.Languages, []string{"python", "typescript"}), s.Languages)

@@ -189,7 +189,7 @@ func TestOfficialClientUsesOurTasks(t *testing.T) {
 				checkOwners(t, &report)
 				return
 			}
-			equal(t, "TASKD-19 tasks/list without authentication", report.List, mcp.CodeMethodNotFound)
+			equal(t, "tasks/list without authentication", report.List, mcp.CodeMethodNotFound) // Requirement: TASKD-19
 		})
 	}
 }
@@ -201,42 +201,42 @@ func checkTasks(t *testing.T, s *tasksReport) {
 		"slow": "optional", "must": "required", "confirm": "optional", "many": "optional", "haiku": "optional",
 		"fail_tool": "optional", "fail_protocol": "optional", "forever": "optional", "plain": "",
 	})
-	equal(t, "TASKD-06 statuses", append([]string{s.Slow.Task.Status}, s.Slow.Statuses...),
+	equal(t, "statuses", append([]string{s.Slow.Task.Status}, s.Slow.Statuses...), // Requirement: TASKD-06
 		[]string{"working", "working", "completed"})
-	equal(t, "TASKD-08 ttl and pollInterval", []float64{s.Slow.Task.TTL, s.Slow.Task.PollInterval},
+	equal(t, "ttl and pollInterval", []float64{s.Slow.Task.TTL, s.Slow.Task.PollInterval}, // Requirement: TASKD-08
 		[]float64{60000, 50})
-	equal(t, "TASKD-10 tasks/result", s.Slow.Text, "slow: one")
-	equal(t, "TASKD-12 related task", s.Slow.Related, s.Slow.Task.TaskID)
+	equal(t, "tasks/result", s.Slow.Text, "slow: one")           // Requirement: TASKD-10
+	equal(t, "related task", s.Slow.Related, s.Slow.Task.TaskID) // Requirement: TASKD-12
 	equal(t, "slow later", s.SlowAgain, s.Slow.Last)
 	for _, at := range []string{s.SlowAgain.CreatedAt, s.SlowAgain.LastUpdatedAt} {
 		_, err := time.Parse(time.RFC3339, at)
-		equal(t, "TASKD-09 error of the time "+at, err, nil)
+		equal(t, "error of the time "+at, err, nil) // Requirement: TASKD-09
 	}
-	equal(t, "TASKD-09 ttl in tasks/get is set", s.SlowAgain.TTL > 0, true)
+	equal(t, "ttl in tasks/get is set", s.SlowAgain.TTL > 0, true) // Requirement: TASKD-09
 	equal(t, "tasks/result before the end", s.Waited, "slow: two")
 	if n := len(s.Progress); n == 0 || s.Progress[n-1] != 3 || !slices.IsSorted(s.Progress) {
 		t.Errorf("progress: got %v, want it ascending to 3", s.Progress)
 	}
 	equal(t, "call without a task", s.Direct, "slow: direct")
-	equal(t, "TASKD-14 confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")},
+	equal(t, "confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")}, // Requirement: TASKD-14
 		[]any{"deleted a.txt: true", true})
-	equal(t, "TASKD-13 question of confirm", s.Asked[0],
+	equal(t, "question of confirm", s.Asked[0], // Requirement: TASKD-13
 		map[string]string{"Message": "Delete a.txt?", "Task": s.Confirm.Task.TaskID})
 	equal(t, "declined", s.Declined.Text, "kept b.txt")
 	equal(t, "many questions", s.Many.Text, "40 answers")
 	equal(t, "sampling", s.Haiku.Text, "a haiku")
 	equal(t, "cancelled with an open question", []string{s.CancelledOpen, s.Blocked},
 		[]string{"cancelled", "error -32603"})
-	equal(t, "TASKD-15 cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult},
+	equal(t, "cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult}, // Requirement: TASKD-15
 		[]any{"cancelled", []string{"cancelled"}, mcp.CodeInvalidParams, mcp.CodeInternalError})
-	equal(t, "TASKD-20 failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text,
+	equal(t, "failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text, // Requirement: TASKD-20
 		s.FailedToolResult.Related == s.FailedTool.TaskID},
 		[]any{"failed", true, "it failed, as it should", true})
-	equal(t, "TASKD-11 protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050})
+	equal(t, "protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050}) // Requirement: TASKD-11
 	equal(t, "ttl", []any{s.TTL, s.Expired}, []any{1000, "failed"})
-	equal(t, "TASKD-05 required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound})
-	equal(t, "TASKD-04 forbidden", s.Forbidden, mcp.CodeMethodNotFound)
-	equal(t, "TASKD-16 unknown", s.Unknown, mcp.CodeInvalidParams)
+	equal(t, "required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound}) // Requirement: TASKD-05
+	equal(t, "forbidden", s.Forbidden, mcp.CodeMethodNotFound)                                             // Requirement: TASKD-04
+	equal(t, "unknown", s.Unknown, mcp.CodeInvalidParams)                                                  // Requirement: TASKD-16
 }
 
 // checkOwners checks the operations that require an authenticated client.
@@ -244,10 +244,10 @@ func checkOwners(t *testing.T, s *tasksReport) {
 	t.Helper()
 	equal(t, "capability", s.Capability, json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	for _, id := range s.Made {
-		equal(t, "TASKD-21 task "+id+" is listed", slices.Contains(s.Listed, id), true)
+		equal(t, "task "+id+" is listed", slices.Contains(s.Listed, id), true) // Requirement: TASKD-21
 	}
 	equal(t, "bad cursor", s.BadCursor, mcp.CodeInvalidParams)
-	equal(t, "TASKD-18 responses to another principal", s.Bob,
+	equal(t, "responses to another principal", s.Bob, // Requirement: TASKD-18
 		json.RawMessage(`{"List":0,"Get":-32602,"Cancel":-32602,"Result":-32602}`))
 	equal(t, "after the end of the session", s.Outlived, "slow: outlives")
 }
@@ -402,30 +402,30 @@ func checkSurvey(t *testing.T, text string) {
 	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	equal(t, "TASKD-01 capability", report.Capability, json.RawMessage(
+	equal(t, "capability", report.Capability, json.RawMessage( // Requirement: TASKD-01
 		`{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}`))
 	for _, test := range []struct {
 		name, last string
 		task       followed
 	}{{"user", "completed", report.User}, {"model", "completed", report.Model}, {"refused", "failed", report.Refused}} {
 		f := test.task
-		equal(t, "TASKD-06 statuses of "+test.name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]},
+		equal(t, "statuses of "+test.name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]}, // Requirement: TASKD-06
 			[]string{"working", test.last})
-		equal(t, "TASKD-08 ttl and pollInterval of "+test.name, []float64{f.Task.TTL, f.Task.PollInterval},
+		equal(t, "ttl and pollInterval of "+test.name, []float64{f.Task.TTL, f.Task.PollInterval}, // Requirement: TASKD-08
 			[]float64{30000, 1000})
 	}
 	related := func(f followed) map[string]any {
 		return map[string]any{"io.modelcontextprotocol/related-task": map[string]any{"taskId": f.Task.TaskID}}
 	}
-	equal(t, "TASKD-12 user", report.User.Result,
+	equal(t, "user", report.User.Result, // Requirement: TASKD-12
 		map[string]any{"_meta": related(report.User), "action": "accept", "content": map[string]any{"value": true}})
-	equal(t, "TASKD-12 model", report.Model.Result,
+	equal(t, "model", report.Model.Result, // Requirement: TASKD-12
 		map[string]any{"_meta": related(report.Model), "model": "test-model", "role": "assistant",
 			"stopReason": "endTurn",
 			"content":    map[string]any{"type": "text", "text": "a summary"}})
 	equal(t, "refused", report.Refused.Task.StatusMessage, "the user is not available")
 	equal(t, "cancelled", report.Cancelled, "cancelled")
-	equal(t, "TASKD-15, TASKD-16: codes", report.Codes,
+	equal(t, "codes", report.Codes, // Requirement: TASKD-15, TASKD-16
 		[]int{mcp.CodeInternalError, mcp.CodeInvalidParams, mcp.CodeInvalidParams, mcp.CodeInvalidParams})
-	equal(t, "TASKD-21 list", report.List, []string{"completed", "completed", "failed", "cancelled"})
+	equal(t, "list", report.List, []string{"completed", "completed", "failed", "cancelled"}) // Requirement: TASKD-21
 }

@@ -122,7 +122,9 @@ func (i *callerIssuer) person(name string) *mcp.Principal {
 
 // A caller with an access token sends the address of its login to another user. The gateway asks the
 // authorization server of its callers who the visitor is, before it sends anything to the server.
-func TestELI21_LoginIsForTheUserWhoStartedIt(t *testing.T) {
+//
+// Requirement: ELI-21
+func TestLoginIsForTheUserWhoStartedIt(t *testing.T) {
 	u, i := newProtectedUpstream(t), newCallerIssuer(t)
 	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", i.options("gateway"))
 	page := g.begin(t, i.person("eve"))
@@ -146,7 +148,9 @@ func TestELI21_LoginIsForTheUserWhoStartedIt(t *testing.T) {
 }
 
 // A response that the authorization server of the callers did not send to this browser starts no login.
-func TestELI21_ResponsesOfTheIssuerAreChecked(t *testing.T) {
+//
+// Requirement: ELI-21
+func TestResponsesOfTheIssuerAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		token  func(claims map[string]any)
 		query  func(q url.Values)
@@ -210,7 +214,9 @@ func TestELI21_ResponsesOfTheIssuerAreChecked(t *testing.T) {
 }
 
 // If the gateway cannot identify the visitor, the caller gets no page, and an error names the missing setting.
-func TestELI21_CallersWhoCannotBeIdentifiedGetNoPage(t *testing.T) {
+//
+// Requirement: ELI-21
+func TestCallersWhoCannotBeIdentifiedGetNoPage(t *testing.T) {
 	u, i := newProtectedUpstream(t), newCallerIssuer(t)
 	g := newLoginGateway(t, u, `{"auth": "caller"}`, `, "connect": {"links": true}`, i.options(""))
 	for issuer, want := range map[string]string{i.url: "must set auth.oidc.clientId", loginIssuer: "does not know how to identify users"} {

@@ -22,7 +22,9 @@ import (
 
 // Two principals use one protected server: each has its own tokens, connections and view, and nothing
 // that anyone else can read has a token.
-func TestHOST07_HOST35_CallersHaveTheirOwnLogins(t *testing.T) {
+//
+// Requirement: HOST-07, HOST-35
+func TestCallersHaveTheirOwnLogins(t *testing.T) {
 	for _, era := range []string{"modern", "session"} {
 		t.Run(era, func(t *testing.T) {
 			mcptest.NoLeaks(t)

@@ -87,7 +87,9 @@ func deciding(answer string, shown *[]string) *mcp.ClientOptions {
 
 // Before a call, the caller's own client shows its user the server, the tool, its claims and the
 // arguments, and the call runs only with the approval: on every transport and revision that can ask.
-func TestHOST14_HOST17_HOST18_HOST21_ApprovalByTheClient(t *testing.T) {
+//
+// Requirement: HOST-14, HOST-17, HOST-18, HOST-21
+func TestApprovalByTheClient(t *testing.T) {
 	for _, era := range []string{"modern", "session"} {
 		for _, down := range mcptest.Since("2025-06-18") {
 			t.Run(era+" to "+down.String(), func(t *testing.T) {
@@ -136,7 +138,9 @@ func TestRefusedApprovals(t *testing.T) {
 }
 
 // A call that no channel can ask about is refused: on every transport and revision.
-func TestHOST14_AskWithoutAChannel(t *testing.T) {
+//
+// Requirement: HOST-14
+func TestAskWithoutAChannel(t *testing.T) {
 	h, b := openBank(t, "auto", host.Options{Policy: askPolicy})
 	for _, down := range mcptest.Combinations() {
 		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil) // without elicitation
@@ -149,7 +153,9 @@ func TestHOST14_AskWithoutAChannel(t *testing.T) {
 }
 
 // A user approves only what the question has shown.
-func TestHOST21_ArgumentsThatAreTooLongForAQuestion(t *testing.T) {
+//
+// Requirement: HOST-21
+func TestArgumentsThatAreTooLongForAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
 		var shown []string

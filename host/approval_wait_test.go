@@ -28,7 +28,9 @@ func pending(t *testing.T, a *host.Approvals) host.Pending {
 
 // The operator decides about calls of clients that cannot ask, in any process that shares the state:
 // on every transport and revision.
-func TestHOST21_ApprovalByTheOperator(t *testing.T) {
+//
+// Requirement: HOST-21
+func TestApprovalByTheOperator(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		t.Run(down.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,9 @@ import (
 )
 
 // Records and grants name who has approved or refused a request, for each channel, also when a grant approves it.
-func TestHOST21_ApproverIsRecorded(t *testing.T) {
+//
+// Requirement: HOST-21
+func TestApproverIsRecorded(t *testing.T) {
 	long := strings.Repeat("é", 200) // more than is kept
 	for name, test := range map[string]struct {
 		channel host.Channel

@@ -33,7 +33,9 @@ func wantBreaker(t *testing.T, h *host.Host, state host.BreakerState, after time
 
 // After requests in sequence without a response, calls fail at once, until one that tries the server has
 // a response.
-func TestHOST23_BreakerOpens(t *testing.T) {
+//
+// Requirement: HOST-23
+func TestBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), breakerSettings)
 		c := client(t, h, &host.Caller{})
@@ -85,7 +87,9 @@ func TestOneRequestTriesTheServer(t *testing.T) {
 }
 
 // HOST-11: timeouts of one principal alone do not close a shared server to the others.
-func TestHOST11_TimeoutsOfOnePrincipal(t *testing.T) {
+//
+// Requirement: HOST-11
+func TestTimeoutsOfOnePrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), breakerSettings)
 		ann, bob := clientOfView(t, annOf(h)), clientOfView(t, bobOf(h))
@@ -120,7 +124,9 @@ func TestBreakerOfAProcess(t *testing.T) {
 
 // Failures of HTTP count, but not refusals of a server that responds. Requests are not sent while the
 // breaker is open.
-func TestHOST23_BreakerOverHTTP(t *testing.T) {
+//
+// Requirement: HOST-23
+func TestBreakerOverHTTP(t *testing.T) {
 	r := newRemote(t)
 	r.serve(simpleServer("r"))
 	h := openRemote(t, r, `{"breaker": {"failures": 3, "open": "1h"}}`)

@@ -33,7 +33,9 @@ func openBudget(t *testing.T, limits string, state host.StateStore) *host.Host {
 }
 
 // A budget is that of one caller from midnight to midnight, UTC. A restart does not reset it.
-func TestHOST06_CallsOfADay(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestCallsOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // begins at midnight UTC
 		time.Sleep(20 * time.Hour)
 		state := &host.MemoryState{}
@@ -102,7 +104,9 @@ func TestConcurrentCallsOfADay(t *testing.T) {
 }
 
 // Bytes are those of requests and results.
-func TestHOST06_BytesOfADay(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestBytesOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("a")
 		mcp.AddTool(s, &mcp.Tool{Name: "large"}, func(context.Context, struct{}) (string, error) {

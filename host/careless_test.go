@@ -67,7 +67,9 @@ var carelessRequests = []struct{ method, params string }{
 
 // The host refuses requests that a careless server could understand differently than the policy, for clients
 // and servers of every revision.
-func TestHOST14_CarelessServersGetNoOtherRequest(t *testing.T) {
+//
+// Requirement: HOST-14
+func TestCarelessServersGetNoOtherRequest(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if up.Transport != mcptest.InMemory {
 			return
@@ -122,7 +124,9 @@ func TestServersGetDefinedMembersOnly(t *testing.T) {
 }
 
 // Errors of extension methods keep their codes, including codes that the protocol reserves.
-func TestRPC26_ErrorCodesOfExtensionsAreRelayed(t *testing.T) {
+//
+// Requirement: RPC-26
+func TestErrorCodesOfExtensionsAreRelayed(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if !up.Since("2025-11-25") || !down.Since("2025-11-25") {
 			return // has no extensions
@@ -137,7 +141,9 @@ func TestRPC26_ErrorCodesOfExtensionsAreRelayed(t *testing.T) {
 }
 
 // A user approves the members of `_meta` that the server gets. No other members are sent.
-func TestHOST21_ApprovalIsForMeta(t *testing.T) {
+//
+// Requirement: HOST-21
+func TestApprovalIsForMeta(t *testing.T) {
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
 	view := h.For(&host.Caller{})
 	call := func(meta, more string) map[string]json.RawMessage {

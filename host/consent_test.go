@@ -32,7 +32,9 @@ func openWith(t *testing.T, o *host.Options, calls *int) *host.Host {
 }
 
 // Each call of an agent needs the consent of the user, whatever the server says of its tool.
-func TestHOST16_HOST18_CallsNeedConsent(t *testing.T) {
+//
+// Requirement: HOST-16, HOST-18
+func TestCallsNeedConsent(t *testing.T) {
 	asked := errors.New("no terminal")
 	for name, test := range map[string]struct {
 		consent func(context.Context, *host.Action) (*host.Verdict, error)
@@ -67,7 +69,9 @@ func TestHOST16_HOST18_CallsNeedConsent(t *testing.T) {
 }
 
 // The user sees the server, the definition and the arguments before the call.
-func TestHOST17_HOST21_ConsentShowsTheCall(t *testing.T) {
+//
+// Requirement: HOST-17, HOST-21
+func TestConsentShowsTheCall(t *testing.T) {
 	calls := 0
 	var seen *host.Action
 	h := openWith(t, &host.Options{Consent: func(_ context.Context, a *host.Action) (*host.Verdict, error) {
@@ -105,7 +109,9 @@ func (f recorderFunc) Record(r *host.Record) error {
 }
 
 // The policy of the host decides before a request leaves it, and records have the outcome.
-func TestHOST06_HOST23_PolicyAndRecords(t *testing.T) {
+//
+// Requirement: HOST-06, HOST-23
+func TestPolicyAndRecords(t *testing.T) {
 	calls := 0
 	var records []*host.Record
 	allow := false

@@ -11,7 +11,9 @@ import (
 
 // The model chooses tools, users choose prompts, and applications choose resources: a host reads no
 // resource and gets no prompt by itself, also not those that a result names, and offers neither as tools.
-func TestHOST29_PromptsAndResourcesOnlyOnRequest(t *testing.T) {
+//
+// Requirement: HOST-29
+func TestPromptsAndResourcesOnlyOnRequest(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		inner := newServer("calc")
 		mcp.AddTool(inner, &mcp.Tool{Name: "refer"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {

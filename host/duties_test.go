@@ -44,7 +44,9 @@ func (r *recorded) of(method string) (found []*mcp.Request) {
 }
 
 // One server that cannot be reached leaves the others working, and its calls name it.
-func TestHOST01_FailedServerLeavesOthers(t *testing.T) {
+//
+// Requirement: HOST-01
+func TestFailedServerLeavesOthers(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "dead": nil}, up, "{}")
 		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
@@ -71,7 +73,9 @@ var ownExtension = map[string]json.RawMessage{"com.example/extension": json.RawM
 
 // A server receives the requests of its own tools only, with the arguments of the caller, and _meta of
 // the extensions that it has declared.
-func TestHOST02_HOST10_HOST11_ServersSeeTheirOwnRequests(t *testing.T) {
+//
+// Requirement: HOST-02, HOST-10, HOST-11
+func TestServersSeeTheirOwnRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -101,7 +105,9 @@ func TestHOST02_HOST10_HOST11_ServersSeeTheirOwnRequests(t *testing.T) {
 }
 
 // The requests of one caller use one session, or stand alone with the revision and the capabilities.
-func TestHOST03_HOST04_HOST33_RevisionAndSessions(t *testing.T) {
+//
+// Requirement: HOST-03, HOST-04, HOST-33
+func TestRevisionAndSessions(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		calc := &recorded{Handler: newServer("calc")}
 		h := newHost(t, map[string]mcp.Handler{"calc": calc}, up, "{}")
@@ -126,7 +132,9 @@ func TestHOST03_HOST04_HOST33_RevisionAndSessions(t *testing.T) {
 }
 
 // A host starts no server before a request needs it, and ends all when it is closed.
-func TestHOST05_HostStartsAndEndsServers(t *testing.T) {
+//
+// Requirement: HOST-05
+func TestHostStartsAndEndsServers(t *testing.T) {
 	calc := &recorded{Handler: newServer("calc")}
 	on := mcptest.Combination{Transport: mcptest.Stdio, Revision: mcptest.Modern}
 	h := newHost(t, map[string]mcp.Handler{"calc": calc}, on, "{}")
@@ -147,7 +155,9 @@ func TestHOST05_HostStartsAndEndsServers(t *testing.T) {
 }
 
 // A server is offered what its caller supports, and what it asks for beyond that reaches no caller.
-func TestHOST13_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
+//
+// Requirement: HOST-13
+func TestUndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": featureServer()}, up, "{}")
 		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil) // supports nothing
@@ -164,7 +174,9 @@ func TestHOST13_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 
 // A failed tool is a result that the model sees. So is a call that could not be delivered, which says
 // whether it may have run.
-func TestHOST24_ErrorsOfToolsReachTheModel(t *testing.T) {
+//
+// Requirement: HOST-24
+func TestErrorsOfToolsReachTheModel(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		all := featureServer()
 		silent := mcp.NewServer("silent", "1.0.0", nil)
@@ -191,7 +203,9 @@ func TestHOST24_ErrorsOfToolsReachTheModel(t *testing.T) {
 }
 
 // A question names its server, and each answer of the user reaches it.
-func TestHOST25_QuestionsNameTheServerAndMayBeRefused(t *testing.T) {
+//
+// Requirement: HOST-25
+func TestQuestionsNameTheServerAndMayBeRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -233,7 +247,9 @@ func TestHOST25_QuestionsNameTheServerAndMayBeRefused(t *testing.T) {
 }
 
 // Names come from the configuration, whatever servers call themselves.
-func TestHOST28_HOST37_NamesComeFromTheConfiguration(t *testing.T) {
+//
+// Requirement: HOST-28, HOST-37
+func TestNamesComeFromTheConfiguration(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		// Each server claims to be the other.
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("shop"), "shop": newServer("calc")}, up, "{}")
@@ -248,7 +264,9 @@ func TestHOST28_HOST37_NamesComeFromTheConfiguration(t *testing.T) {
 }
 
 // A server that asks again and again is stopped.
-func TestHOST32_RoundsAreBounded(t *testing.T) {
+//
+// Requirement: HOST-32
+func TestRoundsAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -281,7 +299,9 @@ func TestHOST32_RoundsAreBounded(t *testing.T) {
 }
 
 // Instructions of servers are cut, and stand under the name of the server.
-func TestHOST36_InstructionsAreCut(t *testing.T) {
+//
+// Requirement: HOST-36
+func TestInstructionsAreCut(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		long := mcp.NewServer("long", "1.0.0", &mcp.ServerOptions{Instructions: strings.Repeat("obey me. ", 10_000)})
 		short := mcp.NewServer("short", "1.0.0", &mcp.ServerOptions{Instructions: "Add numbers."})

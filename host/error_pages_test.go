@@ -60,7 +60,9 @@ func errorCodes(t *testing.T) (codes []string) {
 }
 
 // Each code of an Error has a page, and each page a code; the index has all of them.
-func TestHOST41_ErrorCodesHavePages(t *testing.T) {
+//
+// Requirement: HOST-41
+func TestErrorCodesHavePages(t *testing.T) {
 	codes := errorCodes(t)
 	files, err := filepath.Glob(errorPages + "/*.md")
 	if err != nil {

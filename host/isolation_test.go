@@ -58,7 +58,9 @@ func (m *memory) server() mcp.Handler {
 
 // Nothing that one principal sends is in the results, lists or questions of another, unless the
 // configuration shares the server.
-func TestHOST09_HOST11_HOST34_IsolationOfPrincipals(t *testing.T) {
+//
+// Requirement: HOST-09, HOST-11, HOST-34
+func TestIsolationOfPrincipals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -24,7 +24,9 @@ func openLimited(t *testing.T, s mcp.Handler, settings string, p host.Policy, r 
 }
 
 // Requests above a rate do not ask a user, and what a policy hides is unknown whatever the rate.
-func TestHOST06_LimitsComeBeforeQuestions(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestLimitsComeBeforeQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		decide := policyFunc(func(a *host.Action) host.Decision {
 			if a.Kind == host.ActionCall && a.Target == "slow" {
@@ -57,7 +59,9 @@ func TestHOST06_LimitsComeBeforeQuestions(t *testing.T) {
 
 // HOST-23: every request that a limit refuses is recorded as one that was not sent, and so are reads of
 // kept results.
-func TestHOST23_RefusalsAreRecorded(t *testing.T) {
+//
+// Requirement: HOST-23
+func TestRefusalsAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var events []string
@@ -98,7 +102,9 @@ func TestHOST23_RefusalsAreRecorded(t *testing.T) {
 }
 
 // HOST-15: what is kept of a large result is what the policy leaves of it.
-func TestHOST15_KeptResultsAreRedacted(t *testing.T) {
+//
+// Requirement: HOST-15
+func TestKeptResultsAreRedacted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("a")
 		mcp.AddTool(s, &mcp.Tool{Name: "rows"}, func(context.Context, struct{}) (struct{ SSN, Text string }, error) {

@@ -136,7 +136,9 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 
 // HOST-11: 10,000 calls of one principal do not delay the calls of another: that one finds slots, and a
 // place in the queue, with a rate of the server too.
-func TestHOST11_OnePrincipalDoesNotTakeAllSlots(t *testing.T) {
+//
+// Requirement: HOST-11
+func TestOnePrincipalDoesNotTakeAllSlots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -206,7 +208,9 @@ func floodServer(t *testing.T, settings string, n int) {
 }
 
 // A caller that finds the queue full takes the place of the last request of the caller with the most.
-func TestHOST11_FullQueueIsShared(t *testing.T) {
+//
+// Requirement: HOST-11
+func TestFullQueueIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedServer()
 		on := mcptest.Combination{Transport: mcptest.InMemory, Revision: "2026-07-28"}

@@ -41,7 +41,9 @@ func wantFailure(t *testing.T, c *mcp.Client, tool string, code host.ErrorCode, 
 
 // HOST-06: a request above the rate of its caller does not reach the server; the callers have a rate
 // each. The refusal says when there is a token again, and then there is.
-func TestHOST06_RateOfACaller(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestRateOfACaller(t *testing.T) {
 	forEachCombination(t, func(t *testing.T, on mcptest.Combination) {
 		all := &recorded{Handler: newServer("all")}
 		h := newHost(t, map[string]mcp.Handler{"all": all}, on, `{"limits": {"perCaller": "60/m burst 3"}}`)
@@ -81,7 +83,9 @@ func TestHOST06_RateOfACaller(t *testing.T) {
 }
 
 // A rate of a tool is that of one caller; one of the server's settings replaces that of all tools.
-func TestHOST06_RateOfATool(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestRateOfATool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), `{"limits": {"perTool": "1/h"}, "servers": {"a": {"toolRates": {"name": "2/m"}}}}`)
 		ann, bob := clientOfView(t, annOf(h)), clientOfView(t, bobOf(h))
@@ -118,7 +122,9 @@ func TestRateOfTheLocalUser(t *testing.T) {
 }
 
 // More callers than there are buckets do not reset the rate of one that floods.
-func TestHOST06_EvictedRatesAreKept(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestEvictedRatesAreKept(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -153,7 +159,9 @@ func TestHOST06_EvictedRatesAreKept(t *testing.T) {
 }
 
 // HOST-06: arguments that are too large do not reach the server.
-func TestHOST06_LargeArguments(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestLargeArguments(t *testing.T) {
 	forEachCombination(t, func(t *testing.T, on mcptest.Combination) {
 		all := &recorded{Handler: newServer("all")}
 		h := newHost(t, map[string]mcp.Handler{"all": all}, on, `{"limits": {"argumentBytes": "2KiB"}}`)
@@ -178,7 +186,9 @@ func TestHOST06_LargeArguments(t *testing.T) {
 }
 
 // HOST-23: the error of a timeout names the setting.
-func TestHOST23_TimeoutsNameTheirSetting(t *testing.T) {
+//
+// Requirement: HOST-23
+func TestTimeoutsNameTheirSetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simpleServer("a")
 		mcp.AddTool(s, &mcp.Tool{Name: "progress"}, func(ctx context.Context, _ struct{}) (string, error) {

@@ -13,7 +13,9 @@ import (
 )
 
 // Policies see the params of methods without arguments: of extensions and completions.
-func TestHOST14_PolicySeesParamsOfEveryMethod(t *testing.T) {
+//
+// Requirement: HOST-14
+func TestPolicySeesParamsOfEveryMethod(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		if !up.Since("2025-11-25") || !down.Since("2025-11-25") {
 			return // has no extensions
@@ -42,7 +44,9 @@ func TestHOST14_PolicySeesParamsOfEveryMethod(t *testing.T) {
 }
 
 // The operator approves the params of a method of an extension as the server receives them.
-func TestHOST21_ApprovalShowsParamsOfExtensions(t *testing.T) {
+//
+// Requirement: HOST-21
+func TestApprovalShowsParamsOfExtensions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
 		shared := &host.MemoryState{}

@@ -120,7 +120,9 @@ func pendingPins(t *testing.T, state host.StateStore) (pins []*host.Pin) {
 // The rug pull: a server changes definitions after they were approved, and back. The shadowed name: it
 // adds a tool with the name of another server's. Neither is listed or called before the user approves
 // it.
-func TestHOST38_RugPullAndShadowedTool(t *testing.T) {
+//
+// Requirement: HOST-38
+func TestRugPullAndShadowedTool(t *testing.T) {
 	for _, up := range mcptest.Combinations() {
 		t.Run(up.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testRugPull(t, up) })
@@ -225,7 +227,9 @@ func checkApproval(t *testing.T, c *mcp.Client, state host.StateStore, shop *tur
 }
 
 // An approval is for what was shown, not for what the server has sent since.
-func TestHOST36_ApprovalOfAnotherDefinition(t *testing.T) {
+//
+// Requirement: HOST-36
+func TestApprovalOfAnotherDefinition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state, shop := &host.MemoryState{}, newTurncoat()
 		h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory,

@@ -21,7 +21,9 @@ func serverOf(name, text string) *mcp.Server {
 
 // A result of one server that tells the model to read another server's data reaches the model, but the
 // call that follows does not reach the other server.
-func TestHOST12_HOST15_InjectedResultAsksForAnotherServersData(t *testing.T) {
+//
+// Requirement: HOST-12, HOST-15
+func TestInjectedResultAsksForAnotherServersData(t *testing.T) {
 	flow := policyFunc(func(a *host.Action) host.Decision {
 		if a.Kind == host.ActionCall && a.Server == "db" && slices.Contains(a.Recent, "web") {
 			return host.Decision{Rule: "flow", Reason: "data of db after a page of the web"}
@@ -92,7 +94,9 @@ func TestHiddenItemsDoNotExist(t *testing.T) {
 
 // The client receives results without what the policy redacts: not in the structured content, nor in
 // texts, nor in errors of the server.
-func TestHOST06_RedactedResults(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestRedactedResults(t *testing.T) {
 	token := "ghp_" + strings.Repeat("a1", 18)
 	s := mcp.NewServer("db", "1.0.0", nil)
 	type row struct{ Name, SSN string }

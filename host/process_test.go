@@ -325,7 +325,9 @@ func TestCloseEndsAStart(t *testing.T) {
 
 // The failure of a process has its exit status, and its status has its last output, which callers do
 // not see. The call is not sent again.
-func TestHOST42_ExitDuringACall(t *testing.T) {
+//
+// Requirement: HOST-42
+func TestExitDuringACall(t *testing.T) {
 	entry, starts := processEntry(t, "server")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")

@@ -13,7 +13,9 @@ import (
 
 // A request for sampling goes to the caller, who sees the prompt, decides about the result, and may
 // refuse. The host has no model, and adds nothing.
-func TestHOST08_HOST19_SamplingIsTheCallers(t *testing.T) {
+//
+// Requirement: HOST-08, HOST-19
+func TestSamplingIsTheCallers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -54,7 +56,9 @@ func TestHOST08_HOST19_SamplingIsTheCallers(t *testing.T) {
 
 // A page that a server wants the user to visit reaches the caller with its whole URL, and the host does
 // not open it. Each answer of the user reaches the server.
-func TestHOST26_PagesReachTheCaller(t *testing.T) {
+//
+// Requirement: HOST-26
+func TestPagesReachTheCaller(t *testing.T) {
 	const page = "https://bank.example/login?next=%2Fhome&state=" + "0123456789abcdef#part"
 	for _, action := range []mcp.ElicitAction{mcp.ElicitAccept, mcp.ElicitDecline} {
 		forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
@@ -84,7 +88,9 @@ func TestHOST26_PagesReachTheCaller(t *testing.T) {
 }
 
 // The states of servers are visible: events report each change, with the reason of a failure.
-func TestHOST20_HOST33_EventsReportServers(t *testing.T) {
+//
+// Requirement: HOST-20, HOST-33
+func TestEventsReportServers(t *testing.T) {
 	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 	h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "dead": nil}, on, "{}")
 	events := h.Events(t.Context())

@@ -13,7 +13,9 @@ import (
 
 // Pointers apply to the JSON in texts, wherever it is: in lines, between fences, after other text, and
 // in texts of other JSON.
-func TestHOST06_RedactedJSONInTexts(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestRedactedJSONInTexts(t *testing.T) {
 	s := mcp.NewServer("db", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "text"}, func(_ context.Context, in struct{ Text string }) (string, error) {
 		return in.Text, nil

@@ -14,7 +14,9 @@ import (
 )
 
 // A result to which the pointers must apply is denied if they cannot be applied to all of its contents.
-func TestHOST06_UnredactableResults(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestUnredactableResults(t *testing.T) {
 	s := &hostile{answer: func(_ context.Context, req *mcp.Request) (string, error) {
 		raw, _ := req.Param("arguments")
 		var in struct{ Result, Fail string }

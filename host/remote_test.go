@@ -290,7 +290,9 @@ func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 
 // The roots of the configuration answer the questions of servers of both eras, also if the client
 // has none. The questions of the same round that are for the client go to it.
-func TestHOST27_RootsOfTheConfiguration(t *testing.T) {
+//
+// Requirement: HOST-27
+func TestRootsOfTheConfiguration(t *testing.T) {
 	type asked struct {
 		Roots []mcp.Root
 		Sure  bool
@@ -339,7 +341,9 @@ func TestHOST27_RootsOfTheConfiguration(t *testing.T) {
 
 // The roots of a caller are files of its machine: a server over HTTP, of either era, gets an empty list
 // unless the configuration passes them.
-func TestHOST27_RemoteServersGetNoRoots(t *testing.T) {
+//
+// Requirement: HOST-27
+func TestRemoteServersGetNoRoots(t *testing.T) {
 	s := mcp.NewServer("r", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "roots"}, func(ctx context.Context, _ struct{}) (string, error) {
 		roots, err := mcp.Roots(ctx)

@@ -44,7 +44,9 @@ func largeServer() *mcp.Server {
 }
 
 // HOST-22: a result that is larger than allowed does not reach the caller.
-func TestHOST22_LargeResults(t *testing.T) {
+//
+// Requirement: HOST-22
+func TestLargeResults(t *testing.T) {
 	forEachCombination(t, func(t *testing.T, on mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": largeServer()}, on, `{"limits": {"resultBytes": "4KiB"}}`)
 		c := mcptest.Dial(t, annOf(h), on, nil)
@@ -117,7 +119,9 @@ func readAll(t *testing.T, c *mcp.Client, uri string) (text, mimeType string) {
 
 // HOST-15, HOST-22: a large result is kept for the principal that has caused it, who reads it in pages,
 // in every revision: as a link, or as a text with the URI. To others it does not exist.
-func TestHOST15_LargeResultsAreKeptForTheirCaller(t *testing.T) {
+//
+// Requirement: HOST-15
+func TestLargeResultsAreKeptForTheirCaller(t *testing.T) {
 	forEachCombination(t, func(t *testing.T, on mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": largeServer()}, on, `{"limits": {"resultBytes": "4KiB", "result": "spill"}}`)
 		ann, bob := mcptest.Dial(t, annOf(h), on, nil), mcptest.Dial(t, bobOf(h), on, nil)
@@ -214,7 +218,9 @@ func TestKeptResultsEnd(t *testing.T) {
 }
 
 // HOST-11: the results of one principal do not remove those of another, and those of all have a bound.
-func TestHOST11_KeptResultsHaveShares(t *testing.T) {
+//
+// Requirement: HOST-11
+func TestKeptResultsHaveShares(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

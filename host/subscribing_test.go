@@ -28,7 +28,9 @@ func inProcess(servers map[string]mcp.Handler) *host.Options {
 
 // A rule about reading a resource decides about subscriptions to it, in every revision, and subscriptions are
 // recorded: each resource once, although a session opens its subscription again for each.
-func TestHOST06_HOST23_SubscriptionsToResources(t *testing.T) {
+//
+// Requirement: HOST-06, HOST-23
+func TestSubscriptionsToResources(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		t.Run(down.String(), func(t *testing.T) {
 			calc, shop := newServer("calc"), newServer("shop")
@@ -74,7 +76,9 @@ func TestHOST06_HOST23_SubscriptionsToResources(t *testing.T) {
 
 // Subscriptions above the rate of a caller are refused, in every revision. They have a bucket of their own,
 // so that calls are not refused for them.
-func TestHOST06_RateOfSubscriptions(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestRateOfSubscriptions(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		t.Run(down.String(), func(t *testing.T) {
 			shop := newServer("shop")
@@ -111,7 +115,9 @@ func TestHOST06_RateOfSubscriptions(t *testing.T) {
 }
 
 // A Recorder that cannot store the intent of a subscription refuses it.
-func TestHOST23_UnrecordedSubscriptionsAreRefused(t *testing.T) {
+//
+// Requirement: HOST-23
+func TestUnrecordedSubscriptionsAreRefused(t *testing.T) {
 	forEachCombination(t, func(t *testing.T, down mcptest.Combination) {
 		o := inProcess(map[string]mcp.Handler{"shop": newServer("shop")})
 		log := recordLog{full: true}
@@ -151,7 +157,9 @@ func subscribes(ctx context.Context, t *testing.T, c *mcp.Client, uri string) bo
 }
 
 // A policy decides about subscriptions to tasks.
-func TestHOST06_HOST23_SubscriptionsToTasks(t *testing.T) {
+//
+// Requirement: HOST-06, HOST-23
+func TestSubscriptionsToTasks(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		if !down.Modern() {
 			continue // sessions have no topics
@@ -187,7 +195,9 @@ func TestHOST06_HOST23_SubscriptionsToTasks(t *testing.T) {
 }
 
 // The stream of a GET is recorded, and refused above the rate of its caller.
-func TestHOST06_HOST23_StreamOfAGet(t *testing.T) {
+//
+// Requirement: HOST-06, HOST-23
+func TestStreamOfAGet(t *testing.T) {
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			o := inProcess(map[string]mcp.Handler{"shop": newServer("shop")})

@@ -272,7 +272,9 @@ func TestBusyInstanceDoesNotStop(t *testing.T) {
 
 // With subscriptions to resources, a server starts again without a request, and the subscriptions
 // continue: at once, after an exit and after a restart.
-func TestHOST42_SubscriptionRestartsTheServer(t *testing.T) {
+//
+// Requirement: HOST-42
+func TestSubscriptionRestartsTheServer(t *testing.T) {
 	const uri = "file:///calc"
 	synctest.Test(t, func(t *testing.T) {
 		s := simpleServer("calc")

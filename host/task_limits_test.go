@@ -58,7 +58,9 @@ func (l *recordLog) refusal(method string) (err error) {
 }
 
 // A request that cancels a task counts for the rate of its caller.
-func TestHOST06_RateOfTaskRequests(t *testing.T) {
+//
+// Requirement: HOST-06
+func TestRateOfTaskRequests(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := openTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up, `{"limits": {"perCaller": "1/h burst 2"}}`)
 		c := mcptest.Dial(t, h.For(person("ada")), down, answering())
@@ -76,7 +78,9 @@ func TestHOST06_RateOfTaskRequests(t *testing.T) {
 
 // Requests about a result that the host keeps for a client are limited, decided and recorded like requests
 // about tasks of the server.
-func TestHOST06_HOST23_RequestsAboutKeptResults(t *testing.T) {
+//
+// Requirement: HOST-06, HOST-23
+func TestRequestsAboutKeptResults(t *testing.T) {
 	on := mcptest.Combination{Transport: "in-memory", Revision: "2025-11-25"}
 	var log recordLog
 	closed := ""
@@ -112,7 +116,9 @@ func TestHOST06_HOST23_RequestsAboutKeptResults(t *testing.T) {
 }
 
 // Requests with an unknown id of a task are recorded.
-func TestHOST23_UnknownTasksAreRecorded(t *testing.T) {
+//
+// Requirement: HOST-23
+func TestUnknownTasksAreRecorded(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		if !hasTasks(down) {
 			continue

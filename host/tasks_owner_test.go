@@ -203,7 +203,9 @@ func TestTaskList(t *testing.T) {
 
 // Questions of a task go to the client of the task, while a call of another principal is in progress
 // at the same server.
-func TestHOST31_QuestionOfTaskBesideCall(t *testing.T) {
+//
+// Requirement: HOST-31
+func TestQuestionOfTaskBesideCall(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		s := newTaskServer(t, "a")
 		mcp.AddTool(s.Server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ struct{}) (string, error) {

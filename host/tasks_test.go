@@ -93,7 +93,9 @@ func hasTasks(on mcptest.Combination) bool { return on.Since("2025-11-25") }
 
 // Clients with tasks of either form use servers with tasks of either form. The others wait for
 // results.
-func TestHOST31_TasksInEveryForm(t *testing.T) {
+//
+// Requirement: HOST-31
+func TestTasksInEveryForm(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		a, b := newTaskServer(t, "a"), newTaskServer(t, "b")
 		h := newTaskHost(t, map[string]mcp.Handler{"a": a, "b": b}, up)

@@ -42,7 +42,9 @@ func TestTrapCapabilitiesStripped(t *testing.T) {
 }
 
 // What a caller sends to the gateway in HTTP headers is for the gateway.
-func TestHOST08_TrapAuthorizationLeaksUpstream(t *testing.T) {
+//
+// Requirement: HOST-08
+func TestTrapAuthorizationLeaksUpstream(t *testing.T) {
 	var mu sync.Mutex
 	var seen []http.Header
 	inner := mcphttp.NewHandler(newServer("remote"), nil)
@@ -94,7 +96,9 @@ func TestHOST08_TrapAuthorizationLeaksUpstream(t *testing.T) {
 }
 
 // What a policy has allowed is what the server receives.
-func TestHOST39_TrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
+//
+// Requirement: HOST-39
+func TestTrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
 	calc := &recorded{Handler: newServer("calc")}
 	var decided []string
 	f, err := config.Parse([]byte(`{"mcpServers":{"calc":{"command":"calc"}},"patchbay":{"tools":{"mode":"search"},` +
@@ -232,7 +236,9 @@ func TestTrapClientErrorEndsTheSession(t *testing.T) {
 }
 
 // The order of the servers and of their tools does not depend on which one was faster.
-func TestHOST40_OrderIsStable(t *testing.T) {
+//
+// Requirement: HOST-40
+func TestOrderIsStable(t *testing.T) {
 	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 	servers := map[string]mcp.Handler{}
 	for n := range 20 {

@@ -13,7 +13,9 @@ import (
 )
 
 // With many tools, a model finds tools by a search, and calls them with all that a call may do.
-func TestHOST40_ToolsAreFoundBySearch(t *testing.T) {
+//
+// Requirement: HOST-40
+func TestToolsAreFoundBySearch(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up,
 			`{"tools":{"mode":"search","keep":["calc__a*d"]}}`)

@@ -116,7 +116,9 @@ func TestSettingsOfTools(t *testing.T) {
 }
 
 // A result that does not match the output schema of its tool reaches the caller, and is logged.
-func TestHOST22_ResultsAreValidated(t *testing.T) {
+//
+// Requirement: HOST-22
+func TestResultsAreValidated(t *testing.T) {
 	wrong := mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 		switch req.Method {
 		case "server/discover":

@@ -183,8 +183,8 @@ var refusals = []struct {
 	{"params string in a notification", `{"jsonrpc":"2.0","method":"m","params":"{}"}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Notification},
 	{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
 	{"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
-	{"RPC-07 result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
-	{"RPC-07 result and null error", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
+	{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response}, // Requirement: RPC-07
+	{"result and null error", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},               // Requirement: RPC-07
 	{"result with params", `{"jsonrpc":"2.0","id":1,"result":{},"params":{}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"result without id", `{"jsonrpc":"2.0","result":{}}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Response},
 	{"result with null id", `{"jsonrpc":"2.0","id":null,"result":{}}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Response},
@@ -203,7 +203,8 @@ var refusals = []struct {
 	{"batch with bad UTF-8", `[{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}]`, jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 }
 
-func TestRPC32_InvalidMessagesAreRefused(t *testing.T) {
+// Requirement: RPC-32
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	for _, tt := range refusals {
 		t.Run(tt.rule, func(t *testing.T) {
 			got := refuse(t, tt.text)
@@ -218,7 +219,8 @@ func TestRPC32_InvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRPC14_NoResponseToNotificationOrResponse(t *testing.T) {
+// Requirement: RPC-14
+func TestNoResponseToNotificationOrResponse(t *testing.T) {
 	for _, tt := range refusals {
 		refused := refuse(t, tt.text)
 		answer := refused.Response()
@@ -267,7 +269,8 @@ func TestMessagesAtTheLimitsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestRPC06_IDEchoedWithType(t *testing.T) {
+// Requirement: RPC-06
+func TestIDEchoedWithType(t *testing.T) {
 	for _, id := range []string{
 		`1`, `"1"`, `0`, `-1`, `""`, `9007199254740993`, `18446744073709551615`, `99999999999999999999`,
 		`"\u0041"`, `"A"`, `"é\/\n"`, `"` + strings.Repeat(`\u00e9`, 42) + `"`,
@@ -283,7 +286,8 @@ func TestRPC06_IDEchoedWithType(t *testing.T) {
 	}
 }
 
-func TestRPC11_ErrorWithoutID(t *testing.T) {
+// Requirement: RPC-11
+func TestErrorWithoutID(t *testing.T) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error"}}`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`,
@@ -298,7 +302,8 @@ func TestRPC11_ErrorWithoutID(t *testing.T) {
 	}
 }
 
-func TestRPC18_Batches(t *testing.T) {
+// Requirement: RPC-18
+func TestBatches(t *testing.T) {
 	text := ` [ {"jsonrpc":"2.0","id":1,"method":"a"} , {"jsonrpc":"2.0","method":"b"},
 		{"jsonrpc":"2.0","id":"c","result":{}}, 1, [], {"jsonrpc":"2.0","id":4,"method":"m","params":{"a":1,"a":2}},
 		{"jsonrpc":"2.0","id":5,"method":"m","params":` + nest(64) + `}] `
@@ -342,7 +347,8 @@ func TestMethodAndIDDoNotAliasTheInput(t *testing.T) {
 	}
 }
 
-func TestRPC32_TruncatedIDsAreNotEchoed(t *testing.T) {
+// Requirement: RPC-32
+func TestTruncatedIDsAreNotEchoed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":12`:                    "",
 		`{"jsonrpc":"2.0","id":01}`:                   "",

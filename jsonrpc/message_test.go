@@ -76,7 +76,8 @@ func TestKind(t *testing.T) {
 	}
 }
 
-func TestRPC02_ParseID(t *testing.T) {
+// Requirement: RPC-02
+func TestParseID(t *testing.T) {
 	for _, raw := range []string{`1`, `-1`, `0`, `"a"`, `""`, `"\u0000"`, strings.Repeat("1", 20)} {
 		if id, err := jsonrpc.ParseID([]byte(raw)); err != nil || id.String() != raw {
 			t.Errorf("ParseID(%s) = %s, %v", raw, id, err)

@@ -60,7 +60,8 @@ func TestHandlersAskInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestMRTR05_META12_ErrorNamesTheRequiredCapability(t *testing.T) {
+// Requirement: MRTR-05, META-12
+func TestErrorNamesTheRequiredCapability(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "roots"}, func(ctx context.Context, _ struct{}) (string, error) {
 		_, err := mcp.Roots(ctx)
@@ -78,7 +79,8 @@ func TestMRTR05_META12_ErrorNamesTheRequiredCapability(t *testing.T) {
 		})
 }
 
-func TestELI32_DeclineReachesTheHandler(t *testing.T) {
+// Requirement: ELI-32
+func TestDeclineReachesTheHandler(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "sure", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {

@@ -62,7 +62,9 @@ func addAskTool[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
 }
 
 // Forms are encoded as each revision requires. The test client validates them with its schema.
-func TestELI08_FormsInEveryRevision(t *testing.T) {
+//
+// Requirement: ELI-08
+func TestFormsInEveryRevision(t *testing.T) {
 	type everything struct {
 		Text  string   `json:"text" jsonschema:"some text,minLength=1,default=hello"`
 		Mail  string   `json:"mail,omitempty" jsonschema:"format=email"`
@@ -135,7 +137,8 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
+// Requirement: ELI-10, ELI-25
+func TestActionsOfTheUser(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
 		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
@@ -174,7 +177,8 @@ func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
 	})
 }
 
-func TestELI33_ELI27_URLsInEveryRevision(t *testing.T) {
+// Requirement: ELI-33, ELI-27
+func TestURLsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "page", func(ctx context.Context) (string, error) {
 		err := mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
@@ -211,7 +215,8 @@ func TestELI33_ELI27_URLsInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
+// Requirement: MRTR-05, ELI-04, META-12
+func TestUndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	s := newServer(t, nil)
 	ask := func(name string, q func() mcp.Question) {
 		addTool(s, name, func(ctx context.Context) (string, error) {
@@ -267,7 +272,8 @@ func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestSAMP04_DEP02_SamplingInEveryRevision(t *testing.T) {
+// Requirement: SAMP-04, DEP-02
+func TestSamplingInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	add := func(name string, p mcp.CreateMessageParams) {
 		p.MaxTokens = 10
@@ -333,7 +339,8 @@ func TestSAMP04_DEP02_SamplingInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestROOT04_DEP02_RootsInEveryRevision(t *testing.T) {
+// Requirement: ROOT-04, DEP-02
+func TestRootsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
@@ -360,7 +367,9 @@ func TestROOT04_DEP02_RootsInEveryRevision(t *testing.T) {
 
 // A server cannot prove that a handler stays within the roots. It checks what it can: the capability
 // and the URIs, each time that a handler asks, so that a root that is gone is no longer returned.
-func TestROOT08_CapabilityAndRootsAreCheckedEachTime(t *testing.T) {
+//
+// Requirement: ROOT-08
+func TestCapabilityAndRootsAreCheckedEachTime(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
@@ -403,7 +412,8 @@ func TestROOT08_CapabilityAndRootsAreCheckedEachTime(t *testing.T) {
 	}
 }
 
-func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
+// Requirement: MRTR-04
+func TestAskAllInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "all", func(ctx context.Context) (string, error) {
 		var name string
@@ -446,7 +456,8 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
+// Requirement: MRTR-16
+func TestManyRoundsInEveryRevision(t *testing.T) {
 	const rounds = 10
 	s := newServer(t, nil)
 	effects := 0
@@ -502,7 +513,9 @@ func lastResult(t *testing.T, c *mcptest.Client) json.RawMessage {
 }
 
 // The calls run concurrently on one connection and ask with the same key.
-func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
+//
+// Requirement: MRTR-11
+func TestAnswersReachTheCallThatAsked(t *testing.T) {
 	s := newServer(t, nil)
 	type echoIn struct {
 		Word string `json:"word"`
@@ -535,7 +548,9 @@ func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 
 // In a session, a call may be cancelled while the server waits for an answer. The late answer is
 // ignored.
-func TestCAN04_CallIsCancelledWhileItAsks(t *testing.T) {
+//
+// Requirement: CAN-04
+func TestCallIsCancelledWhileItAsks(t *testing.T) {
 	s := newServer(t, nil)
 	runs := 0
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
@@ -567,7 +582,8 @@ func TestCAN04_CallIsCancelledWhileItAsks(t *testing.T) {
 	})
 }
 
-func TestMRTR16_RoundsOfASessionAreLimited(t *testing.T) {
+// Requirement: MRTR-16
+func TestRoundsOfASessionAreLimited(t *testing.T) {
 	s := newServer(t, nil)
 	rounds := 0
 	addTool(s, "endless", func(ctx context.Context) (string, error) {
@@ -591,7 +607,8 @@ func TestMRTR16_RoundsOfASessionAreLimited(t *testing.T) {
 	})
 }
 
-func TestELI06_SessionAndModernRequestsAreEqual(t *testing.T) {
+// Requirement: ELI-06
+func TestSessionAndModernRequestsAreEqual(t *testing.T) {
 	s := newServer(t, nil)
 	addAskTool[color](s, "ask", &mcp.AskOptions{Default: "green"})
 	var asked []string

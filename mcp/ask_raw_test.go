@@ -40,7 +40,8 @@ func rawQuestionServer(t *testing.T) *mcp.Server {
 	return s
 }
 
-func TestMRTR05_RawQuestionsInEveryRevision(t *testing.T) {
+// Requirement: MRTR-05
+func TestRawQuestionsInEveryRevision(t *testing.T) {
 	results := map[string][]string{
 		"form":   {`{"action":"accept","content":{"a":"x"}}`, `{"action":"decline"}`, `{"action":"cancel"}`, `{"action":"accept","content":{"a":1}}`},
 		"choice": {`{"action":"accept","content":{"a":["x"]}}`},
@@ -71,7 +72,8 @@ func TestMRTR05_RawQuestionsInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestMRTR17_RawAnswersAreChecked(t *testing.T) {
+// Requirement: MRTR-17
+func TestRawAnswersAreChecked(t *testing.T) {
 	s := rawQuestionServer(t)
 	mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), nil, func(t *testing.T, c *mcptest.Client) {
 		for tool, result := range map[string]string{
@@ -85,7 +87,8 @@ func TestMRTR17_RawAnswersAreChecked(t *testing.T) {
 	})
 }
 
-func TestMRTR05_RawQuestionsNeedTheCapability(t *testing.T) {
+// Requirement: MRTR-05
+func TestRawQuestionsNeedTheCapability(t *testing.T) {
 	s := rawQuestionServer(t)
 	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Capabilities: map[string]any{}}, func(t *testing.T, c *mcptest.Client) {
 		for tool := range rawQuestions {

@@ -138,7 +138,8 @@ type named struct {
 	Name string `json:"name" jsonschema:"your name,minLength=1"`
 }
 
-func TestMRTR01_TOOL28_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
+// Requirement: MRTR-01, TOOL-28
+func TestQuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	runs := 0
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		runs++
@@ -166,7 +167,8 @@ func TestMRTR01_TOOL28_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	}
 }
 
-func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
+// Requirement: MRTR-16
+func TestStateHoldsEarlierAnswers(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		sum := 0
 		for _, key := range []string{"a", "b", "c"} {
@@ -268,7 +270,8 @@ func TestMiddlewareMayRunAHandlerThatAsksTwice(t *testing.T) {
 	}
 }
 
-func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
+// Requirement: MRTR-05, ELI-04
+func TestUnsupportedInputIsNotRequested(t *testing.T) {
 	form := func(ctx context.Context) error { _, err := mcp.Ask[bool](ctx, "a", "Sure?", nil); return err }
 	page := func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") }
 	sample := func(p mcp.CreateMessageParams) func(ctx context.Context) error {
@@ -343,7 +346,8 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 	}
 }
 
-func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
+// Requirement: MRTR-05
+func TestUnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var ok bool
 		var roots []mcp.Root
@@ -356,7 +360,8 @@ func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 	}
 }
 
-func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
+// Requirement: MRTR-17
+func TestMalformedAnswerIsInvalidParams(t *testing.T) {
 	// Handlers ignore the error: the call fails anyway.
 	ignoreError := func(ask func(ctx context.Context) error) *handlerPeer {
 		return newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
@@ -417,7 +422,8 @@ func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 	}
 }
 
-func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
+// Requirement: MRTR-18
+func TestUnknownKeysAreIgnored(t *testing.T) {
 	p := newHandlerPeer(t, nil, askName)
 	r := p.call("t", "", "", "")
 	answers := `{"zzz":12345,"a":` + acceptJSON(`{"name":"Ada"}`) + `,"b":` + acceptJSON(`{"name":"Bob"}`) + `}`
@@ -434,7 +440,8 @@ func askName(ctx context.Context, _ json.RawMessage) (string, error) {
 	return who.Name, err
 }
 
-func TestMRTR19_MissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
+// Requirement: MRTR-19
+func TestMissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
 	p := newHandlerPeer(t, nil, askName)
 	first := p.call("t", "", "", "")
 	for name, answers := range map[string]string{
@@ -488,7 +495,8 @@ func TestAnswerToAChangedQuestionIsIgnored(t *testing.T) {
 	}
 }
 
-func TestMRTR04_TwoQuestionsWithOneKeyAreAnError(t *testing.T) {
+// Requirement: MRTR-04
+func TestTwoQuestionsWithOneKeyAreAnError(t *testing.T) {
 	log := &bytes.Buffer{}
 	p := newHandlerPeer(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
@@ -505,7 +513,8 @@ func TestMRTR04_TwoQuestionsWithOneKeyAreAnError(t *testing.T) {
 	}
 }
 
-func TestMRTR04_OneQuestionMayBeAskedTwice(t *testing.T) {
+// Requirement: MRTR-04
+func TestOneQuestionMayBeAskedTwice(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
 		if _, err := askName(ctx, args); err != nil {
 			return "", err
@@ -543,7 +552,8 @@ func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
 	}
 }
 
-func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
+// Requirement: MRTR-04
+func TestAskAllIsOneRoundTrip(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var who named
 		var greeting *mcp.CreateMessageResult
@@ -575,7 +585,8 @@ func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
+// Requirement: ELI-10
+func TestDeclineAndCancelAreErrors(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var a, b, c bool
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "A?", &a, nil), mcp.FormQuestion("b", "B?", &b, nil),
@@ -599,7 +610,8 @@ func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
 	}
 }
 
-func TestELI32_UnhandledDeclineIsAToolError(t *testing.T) {
+// Requirement: ELI-32
+func TestUnhandledDeclineIsAToolError(t *testing.T) {
 	p := newHandlerPeer(t, nil, askName)
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", `{"a":{"action":"decline","content":null}}`, r.RequestState)
@@ -608,7 +620,8 @@ func TestELI32_UnhandledDeclineIsAToolError(t *testing.T) {
 	}
 }
 
-func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
+// Requirement: MRTR-02
+func TestOnlyThreeMethodsAsk(t *testing.T) {
 	if _, err := mcp.Ask[bool](t.Context(), "a", "Sure?", nil); err == nil {
 		t.Error("Ask outside a handler: got no error")
 	}
@@ -624,7 +637,8 @@ func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 	}
 }
 
-func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
+// Requirement: MRTR-02
+func TestAskAfterTheHandlerReturnedIsAnError(t *testing.T) {
 	var handlerContext context.Context
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		handlerContext = ctx
@@ -637,7 +651,8 @@ func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
 	}
 }
 
-func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
+// Requirement: MRTR-02
+func TestPromptsAndResourcesAsk(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "p"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return askName(ctx, nil)
@@ -686,7 +701,8 @@ func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
 	}
 }
 
-func TestMRTR03_InputRequiredResultMustNotBeEmpty(t *testing.T) {
+// Requirement: MRTR-03
+func TestInputRequiredResultMustNotBeEmpty(t *testing.T) {
 	var res mcp.Result
 	p := &handlerPeer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 		return res, nil

@@ -198,24 +198,26 @@ func listenTwice(t *testing.T, s *mcp.Server, c *mcp.Client) {
 
 // The traffic of each revision over a transport that is not part of the SDK consists of valid lines
 // in both directions.
-func TestTRN01_TRN02_TRN03_STDIO04_STDIO19_RPC13_RPC37_ConnectionsOverAUnixSocket(t *testing.T) {
+//
+// Requirement: TRN-01, TRN-02, TRN-03, STDIO-04, STDIO-19, RPC-13, RPC-37
+func TestConnectionsOverAUnixSocket(t *testing.T) {
 	for _, revision := range mcptest.Revisions() {
 		t.Run(revision, func(t *testing.T) {
 			r := recordTraffic(t, revision)
 			ids := requestIDs(t, r.client)
-			t.Run("RPC-04 request ids are used once", func(t *testing.T) { requestIDs(t, r.server) })
-			t.Run("CAN-01, STDIO-12, CAN-10: notifications/cancelled has the id of the request", r.cancellations(ids))
+			t.Run("request ids are used once", func(t *testing.T) { requestIDs(t, r.server) }) // Requirement: RPC-04
+			t.Run("notifications/cancelled has the id of the request", r.cancellations(ids))   // Requirement: CAN-01, STDIO-12, CAN-10
 			if !r.modern() {
 				return
 			}
-			t.Run("TRN-05, RPC-34, STDIO-09: clients send requests and notifications only", func(t *testing.T) {
+			t.Run("clients send requests and notifications only", func(t *testing.T) { // Requirement: TRN-05, RPC-34, STDIO-09
 				wantKinds(t, r.client, jsonrpc.Request, jsonrpc.Notification)
 			})
-			t.Run("TRN-05, RPC-33, STDIO-10: servers send responses and notifications only", func(t *testing.T) {
+			t.Run("servers send responses and notifications only", func(t *testing.T) { // Requirement: TRN-05, RPC-33, STDIO-10
 				wantKinds(t, r.server, jsonrpc.Response, jsonrpc.Notification)
 			})
-			t.Run("RPC-38, META-07, META-08, META-09: each request has an envelope", r.envelopes)
-			t.Run("META-15, STDIO-11: notifications of subscriptions have their id", r.subscriptionIDs(ids))
+			t.Run("each request has an envelope", r.envelopes)                            // Requirement: RPC-38, META-07, META-08, META-09
+			t.Run("notifications of subscriptions have their id", r.subscriptionIDs(ids)) // Requirement: META-15, STDIO-11
 		})
 	}
 }
@@ -294,7 +296,9 @@ func (r *traffic) subscriptionIDs(ids map[string][]jsonrpc.ID) func(t *testing.T
 }
 
 // A server without features supports the base protocol, and nothing else.
-func TestRPC36_BaseProtocolNeedsNoFeatures(t *testing.T) {
+//
+// Requirement: RPC-36
+func TestBaseProtocolNeedsNoFeatures(t *testing.T) {
 	mcptest.Run(t, newServer(t, nil), func(t *testing.T, c *mcptest.Client) {
 		base := "ping" // Connect has initialized the session
 		if c.Modern() {
@@ -309,7 +313,8 @@ func TestRPC36_BaseProtocolNeedsNoFeatures(t *testing.T) {
 	})
 }
 
-func TestRPC10_DataOfErrorsIsAnyJSON(t *testing.T) {
+// Requirement: RPC-10
+func TestDataOfErrorsIsAnyJSON(t *testing.T) {
 	for _, data := range []string{`null`, `true`, `1.50`, `"x"`, `[1,{}]`, `{"a":{"b":[]}}`, ``} {
 		s := newServer(t, nil)
 		addTool(s, "fail", func(context.Context) (string, error) {
@@ -329,7 +334,9 @@ func TestRPC10_DataOfErrorsIsAnyJSON(t *testing.T) {
 }
 
 // Codes that older servers may use are errors as any other: the client sends nothing else.
-func TestRPC28_ImplementationCodesHaveNoMeaning(t *testing.T) {
+//
+// Requirement: RPC-28
+func TestImplementationCodesHaveNoMeaning(t *testing.T) {
 	for code := -32019; code <= -32000; code++ {
 		if code == -32002 {
 			continue
@@ -354,7 +361,9 @@ func TestRPC28_ImplementationCodesHaveNoMeaning(t *testing.T) {
 
 // Results of older servers have no resultType. Results may have members that the client does not
 // know.
-func TestRPC21_RPC35_ResultTypeIsOptionalAndUnknownMembersAreIgnored(t *testing.T) {
+//
+// Requirement: RPC-21, RPC-35
+func TestResultTypeIsOptionalAndUnknownMembersAreIgnored(t *testing.T) {
 	results := map[string]string{
 		"tools/call":     `{"content":[{"type":"text","text":"x","extra":1}],"extra":{"a":1}}`,
 		"resources/read": `{"contents":[{"uri":"a:1","text":"x","extra":1}],"extra":[]}`,
@@ -382,7 +391,9 @@ func TestRPC21_RPC35_ResultTypeIsOptionalAndUnknownMembersAreIgnored(t *testing.
 }
 
 // The server is shut down while a call and a subscription are in progress.
-func TestCAN12_CAN13_ServersCancelSubscriptionsOnly(t *testing.T) {
+//
+// Requirement: CAN-12, CAN-13
+func TestServersCancelSubscriptionsOnly(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "wait", func(ctx context.Context) (string, error) {
 		<-ctx.Done()
@@ -409,7 +420,9 @@ func TestCAN12_CAN13_ServersCancelSubscriptionsOnly(t *testing.T) {
 }
 
 // Extensions define error codes of their own, so the codes of extension methods are not replaced.
-func TestRPC26_CodesOfExtensionsAreSent(t *testing.T) {
+//
+// Requirement: RPC-26
+func TestCodesOfExtensionsAreSent(t *testing.T) {
 	s := newServer(t, nil)
 	for _, code := range []int{-32002, -32023, -32050, -32099} {
 		method := fmt.Sprint("example/code", code)
@@ -424,7 +437,9 @@ func TestRPC26_CodesOfExtensionsAreSent(t *testing.T) {
 }
 
 // Handlers may return any code. Codes that 2026-07-28 has removed or reserved are replaced.
-func TestRPC24_RPC26_ReservedCodesAreNotSent(t *testing.T) {
+//
+// Requirement: RPC-24, RPC-26
+func TestReservedCodesAreNotSent(t *testing.T) {
 	codes := map[int]int{
 		-32002: mcp.CodeInvalidParams, -32042: mcp.CodeInvalidRequest,
 		-32050: mcp.CodeInternalError, -32099: mcp.CodeInternalError, -32023: mcp.CodeInternalError,

@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestRPC27_RPC29_BusyServersUseACodeOutsideTheReservedRange(t *testing.T) {
+// Requirement: RPC-27, RPC-29
+func TestBusyServersUseACodeOutsideTheReservedRange(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{MaxInFlight: 1})
 	proceed := make(chan struct{})
 	addTool(s, "wait", func(context.Context) (string, error) { <-proceed; return "", nil })
@@ -37,7 +38,9 @@ func capabilityOfResources(t *testing.T, on mcptest.Combination, s *mcp.Server) 
 }
 
 // Before the first result, only the type of the function can show that a tool embeds resources.
-func TestTOOL19_ToolsThatEmbedResourcesDeclareResources(t *testing.T) {
+//
+// Requirement: TOOL-19
+func TestToolsThatEmbedResourcesDeclareResources(t *testing.T) {
 	embedded := &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///a", Text: "a"}}
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {

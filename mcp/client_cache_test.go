@@ -12,7 +12,9 @@ import (
 )
 
 // A result cached for one principal is not returned to another.
-func TestCACHE09_CachedResultsBelongToOnePrincipal(t *testing.T) {
+//
+// Requirement: CACHE-09
+func TestCachedResultsBelongToOnePrincipal(t *testing.T) {
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Issuer +
 			`"}],"ttlMs":60000,"cacheScope":"private"}`, nil
@@ -30,7 +32,9 @@ func TestCACHE09_CachedResultsBelongToOnePrincipal(t *testing.T) {
 }
 
 // A result that was requested before a notification of its change is not cached.
-func TestCACHE11_ResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
+//
+// Requirement: CACHE-11
+func TestResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		change, answer := make(chan struct{}), make(chan struct{}, 2)
 		lists := 0
@@ -73,7 +77,8 @@ func TestCACHE11_ResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
 	})
 }
 
-func TestCACHE04_ChangingAResultDoesNotChangeTheCache(t *testing.T) {
+// Requirement: CACHE-04
+func TestChangingAResultDoesNotChangeTheCache(t *testing.T) {
 	c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
 		return `{"contents":[],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
@@ -92,7 +97,9 @@ func TestCACHE04_ChangingAResultDoesNotChangeTheCache(t *testing.T) {
 }
 
 // An invalid cursor drops the cached first page, so that the next listing succeeds.
-func TestCACHE13_InvalidCursorDropsCachedPages(t *testing.T) {
+//
+// Requirement: CACHE-13
+func TestInvalidCursorDropsCachedPages(t *testing.T) {
 	generation := "1"
 	tool := `{"name":"t%s","inputSchema":{"type":"object"}}`
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {

@@ -16,7 +16,9 @@ import (
 )
 
 // A user who refuses, or a function that fails, ends the request: it is not sent again.
-func TestSAMP21_ROOT06_RefusedInputIsNotRetried(t *testing.T) {
+//
+// Requirement: SAMP-21, ROOT-06
+func TestRefusedInputIsNotRetried(t *testing.T) {
 	refusal := errors.New("the user refused")
 	opts := &mcp.ClientOptions{
 		Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) { return nil, refusal },
@@ -38,7 +40,9 @@ func TestSAMP21_ROOT06_RefusedInputIsNotRetried(t *testing.T) {
 
 // A result that has expired is fetched when it is needed, not at the end of its TTL. An error of the
 // fetch is returned: a stale result is never used instead.
-func TestCACHE08_CACHE15_ExpiredResultsAreFetchedOnDemand(t *testing.T) {
+//
+// Requirement: CACHE-08, CACHE-15
+func TestExpiredResultsAreFetchedOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests, fails := 0, false
 		c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
@@ -64,7 +68,8 @@ func TestCACHE08_CACHE15_ExpiredResultsAreFetchedOnDemand(t *testing.T) {
 	})
 }
 
-func TestTOOL21_HintsHaveDefaults(t *testing.T) {
+// Requirement: TOOL-21
+func TestHintsHaveDefaults(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
 		name string
@@ -85,7 +90,8 @@ func TestTOOL21_HintsHaveDefaults(t *testing.T) {
 	}
 }
 
-func TestICON09_IconsHaveSizesAndThemes(t *testing.T) {
+// Requirement: ICON-09
+func TestIconsHaveSizesAndThemes(t *testing.T) {
 	icons := []mcp.Icon{
 		{Src: "https://e.example/i.png", MIMEType: "image/png", Sizes: []string{"48x48", "96x96"}, Theme: "dark"},
 		{Src: "data:image/svg+xml,x", Sizes: []string{"any"}}, {Src: "https://e.example/j.png", Theme: "light"},
@@ -112,7 +118,8 @@ func TestICON09_IconsHaveSizesAndThemes(t *testing.T) {
 	})
 }
 
-func TestCAN08_ReasonOfACancellationIsLogged(t *testing.T) {
+// Requirement: CAN-08
+func TestReasonOfACancellationIsLogged(t *testing.T) {
 	s := mcp.NewServer("s", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
 		<-ctx.Done()
@@ -144,7 +151,9 @@ func TestCAN08_ReasonOfACancellationIsLogged(t *testing.T) {
 
 // Before initialize a stream has no session: a request without the metadata of 2026-07-28 is refused,
 // with a text that says both ways to begin. A ping is answered.
-func TestLIFE01_SessionsBeginWithInitialize(t *testing.T) {
+//
+// Requirement: LIFE-01
+func TestSessionsBeginWithInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/list": answerRevision})
 		c.send(plainLine(`1`, "tools/list", `{}`), plainLine(`2`, "ping", `{}`), initializedLine,

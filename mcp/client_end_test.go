@@ -44,7 +44,8 @@ func TestRequestAfterCloseDoesNotRun(t *testing.T) {
 	}
 }
 
-func TestCAN14_MaxTimeoutBelowTimeoutApplies(t *testing.T) {
+// Requirement: CAN-14
+func TestMaxTimeoutBelowTimeoutApplies(t *testing.T) {
 	for _, perCall := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			opts, o := &mcp.ClientOptions{}, mcp.CallOptions{}
@@ -68,7 +69,9 @@ func TestCAN14_MaxTimeoutBelowTimeoutApplies(t *testing.T) {
 }
 
 // A server that always waits for an answer cannot extend a request without limit.
-func TestCAN14_InputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
+//
+// Requirement: CAN-14
+func TestInputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
 		ctx := context.Background()
@@ -127,7 +130,9 @@ func TestCAN14_InputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 }
 
 // The requests end while the server does not read.
-func TestCAN10_EachOfManyRequestsIsCancelled(t *testing.T) {
+//
+// Requirement: CAN-10
+func TestEachOfManyRequestsIsCancelled(t *testing.T) {
 	const calls = 500
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
@@ -165,7 +170,9 @@ func TestCAN10_EachOfManyRequestsIsCancelled(t *testing.T) {
 }
 
 // The request ends while the server does not read.
-func TestCAN10_RequestWrittenAfterItsEndIsCancelled(t *testing.T) {
+//
+// Requirement: CAN-10
+func TestRequestWrittenAfterItsEndIsCancelled(t *testing.T) {
 	var methods []string
 	withRawServer(t, nil, func(s *rawServer) {
 		time.Sleep(time.Hour)
@@ -202,7 +209,8 @@ func (f *failingConn) Write(ctx context.Context, m *jsonrpc.Message) error {
 	return err
 }
 
-func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
+// Requirement: STDIO-17
+func TestUnknownWriteErrorMayHaveRun(t *testing.T) {
 	client, server := mcp.Pipe()
 	f := &failingConn{Conn: client}
 	ran := make(chan struct{}, 9)
@@ -246,7 +254,9 @@ func TestCloseAndEndOfRequestsDoNotRace(t *testing.T) {
 }
 
 // After a partial write the server could not read further messages.
-func TestSTDIO17_PartialWriteEndsTheStream(t *testing.T) {
+//
+// Requirement: STDIO-17
+func TestPartialWriteEndsTheStream(t *testing.T) {
 	client, server := net.Pipe()
 	lines := bufio.NewReader(server)
 	ctx, cancel := context.WithCancel(t.Context())

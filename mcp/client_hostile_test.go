@@ -126,19 +126,22 @@ func TestUnexpectedMessagesOfServersAreIgnored(t *testing.T) {
 }
 
 // A response that cannot be decoded ends its request at once. Other requests are not affected.
-func TestRPC07_RPC08_RPC09_RPC19_InvalidResponsesAreTransportErrors(t *testing.T) {
+//
+// Requirement: RPC-07, RPC-08, RPC-09, RPC-19
+func TestInvalidResponsesAreTransportErrors(t *testing.T) {
 	for name, line := range map[string]string{
-		"a duplicate key":         `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
-		"RPC-07 result and error": `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`,
-		"RPC-19 invalid UTF-8": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" +
+		"a duplicate key":  `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
+		"result and error": `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`, // Requirement: RPC-07
+		// Requirement: RPC-19
+		"invalid UTF-8": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" +
 			`"}]}}`,
 		"too deep": `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat("[", 70) +
 			strings.Repeat("]", 70) + `}`,
 		"too long": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` +
 			strings.Repeat("x", 1<<20) + `"}]}}`,
-		"RPC-08 neither of them": `{"jsonrpc":"2.0","id":%s}`,
-		"RPC-09 no message":      `{"jsonrpc":"2.0","id":%s,"error":{"code":1}}`,
-		"RPC-09 another message": `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":5}}`,
+		"neither of them": `{"jsonrpc":"2.0","id":%s}`,                                // Requirement: RPC-08
+		"no message":      `{"jsonrpc":"2.0","id":%s,"error":{"code":1}}`,             // Requirement: RPC-09
+		"another message": `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":5}}`, // Requirement: RPC-09
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRawServer(t, nil, func(s *rawServer) {
@@ -163,7 +166,9 @@ func TestRPC07_RPC08_RPC09_RPC19_InvalidResponsesAreTransportErrors(t *testing.T
 }
 
 // Servers that do not respond or do not read delay calls until their timeout.
-func TestCAN14_UnresponsiveServersAreTimedOut(t *testing.T) {
+//
+// Requirement: CAN-14
+func TestUnresponsiveServersAreTimedOut(t *testing.T) {
 	for name, serve := range map[string]func(s *rawServer){
 		"silent": func(s *rawServer) {
 			for method := "?"; method != ""; {
@@ -196,7 +201,9 @@ func TestCAN14_UnresponsiveServersAreTimedOut(t *testing.T) {
 }
 
 // The client drops progress that its handler is too slow for, and receives the response.
-func TestPROG05_ManyNotificationsAreBounded(t *testing.T) {
+//
+// Requirement: PROG-05
+func TestManyNotificationsAreBounded(t *testing.T) {
 	const notifications = 50_000
 	seen := 0
 	slow := func(mcp.ProgressUpdate) {
@@ -223,7 +230,9 @@ func TestPROG05_ManyNotificationsAreBounded(t *testing.T) {
 }
 
 // The client closes directly after a call has timed out.
-func TestCAN10_CloseSendsPendingCancellations(t *testing.T) {
+//
+// Requirement: CAN-10
+func TestCloseSendsPendingCancellations(t *testing.T) {
 	received := make(chan string, 1)
 	withRawServer(t, nil, func(s *rawServer) {
 		s.next()

@@ -76,7 +76,9 @@ func TestLogHandlerMayCallTheClient(t *testing.T) {
 }
 
 // Queued updates are dropped when the request returns.
-func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
+//
+// Requirement: PROG-04
+func TestNoProgressAfterTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			for i := range 100 {
@@ -105,7 +107,8 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	})
 }
 
-func TestPROG07_ProgressIsOptional(t *testing.T) {
+// Requirement: PROG-07
+func TestProgressIsOptional(t *testing.T) {
 	notifications := ""
 	c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 		for params := range strings.FieldsSeq(notifications) {

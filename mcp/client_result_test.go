@@ -18,7 +18,9 @@ import (
 const emptyContent = `{"resultType":"complete","content":[]}`
 
 // Errors of the client and of its functions are not errors that the server responded with.
-func TestRPC30_LocalErrorsAreNotRemote(t *testing.T) {
+//
+// Requirement: RPC-30
+func TestLocalErrorsAreNotRemote(t *testing.T) {
 	remote := errors.New("unset")
 	opts := &mcp.ClientOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, remote }}
 	method := "sampling/createMessage"
@@ -85,7 +87,8 @@ func (n *lineCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestMRTR16_NegativeMaxRoundsMeansNone(t *testing.T) {
+// Requirement: MRTR-16
+func TestNegativeMaxRoundsMeansNone(t *testing.T) {
 	rounds := 0
 	opts := &mcp.ClientOptions{MaxRounds: -1, Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
 	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
@@ -99,7 +102,8 @@ func TestMRTR16_NegativeMaxRoundsMeansNone(t *testing.T) {
 	}
 }
 
-func TestELI10_InvalidElicitResultsAreNotSent(t *testing.T) {
+// Requirement: ELI-10
+func TestInvalidElicitResultsAreNotSent(t *testing.T) {
 	var result *mcp.ElicitResult
 	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return result, nil }
 	sent := 0
@@ -124,7 +128,8 @@ func TestELI10_InvalidElicitResultsAreNotSent(t *testing.T) {
 	}
 }
 
-func TestTOOL06_NilArgumentsAreSentAsAnEmptyObject(t *testing.T) {
+// Requirement: TOOL-06
+func TestNilArgumentsAreSentAsAnEmptyObject(t *testing.T) {
 	got := ""
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		got = memberOf(t, req.Params, "arguments")

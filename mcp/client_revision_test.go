@@ -16,7 +16,9 @@ import (
 )
 
 // Connect returns the same error for all responses of a server without the required revision.
-func TestVER21_RequiredRevisionIsUnsupported(t *testing.T) {
+//
+// Requirement: VER-21
+func TestRequiredRevisionIsUnsupported(t *testing.T) {
 	for _, discover := range []string{
 		`{"code":-32601,"message":"what?"}`,
 		`{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`,
@@ -33,7 +35,8 @@ func TestVER21_RequiredRevisionIsUnsupported(t *testing.T) {
 	}
 }
 
-func TestVER21_ListOfVersionsInAnErrorIsLimited(t *testing.T) {
+// Requirement: VER-21
+func TestListOfVersionsInAnErrorIsLimited(t *testing.T) {
 	versions := strings.TrimSuffix(strings.Repeat(`"x",`, 100_000), ",")
 	discover := `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`
 	transport, _ := serveResponses(t, responseTable{"server/discover": discover})
@@ -104,7 +107,9 @@ func (s *upgradedSession) Close() error {
 }
 
 // A request that is sent again to an updated server has the envelope of the modern revision.
-func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
+//
+// Requirement: VER-19
+func TestRequestSentAgainHasTheNewRevision(t *testing.T) {
 	f := &upgradedServer{}
 	c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: discardLogger()})
 	if err != nil {
@@ -159,7 +164,9 @@ func TestCloseEndsRequestsThatWaitForAConnection(t *testing.T) {
 }
 
 // A modern server that no longer supports the revision is probed again.
-func TestVER05_ServerDropsTheRevision(t *testing.T) {
+//
+// Requirement: VER-05
+func TestServerDropsTheRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := responseTable{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
 		transport, received := serveResponses(t, answers)

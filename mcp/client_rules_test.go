@@ -32,7 +32,9 @@ func connectTo(t *testing.T, opts *mcp.ClientOptions, serve func(req *mcp.Reques
 }
 
 // The pages have different sizes, one of them none, and cursors that look like paths, numbers and JSON.
-func TestPAG02_PAG03_PRM06_CursorsAreOpaque(t *testing.T) {
+//
+// Requirement: PAG-02, PAG-03, PRM-06
+func TestCursorsAreOpaque(t *testing.T) {
 	pages := []struct {
 		cursor string // encoded, of this page
 		items  int
@@ -93,7 +95,9 @@ func TestPAG02_PAG03_PRM06_CursorsAreOpaque(t *testing.T) {
 }
 
 // The server asks for roots before it returns a resource. The state has bytes that a parser would change.
-func TestMRTR06_MRTR09_MRTR20_CACHE05_RetryWithAnswers(t *testing.T) {
+//
+// Requirement: MRTR-06, MRTR-09, MRTR-20, CACHE-05
+func TestRetryWithAnswers(t *testing.T) {
 	const state = ` {"a": 1.0,"a":2} é/+==`
 	asked := 0
 	opts := &mcp.ClientOptions{Roots: func(context.Context) ([]mcp.Root, error) {
@@ -129,7 +133,8 @@ func TestMRTR06_MRTR09_MRTR20_CACHE05_RetryWithAnswers(t *testing.T) {
 	}
 }
 
-func TestMRTR10_RetryHasANewID(t *testing.T) {
+// Requirement: MRTR-10
+func TestRetryHasANewID(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		if on.Transport == mcptest.InMemory {
 			continue // calls the handler directly, without JSON-RPC messages
@@ -153,7 +158,8 @@ func TestMRTR10_RetryHasANewID(t *testing.T) {
 	}
 }
 
-func TestROOT01_ROOT02_SAMP01_SAMP02_ClientDeclaresWhatItImplements(t *testing.T) {
+// Requirement: ROOT-01, ROOT-02, SAMP-01, SAMP-02
+func TestClientDeclaresWhatItImplements(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "capabilities", func(ctx context.Context) (string, error) {
 		c := mcp.RequestFrom(ctx).Capabilities()

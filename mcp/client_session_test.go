@@ -18,7 +18,9 @@ import (
 var sessionRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 
 // A server answers some pings, then none. The client ends the session after three without a response.
-func TestPING02_PING03_SilentSessionsAreEnded(t *testing.T) {
+//
+// Requirement: PING-02, PING-03
+func TestSilentSessionsAreEnded(t *testing.T) {
 	for _, revision := range sessionRevisions {
 		synctest.Test(t, func(t *testing.T) {
 			client, server := mcp.Pipe()
@@ -69,7 +71,9 @@ func TestPING02_PING03_SilentSessionsAreEnded(t *testing.T) {
 }
 
 // Completions of pages that the user was not asked to visit are ignored, and so are repeated ones.
-func TestELI29_CompletionsOfElicitedPagesReachTheProgram(t *testing.T) {
+//
+// Requirement: ELI-29
+func TestCompletionsOfElicitedPagesReachTheProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
 		var got []string

@@ -52,7 +52,8 @@ func TestListenReportsDroppedEvents(t *testing.T) {
 	})
 }
 
-func TestSUB03_MissingAcknowledgementTimesOut(t *testing.T) {
+// Requirement: SUB-03
+func TestMissingAcknowledgementTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newScriptedClient(t, nil, func(ctx context.Context, _ *mcp.Request) (string, error) {
 			<-ctx.Done()
@@ -70,7 +71,8 @@ func TestSUB03_MissingAcknowledgementTimesOut(t *testing.T) {
 	})
 }
 
-func TestSUB03_NoTimeoutAfterTheAcknowledgement(t *testing.T) {
+// Requirement: SUB-03
+func TestNoTimeoutAfterTheAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := 0
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
@@ -92,7 +94,8 @@ func TestSUB03_NoTimeoutAfterTheAcknowledgement(t *testing.T) {
 	})
 }
 
-func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
+// Requirement: SUB-11
+func TestShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started, missed := 0, 0
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
@@ -118,7 +121,9 @@ func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 }
 
 // A queued EventChangesMissed has the filter of the last acknowledgement.
-func TestSUB06_ChangesMissedHasTheLastFilter(t *testing.T) {
+//
+// Requirement: SUB-06
+func TestChangesMissedHasTheLastFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := 0
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
@@ -208,7 +213,9 @@ func TestListenOutlivesABusyServer(t *testing.T) {
 }
 
 // Servers of older revisions use this code when they are busy. In 2026-07-28 it has no meaning.
-func TestRPC28_ListenEndsWithAnImplementationCode(t *testing.T) {
+//
+// Requirement: RPC-28
+func TestListenEndsWithAnImplementationCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
 		client := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {

@@ -117,7 +117,8 @@ func collect[V any](t *testing.T, seq func(yield func(*V, error) bool), name fun
 	return names
 }
 
-func TestPAG06_ListsReturnAllPages(t *testing.T) {
+// Requirement: PAG-06
+func TestListsReturnAllPages(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
 		tools := collect(t, c.Tools(t.Context()), func(v *mcp.Tool) string { return v.Name })
 		resources := collect(t, c.Resources(t.Context()), func(v *mcp.Resource) string { return v.URI })
@@ -137,7 +138,8 @@ func TestPAG06_ListsReturnAllPages(t *testing.T) {
 	})
 }
 
-func TestVER23_ClientDescribesItsServer(t *testing.T) {
+// Requirement: VER-23
+func TestClientDescribesItsServer(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		caps := c.Capabilities()
 		if c.Revision() != on.Revision || c.ServerInfo().Name != "test" ||
@@ -154,7 +156,8 @@ func TestVER23_ClientDescribesItsServer(t *testing.T) {
 	})
 }
 
-func TestTOOL14_CallToolDecodesResults(t *testing.T) {
+// Requirement: TOOL-14
+func TestCallToolDecodesResults(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
 		ctx := t.Context()
 		for range c.Tools(ctx) { // loads the output schemas, which results are validated with
@@ -198,7 +201,8 @@ func TestTOOL14_CallToolDecodesResults(t *testing.T) {
 	})
 }
 
-func TestRES02_ResourcesPromptsAndCompletion(t *testing.T) {
+// Requirement: RES-02
+func TestResourcesPromptsAndCompletion(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		ctx := t.Context()
 		r, err := c.ReadResource(ctx, "mem://two")
@@ -233,7 +237,8 @@ func TestRES02_ResourcesPromptsAndCompletion(t *testing.T) {
 	})
 }
 
-func TestPROG03_PROG04_UpdatesArriveInOrderBeforeTheResult(t *testing.T) {
+// Requirement: PROG-03, PROG-04
+func TestUpdatesArriveInOrderBeforeTheResult(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		var got []string
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(p mcp.ProgressUpdate) {
@@ -303,7 +308,8 @@ func acceptingOptions(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 	}
 }
 
-func TestMRTR07_ClientAnswersInEveryRevision(t *testing.T) {
+// Requirement: MRTR-07
+func TestClientAnswersInEveryRevision(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
 	opts := acceptingOptions(&asked, &mu)
@@ -330,7 +336,8 @@ func TestMRTR07_ClientAnswersInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestELI02_ELI04_UndeclaredInputIsNotRequested(t *testing.T) {
+// Requirement: ELI-02, ELI-04
+func TestUndeclaredInputIsNotRequested(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
 		for _, tool := range []string{"ask", "think", "where"} {
 			var protocolErr *mcp.Error
@@ -341,7 +348,8 @@ func TestELI02_ELI04_UndeclaredInputIsNotRequested(t *testing.T) {
 	})
 }
 
-func TestCAN10_CAN11_EndOfTheContextCancelsTheCall(t *testing.T) {
+// Requirement: CAN-10, CAN-11
+func TestEndOfTheContextCancelsTheCall(t *testing.T) {
 	s := newServer(t, nil)
 	running, cancelled := make(chan struct{}, 1), make(chan error, 1)
 	addTool(s, "stuck", func(ctx context.Context) (string, error) {
@@ -380,7 +388,8 @@ func TestCAN10_CAN11_EndOfTheContextCancelsTheCall(t *testing.T) {
 	}
 }
 
-func TestLIFE19_ProgressResetsTheTimeoutButNotTheMaximum(t *testing.T) {
+// Requirement: LIFE-19
+func TestProgressResetsTheTimeoutButNotTheMaximum(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		call := func(tool string, o mcp.CallOptions) (time.Duration, error) {
 			began := time.Now()
@@ -499,7 +508,8 @@ func TestListenReportsChangesInEveryRevision(t *testing.T) {
 	}
 }
 
-func TestCAN06_CAN07_ResponseThatCrossesTheCancellationIsIgnored(t *testing.T) {
+// Requirement: CAN-06, CAN-07
+func TestResponseThatCrossesTheCancellationIsIgnored(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			s := mcp.NewServer("test", "1.0.0", nil)

@@ -11,7 +11,9 @@ import (
 )
 
 // Behind a company's proxy, package runners need the variables that name proxies and certificates.
-func TestSTDIO20_NetworkVariablesAreInheritedWithoutCredentials(t *testing.T) {
+//
+// Requirement: STDIO-20
+func TestNetworkVariablesAreInheritedWithoutCredentials(t *testing.T) {
 	inherited := []string{
 		"HTTPS_PROXY=http://proxy:3128", "https_proxy=http://proxy:3128", "NO_PROXY=localhost", "all_proxy=socks5://p:1",
 		"NODE_EXTRA_CA_CERTS=/etc/ca.pem", "SSL_CERT_FILE=/etc/ca.pem", "SSL_CERT_DIR=/etc/certs",

@@ -90,7 +90,8 @@ func wantNoZombies(t testing.TB) {
 	}
 }
 
-func TestSTDIO14_CloseEndsAllProcesses(t *testing.T) {
+// Requirement: STDIO-14
+func TestCloseEndsAllProcesses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
@@ -131,7 +132,8 @@ func TestSTDIO14_CloseEndsAllProcesses(t *testing.T) {
 	}
 }
 
-func TestSTDIO17_ChildrenEndWithTheirServer(t *testing.T) {
+// Requirement: STDIO-17
+func TestChildrenEndWithTheirServer(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"idle", "ignore-sigterm"} {
 		t.Run(role, func(t *testing.T) {
@@ -148,7 +150,9 @@ func TestSTDIO17_ChildrenEndWithTheirServer(t *testing.T) {
 
 // A daemon that the server has started keeps the pipes open. The client detects the end of the
 // server anyway.
-func TestSTDIO17_EndIsDetectedWhileAnotherProcessHoldsThePipes(t *testing.T) {
+//
+// Requirement: STDIO-17
+func TestEndIsDetectedWhileAnotherProcessHoldsThePipes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -174,7 +178,9 @@ func TestSTDIO17_EndIsDetectedWhileAnotherProcessHoldsThePipes(t *testing.T) {
 }
 
 // The next request may detect the end of the server before the reader, which waits for the pipe.
-func TestSTDIO17_RequestRestartsAServerThatWasKilled(t *testing.T) {
+//
+// Requirement: STDIO-17
+func TestRequestRestartsAServerThatWasKilled(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
@@ -205,7 +211,8 @@ func TestSTDIO17_RequestRestartsAServerThatWasKilled(t *testing.T) {
 	}
 }
 
-func TestSTDIO14_CloseDoesNotWaitForOtherHoldersOfThePipes(t *testing.T) {
+// Requirement: STDIO-14
+func TestCloseDoesNotWaitForOtherHoldersOfThePipes(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "spawn", "echo", "daemon"))
 	daemon := readWords(t, c, "pids")[1]
@@ -220,7 +227,9 @@ func TestSTDIO14_CloseDoesNotWaitForOtherHoldersOfThePipes(t *testing.T) {
 
 // On Linux, a parent-death signal is sent when the parent's thread ends, as that of a locked
 // goroutine.
-func TestSTDIO01_STL04_ServerOutlivesTheThreadOfDial(t *testing.T) {
+//
+// Requirement: STDIO-01, STL-04
+func TestServerOutlivesTheThreadOfDial(t *testing.T) {
 	t.Parallel()
 	conns := make(chan mcp.Conn)
 	thread := 0
@@ -242,7 +251,9 @@ func TestSTDIO01_STL04_ServerOutlivesTheThreadOfDial(t *testing.T) {
 }
 
 // The host is killed, so it cannot end its servers.
-func TestSTDIO01_ProcessesEndWithTheHost(t *testing.T) {
+//
+// Requirement: STDIO-01
+func TestProcessesEndWithTheHost(t *testing.T) {
 	t.Parallel()
 	for _, roles := range [][]string{
 		{"echo"},
@@ -316,7 +327,9 @@ func guardProcesses(t *testing.T, parent int) (pids []string) {
 
 // Servers that end, fail, are killed or do not start must not leak descriptors, processes and
 // goroutines.
-func TestSTDIO14_ServersReleaseTheirResources(t *testing.T) {
+//
+// Requirement: STDIO-14
+func TestServersReleaseTheirResources(t *testing.T) {
 	mcptest.NoLeaks(t)
 	descriptors := func() int {
 		names, err := os.ReadDir("/proc/self/fd")

@@ -37,7 +37,8 @@ func startedOnce(t *testing.T, role string, args ...string) (s *mcp.CommandTrans
 	}
 }
 
-func TestSTDIO17_LIFE23_OnceCommandIsNotRestarted(t *testing.T) {
+// Requirement: STDIO-17, LIFE-23
+func TestOnceCommandIsNotRestarted(t *testing.T) {
 	mcptest.NoLeaks(t)
 	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", ""} {
 		t.Run("revision "+revision, func(t *testing.T) {
@@ -88,7 +89,9 @@ func wantExitOnce(t *testing.T, err error, mayHaveRun bool) {
 }
 
 // A server of an older revision may exit when it is asked for its revision.
-func TestSTDIO17_OnceCommandIsRestartedBeforeItsFirstResponse(t *testing.T) {
+//
+// Requirement: STDIO-17
+func TestOnceCommandIsRestartedBeforeItsFirstResponse(t *testing.T) {
 	s, pids := startedOnce(t, "session-only")
 	c, err := mcp.Connect(t.Context(), s, nil)
 	if err != nil {
@@ -100,7 +103,8 @@ func TestSTDIO17_OnceCommandIsRestartedBeforeItsFirstResponse(t *testing.T) {
 	}
 }
 
-func TestSTDIO17_OnceCommandThatFailsToStartIsAnExitError(t *testing.T) {
+// Requirement: STDIO-17
+func TestOnceCommandThatFailsToStartIsAnExitError(t *testing.T) {
 	s, _ := startedOnce(t, "fail", "no configuration")
 	_, err := mcp.Connect(t.Context(), s, &mcp.ClientOptions{Revision: "2026-07-28"})
 	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 3 || exit.Stderr != "no configuration" {
@@ -109,7 +113,9 @@ func TestSTDIO17_OnceCommandThatFailsToStartIsAnExitError(t *testing.T) {
 }
 
 // The process has started, and has had no message.
-func TestSTDIO01_StartedIsCalledBeforeTheFirstMessage(t *testing.T) {
+//
+// Requirement: STDIO-01
+func TestStartedIsCalledBeforeTheFirstMessage(t *testing.T) {
 	mcptest.NoLeaks(t)
 	var pids []int
 	s := roleCommand(t, "server")
@@ -132,7 +138,8 @@ func TestSTDIO01_StartedIsCalledBeforeTheFirstMessage(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_PanicInStartedEndsTheProcess(t *testing.T) {
+// Requirement: STDIO-01
+func TestPanicInStartedEndsTheProcess(t *testing.T) {
 	mcptest.NoLeaks(t)
 	var pid int
 	s := roleCommand(t, "server")
@@ -144,7 +151,8 @@ func TestSTDIO01_PanicInStartedEndsTheProcess(t *testing.T) {
 	wantGone(t, []string{fmt.Sprint(pid)}, 10*time.Second)
 }
 
-func TestSTDIO01_PrepareChangesTheStart(t *testing.T) {
+// Requirement: STDIO-01
+func TestPrepareChangesTheStart(t *testing.T) {
 	s := roleCommand(t, "env")
 	internals.Prepare(s, func(cmd *exec.Cmd) error {
 		cmd.Env = append(cmd.Env, "PREPARED=yes")

@@ -143,7 +143,8 @@ func (b *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func TestSTDIO01_CommandConnectsToThePipesOfAChild(t *testing.T) {
+// Requirement: STDIO-01
+func TestCommandConnectsToThePipesOfAChild(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "echo"))
 	for range 100 {
@@ -151,7 +152,8 @@ func TestSTDIO01_CommandConnectsToThePipesOfAChild(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_STDIO08_CommandSupportsEveryRevision(t *testing.T) {
+// Requirement: STDIO-01, STDIO-08
+func TestCommandSupportsEveryRevision(t *testing.T) {
 	t.Parallel()
 	for _, revision := range mcptest.Revisions() {
 		client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
@@ -168,7 +170,8 @@ func TestSTDIO01_STDIO08_CommandSupportsEveryRevision(t *testing.T) {
 	}
 }
 
-func TestSTDIO17_LIFE23_CommandRestartsAServerThatExited(t *testing.T) {
+// Requirement: STDIO-17, LIFE-23
+func TestCommandRestartsAServerThatExited(t *testing.T) {
 	t.Parallel()
 	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
@@ -194,7 +197,9 @@ func TestSTDIO17_LIFE23_CommandRestartsAServerThatExited(t *testing.T) {
 }
 
 // Run of a server returns when standard input ends, so Close need not terminate it.
-func TestSTDIO14_STDIO15_ServerExitsWhenStdinEnds(t *testing.T) {
+//
+// Requirement: STDIO-14, STDIO-15
+func TestServerExitsWhenStdinEnds(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	s := roleCommand(t, "server")
@@ -215,7 +220,8 @@ func TestSTDIO14_STDIO15_ServerExitsWhenStdinEnds(t *testing.T) {
 	}
 }
 
-func TestSTDIO14_LIFE22_CloseClosesStdin(t *testing.T) {
+// Requirement: STDIO-14, LIFE-22
+func TestCloseClosesStdin(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	s := roleCommand(t, "echo")
@@ -241,7 +247,9 @@ func TestSTDIO14_LIFE22_CloseClosesStdin(t *testing.T) {
 }
 
 // A server that writes while it exits would block if its output were not read.
-func TestSTDIO14_CloseReadsTheRemainingOutput(t *testing.T) {
+//
+// Requirement: STDIO-14
+func TestCloseReadsTheRemainingOutput(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	s := roleCommand(t, "write-at-end")
@@ -256,7 +264,8 @@ func TestSTDIO14_CloseReadsTheRemainingOutput(t *testing.T) {
 	}
 }
 
-func TestSTDIO14_CloseEndsBlockedReadsAndWrites(t *testing.T) {
+// Requirement: STDIO-14
+func TestCloseEndsBlockedReadsAndWrites(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "idle"))
 	kill := waitReady(t, c)
@@ -290,7 +299,8 @@ func writeMuch(ctx context.Context, c mcp.Conn) error {
 	return errors.New("all messages were written")
 }
 
-func TestSTDIO01_WriteToAServerThatDoesNotReadEndsWithItsContext(t *testing.T) {
+// Requirement: STDIO-01
+func TestWriteToAServerThatDoesNotReadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "idle"))
 	defer waitReady(t, c)()
@@ -302,7 +312,8 @@ func TestSTDIO01_WriteToAServerThatDoesNotReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestSTDIO06_STDIO07_ExitErrorHasStatusAndStandardError(t *testing.T) {
+// Requirement: STDIO-06, STDIO-07
+func TestExitErrorHasStatusAndStandardError(t *testing.T) {
 	t.Parallel()
 	many := ""
 	for i := range 100 {
@@ -358,7 +369,8 @@ func TestSTDIO06_STDIO07_ExitErrorHasStatusAndStandardError(t *testing.T) {
 	})
 }
 
-func TestSTDIO07_WriteAfterTheExitReturnsTheExitError(t *testing.T) {
+// Requirement: STDIO-07
+func TestWriteAfterTheExitReturnsTheExitError(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "fail", "because"))
 	want := wantExit(t, c)
@@ -368,7 +380,8 @@ func TestSTDIO07_WriteAfterTheExitReturnsTheExitError(t *testing.T) {
 	}
 }
 
-func TestSTDIO16_ServerMayCloseStdoutWithoutExiting(t *testing.T) {
+// Requirement: STDIO-16
+func TestServerMayCloseStdoutWithoutExiting(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "close-stdout"))
 	defer waitReady(t, c)()
@@ -378,7 +391,8 @@ func TestSTDIO16_ServerMayCloseStdoutWithoutExiting(t *testing.T) {
 	}
 }
 
-func TestSTDIO05_STDIO06_WritingToStderrDoesNotBlockTheServer(t *testing.T) {
+// Requirement: STDIO-05, STDIO-06
+func TestWritingToStderrDoesNotBlockTheServer(t *testing.T) {
 	t.Parallel()
 	blocked := make(chan struct{})
 	t.Cleanup(func() { close(blocked) })
@@ -402,7 +416,9 @@ func TestSTDIO05_STDIO06_WritingToStderrDoesNotBlockTheServer(t *testing.T) {
 }
 
 // Lines are dropped if the writer is too slow.
-func TestSTDIO06_DroppedLinesAreCounted(t *testing.T) {
+//
+// Requirement: STDIO-06
+func TestDroppedLinesAreCounted(t *testing.T) {
 	t.Parallel()
 	const all = 20_001
 	lines, dropped := 0, 0
@@ -440,7 +456,8 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-func TestSTDIO05_STDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
+// Requirement: STDIO-05, STDIO-06
+func TestStandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100<<10)
 	t.Run("writer", func(t *testing.T) {
@@ -472,7 +489,8 @@ func TestSTDIO05_STDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	})
 }
 
-func TestSTDIO03_InvalidLinesOnStdoutAreSkipped(t *testing.T) {
+// Requirement: STDIO-03
+func TestInvalidLinesOnStdoutAreSkipped(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	s := roleCommand(t, "write-invalid")
@@ -507,7 +525,8 @@ func TestSTDIO03_InvalidLinesOnStdoutAreSkipped(t *testing.T) {
 	}
 }
 
-func TestSTDIO02_TooLongLineIsSkipped(t *testing.T) {
+// Requirement: STDIO-02
+func TestTooLongLineIsSkipped(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "write-long"))
 	_, err := readMessage(t, c)
@@ -524,7 +543,8 @@ func TestSTDIO02_TooLongLineIsSkipped(t *testing.T) {
 	}
 }
 
-func TestSTDIO20_ServersGetOnlyAllowedEnvironmentVariables(t *testing.T) {
+// Requirement: STDIO-20
+func TestServersGetOnlyAllowedEnvironmentVariables(t *testing.T) {
 	t.Setenv("PATCHBAY_TEST_SECRET", "s3cret")
 	t.Setenv("HTTPS_PROXY", "http://user:s3cret@proxy")
 	t.Setenv("LC_TIME", "C")
@@ -553,7 +573,8 @@ func TestSTDIO20_ServersGetOnlyAllowedEnvironmentVariables(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_ArgumentsAreNotInterpreted(t *testing.T) {
+// Requirement: STDIO-01
+func TestArgumentsAreNotInterpreted(t *testing.T) {
 	t.Parallel()
 	want := []string{"", "a b", `"`, "$HOME", "; exit 1", "`id`", "*", "-v"}
 	if got := readWords(t, startServer(t, roleCommand(t, "args", want...)), "args"); !slices.Equal(got, want) {
@@ -561,7 +582,8 @@ func TestSTDIO01_ArgumentsAreNotInterpreted(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_ServerRunsInDir(t *testing.T) {
+// Requirement: STDIO-01
+func TestServerRunsInDir(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -575,7 +597,8 @@ func TestSTDIO01_ServerRunsInDir(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_StartErrorNamesTheProgram(t *testing.T) {
+// Requirement: STDIO-01
+func TestStartErrorNamesTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("PATH", "."+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -631,7 +654,9 @@ func TestSTDIO01_StartErrorNamesTheProgram(t *testing.T) {
 }
 
 // The contexts of Connect and of calls end, and the server process continues.
-func TestSTDIO01_STL04_ServerOutlivesContexts(t *testing.T) {
+//
+// Requirement: STDIO-01, STL-04
+func TestServerOutlivesContexts(t *testing.T) {
 	t.Parallel()
 	for _, revision := range mcptest.Revisions() {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -659,7 +684,9 @@ func TestSTDIO01_STL04_ServerOutlivesContexts(t *testing.T) {
 
 // The process of a server ends while a subscription is open. The client restarts it and subscribes
 // again.
-func TestSTDIO18_SUB13_ListenIsSentAgainAfterARestart(t *testing.T) {
+//
+// Requirement: STDIO-18, SUB-13
+func TestListenIsSentAgainAfterARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -692,7 +719,9 @@ func TestSTDIO18_SUB13_ListenIsSentAgainAfterARestart(t *testing.T) {
 }
 
 // Pipes of Windows have no deadlines.
-func TestSTDIO01_WriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
+//
+// Requirement: STDIO-01
+func TestWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		c := mcp.NewStreamConn(r, mcp.WithDeadline(w), nil)

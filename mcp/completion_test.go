@@ -69,7 +69,8 @@ func completionServer() *mcp.Server {
 	return s
 }
 
-func TestCMP02_PromptsAndTemplatesAreCompleted(t *testing.T) {
+// Requirement: CMP-02
+func TestPromptsAndTemplatesAreCompleted(t *testing.T) {
 	s := completionServer()
 	for _, test := range []struct {
 		kind, target, name, value string
@@ -100,7 +101,8 @@ func TestCMP02_PromptsAndTemplatesAreCompleted(t *testing.T) {
 	}
 }
 
-func TestCMP03_AtMostAHundredValues(t *testing.T) {
+// Requirement: CMP-03
+func TestAtMostAHundredValues(t *testing.T) {
 	got, err := serveModern(t, completionServer(), "completion/complete",
 		completeParams("ref/prompt", "travel", "many", "x"))
 	want(t, got, err, `"total":250,"hasMore":true`)
@@ -110,7 +112,8 @@ func TestCMP03_AtMostAHundredValues(t *testing.T) {
 	}
 }
 
-func TestCMP04_ErrorsOfCompletion(t *testing.T) {
+// Requirement: CMP-04
+func TestErrorsOfCompletion(t *testing.T) {
 	s := completionServer()
 	prompt := func(name string) map[string]any { return completeParams("ref/prompt", "travel", name, "") }
 	change := func(params map[string]any, key string, v any) map[string]any {
@@ -158,7 +161,8 @@ func TestCMP04_ErrorsOfCompletion(t *testing.T) {
 	}
 }
 
-func TestCMP01_CapabilityIsDeclaredWithTheFirstCompletion(t *testing.T) {
+// Requirement: CMP-01
+func TestCapabilityIsDeclaredWithTheFirstCompletion(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	registration := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
 		func(context.Context, map[string]string) (string, error) { return "", nil })
@@ -178,7 +182,8 @@ func TestCMP01_CapabilityIsDeclaredWithTheFirstCompletion(t *testing.T) {
 	want(t, got, err, `["b"]`)
 }
 
-func TestCMP06_SuggestionsAreSortedAndRequestsValidated(t *testing.T) {
+// Requirement: CMP-06
+func TestSuggestionsAreSortedAndRequestsValidated(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	ranked := func(context.Context, string, map[string]string) ([]string, error) {
 		return []string{"zeta", "alpha", "Mid", "beta"}, nil
@@ -212,7 +217,9 @@ func TestCMP06_SuggestionsAreSortedAndRequestsValidated(t *testing.T) {
 }
 
 // A program delays and caches its requests; the client shows it that a result is partial.
-func TestCMP07_ClientReturnsPartialResults(t *testing.T) {
+//
+// Requirement: CMP-07
+func TestClientReturnsPartialResults(t *testing.T) {
 	h := mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 		switch value := memberOf(t, req.Params, "argument"); {
 		case req.Method == "server/discover":

@@ -13,7 +13,9 @@ import (
 
 // A server that has no sessions starts after the client has given up the probe. It refuses
 // initialize with the code for an unsupported version.
-func TestVER11_SlowModernServerIsProbedAgain(t *testing.T) {
+//
+// Requirement: VER-11
+func TestSlowModernServerIsProbedAgain(t *testing.T) {
 	withRawConnection(t, nil, func(s *rawServer) {
 		time.Sleep(12 * time.Second)
 		probe, _ := s.next()

@@ -75,7 +75,8 @@ const (
 		`"serverInfo":{"name":"old","version":"1"}}`
 )
 
-func TestVER10_ProbeFindsTheRevision(t *testing.T) {
+// Requirement: VER-10
+func TestProbeFindsTheRevision(t *testing.T) {
 	for _, test := range []struct {
 		name              string
 		discover, init    string
@@ -83,27 +84,27 @@ func TestVER10_ProbeFindsTheRevision(t *testing.T) {
 		takes             time.Duration
 		err               error
 	}{
-		{"VER-10 discovered", discovered, "", "2026-07-28", "server/discover", 0, nil},
-		{"VER-12 method not found", `{"code":-32601,"message":"?"}`, initialized, "2025-06-18",
+		{"discovered", discovered, "", "2026-07-28", "server/discover", 0, nil}, // Requirement: VER-10
+		{"method not found", `{"code":-32601,"message":"?"}`, initialized, "2025-06-18", // Requirement: VER-12
 			"server/discover initialize notifications/initialized", 0, nil},
-		{"VER-13 invalid params", `{"code":-32602,"message":"?"}`, initialized, "2025-06-18",
+		{"invalid params", `{"code":-32602,"message":"?"}`, initialized, "2025-06-18", // Requirement: VER-13
 			"server/discover initialize notifications/initialized", 0, nil},
-		{"VER-13 another code", `{"code":-32000,"message":"?"}`, initialized, "2025-06-18",
+		{"another code", `{"code":-32000,"message":"?"}`, initialized, "2025-06-18", // Requirement: VER-13
 			"server/discover initialize notifications/initialized", 0, nil},
-		{"VER-13 no response", "", initialized, "2025-06-18", "server/discover initialize notifications/initialized",
+		{"no response", "", initialized, "2025-06-18", "server/discover initialize notifications/initialized", // Requirement: VER-13
 			10 * time.Second, nil},
 		{"another result", `{"hello":1}`, initialized, "2025-06-18",
 			"server/discover initialize notifications/initialized", 0, nil},
-		{"VER-11 other versions",
+		{"other versions", // Requirement: VER-11
 			`{"code":-32022,"message":"?","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}`, initialized,
 			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-11 unknown versions", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized,
+		{"unknown versions", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized, // Requirement: VER-11
 			"", "server/discover", 0, mcp.ErrNoCommonRevision},
-		{"VER-06 discovered unknown versions", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized,
+		{"discovered unknown versions", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized, // Requirement: VER-06
 			"", "server/discover", 0, mcp.ErrNoCommonRevision},
-		{"VER-06 discovered old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized,
+		{"discovered old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized, // Requirement: VER-06
 			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"LIFE-10 unknown version of initialize", `{"code":-32601,"message":"?"}`,
+		{"unknown version of initialize", `{"code":-32601,"message":"?"}`, // Requirement: LIFE-10
 			strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "",
 			"server/discover initialize", 0, mcp.ErrNoCommonRevision},
 		{"busy", `{"code":429,"message":"server is shutting down"}`, initialized, "", "server/discover", 0,
@@ -144,7 +145,9 @@ func TestVER10_ProbeFindsTheRevision(t *testing.T) {
 }
 
 // The server responds to server/discover after the client has initialized a session.
-func TestSTDIO21_LateProbeResponseIsIgnored(t *testing.T) {
+//
+// Requirement: STDIO-21
+func TestLateProbeResponseIsIgnored(t *testing.T) {
 	withRawConnection(t, &mcp.ClientOptions{ProbeTimeout: 2 * time.Second}, func(s *rawServer) {
 		probe, _ := s.next()
 		time.Sleep(5 * time.Second)
@@ -168,7 +171,9 @@ func TestSTDIO21_LateProbeResponseIsIgnored(t *testing.T) {
 }
 
 // The context of Connect ends while the client waits for the result of initialize.
-func TestCAN02_InitializeIsNotCancelled(t *testing.T) {
+//
+// Requirement: CAN-02
+func TestInitializeIsNotCancelled(t *testing.T) {
 	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
 		synctest.Test(t, func(t *testing.T) {
 			transport, received := serveResponses(t, responseTable{})
@@ -215,7 +220,8 @@ func TestRequiredRevisionIsTheOnlyOneTried(t *testing.T) {
 	}
 }
 
-func TestSTDIO17_CallMayHaveRunWhenTheServerEnds(t *testing.T) {
+// Requirement: STDIO-17
+func TestCallMayHaveRunWhenTheServerEnds(t *testing.T) {
 	for _, responses := range []responseTable{
 		{"server/discover": discovered, "tools/call": "exit"},
 		{"server/discover": `{"code":-32601,"message":"?"}`, "initialize": initialized, "tools/call": "exit"},
@@ -275,7 +281,8 @@ func memberOf(t *testing.T, params json.RawMessage, key string) string {
 	return string(object[key])
 }
 
-func TestMRTR08_ELI09_StateIsEchoedAndDefaultsAreFilledIn(t *testing.T) {
+// Requirement: MRTR-08, ELI-09
+func TestStateIsEchoedAndDefaultsAreFilledIn(t *testing.T) {
 	const state = `"\u0041/+=\n é ` + "\u2028" + `"`
 	var got []string
 	opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
@@ -337,7 +344,8 @@ func TestCallThatFailsInALaterRoundMayHaveRun(t *testing.T) {
 	}
 }
 
-func TestMRTR16_SAMP15_RoundsAndTimeAreLimited(t *testing.T) {
+// Requirement: MRTR-16, SAMP-15
+func TestRoundsAndTimeAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := 0
 		c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
@@ -364,12 +372,13 @@ func TestMRTR16_SAMP15_RoundsAndTimeAreLimited(t *testing.T) {
 	})
 }
 
-func TestRPC22_RPC23_InvalidResultsAreErrors(t *testing.T) {
+// Requirement: RPC-22, RPC-23
+func TestInvalidResultsAreErrors(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
 	for _, test := range []struct{ name, result, says string }{
-		{"RPC-22 an unknown result type", `{"resultType":"maybe","content":[]}`, `unknown resultType "maybe"`},
-		{"RPC-22 a result type of another type", `{"resultType":5,"content":[]}`, "resultType"},
-		{"RPC-23 a result type of an extension", `{"resultType":"task","taskId":"1"}`, `unknown resultType "task"`},
+		{"an unknown result type", `{"resultType":"maybe","content":[]}`, `unknown resultType "maybe"`},      // Requirement: RPC-22
+		{"a result type of another type", `{"resultType":5,"content":[]}`, "resultType"},                     // Requirement: RPC-22
+		{"a result type of an extension", `{"resultType":"task","taskId":"1"}`, `unknown resultType "task"`}, // Requirement: RPC-23
 		{"neither input requests nor state", `{"resultType":"input_required"}`,
 			"without inputRequests and requestState"},
 		{"input requests as an array", `{"resultType":"input_required","inputRequests":[]}`, "must be an object"},
@@ -428,7 +437,7 @@ func TestListsOfServersAreLimited(t *testing.T) {
 			10_000, ""},
 		{"10,001 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_001, tool)) },
 			10_000, "more than 10000 items"},
-		{"PAG-05 an empty cursor", func(n int) string {
+		{"an empty cursor", func(n int) string { // Requirement: PAG-05
 			if n == 0 {
 				return `{"tools":[` + strings.ReplaceAll(tool, "%d", "0") + `],"nextCursor":""}`
 			}
@@ -466,7 +475,8 @@ func TestListsOfServersAreLimited(t *testing.T) {
 	}
 }
 
-func TestCACHE04_CACHE06_CACHE07_ResultsAreCachedForTheirTTL(t *testing.T) {
+// Requirement: CACHE-04, CACHE-06, CACHE-07
+func TestResultsAreCachedForTheirTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := map[string]int{}
 		ttl := `60000`
@@ -515,7 +525,8 @@ func TestCACHE04_CACHE06_CACHE07_ResultsAreCachedForTheirTTL(t *testing.T) {
 	})
 }
 
-func TestTOOL14_ResultMustMatchItsSchema(t *testing.T) {
+// Requirement: TOOL-14
+func TestResultMustMatchItsSchema(t *testing.T) {
 	result := ""
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		if req.Method == "tools/list" {

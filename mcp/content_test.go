@@ -46,7 +46,9 @@ func everyContent() []mcp.ContentBlock {
 }
 
 // The test client validates the content with the schema of its revision.
-func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
+//
+// Requirement: TOOL-18, TOOL-29, RES-19
+func TestContentInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addValueTool(s, "all", everyContent())
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "all"}, func(context.Context, struct{}) ([]mcp.PromptMessage, error) {
@@ -93,7 +95,8 @@ func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestTOOL29_RES19_EncodedContentDecodesToTheSame(t *testing.T) {
+// Requirement: TOOL-29, RES-19
+func TestEncodedContentDecodesToTheSame(t *testing.T) {
 	for _, c := range everyContent()[1:] {
 		raw, err := json.Marshal(mcp.PromptMessage{Role: mcp.RoleUser, Content: c})
 		if err != nil {
@@ -109,7 +112,8 @@ func TestTOOL29_RES19_EncodedContentDecodesToTheSame(t *testing.T) {
 	}
 }
 
-func TestTOOL29_InvalidContentIsNotDecoded(t *testing.T) {
+// Requirement: TOOL-29
+func TestInvalidContentIsNotDecoded(t *testing.T) {
 	for _, raw := range []string{
 		`{"role":"user"}`, `{"role":"user","content":{}}`, `{"role":"user","content":{"type":7}}`,
 		`{"role":"user","content":{"type":"video"}}`, `{"role":"user","content":{"type":"image","data":"!"}}`,

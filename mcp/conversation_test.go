@@ -66,7 +66,9 @@ func orderServer(t *testing.T) *mcp.Server {
 
 // Two conversations are interleaved on one connection, and continue on another one and on another
 // replica.
-func TestSTL02_STL03_STL05_STL06_ConversationsAreIndependentOfConnections(t *testing.T) {
+//
+// Requirement: STL-02, STL-03, STL-05, STL-06
+func TestConversationsAreIndependentOfConnections(t *testing.T) {
 	replica := orderServer(t)
 	mcptest.RunOn(t, orderServer(t), mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		for name, other := range map[string]*mcptest.Client{
@@ -102,7 +104,8 @@ func listServer(t *testing.T) *mcp.Server {
 	return s
 }
 
-func TestSTL07_ListsDoNotDependOnTheConnectionOrOtherRequests(t *testing.T) {
+// Requirement: STL-07
+func TestListsDoNotDependOnTheConnectionOrOtherRequests(t *testing.T) {
 	methods := []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
 	mcptest.RunOn(t, listServer(t), mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		lists := func(c *mcptest.Client) (all []string) {
@@ -129,7 +132,9 @@ func TestSTL07_ListsDoNotDependOnTheConnectionOrOtherRequests(t *testing.T) {
 
 // The server's results do not depend on the name of the client, and those of the client not on the
 // name of the server.
-func TestMETA14_IdentityDoesNotChangeBehaviour(t *testing.T) {
+//
+// Requirement: META-14
+func TestIdentityDoesNotChangeBehaviour(t *testing.T) {
 	infos := []object{{"name": "mcptest", "version": "1"}, {"name": "Claude", "version": "0.1"},
 		{"name": "x", "version": ""}}
 	mcptest.RunOn(t, listServer(t), mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
@@ -157,7 +162,9 @@ func TestMETA14_IdentityDoesNotChangeBehaviour(t *testing.T) {
 
 // Unknown members of _meta pass in both directions, also those with reserved prefixes, and the
 // trace context.
-func TestMETA06_META16_UnknownMetaIsUnchanged(t *testing.T) {
+//
+// Requirement: META-06, META-16
+func TestUnknownMetaIsUnchanged(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	sent := mcp.Meta{
 		"traceparent": trace, "tracestate": "vendor=1", "baggage": "user=a",
@@ -196,7 +203,9 @@ func TestMETA06_META16_UnknownMetaIsUnchanged(t *testing.T) {
 
 // Another user sends the state and the answer of Ada's conversation, as a client with the same
 // name.
-func TestELI22_ELI35_AnswersAreBoundToTheAuthenticatedUser(t *testing.T) {
+//
+// Requirement: ELI-22, ELI-35
+func TestAnswersAreBoundToTheAuthenticatedUser(t *testing.T) {
 	ada := &mcp.Principal{Issuer: "https://as.example", Subject: "ada", ClientID: "c"}
 	opts := &mcptest.Options{Principal: ada}
 	mcptest.RunOn(t, orderServer(t), mcptest.Since(mcptest.Modern), opts, func(t *testing.T, c *mcptest.Client) {

@@ -76,7 +76,9 @@ func cutAfter(
 // A stream that ends after any number of bytes, in either direction, results in a response or a
 // TransportError. The
 // synctest bubble detects goroutines that do not end.
-func TestSTDIO17_StreamsMayEndAfterAnyByte(t *testing.T) {
+//
+// Requirement: STDIO-17
+func TestStreamsMayEndAfterAnyByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestDEP02_DEP03_DeprecatedFeaturesWorkAndAreWarnedAboutOnce(t *testing.T) {
+// Requirement: DEP-02, DEP-03
+func TestDeprecatedFeaturesWorkAndAreWarnedAboutOnce(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		var log bytes.Buffer
 		s := newServer(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -49,7 +50,8 @@ func TestDEP02_DEP03_DeprecatedFeaturesWorkAndAreWarnedAboutOnce(t *testing.T) {
 	}
 }
 
-func TestDEP03_ClientWarnsOnceAboutEachDeprecatedFeature(t *testing.T) {
+// Requirement: DEP-03
+func TestClientWarnsOnceAboutEachDeprecatedFeature(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "all", func(ctx context.Context) (string, error) {
 		mcp.Logger(ctx).Error("x")
@@ -101,7 +103,8 @@ func TestDEP03_ClientWarnsOnceAboutEachDeprecatedFeature(t *testing.T) {
 	}
 }
 
-func TestDEP03_ClientWarnsAboutEnumNames(t *testing.T) {
+// Requirement: DEP-03
+func TestClientWarnsAboutEnumNames(t *testing.T) {
 	for revision, want := range map[string]int{"2025-06-18": 0, "2025-11-25": 1} {
 		var log lockedBuffer
 		answerInSession(t, &mcp.ClientOptions{Revision: revision, Logger: slog.New(slog.NewTextHandler(&log, nil)),

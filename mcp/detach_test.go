@@ -219,7 +219,9 @@ func TestDetachedCallAsksChangedQuestionsAgain(t *testing.T) {
 }
 
 // The detached call does not repeat questions and effects of earlier rounds.
-func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
+//
+// Requirement: TASKX-09
+func TestDetachKeepsEarlierRounds(t *testing.T) {
 	for _, where := range []string{"in the handler", "in the middleware"} {
 		t.Run(where, func(t *testing.T) {
 			var d *mcp.Detached
@@ -550,7 +552,8 @@ func TestHandleMethodAcceptsMethodsOfTasks(t *testing.T) {
 	}
 }
 
-func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
+// Requirement: TASKD-05
+func TestExecutionIsListedOnlyInItsRevision(t *testing.T) {
 	visible := func(context.Context, mcp.Feature) bool { return true }
 	for name, opts := range map[string]*mcp.ServerOptions{
 		"same list for all": nil, "list by request": {Visible: visible},
@@ -583,7 +586,9 @@ func (p *handlerPeer) raw(method string) string {
 
 // Middleware of the client implements an extension. The client's handlers and limits apply to its
 // input requests.
-func TestTASKX15_MiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
+//
+// Requirement: TASKX-15
+func TestMiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
 	s := newServer(t, nil)
 	var got []string
 	s.HandleMethod("tasks/get", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {

@@ -38,7 +38,8 @@ func TestDisableDuringAnUpdateIsKept(t *testing.T) {
 	}
 }
 
-func TestPROG04_NotifyAfterTheResultFails(t *testing.T) {
+// Requirement: PROG-04
+func TestNotifyAfterTheResultFails(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			lateErr, answered := make(chan error, 1), make(chan struct{})
@@ -66,7 +67,8 @@ func TestPROG04_NotifyAfterTheResultFails(t *testing.T) {
 	}
 }
 
-func TestRPC20_RawResultsGetAResultType(t *testing.T) {
+// Requirement: RPC-20
+func TestRawResultsGetAResultType(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	s.HandleMethod("x/raw", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 		return mcp.RawResult(`{"a":1}`), nil
@@ -77,7 +79,8 @@ func TestRPC20_RawResultsGetAResultType(t *testing.T) {
 	}
 }
 
-func TestTOOL13_OutputSchemaRequiresStructuredOutput(t *testing.T) {
+// Requirement: TOOL-13
+func TestOutputSchemaRequiresStructuredOutput(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("AddTool of a tool without structured output did not panic")

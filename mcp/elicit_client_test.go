@@ -11,7 +11,9 @@ import (
 
 // The handlers of a client determine the capability, which is declared at initialize or in each
 // request.
-func TestELI01_ELI02_ELI03_HandlersDeclareElicitation(t *testing.T) {
+//
+// Requirement: ELI-01, ELI-02, ELI-03
+func TestHandlersDeclareElicitation(t *testing.T) {
 	accept := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 	}
@@ -53,7 +55,9 @@ func TestELI01_ELI02_ELI03_HandlersDeclareElicitation(t *testing.T) {
 }
 
 // A server may omit the mode of a form.
-func TestELI05_MissingModeIsForm(t *testing.T) {
+//
+// Requirement: ELI-05
+func TestMissingModeIsForm(t *testing.T) {
 	var got []string
 	record := func(handler string) func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
@@ -75,7 +79,9 @@ func TestELI05_MissingModeIsForm(t *testing.T) {
 }
 
 // The client validates the content of its handler with the form before it sends it.
-func TestELI11_ELI25_ContentMustMatchTheForm(t *testing.T) {
+//
+// Requirement: ELI-11, ELI-25
+func TestContentMustMatchTheForm(t *testing.T) {
 	s := newServer(t, nil)
 	addAskTool[struct {
 		Text    string  `json:"text"`

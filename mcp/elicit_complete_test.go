@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestELI28_ClientsAreNotifiedWhenAVisitIsComplete(t *testing.T) {
+// Requirement: ELI-28
+func TestClientsAreNotifiedWhenAVisitIsComplete(t *testing.T) {
 	s := newServer(t, nil)
 	type in struct {
 		Fails bool `json:"fails"`

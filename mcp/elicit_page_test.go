@@ -11,7 +11,9 @@ import (
 )
 
 // URLs that are unsafe to open, or that a user cannot recognize, do not reach the program.
-func TestELI18_ElicitURLGetsSafeURLsOnly(t *testing.T) {
+//
+// Requirement: ELI-18
+func TestElicitURLGetsSafeURLsOnly(t *testing.T) {
 	for page, want := range map[string]string{
 		"https://example.com/a?b=c":     "https://example.com/a?b=c",
 		"https://example.com/é":         "https://example.com/%C3%A9",
@@ -40,7 +42,8 @@ func TestELI18_ElicitURLGetsSafeURLsOnly(t *testing.T) {
 	}
 }
 
-func TestELI18_HostWarningIsForEncodedHosts(t *testing.T) {
+// Requirement: ELI-18
+func TestHostWarningIsForEncodedHosts(t *testing.T) {
 	p := &mcp.ElicitRequestParams{URL: "https://xn--80ak6aa92e.com/"}
 	if got := p.HostWarning(); !strings.Contains(got, "encoded") {
 		t.Errorf("got %q, want a warning", got)
@@ -52,7 +55,9 @@ func TestELI18_HostWarningIsForEncodedHosts(t *testing.T) {
 }
 
 // A server sends another request's progress on this request's stream.
-func TestPROG02_ProgressOfAnotherRequestIsIgnored(t *testing.T) {
+//
+// Requirement: PROG-02
+func TestProgressOfAnotherRequestIsIgnored(t *testing.T) {
 	h := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method == "server/discover" {
 			return mcp.RawResult(discovered), nil

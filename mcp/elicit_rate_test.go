@@ -11,7 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestELI34_ClientLimitsTheRateOfQuestions(t *testing.T) {
+// Requirement: ELI-34
+func TestClientLimitsTheRateOfQuestions(t *testing.T) {
 	const limit, calls = 64, 100
 	s := newServer(t, nil)
 	addAskTool[struct{}](s, "ask", nil)
@@ -50,7 +51,8 @@ func TestELI34_ClientLimitsTheRateOfQuestions(t *testing.T) {
 	}
 }
 
-func TestELI34_ServerOfASessionReceivesATypedRefusal(t *testing.T) {
+// Requirement: ELI-34
+func TestServerOfASessionReceivesATypedRefusal(t *testing.T) {
 	for _, revision := range mcptest.Revisions()[2:4] {
 		opts := &mcp.ClientOptions{Revision: revision, ElicitationsPerMinute: -1,
 			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {

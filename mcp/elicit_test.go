@@ -60,7 +60,8 @@ func (test *formTest) run(t *testing.T, response string) {
 	}
 }
 
-func TestELI07_TypesBecomeForms(t *testing.T) {
+// Requirement: ELI-07
+func TestTypesBecomeForms(t *testing.T) {
 	type everyField struct {
 		Text   string   `json:"text" jsonschema:"some text,title=Text,minLength=2,maxLength=9"`
 		Mail   string   `json:"mail,omitempty" jsonschema:"where to write,format=email,default=a@example.com"`
@@ -121,7 +122,8 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 	}
 }
 
-func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
+// Requirement: ELI-08
+func TestOptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 	const whole = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{` +
 		`"untitled":{"type":"string","enum":["a","b"],"default":"a"},` +
 		`"titled":{"type":"string","oneOf":[{"const":"a","title":"A"}]},` +
@@ -151,7 +153,8 @@ func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 	}
 }
 
-func TestELI09_OptionsMayHaveDefaults(t *testing.T) {
+// Requirement: ELI-09
+func TestOptionsMayHaveDefaults(t *testing.T) {
 	type issue struct {
 		Title string `json:"title" jsonschema:"of the issue,default=untitled"`
 		Votes int    `json:"votes,omitempty"`
@@ -184,7 +187,8 @@ func TestELI09_OptionsMayHaveDefaults(t *testing.T) {
 	}
 }
 
-func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
+// Requirement: ELI-25
+func TestContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		ask    func(ctx context.Context, _ json.RawMessage) (string, error)
 		answer string
@@ -210,7 +214,8 @@ func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestELI07_OtherSchemasAreErrors(t *testing.T) {
+// Requirement: ELI-07
+func TestOtherSchemasAreErrors(t *testing.T) {
 	withSchema := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
 	}
@@ -254,7 +259,8 @@ func TestELI07_OtherSchemasAreErrors(t *testing.T) {
 	}
 }
 
-func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
+// Requirement: ELI-06, ELI-33
+func TestAskURLSendsTheURL(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return "agreed", mcp.AskURL(ctx, "a", "https://example.com/connect?to=x", "Connect your account.")
 	})
@@ -274,7 +280,8 @@ func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
 	}
 }
 
-func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
+// Requirement: ELI-06
+func TestOnlySafeURLsAreSent(t *testing.T) {
 	for url, valid := range map[string]bool{
 		"https://example.com/":             true,
 		"https://example.com:8443/a?b=c#d": true,

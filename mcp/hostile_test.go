@@ -81,7 +81,8 @@ func onClientHistories(t *testing.T, test func(t *testing.T, s *target, c *byteC
 	}
 }
 
-func TestRPC01_RPC02_RPC03_RPC12_RPC19_RPC32_InvalidMessagesAreAnswered(t *testing.T) {
+// Requirement: RPC-01, RPC-02, RPC-03, RPC-12, RPC-19, RPC-32
+func TestInvalidMessagesAreAnswered(t *testing.T) {
 	messages := hostileMessages(t)
 	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, m := range messages {
@@ -185,7 +186,8 @@ var wrongValues = map[string][]string{
 var optional = map[string]bool{"cursor": true, "arguments": true, "inputResponses": true, "requestState": true,
 	"context": true, "context.arguments": true}
 
-func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
+// Requirement: RPC-32
+func TestParamsOfOtherTypesAreInvalid(t *testing.T) {
 	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		n := 0
@@ -231,7 +233,8 @@ func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
 	})
 }
 
-func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
+// Requirement: META-10, META-17, META-18
+func TestEnvelopesAreValidated(t *testing.T) {
 	const version = `"io.modelcontextprotocol/protocolVersion":`
 	const capabilities = `"io.modelcontextprotocol/clientCapabilities":`
 	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
@@ -261,7 +264,8 @@ func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
 	})
 }
 
-func TestRPC14_RPC31_PING04_UnknownMethodsAreNotFound(t *testing.T) {
+// Requirement: RPC-14, RPC-31, PING-04
+func TestUnknownMethodsAreNotFound(t *testing.T) {
 	methods := []string{"x", "tools/callx", "TOOLS/LIST", "tools/list ", "tools/list\\u0000", "rpc.discover",
 		"__proto__", "../tools/list",
 		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized",
@@ -290,7 +294,9 @@ func TestRPC14_RPC31_PING04_UnknownMethodsAreNotFound(t *testing.T) {
 }
 
 // The server ignores responses, cancellations and notifications that belong to no request.
-func TestRPC14_CAN05_CAN09_UnknownResponsesAndNotificationsAreIgnored(t *testing.T) {
+//
+// Requirement: RPC-14, CAN-05, CAN-09
+func TestUnknownResponsesAndNotificationsAreIgnored(t *testing.T) {
 	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, id := range []string{`1`, `"x"`, `-5`, `""`, `99999999999999999999`} {
 			c.write(`{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept"}}`,
@@ -315,7 +321,8 @@ func TestRPC14_CAN05_CAN09_UnknownResponsesAndNotificationsAreIgnored(t *testing
 	})
 }
 
-func TestRPC15_RPC16_RPC18_BatchesOnlyIn20250326(t *testing.T) {
+// Requirement: RPC-15, RPC-16, RPC-18
+func TestBatchesOnlyIn20250326(t *testing.T) {
 	batch := `[` + sessionRequest(`1`, "ping", `{}`) + `]`
 	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		c.wantCode(c.ask(`[]`), "", mcp.CodeInvalidRequest)
@@ -353,7 +360,8 @@ func TestErrorOfAPanicHasNoDetails(t *testing.T) {
 	})
 }
 
-func TestRPC05_RPC06_DuplicateIDInFlightIsRejected(t *testing.T) {
+// Requirement: RPC-05, RPC-06
+func TestDuplicateIDInFlightIsRejected(t *testing.T) {
 	onByteStreams(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 		c.open("2025-11-25")
 		c.write(envelopedCall(`7`, "wait", ""))
@@ -569,7 +577,8 @@ func (w messageWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestPROG03_NotificationsOfABurstArriveInOrder(t *testing.T) {
+// Requirement: PROG-03
+func TestNotificationsOfABurstArriveInOrder(t *testing.T) {
 	for name, transport := range lineTransports() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

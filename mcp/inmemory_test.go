@@ -12,7 +12,9 @@ import (
 )
 
 // Middleware may change the params, and with them the envelope.
-func TestMETA18_InMemoryRequestsHaveTheEnvelopeOfTheirParams(t *testing.T) {
+//
+// Requirement: META-18
+func TestInMemoryRequestsHaveTheEnvelopeOfTheirParams(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger()})
 	mcp.AddTool(s, &mcp.Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return mcp.RequestFrom(ctx).ClientInfo().Name, nil

@@ -390,7 +390,9 @@ func TestLengthOfProgressTokensIsLimited(t *testing.T) {
 }
 
 // Foreign cursors are refused. The server accepts its own cursors, however long the names in them are.
-func TestPAG07_ForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
+//
+// Requirement: PAG-07
+func TestForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
 	newLongNames := func(n int) *target {
 		s := newTarget(&mcp.ServerOptions{PageSize: 1})
 		for i := range 3 {
@@ -427,7 +429,8 @@ func TestPAG07_ForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
 	})
 }
 
-func TestMRTR12_ForeignAndLongRequestStatesAreRefused(t *testing.T) {
+// Requirement: MRTR-12
+func TestForeignAndLongRequestStatesAreRefused(t *testing.T) {
 	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		call := func(state string) wireLine {
 			return c.ask(modernRequestLine(`1`, "tools/call", `"name":"ask","requestState":`+state+`,"inputResponses":{"question":{"action":"accept","content":{"value":"a"}}},`, ""))
@@ -553,7 +556,8 @@ func TestSubscriptionsDoNotCountAsCallsInFlight(t *testing.T) {
 	})
 }
 
-func TestCMP03_CompletionReturnsAtMost100Values(t *testing.T) {
+// Requirement: CMP-03
+func TestCompletionReturnsAtMost100Values(t *testing.T) {
 	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		complete := func(value string) wireLine {
 			return c.ask(modernRequestLine(`1`, "completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"`+value+`"},`, ""))
@@ -580,7 +584,8 @@ func TestCMP03_CompletionReturnsAtMost100Values(t *testing.T) {
 	})
 }
 
-func TestRES16_LengthOfURIsIsLimited(t *testing.T) {
+// Requirement: RES-16
+func TestLengthOfURIsIsLimited(t *testing.T) {
 	uri := func(n int) string { return "mem:" + strings.Repeat("u", n-4) }
 	const most = 8 << 10
 	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
@@ -719,7 +724,9 @@ func TestPendingRequestsToAClientAreLimited(t *testing.T) {
 
 // The steps of a validation are limited, whatever the arguments are. Without a limit the call would not return; the
 // time allows for the race detector on a busy machine.
-func TestSCH15_ValidationStepsAreLimited(t *testing.T) {
+//
+// Requirement: SCH-15
+func TestValidationStepsAreLimited(t *testing.T) {
 	s := newTarget(nil)
 	schema := `{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"anyOf":[` +
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"required":["a","b"]},` +

@@ -14,7 +14,7 @@ import (
 
 // The rule of reserved prefixes has changed: before 2026-07-28 a label of the protocol may stand
 // anywhere but at the end.
-func TestT16_ReservedMetaKeysAreRefusedAtRegistration(t *testing.T) {
+func TestReservedMetaKeysAreRefusedAtRegistration(t *testing.T) {
 	register := map[string]func(s *mcp.Server, m mcp.Meta){
 		"tool": func(s *mcp.Server, m mcp.Meta) {
 			mcp.AddTool(s, &mcp.Tool{Name: "a", Meta: m}, func(context.Context, struct{}) (string, error) { return "", nil })
@@ -48,7 +48,8 @@ func TestT16_ReservedMetaKeysAreRefusedAtRegistration(t *testing.T) {
 	}
 }
 
-func TestICON10_DisplayNameOfTools(t *testing.T) {
+// Requirement: ICON-10
+func TestDisplayNameOfTools(t *testing.T) {
 	annotated := &mcp.ToolAnnotations{Title: "annotated"}
 	for want, tool := range map[string]*mcp.Tool{
 		"title":     {Name: "name", Title: "title", Annotations: annotated},
@@ -62,7 +63,8 @@ func TestICON10_DisplayNameOfTools(t *testing.T) {
 	}
 }
 
-func TestLOG09_LoggersHaveNames(t *testing.T) {
+// Requirement: LOG-09
+func TestLoggersHaveNames(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		log := mcp.Logger(ctx)
@@ -115,7 +117,8 @@ func traceContexts() map[string]map[string]bool {
 	}
 }
 
-func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
+// Requirement: META-16
+func TestTraceContextHasTheFormOfTheW3C(t *testing.T) {
 	values := traceContexts()
 	s := newServer(t, nil)
 	addTool(s, "meta", func(ctx context.Context) (string, error) {
@@ -140,7 +143,9 @@ func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
 }
 
 // The middleware sees the `_meta` as it was sent; Request.Meta would drop invalid values.
-func TestMETA16_ClientSendsOnlyValidTraceContext(t *testing.T) {
+//
+// Requirement: META-16
+func TestClientSendsOnlyValidTraceContext(t *testing.T) {
 	values := traceContexts()
 	var sent json.RawMessage
 	s := newServer(t, nil)

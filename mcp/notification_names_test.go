@@ -16,7 +16,9 @@ import (
 )
 
 // The names of loggers reach programs in every revision.
-func TestLOG09_ClientsReceiveTheNamesOfLoggers(t *testing.T) {
+//
+// Requirement: LOG-09
+func TestClientsReceiveTheNamesOfLoggers(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		mcp.Logger(ctx).With("logger", "database").Error("slow")
@@ -45,7 +47,9 @@ func TestLOG09_ClientsReceiveTheNamesOfLoggers(t *testing.T) {
 }
 
 // Only 2025-11-25 announces that the user has completed a page; older revisions have no pages.
-func TestELI28_ELI29_ProgramsSeeCompletedPages(t *testing.T) {
+//
+// Requirement: ELI-28, ELI-29
+func TestProgramsSeeCompletedPages(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "visit", func(ctx context.Context) (string, error) {
 		return "done", mcp.AskURL(ctx, "page", "https://example.com/login", "Please sign in")

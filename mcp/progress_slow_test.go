@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestPROG05_AClientThatKeepsUpReceivesEveryNotification(t *testing.T) {
+// Requirement: PROG-05
+func TestAClientThatKeepsUpReceivesEveryNotification(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -34,7 +35,9 @@ func TestPROG05_AClientThatKeepsUpReceivesEveryNotification(t *testing.T) {
 }
 
 // The client reads ten messages per second, of a call that reports a thousand.
-func TestPROG05_NotificationsToASlowClientAreMerged(t *testing.T) {
+//
+// Requirement: PROG-05
+func TestNotificationsToASlowClientAreMerged(t *testing.T) {
 	for _, revision := range append(sessionRevisions, mcptest.Modern) {
 		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { mergeForSlowClient(t, revision) })

@@ -40,7 +40,8 @@ func callWithProgress(t *testing.T, c *mcptest.Client, tool string, token any) [
 	return notes
 }
 
-func TestPROG02_PROG03_ProgressRisesAndPrecedesTheResult(t *testing.T) {
+// Requirement: PROG-02, PROG-03
+func TestProgressRisesAndPrecedesTheResult(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "steps", func(ctx context.Context) (string, error) {
 		for i := range 500 {
@@ -95,7 +96,8 @@ func TestProgressNumbersAreWrittenWithoutLoss(t *testing.T) {
 	})
 }
 
-func TestPROG01_TokensKeepTheirType(t *testing.T) {
+// Requirement: PROG-01
+func TestTokensKeepTheirType(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "half", func(ctx context.Context) (string, error) {
 		mcp.Progress(ctx, 0.5, 0, "")
@@ -132,7 +134,9 @@ func TestPROG01_TokensKeepTheirType(t *testing.T) {
 }
 
 // A handler may start a goroutine that uses its context after the result.
-func TestPROG04_NothingFollowsTheResult(t *testing.T) {
+//
+// Requirement: PROG-04
+func TestNothingFollowsTheResult(t *testing.T) {
 	s := newServer(t, nil)
 	var late func()
 	addTool(s, "leave", func(ctx context.Context) (string, error) {
@@ -155,7 +159,9 @@ func TestPROG04_NothingFollowsTheResult(t *testing.T) {
 }
 
 // Notifications of concurrent calls carry the token of their own request, also on one stream.
-func TestPROG09_ProgressBelongsToItsRequest(t *testing.T) {
+//
+// Requirement: PROG-09
+func TestProgressBelongsToItsRequest(t *testing.T) {
 	s := newServer(t, nil)
 	type countIn struct {
 		From int `json:"from"`
@@ -196,7 +202,8 @@ func TestPROG09_ProgressBelongsToItsRequest(t *testing.T) {
 	})
 }
 
-func TestLOG02_LOG06_LoggerHonoursTheRequestedLevel(t *testing.T) {
+// Requirement: LOG-02, LOG-06
+func TestLoggerHonoursTheRequestedLevel(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		log := mcp.Logger(ctx)
@@ -217,7 +224,8 @@ func TestLOG02_LOG06_LoggerHonoursTheRequestedLevel(t *testing.T) {
 	})
 }
 
-func TestLOG10_SlogLevelsMapToProtocolLevels(t *testing.T) {
+// Requirement: LOG-10
+func TestSlogLevelsMapToProtocolLevels(t *testing.T) {
 	levels := map[slog.Level]string{
 		slog.LevelDebug - 4: "debug", slog.LevelDebug: "debug", slog.LevelDebug + 1: "debug", slog.LevelInfo: "info",
 		slog.LevelInfo + 2: "notice", slog.LevelWarn: "warning", slog.LevelError: "error", slog.LevelError + 4: "critical",
@@ -252,7 +260,8 @@ func TestLOG10_SlogLevelsMapToProtocolLevels(t *testing.T) {
 	}
 }
 
-func TestLOG03_LOG05_MessagesWithoutARequestedLevel(t *testing.T) {
+// Requirement: LOG-03, LOG-05
+func TestMessagesWithoutARequestedLevel(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		mcp.Logger(ctx).Debug("debug")
@@ -274,7 +283,8 @@ func TestLOG03_LOG05_MessagesWithoutARequestedLevel(t *testing.T) {
 	})
 }
 
-func TestLOG04_UnknownLevelsAreInvalidParams(t *testing.T) {
+// Requirement: LOG-04
+func TestUnknownLevelsAreInvalidParams(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(context.Context) (string, error) { return "", nil })
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -291,7 +301,9 @@ func TestLOG04_UnknownLevelsAreInvalidParams(t *testing.T) {
 }
 
 // An attribute that cannot be encoded affects only its own message.
-func TestLOG10_AttributesOfEveryKind(t *testing.T) {
+//
+// Requirement: LOG-10
+func TestAttributesOfEveryKind(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		log := mcp.Logger(ctx)

@@ -40,7 +40,8 @@ type promptResult struct {
 	}
 }
 
-func TestPRM03_PromptsInEveryRevision(t *testing.T) {
+// Requirement: PRM-03
+func TestPromptsInEveryRevision(t *testing.T) {
 	s := promptServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		res := decode[promptResult](t, c.Call("prompts/get", object{"name": "review", "arguments": object{"code": "x = 1", "depth": "3"}}))
@@ -59,7 +60,8 @@ func TestPRM03_PromptsInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestPRM04_PRM05_InvalidRequestsAreInvalidParamsInEveryRevision(t *testing.T) {
+// Requirement: PRM-04, PRM-05
+func TestInvalidRequestsAreInvalidParamsInEveryRevision(t *testing.T) {
 	s := promptServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for _, bad := range []struct {
@@ -89,7 +91,8 @@ func TestPRM04_PRM05_InvalidRequestsAreInvalidParamsInEveryRevision(t *testing.T
 	})
 }
 
-func TestPRM11_PromptsAskInEveryRevision(t *testing.T) {
+// Requirement: PRM-11
+func TestPromptsAskInEveryRevision(t *testing.T) {
 	s := promptServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		res := decode[promptResult](t, c.Call("prompts/get", object{"name": "asks", "_meta": object{"progressToken": "p"}}))
@@ -102,7 +105,8 @@ func TestPRM11_PromptsAskInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestPRM09_VisibilityOfPrompts(t *testing.T) {
+// Requirement: PRM-09
+func TestVisibilityOfPrompts(t *testing.T) {
 	s := promptServer(t, &mcp.ServerOptions{PageSize: 1, Visible: func(ctx context.Context, f mcp.Feature) bool {
 		return f.Prompt == nil || f.Prompt.Name != "secret" || mcp.RequestFrom(ctx).Principal != nil
 	}})
@@ -136,7 +140,8 @@ func TestPRM09_VisibilityOfPrompts(t *testing.T) {
 	})
 }
 
-func TestCMP02_CMP03_CMP04_CMP05_CompletionInEveryRevision(t *testing.T) {
+// Requirement: CMP-02, CMP-03, CMP-04, CMP-05
+func TestCompletionInEveryRevision(t *testing.T) {
 	s := promptServer(t, nil)
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://{city}/{street}", Name: "streets", Complete: map[string]mcp.CompleteFunc{
 		"street": func(_ context.Context, value string, args map[string]string) ([]string, error) {
@@ -174,7 +179,7 @@ func TestCMP02_CMP03_CMP04_CMP05_CompletionInEveryRevision(t *testing.T) {
 		}
 		got = decode[completion](t, c.Call("completion/complete", complete(streets, "street", "A", with))).Completion
 		if len(got.Values) != 100 || got.Total != 150 || !got.HasMore || strings.Contains(got.Values[99], "Berlin") != (with != nil) {
-			t.Errorf("CMP-03: got %d of %d, %v, %q", len(got.Values), got.Total, got.HasMore, got.Values[99])
+			t.Errorf("got %d of %d, %v, %q", len(got.Values), got.Total, got.HasMore, got.Values[99]) // Requirement: CMP-03
 		}
 		for _, bad := range []object{
 			complete(prompt, "colour", "", nil), complete(object{"type": "ref/prompt", "name": "none"}, "a", "", nil),

@@ -44,7 +44,8 @@ func get(t *testing.T, s *mcp.Server, name string, args any) (string, *mcp.Error
 	return serveModern(t, s, "prompts/get", params)
 }
 
-func TestPRM02_ListShowsTheArgumentsOfTheInputType(t *testing.T) {
+// Requirement: PRM-02
+func TestListShowsTheArgumentsOfTheInputType(t *testing.T) {
 	got, err := serveModern(t, reviewServer(), "prompts/list", nil)
 	want(t, got, err, `"prompts":[{"name":"review","title":"Review","description":"Review code.","arguments":[`+
 		`{"name":"code","description":"the code to review","required":true},`+
@@ -52,7 +53,8 @@ func TestPRM02_ListShowsTheArgumentsOfTheInputType(t *testing.T) {
 		`{"name":"depth","description":"how deep"},{"name":"strict"},{"name":"before"}]}],"ttlMs":0,"cacheScope":"private"`)
 }
 
-func TestPRM03_ArgumentsAreTyped(t *testing.T) {
+// Requirement: PRM-03
+func TestArgumentsAreTyped(t *testing.T) {
 	s := reviewServer()
 	for _, test := range []struct {
 		args map[string]string
@@ -68,7 +70,8 @@ func TestPRM03_ArgumentsAreTyped(t *testing.T) {
 	}
 }
 
-func TestPRM04_PRM05_ErrorsNameTheArgument(t *testing.T) {
+// Requirement: PRM-04, PRM-05
+func TestErrorsNameTheArgument(t *testing.T) {
 	s := reviewServer()
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "free", Arguments: []mcp.PromptArgument{{Name: "topic", Required: true}, {Name: "tone"}}},
 		func(_ context.Context, args map[string]string) (string, error) {
@@ -107,7 +110,8 @@ func TestPRM04_PRM05_ErrorsNameTheArgument(t *testing.T) {
 	wantError(t, got, err, mcp.CodeInvalidParams, "params.name is missing")
 }
 
-func TestPRM04_ErrorsOfAPrompt(t *testing.T) {
+// Requirement: PRM-04
+func TestErrorsOfAPrompt(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	add := func(name string, f func() (*mcp.GetPromptResult, error)) {
 		mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (*mcp.GetPromptResult, error) { return f() })
@@ -127,7 +131,8 @@ func TestPRM04_ErrorsOfAPrompt(t *testing.T) {
 	wantError(t, got, err, 4711, "not today")
 }
 
-func TestPRM03_PRM08_ContentOfPromptMessages(t *testing.T) {
+// Requirement: PRM-03, PRM-08
+func TestContentOfPromptMessages(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	messages := []mcp.PromptMessage{
 		{Content: mcp.Text("a")},
@@ -159,7 +164,8 @@ func TestPRM03_PRM08_ContentOfPromptMessages(t *testing.T) {
 	want(t, got, err, `"com.example/a":1`, `"description":"E","messages":[]`)
 }
 
-func TestPRM07_PRM08_InvalidPromptMessagesAreNotEncoded(t *testing.T) {
+// Requirement: PRM-07, PRM-08
+func TestInvalidPromptMessagesAreNotEncoded(t *testing.T) {
 	for what, m := range map[string]mcp.PromptMessage{
 		"no content":   {},
 		"role":         {Role: "system", Content: mcp.Text("a")},
@@ -182,7 +188,8 @@ func TestPRM07_PRM08_InvalidPromptMessagesAreNotEncoded(t *testing.T) {
 	}
 }
 
-func TestPRM11_PromptsMayAsk(t *testing.T) {
+// Requirement: PRM-11
+func TestPromptsMayAsk(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
 		name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
@@ -196,7 +203,8 @@ func TestPRM11_PromptsMayAsk(t *testing.T) {
 	want(t, got, err, `"text":"Hello Ann"`, `"resultType":"complete"`)
 }
 
-func TestPAG01_PromptsAreListedInPages(t *testing.T) {
+// Requirement: PAG-01
+func TestPromptsAreListedInPages(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{PageSize: 1})
 	for _, name := range []string{"b", "a"} {
 		mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (string, error) { return "", nil })
@@ -211,7 +219,8 @@ func TestPAG01_PromptsAreListedInPages(t *testing.T) {
 	}
 }
 
-func TestPRM02_UpdatedAndRemovedPrompts(t *testing.T) {
+// Requirement: PRM-02
+func TestUpdatedAndRemovedPrompts(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	handle := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
 		func(_ context.Context, args map[string]string) (string, error) { return args["b"], nil })
@@ -229,7 +238,8 @@ func TestPRM02_UpdatedAndRemovedPrompts(t *testing.T) {
 	want(t, got, err, `"prompts":[]`)
 }
 
-func TestPRM05_MistakesAtRegistrationPanic(t *testing.T) {
+// Requirement: PRM-05
+func TestMistakesAtRegistrationPanic(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	none := func(context.Context, struct{}) (string, error) { return "", nil }
 	free := func(context.Context, map[string]string) (string, error) { return "", nil }

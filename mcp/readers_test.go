@@ -121,7 +121,8 @@ func TestBlockingHandlersDoNotDelayOtherRequests(t *testing.T) {
 	})
 }
 
-func TestSTDIO02_RawResultsAreWrittenOnOneLine(t *testing.T) {
+// Requirement: STDIO-02
+func TestRawResultsAreWrittenOnOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("\n", 20_000)
 		c := serveLines(t, methodTable{"tools/call": func(context.Context, *mcp.Request) (mcp.Result, error) {

@@ -195,7 +195,8 @@ func TestRegistrationsAreSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestPAG07_CursorsAreStableAndAuthenticated(t *testing.T) {
+// Requirement: PAG-07
+func TestCursorsAreStableAndAuthenticated(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{PageSize: 3})
 	for i := range 8 {
 		addValueTool(s, fmt.Sprintf("tool%d", i), "x")
@@ -247,7 +248,9 @@ func altered(s string) string {
 }
 
 // Servers that share keys accept each other's cursors.
-func TestPAG07_CursorsWorkOnEveryReplica(t *testing.T) {
+//
+// Requirement: PAG-07
+func TestCursorsWorkOnEveryReplica(t *testing.T) {
 	opts := &mcp.ServerOptions{PageSize: 1, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}
 	var replicas [2]*mcp.Server
 	for i := range replicas {

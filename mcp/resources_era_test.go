@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestRES08_RES09_T24_NotFoundHasTheCodeOfTheRevision(t *testing.T) {
+// Requirement: RES-08, RES-09
+func TestNotFoundHasTheCodeOfTheRevision(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	addText(s, "x://there", "")
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -26,7 +27,9 @@ func TestRES08_RES09_T24_NotFoundHasTheCodeOfTheRevision(t *testing.T) {
 }
 
 // The test client validates each result against the schema of its revision.
-func TestRES03_ResourcesAndPromptsFitTheSchemaOfEveryRevision(t *testing.T) {
+//
+// Requirement: RES-03
+func TestResourcesAndPromptsFitTheSchemaOfEveryRevision(t *testing.T) {
 	s := completionServer()
 	mcp.AddFS(s, "docs://guide/", files())
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "show", Title: "Show", Icons: []mcp.Icon{{Src: "https://example.com/i.png"}}},

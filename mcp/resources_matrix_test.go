@@ -55,7 +55,8 @@ type readResult struct {
 	CacheScope string
 }
 
-func TestRES03_RES21_CACHE02_ReadingInEveryRevision(t *testing.T) {
+// Requirement: RES-03, RES-21, CACHE-02
+func TestReadingInEveryRevision(t *testing.T) {
 	s := resourceServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for uri, want := range map[string]string{
@@ -90,7 +91,8 @@ func TestRES03_RES21_CACHE02_ReadingInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestRES08_RES09_RES10_RES16_NotFoundInEveryRevision(t *testing.T) {
+// Requirement: RES-08, RES-09, RES-10, RES-16
+func TestNotFoundInEveryRevision(t *testing.T) {
 	s := resourceServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		code := -32002
@@ -115,7 +117,8 @@ func TestRES08_RES09_RES10_RES16_NotFoundInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestRES02_ListsInEveryRevision(t *testing.T) {
+// Requirement: RES-02
+func TestListsInEveryRevision(t *testing.T) {
 	s := resourceServer(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		var list string
@@ -153,7 +156,9 @@ func TestRES02_ListsInEveryRevision(t *testing.T) {
 }
 
 // A resource that the caller may not see is treated as not found by every method.
-func TestRES17_CACHE14_HiddenResourcesAreNotFoundInEveryRevision(t *testing.T) {
+//
+// Requirement: RES-17, CACHE-14
+func TestHiddenResourcesAreNotFoundInEveryRevision(t *testing.T) {
 	s := resourceServer(t, &mcp.ServerOptions{Visible: func(ctx context.Context, f mcp.Feature) bool {
 		hidden := f.Resource != nil && f.Resource.URI == "x://hello" || f.Template != nil && f.Template.Name == "log"
 		return !hidden || mcp.RequestFrom(ctx).Principal != nil

@@ -117,7 +117,8 @@ func addText(s *mcp.Server, uri, text string) *mcp.Registration[mcp.Resource] {
 		func(context.Context, string) (string, error) { return text, nil })
 }
 
-func TestRES01_MethodsWithoutFeaturesAreNotFound(t *testing.T) {
+// Requirement: RES-01
+func TestMethodsWithoutFeaturesAreNotFound(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	for _, method := range []string{"resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get", "completion/complete"} {
 		got, err := serveModern(t, s, method, map[string]any{"uri": "x://y", "name": "x"})
@@ -125,7 +126,8 @@ func TestRES01_MethodsWithoutFeaturesAreNotFound(t *testing.T) {
 	}
 }
 
-func TestRES02_EmptyListsAreReturned(t *testing.T) {
+// Requirement: RES-02
+func TestEmptyListsAreReturned(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	addText(s, "x://a", "").Remove()
 	for method, empty := range map[string]string{"resources/list": `"resources":[]`, "resources/templates/list": `"resourceTemplates":[]`} {
@@ -134,7 +136,8 @@ func TestRES02_EmptyListsAreReturned(t *testing.T) {
 	}
 }
 
-func TestRES03_RES21_ResultsOfResourceFunctions(t *testing.T) {
+// Requirement: RES-03, RES-21
+func TestResultsOfResourceFunctions(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	add := func(uri string) *mcp.Resource { return &mcp.Resource{URI: uri, Name: "n"} }
 	mcp.AddResource(s, add("x://string"), func(context.Context, string) (string, error) { return "a\nb", nil })
@@ -165,7 +168,8 @@ func TestRES03_RES21_ResultsOfResourceFunctions(t *testing.T) {
 	}
 }
 
-func TestRES09_RES10_NotFoundNamesTheURI(t *testing.T) {
+// Requirement: RES-09, RES-10
+func TestNotFoundNamesTheURI(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	addText(s, "x://there", "")
 	fail := func(uri string, err error) {
@@ -193,7 +197,8 @@ func TestRES09_RES10_NotFoundNamesTheURI(t *testing.T) {
 	}
 }
 
-func TestRES11_OtherErrorsAreInternal(t *testing.T) {
+// Requirement: RES-11
+func TestOtherErrorsAreInternal(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	fail := func(uri string, err error) {
 		mcp.AddResource(s, &mcp.Resource{URI: uri, Name: "n"}, func(context.Context, string) (string, error) { return "", err })
@@ -218,7 +223,8 @@ func TestRES11_OtherErrorsAreInternal(t *testing.T) {
 	wantError(t, got, err, 4711, "not today")
 }
 
-func TestRES16_InvalidURIsAreInvalidParams(t *testing.T) {
+// Requirement: RES-16
+func TestInvalidURIsAreInvalidParams(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "{+any}", Name: "any"},
 		func(_ context.Context, vars map[string]string) (string, error) { return vars["any"], nil })
@@ -242,7 +248,8 @@ type logVars struct {
 	URI   string   `json:"uri"`
 }
 
-func TestRES04_VariablesAreTyped(t *testing.T) {
+// Requirement: RES-04
+func TestVariablesAreTyped(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "log://{day}{/host*}{?level,full}", Name: "log"},
 		func(_ context.Context, v logVars) (string, error) { return fmt.Sprintf("%+v", v), nil })
@@ -261,7 +268,8 @@ func TestRES04_VariablesAreTyped(t *testing.T) {
 	}
 }
 
-func TestRES04_TheMostLiteralMatchWins(t *testing.T) {
+// Requirement: RES-04
+func TestTheMostLiteralMatchWins(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	add := func(pattern string) {
 		mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: pattern, Name: "n"},
@@ -287,7 +295,8 @@ func TestRES04_TheMostLiteralMatchWins(t *testing.T) {
 	}
 }
 
-func TestRES17_VisibleAppliesToEveryMethod(t *testing.T) {
+// Requirement: RES-17
+func TestVisibleAppliesToEveryMethod(t *testing.T) {
 	var visible = func(ctx context.Context, f mcp.Feature) bool {
 		who := mcp.RequestFrom(ctx).Principal
 		if who != nil {
@@ -352,7 +361,8 @@ func TestRES17_VisibleAppliesToEveryMethod(t *testing.T) {
 	}
 }
 
-func TestCACHE01_ReadsCarryTheResourcesHint(t *testing.T) {
+// Requirement: CACHE-01
+func TestReadsCarryTheResourcesHint(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
 	hint := mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic}
 	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n", Cache: hint}, func(context.Context, string) (string, error) { return "", nil })
@@ -375,7 +385,8 @@ func TestCACHE01_ReadsCarryTheResourcesHint(t *testing.T) {
 	}
 }
 
-func TestPAG01_ResourcesAreListedInPages(t *testing.T) {
+// Requirement: PAG-01
+func TestResourcesAreListedInPages(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{PageSize: 2})
 	for _, uri := range []string{"x://3", "x://1", "x://2"} {
 		addText(s, uri, "")
@@ -411,7 +422,9 @@ func TestPAG01_ResourcesAreListedInPages(t *testing.T) {
 }
 
 // A list is private if it depends on the caller.
-func TestCACHE12_PagesOfAListHaveTheSameScope(t *testing.T) {
+//
+// Requirement: CACHE-12
+func TestPagesOfAListHaveTheSameScope(t *testing.T) {
 	hideOne := func(_ context.Context, f mcp.Feature) bool { return f.Resource == nil || f.Resource.URI != "x://2" }
 	for scope, visible := range map[string]func(context.Context, mcp.Feature) bool{"public": nil, "private": hideOne} {
 		s := quietServer(mcp.ServerOptions{PageSize: 1, Cache: mcp.Cache{Scope: mcp.CachePublic}, Visible: visible})
@@ -434,7 +447,8 @@ func TestCACHE12_PagesOfAListHaveTheSameScope(t *testing.T) {
 	}
 }
 
-func TestRES19_ListsContainEveryMember(t *testing.T) {
+// Requirement: RES-19
+func TestListsContainEveryMember(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	priority, size := 0.0, int64(0)
 	changed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -462,7 +476,8 @@ func TestRES19_ListsContainEveryMember(t *testing.T) {
 	want(t, got, err, `"text":""`)
 }
 
-func TestRES20_CACHE03_ResourcesMayAsk(t *testing.T) {
+// Requirement: RES-20, CACHE-03
+func TestResourcesMayAsk(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n"}, func(ctx context.Context, _ string) (*mcp.ResourceContents, error) {
 		ok, err := mcp.Ask[bool](ctx, "ok", "Read it?", nil)
@@ -492,7 +507,8 @@ func files() fstest.MapFS {
 	}
 }
 
-func TestRES14_FilesOfAFileSystem(t *testing.T) {
+// Requirement: RES-14
+func TestFilesOfAFileSystem(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	handles := mcp.AddFS(s, "docs://guide/", files())
 	if len(handles) != 8 {
@@ -520,7 +536,8 @@ func TestRES14_FilesOfAFileSystem(t *testing.T) {
 	wantError(t, got, err, mcp.CodeInvalidParams, "not found")
 }
 
-func TestRES18_PathsCannotLeaveTheirFolder(t *testing.T) {
+// Requirement: RES-18
+func TestPathsCannotLeaveTheirFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"secret": "secret", "in/a.txt": "a", "in/sub/b.txt": "b"} {
 		name = filepath.Join(dir, filepath.FromSlash(name))
@@ -575,7 +592,8 @@ func TestRES18_PathsCannotLeaveTheirFolder(t *testing.T) {
 	}
 }
 
-func TestRES18_FilesThatCannotBeServed(t *testing.T) {
+// Requirement: RES-18
+func TestFilesThatCannotBeServed(t *testing.T) {
 	fsys := fstest.MapFS{
 		"big":  {Data: make([]byte, 11<<20+1)},
 		"pipe": {Mode: fs.ModeNamedPipe},
@@ -607,7 +625,8 @@ func mustPanic(t *testing.T, what, says string, f func()) {
 	f()
 }
 
-func TestRES15_RES19_InvalidRegistrationsPanic(t *testing.T) {
+// Requirement: RES-15, RES-19
+func TestInvalidRegistrationsPanic(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	text := func(context.Context, string) (string, error) { return "", nil }
 	static := func(r mcp.Resource) func() { return func() { mcp.AddResource(s, &r, text) } }
@@ -664,7 +683,8 @@ func TestRES15_RES19_InvalidRegistrationsPanic(t *testing.T) {
 	})
 }
 
-func TestRES03_ContentsEncodeAndDecode(t *testing.T) {
+// Requirement: RES-03
+func TestContentsEncodeAndDecode(t *testing.T) {
 	for wire, c := range map[string]mcp.ResourceContents{
 		`{"uri":"x://a","text":""}`:                           {URI: "x://a"},
 		`{"uri":"x://a","mimeType":"a/b","blob":""}`:          {URI: "x://a", MIMEType: "a/b", Blob: []byte{}},

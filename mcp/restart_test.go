@@ -10,7 +10,9 @@ import (
 )
 
 // The process of a server of 2026-07-28 ends and is replaced by another version.
-func TestSTDIO18_ARestartedServerIsDiscoveredAgain(t *testing.T) {
+//
+// Requirement: STDIO-18
+func TestARestartedServerIsDiscoveredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version := 0
 		var server mcp.Conn

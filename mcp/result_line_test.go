@@ -14,7 +14,9 @@ import (
 const spread = "{\r\n\t\"type\": \"object\",\n\"a\":\r[\n1]}"
 
 // Transports write results as they are, and a line break in one would end a line of stdio or of an event.
-func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
+//
+// Requirement: STDIO-02
+func TestResultsAreOneLine(t *testing.T) {
 	raw := stdjson.RawMessage(spread)
 	meta := mcp.Meta{"com.example/a": raw}
 	text := &mcp.TextContent{Text: "a\r\nb", Meta: meta}
@@ -41,7 +43,9 @@ func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
 }
 
 // Lists and structured results of a Server are encoded by separate code.
-func TestSTDIO02_ResultsOfServersAreOneLine(t *testing.T) {
+//
+// Requirement: STDIO-02
+func TestResultsOfServersAreOneLine(t *testing.T) {
 	s := mcp.NewServer("\n", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "a", Description: "\n", InputSchema: stdjson.RawMessage(spread)},
 		func(context.Context, stdjson.RawMessage) (map[string]string, error) {

@@ -49,7 +49,8 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 	return response
 }
 
-func TestROOT04_ROOT07_InvalidRootsAreNotSent(t *testing.T) {
+// Requirement: ROOT-04, ROOT-07
+func TestInvalidRootsAreNotSent(t *testing.T) {
 	for uri, valid := range map[string]bool{
 		"file:///src":            true,
 		"file:///C:/src/a%20b":   true,

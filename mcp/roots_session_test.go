@@ -60,7 +60,8 @@ func newRootsServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 	return s
 }
 
-func TestROOT08_SessionsAskForRootsOncePerChange(t *testing.T) {
+// Requirement: ROOT-08
+func TestSessionsAskForRootsOncePerChange(t *testing.T) {
 	s := newRootsServer(t, nil)
 	for _, announces := range []bool{true, false} {
 		mcptest.RunOn(t, s, mcptest.Combinations(), nil, func(t *testing.T, c *mcptest.Client) {
@@ -111,7 +112,9 @@ func (r *rootsClient) ask(t *testing.T, c *mcptest.Client, announces bool, other
 }
 
 // Answers that a change has overtaken, that the server refuses or that are long are not cached.
-func TestROOT08_OnlyCurrentAndValidRootsAreCached(t *testing.T) {
+//
+// Requirement: ROOT-08
+func TestOnlyCurrentAndValidRootsAreCached(t *testing.T) {
 	s := newRootsServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		for name, r := range map[string]*rootsClient{
@@ -171,7 +174,9 @@ func TestRootsChangedIsCalledForChanges(t *testing.T) {
 }
 
 // The client of this package announces changes in sessions.
-func TestROOT03_ClientsAnnounceChangedRoots(t *testing.T) {
+//
+// Requirement: ROOT-03
+func TestClientsAnnounceChangedRoots(t *testing.T) {
 	var hooked atomic.Int32
 	s := newRootsServer(t, &mcp.ServerOptions{RootsChanged: func(context.Context) { hooked.Add(1) }})
 	for _, on := range mcptest.Combinations() {
@@ -205,7 +210,8 @@ func TestROOT03_ClientsAnnounceChangedRoots(t *testing.T) {
 	}
 }
 
-func TestROOT08_WithinRoots(t *testing.T) {
+// Requirement: ROOT-08
+func TestWithinRoots(t *testing.T) {
 	roots := []mcp.Root{{URI: "file:///src/a"}, {URI: "file:///C:/work"}, {URI: "http://example.com"}, {URI: "file:///x/../"}}
 	for target, want := range map[string]bool{
 		"/src/a": true, "/src/a/b.go": true, "file:///src/a/b%20c": true, `c:\work\x`: true,

@@ -45,7 +45,8 @@ const (
 	toolResult1 = `{"type":"tool_result","toolUseId":"1","content":[]}`
 )
 
-func TestSAMP09_SAMP18_InvalidConversationsDoNotReachSample(t *testing.T) {
+// Requirement: SAMP-09, SAMP-18
+func TestInvalidConversationsDoNotReachSample(t *testing.T) {
 	for name, params := range invalidSampling {
 		t.Run(name, func(t *testing.T) {
 			opts := &mcp.ClientOptions{
@@ -70,7 +71,9 @@ func TestSAMP09_SAMP18_InvalidConversationsDoNotReachSample(t *testing.T) {
 }
 
 // In sessions the server is answered with -32602.
-func TestSAMP09_SessionsAnswerInvalidParams(t *testing.T) {
+//
+// Requirement: SAMP-09
+func TestSessionsAnswerInvalidParams(t *testing.T) {
 	for _, revision := range sessionRevisions {
 		for name, params := range invalidSampling {
 			opts := &mcp.ClientOptions{

@@ -35,7 +35,8 @@ func sampling(p *mcp.CreateMessageParams) func(ctx context.Context, _ json.RawMe
 	}
 }
 
-func TestSAMP17_SamplingRequestAndResult(t *testing.T) {
+// Requirement: SAMP-17
+func TestSamplingRequestAndResult(t *testing.T) {
 	cold := 0.0
 	p := newHandlerPeer(t, nil, sampling(&mcp.CreateMessageParams{
 		Messages: []mcp.SamplingMessage{
@@ -75,7 +76,8 @@ func TestSAMP17_SamplingRequestAndResult(t *testing.T) {
 	}
 }
 
-func TestSAMP16_SAMP20_ResultsAndMessagesRoundTrip(t *testing.T) {
+// Requirement: SAMP-16, SAMP-20
+func TestResultsAndMessagesRoundTrip(t *testing.T) {
 	want := mcp.CreateMessageResult{
 		Role: mcp.RoleAssistant, Model: "m", StopReason: "toolUse", Meta: mcp.Meta{"k": "v"},
 		Content: []mcp.ContentBlock{mcp.Text("hm"), use("1"),
@@ -107,7 +109,8 @@ func TestSAMP16_SAMP20_ResultsAndMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
+// Requirement: SAMP-08
+func TestInvalidSamplingRequestsAreRefused(t *testing.T) {
 	hi := samplingMessage(mcp.RoleUser, mcp.Text("hi"))
 	conversation := func(messages ...mcp.SamplingMessage) *mcp.CreateMessageParams {
 		return &mcp.CreateMessageParams{MaxTokens: 5, Messages: messages}
@@ -119,9 +122,9 @@ func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
 		"none":                      {nil, "nil"},
 		"no messages":               {conversation(), "no messages"},
 		"no bound":                  {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
-		"SAMP-18 no content":        {conversation(samplingMessage(mcp.RoleUser)), "no content"},
+		"no content":                {conversation(samplingMessage(mcp.RoleUser)), "no content"}, // Requirement: SAMP-18
 		"nil content":               {conversation(samplingMessage(mcp.RoleUser, nil)), "nil"},
-		"SAMP-18 unknown role":      {conversation(samplingMessage("system", mcp.Text("hi"))), "role"},
+		"unknown role":              {conversation(samplingMessage("system", mcp.Text("hi"))), "role"}, // Requirement: SAMP-18
 		"a link":                    {conversation(samplingMessage(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
 		"unknown context":           {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
 		"unknown choice":            {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
@@ -139,7 +142,7 @@ func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
 		"another one answered":      {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("2"))), "does not exist or has a result"},
 		"one answered too late":     {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), hi, samplingMessage(mcp.RoleUser, result("1"))), "has no results"},
 		"a result without a use":    {conversation(hi, samplingMessage(mcp.RoleUser, result("1"))), "1 results for 0"},
-		"SAMP-07 a mixed message":   {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
+		"a mixed message":           {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"}, // Requirement: SAMP-07
 		"an assistant's result":     {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +154,8 @@ func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestSAMP06_IncludeContextNeedsTheCapabilitySince20251125(t *testing.T) {
+// Requirement: SAMP-06
+func TestIncludeContextNeedsTheCapabilitySince20251125(t *testing.T) {
 	p := newHandlerPeer(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, IncludeContext: "allServers",
 		Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("hi"))}}))
 	p.caps = `{"sampling":{}}`
@@ -163,7 +167,8 @@ func TestSAMP06_IncludeContextNeedsTheCapabilitySince20251125(t *testing.T) {
 	}
 }
 
-func TestSAMP19_ToolChoiceIsSentAsGiven(t *testing.T) {
+// Requirement: SAMP-19
+func TestToolChoiceIsSentAsGiven(t *testing.T) {
 	for _, test := range []struct {
 		choice *mcp.ToolChoice
 		want   string

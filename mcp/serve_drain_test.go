@@ -10,7 +10,8 @@ import (
 // maxHostWait is how long hosts wait between closing the input of a server and killing it.
 const maxHostWait = 4 * time.Second
 
-func TestSTDIO15_ServersEndBeforeHostsKillThem(t *testing.T) {
+// Requirement: STDIO-15
+func TestServersEndBeforeHostsKillThem(t *testing.T) {
 	calls := map[string]func(c *byteClient){
 		"modern": func(c *byteClient) { c.write(envelopedCall(`1`, "long", "")) },
 	}

@@ -30,7 +30,9 @@ func initializeParamsOf(revision string) string {
 }
 
 // A session whose initialize has failed is over: its client is not pinged, and the stream stays.
-func TestPING02_FailedInitializeHasNoPings(t *testing.T) {
+//
+// Requirement: PING-02
+func TestFailedInitializeHasNoPings(t *testing.T) {
 	for _, revision := range sessionRevisions {
 		for name, transport := range byteTransports {
 			t.Run(revision+"/"+name, func(t *testing.T) {

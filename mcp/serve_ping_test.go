@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestPING02_PING03_ClientsOfSessionsArePinged(t *testing.T) {
+// Requirement: PING-02, PING-03
+func TestClientsOfSessionsArePinged(t *testing.T) {
 	const interval = 10 * time.Second
 	for _, revision := range sessionRevisions {
 		for name, transport := range byteTransports {
@@ -52,7 +53,9 @@ func TestPING02_PING03_ClientsOfSessionsArePinged(t *testing.T) {
 }
 
 // A client that does not read blocks the write of the ping.
-func TestPING02_ClientsThatDoNotReadAreDisconnected(t *testing.T) {
+//
+// Requirement: PING-02
+func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, w, _ := byteTransports["pipes"](nil)
 		defer w.Close()
@@ -68,7 +71,8 @@ func TestPING02_ClientsThatDoNotReadAreDisconnected(t *testing.T) {
 	})
 }
 
-func TestPING04_ModernStreamsHaveNoPings(t *testing.T) {
+// Requirement: PING-04
+func TestModernStreamsHaveNoPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dialBytes(t, newTarget(nil), byteTransports["pipes"], nil, &mcp.ServeOptions{PingInterval: time.Second})
 		c.good()

@@ -150,7 +150,8 @@ func listenUntilShutdown(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	return mcp.RawResult(`{"resultType":"complete"}`), nil
 }
 
-func TestVER08_BothErasInterleaveOnOneStream(t *testing.T) {
+// Requirement: VER-08
+func TestBothErasInterleaveOnOneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/list": answerRevision})
 		c.send(modernLine(`1`, "tools/list", ""))
@@ -190,7 +191,7 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 	})
 }
 
-func TestT11_OrderOfChecks(t *testing.T) {
+func TestOrderOfChecks(t *testing.T) {
 	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
 	supported := func(requested string) string {
 		return `"error":{"code":-32022,"message":"unsupported protocol version","data":{"supported":` +
@@ -251,7 +252,8 @@ func TestInitializeMayBeRetriedAfterAnError(t *testing.T) {
 	})
 }
 
-func TestSTDIO13_NothingIsSentForACancelledRequest(t *testing.T) {
+// Requirement: STDIO-13
+func TestNothingIsSentForACancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause, notifyErr := make(chan error, 3), make(chan error, 3)
 		c := serveClient(t, methodTable{"tools/call": func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -317,7 +319,8 @@ func TestCancelUnblocksAHandlerWhoseNotificationsAreNotRead(t *testing.T) {
 	})
 }
 
-func TestCAN12_T04_EndOfASubscriptionOnAStream(t *testing.T) {
+// Requirement: CAN-12
+func TestEndOfASubscriptionOnAStream(t *testing.T) {
 	ack := noteLine("notifications/subscriptions/acknowledged", `{}`)
 	ended := resultLine(`"s"`, `{"resultType":"complete"}`)
 	again := noteLine("notifications/cancelled", `{"requestId":"s"}`)
@@ -353,7 +356,8 @@ func TestCAN12_T04_EndOfASubscriptionOnAStream(t *testing.T) {
 	})
 }
 
-func TestRPC05_DuplicateIDsOfBothEras(t *testing.T) {
+// Requirement: RPC-05
+func TestDuplicateIDsOfBothEras(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": untilDone})
 		c.send(initializeLine(`0`, "2025-06-18"))
@@ -384,7 +388,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	})
 }
 
-func TestT10_NotificationsBeforeAResultArriveInOrder(t *testing.T) {
+func TestNotificationsBeforeAResultArriveInOrder(t *testing.T) {
 	const burst = 3000
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -602,7 +606,8 @@ func TestSessionOnAStream(t *testing.T) {
 	})
 }
 
-func TestRPC15_BatchOnAStream(t *testing.T) {
+// Requirement: RPC-15
+func TestBatchOnAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/list": answerRevision})
 		c.send(initializeLine(`0`, "2025-03-26"))

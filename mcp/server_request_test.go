@@ -9,7 +9,9 @@ import (
 )
 
 // A server that sends a request in the modern era, as keepalives do, gets a response on a stream.
-func TestRPC33_RequestsOfModernServersAreAnswered(t *testing.T) {
+//
+// Requirement: RPC-33
+func TestRequestsOfModernServersAreAnswered(t *testing.T) {
 	var got []string
 	withRawServer(t, nil, func(s *rawServer) {
 		id, _ := s.next()
@@ -39,7 +41,9 @@ func TestRPC33_RequestsOfModernServersAreAnswered(t *testing.T) {
 }
 
 // A server that sends requests and reads no responses does not block the client or fill its memory.
-func TestRPC33_UnreadRepliesAreDropped(t *testing.T) {
+//
+// Requirement: RPC-33
+func TestUnreadRepliesAreDropped(t *testing.T) {
 	const requests = 5000
 	withRawServer(t, nil, func(s *rawServer) {
 		id, _ := s.next()

@@ -269,7 +269,9 @@ func capabilitiesOf(t *testing.T, c *mcptest.Client) map[string]json.RawMessage 
 }
 
 // Capabilities are derived from the registered features; methods of the others are not found.
-func TestRPC31_TOOL01_RES01_PRM01_CMP01_LOG01_CapabilitiesAreDerived(t *testing.T) {
+//
+// Requirement: RPC-31, TOOL-01, RES-01, PRM-01, CMP-01, LOG-01
+func TestCapabilitiesAreDerived(t *testing.T) {
 	empty, full := newServer(t, nil), changingServer(t, nil)
 	mcp.AddPrompt(full, &mcp.Prompt{Name: "complete", Arguments: []mcp.PromptArgument{{Name: "a"}}, Complete: map[string]mcp.CompleteFunc{
 		"a": func(context.Context, string, map[string]string) ([]string, error) { return nil, nil },
@@ -360,7 +362,8 @@ func TestInvalidServerOptionsPanic(t *testing.T) {
 	mustPanic(t, "no name", "mcp: NewServer", func() { mcp.NewServer("", "1", nil) })
 }
 
-func TestMETA13_CACHE01_DiscoverDescribesTheServer(t *testing.T) {
+// Requirement: META-13, CACHE-01
+func TestDiscoverDescribesTheServer(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Title: "Test Server", Description: "Tests.", WebsiteURL: "https://example.com", Instructions: "Be kind.",
 		Icons: []mcp.Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"48x48"}}},
@@ -398,7 +401,9 @@ func TestMETA13_CACHE01_DiscoverDescribesTheServer(t *testing.T) {
 }
 
 // A result that already has a serverInfo, such as that of a proxy, gets no second one.
-func TestMETA13_ServerInfoOfAResultIsKept(t *testing.T) {
+//
+// Requirement: META-13
+func TestServerInfoOfAResultIsKept(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "proxy"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
 		own := object{"name": "upstream", "version": "2"}
@@ -412,7 +417,9 @@ func TestMETA13_ServerInfoOfAResultIsKept(t *testing.T) {
 }
 
 // Capabilities, log level and client info of one request do not apply to the next.
-func TestSTL01_RequestsAreIndependent(t *testing.T) {
+//
+// Requirement: STL-01
+func TestRequestsAreIndependent(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
@@ -426,7 +433,7 @@ func TestSTL01_RequestsAreIndependent(t *testing.T) {
 		callTool(t, c, "roots", nil)
 		c.Options.Capabilities = object{}
 		_, err := c.Try("tools/call", object{"name": "roots"})
-		wantCode(t, "META-12: capabilities", err, mcp.CodeMissingRequiredClientCapability)
+		wantCode(t, "capabilities", err, mcp.CodeMissingRequiredClientCapability) // Requirement: META-12
 		c.Options.LogLevel = "debug"
 		callTool(t, c, "log", nil)
 		c.Options.LogLevel = ""
@@ -442,7 +449,9 @@ func TestSTL01_RequestsAreIndependent(t *testing.T) {
 }
 
 // A malformed capability is ignored and does not affect the others.
-func TestLIFE20_MalformedCapabilitiesAreIgnored(t *testing.T) {
+//
+// Requirement: LIFE-20
+func TestMalformedCapabilitiesAreIgnored(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "caps", func(ctx context.Context) (string, error) {
 		c := mcp.RequestFrom(ctx).Capabilities()

@@ -34,7 +34,8 @@ func newOnceStore() *onceStore {
 	return &onceStore{stateStore: stateStore{states: map[string][]byte{}}, used: map[string]time.Time{}}
 }
 
-func TestMRTR12_MRTR14_RequestStateIsAcceptedOnce(t *testing.T) {
+// Requirement: MRTR-12, MRTR-14
+func TestRequestStateIsAcceptedOnce(t *testing.T) {
 	store := newOnceStore()
 	p := newHandlerPeer(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: discardLogger()}, askName)
 	asked := p.call("t", "", "", "")
@@ -56,7 +57,9 @@ func TestMRTR12_MRTR14_RequestStateIsAcceptedOnce(t *testing.T) {
 }
 
 // Middleware may run a handler twice for one request, and several rounds have a state each.
-func TestMRTR14_RoundsAndRepeatedRunsUseTheirStateOnce(t *testing.T) {
+//
+// Requirement: MRTR-14
+func TestRoundsAndRepeatedRunsUseTheirStateOnce(t *testing.T) {
 	repeat := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if _, err := next.ServeMCP(ctx, req); err != nil {
@@ -81,7 +84,8 @@ func TestMRTR14_RoundsAndRepeatedRunsUseTheirStateOnce(t *testing.T) {
 	})
 }
 
-func TestMRTR12_KeysAreReplacedWhileServing(t *testing.T) {
+// Requirement: MRTR-12
+func TestKeysAreReplacedWhileServing(t *testing.T) {
 	key := func(c byte) []byte { return bytes.Repeat([]byte{c}, 32) }
 	p := newHandlerPeer(t, &mcp.ServerOptions{StateKeys: [][]byte{key('1')}}, askName)
 	s := p.handler.(*mcp.Server)

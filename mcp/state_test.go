@@ -26,7 +26,8 @@ func wantRefused(t testing.TB, what string, r reply) {
 
 var adaAnswers = `{"a":` + acceptJSON(`{"name":"Ada"}`) + `}`
 
-func TestMRTR13_MRTR21_SEC11_StateIsBoundToCallerAndRequest(t *testing.T) {
+// Requirement: MRTR-13, MRTR-21, SEC-11
+func TestStateIsBoundToCallerAndRequest(t *testing.T) {
 	keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
 	serve := func(name string) *mcp.Server {
 		s := mcp.NewServer(name, "1", &mcp.ServerOptions{StateKeys: keys})
@@ -77,7 +78,8 @@ func TestMRTR13_MRTR21_SEC11_StateIsBoundToCallerAndRequest(t *testing.T) {
 	}
 }
 
-func TestMRTR13_AbsentAndEmptyArgumentsAreEqual(t *testing.T) {
+// Requirement: MRTR-13
+func TestAbsentAndEmptyArgumentsAreEqual(t *testing.T) {
 	p := newHandlerPeer(t, nil, askName)
 	state := p.call("t", "", "", "").RequestState
 	if r := p.call("t", "{}", adaAnswers, state); r.text() != "Ada" {
@@ -85,7 +87,8 @@ func TestMRTR13_AbsentAndEmptyArgumentsAreEqual(t *testing.T) {
 	}
 }
 
-func TestMRTR12_ModifiedStateIsRefused(t *testing.T) {
+// Requirement: MRTR-12
+func TestModifiedStateIsRefused(t *testing.T) {
 	p := newHandlerPeer(t, nil, askName)
 	state := p.call("t", "", "", "").RequestState
 	for i := range len(state) {
@@ -132,7 +135,8 @@ func FuzzRequestState(f *testing.F) {
 	})
 }
 
-func TestMRTR13_StateExpires(t *testing.T) {
+// Requirement: MRTR-13
+func TestStateExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newHandlerPeer(t, &mcp.ServerOptions{StateTTL: time.Minute}, askName)
 		state := p.call("t", "", "", "").RequestState
@@ -149,7 +153,8 @@ func TestMRTR13_StateExpires(t *testing.T) {
 	})
 }
 
-func TestMRTR12_KeysCanBeRotated(t *testing.T) {
+// Requirement: MRTR-12
+func TestKeysCanBeRotated(t *testing.T) {
 	key := func(c byte) []byte { return bytes.Repeat([]byte{c}, 32) }
 	serve := func(keys ...[]byte) *handlerPeer {
 		return newHandlerPeer(t, &mcp.ServerOptions{StateKeys: keys}, askName)
@@ -166,7 +171,8 @@ func TestMRTR12_KeysCanBeRotated(t *testing.T) {
 	wantRefused(t, "another key", newHandlerPeer(t, nil, askName).call("t", "", adaAnswers, old))
 }
 
-func TestMRTR12_StateIsEncrypted(t *testing.T) {
+// Requirement: MRTR-12
+func TestStateIsEncrypted(t *testing.T) {
 	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		if _, err := mcp.Once(ctx, "a", func(context.Context) (string, error) { return "hush-hush", nil }); err != nil {
 			return "", err

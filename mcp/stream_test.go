@@ -44,7 +44,8 @@ func readAll(t *testing.T, conn mcp.Conn) (got []string) {
 
 func numbered(n int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"m%d"}`, n) }
 
-func TestSTDIO02_OneMessagePerLine(t *testing.T) {
+// Requirement: STDIO-02
+func TestOneMessagePerLine(t *testing.T) {
 	input := numbered(1) + "\n" +
 		"\n \t\r\n" + // blank lines
 		numbered(2) + "\r\n" + // CRLF
@@ -203,7 +204,8 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-func TestSTDIO02_MessageIsWrittenAsOneLineInOneWrite(t *testing.T) {
+// Requirement: STDIO-02
+func TestMessageIsWrittenAsOneLineInOneWrite(t *testing.T) {
 	var w countingWriter
 	conn := mcp.NewStreamConn(strings.NewReader(""), &w, nil)
 	params := []byte("{\n  \"a\": \"b\\n\"\r\n}")

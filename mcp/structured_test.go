@@ -32,7 +32,8 @@ func structuredServer(t *testing.T) *mcp.Server {
 	return s
 }
 
-func TestTOOL13_TOOL15_StructuredHasAValueAndContent(t *testing.T) {
+// Requirement: TOOL-13, TOOL-15
+func TestStructuredHasAValueAndContent(t *testing.T) {
 	const value = `{"city":"Oslo","degrees":7}`
 	mcptest.Run(t, structuredServer(t), func(t *testing.T, c *mcptest.Client) {
 		for _, tool := range []struct{ name, text, structured, schema string }{
@@ -66,7 +67,8 @@ func TestTOOL13_TOOL15_StructuredHasAValueAndContent(t *testing.T) {
 	})
 }
 
-func TestTOOL13_CallToolReturnsStructured(t *testing.T) {
+// Requirement: TOOL-13
+func TestCallToolReturnsStructured(t *testing.T) {
 	s := structuredServer(t)
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
@@ -90,7 +92,9 @@ func TestTOOL13_CallToolReturnsStructured(t *testing.T) {
 
 // A derived schema may be changed and set. Null members that it does not allow are dropped, as with
 // a schema that was not set.
-func TestTOOL13_SchemaForIsTheDerivedSchema(t *testing.T) {
+//
+// Requirement: TOOL-13
+func TestSchemaForIsTheDerivedSchema(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "derived"}, func(context.Context, searchIn) (weather, error) { return weather{}, nil })
 	tool := &mcp.Tool{Name: "set", InputSchema: mcp.SchemaFor[searchIn](), OutputSchema: mcp.SchemaFor[*weather]()}
@@ -140,7 +144,8 @@ type searchIn2 struct {
 	Query string `json:"query"`
 }
 
-func TestRES07_OtherOutputsOfResourcesAreJSON(t *testing.T) {
+// Requirement: RES-07
+func TestOtherOutputsOfResourcesAreJSON(t *testing.T) {
 	s := newServer(t, nil)
 	add := func(uri string, mimeType string, v *weather) {
 		mcp.AddResource(s, &mcp.Resource{URI: uri, Name: "n", MIMEType: mimeType},

@@ -33,7 +33,9 @@ func addThings(s *mcp.Server, opened func(ctx context.Context)) (change func(str
 }
 
 // However a subscription ends, its topics are closed once and nothing is sent afterwards.
-func TestSUB11_EndOfASubscription(t *testing.T) {
+//
+// Requirement: SUB-11
+func TestEndOfASubscription(t *testing.T) {
 	gone := errors.New("the stream is closed")
 	for name, test := range map[string]struct {
 		refused string // notification that cannot be sent
@@ -94,7 +96,9 @@ func TestSUB11_EndOfASubscription(t *testing.T) {
 }
 
 // Delayed progress is sent before the subscription ends, and none after it.
-func TestPROG04_DelayedProgressIsSentBeforeASubscriptionEnds(t *testing.T) {
+//
+// Requirement: PROG-04
+func TestDelayedProgressIsSentBeforeASubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1005 // more than is sent at once
 		s := changingServer(t, nil)

@@ -81,7 +81,9 @@ func changeEverything(s *mcp.Server) {
 }
 
 // The test client fails on notifications before the acknowledgement.
-func TestSUB02_SUB03_SUB04_SUB07_SUB08_TOOL05_PRM10_RES05_RES07_SubscriptionsGetWhatTheyAskedFor(t *testing.T) {
+//
+// Requirement: SUB-02, SUB-03, SUB-04, SUB-07, SUB-08, TOOL-05, PRM-10, RES-05, RES-07
+func TestSubscriptionsGetWhatTheyAskedFor(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		number, text := jsonrpc.IntID(100), jsonrpc.StringID("100") // SUB-07: two different ids
@@ -103,7 +105,8 @@ func TestSUB02_SUB03_SUB04_SUB07_SUB08_TOOL05_PRM10_RES05_RES07_SubscriptionsGet
 	})
 }
 
-func TestSUB05_OnlySupportedPartsAreAcknowledged(t *testing.T) {
+// Requirement: SUB-05
+func TestOnlySupportedPartsAreAcknowledged(t *testing.T) {
 	toolsOnly := newServer(t, nil)
 	addValueTool(toolsOnly, "tool", "x")
 	const everyList = `"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true`
@@ -123,7 +126,8 @@ func TestSUB05_OnlySupportedPartsAreAcknowledged(t *testing.T) {
 	})
 }
 
-func TestSUB09_ClientEndsASubscription(t *testing.T) {
+// Requirement: SUB-09
+func TestClientEndsASubscription(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		ended := subscribe(t, c, jsonrpc.StringID("ended"), `{"toolsListChanged":true}`)
@@ -142,7 +146,9 @@ func TestSUB09_ClientEndsASubscription(t *testing.T) {
 }
 
 // On HTTP the result ends the subscription; on streams notifications/cancelled follows (T-04).
-func TestSUB10_ServerEndsSubscriptionsWithAResult(t *testing.T) {
+//
+// Requirement: SUB-10
+func TestServerEndsSubscriptionsWithAResult(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		ids := []jsonrpc.ID{jsonrpc.IntID(7), jsonrpc.StringID("7")}
@@ -177,7 +183,8 @@ func TestSUB10_ServerEndsSubscriptionsWithAResult(t *testing.T) {
 	})
 }
 
-func TestSUB15_ListenIsNotFoundWithoutFeatures(t *testing.T) {
+// Requirement: SUB-15
+func TestListenIsNotFoundWithoutFeatures(t *testing.T) {
 	mcptest.RunOn(t, newServer(t, nil), mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		_, err := c.Try("subscriptions/listen", object{"notifications": object{}})
 		wantCode(t, "listen", err, mcp.CodeMethodNotFound)
@@ -190,7 +197,8 @@ func TestSUB15_ListenIsNotFoundWithoutFeatures(t *testing.T) {
 	})
 }
 
-func TestSUB01_InvalidFiltersAreInvalidParams(t *testing.T) {
+// Requirement: SUB-01
+func TestInvalidFiltersAreInvalidParams(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		_, err := c.Try("subscriptions/listen", nil)
@@ -212,7 +220,8 @@ func TestSUB01_InvalidFiltersAreInvalidParams(t *testing.T) {
 	})
 }
 
-func TestTOOL04_TOOL05_EveryChangeOfAToolIsNotified(t *testing.T) {
+// Requirement: TOOL-04, TOOL-05
+func TestEveryChangeOfAToolIsNotified(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -246,7 +255,9 @@ func TestTOOL04_TOOL05_EveryChangeOfAToolIsNotified(t *testing.T) {
 }
 
 // Sessions are notified of all list changes, and of the resources that they subscribed to.
-func TestRES05_RES06_PRM10_SessionsSubscribeToResources(t *testing.T) {
+//
+// Requirement: RES-05, RES-06, PRM-10
+func TestSessionsSubscribeToResources(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		stop := c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://one", "x://one"}})
@@ -273,7 +284,9 @@ func TestRES05_RES06_PRM10_SessionsSubscribeToResources(t *testing.T) {
 }
 
 // A pending change must not be lost when the session subscribes to another resource.
-func TestRES06_SubscribingLosesNoChange(t *testing.T) {
+//
+// Requirement: RES-06
+func TestSubscribingLosesNoChange(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://one"}})
@@ -355,7 +368,8 @@ func TestChangesForASlowClientAreMerged(t *testing.T) {
 	})
 }
 
-func TestSUB11_WriteErrorEndsASubscription(t *testing.T) {
+// Requirement: SUB-11
+func TestWriteErrorEndsASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		left := 2
@@ -382,7 +396,9 @@ func TestSUB11_WriteErrorEndsASubscription(t *testing.T) {
 }
 
 // A tool logs and sends progress while a subscription is open.
-func TestLOG07_SUB12_SubscriptionsGetNoLogOrProgressOfRequests(t *testing.T) {
+//
+// Requirement: LOG-07, SUB-12
+func TestSubscriptionsGetNoLogOrProgressOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		addTool(s, "work", func(ctx context.Context) (string, error) {

@@ -26,7 +26,9 @@ func serverOfTemplate(t *testing.T, pattern string) (s *mcp.Server, matched *ato
 }
 
 // A session has one subscription, which is opened again for each further resource.
-func TestRES18_SubscribingMatchesEachURIOnce(t *testing.T) {
+//
+// Requirement: RES-18
+func TestSubscribingMatchesEachURIOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -49,7 +51,8 @@ func TestRES18_SubscribingMatchesEachURIOnce(t *testing.T) {
 	})
 }
 
-func TestRES18_MatchingForOneSubscriptionIsBounded(t *testing.T) {
+// Requirement: RES-18
+func TestMatchingForOneSubscriptionIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

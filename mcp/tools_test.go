@@ -31,7 +31,8 @@ func search(_ context.Context, in searchIn) (searchOut, error) {
 	return searchOut{Query: in.Query, Limit: in.Limit}, nil
 }
 
-func TestTOOL13_TOOL15_TypedToolsReturnStructuredContentAndText(t *testing.T) {
+// Requirement: TOOL-13, TOOL-15
+func TestTypedToolsReturnStructuredContentAndText(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search", Description: "Search."}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -51,7 +52,9 @@ func TestTOOL13_TOOL15_TypedToolsReturnStructuredContentAndText(t *testing.T) {
 }
 
 // Result types other than structs.
-func TestTOOL07_TOOL16_TOOL17_SCH16_ResultsOfTools(t *testing.T) {
+//
+// Requirement: TOOL-07, TOOL-16, TOOL-17, SCH-16
+func TestResultsOfTools(t *testing.T) {
 	s := newServer(t, nil)
 	addValueTool(s, "text", "hello")
 	addValueTool(s, "piece", mcp.Text("hello"))
@@ -98,7 +101,8 @@ func addValueTool[Out any](s *mcp.Server, name string, v Out) *mcp.Registration[
 	return mcp.AddTool(s, tool, func(context.Context, struct{}) (Out, error) { return v, nil })
 }
 
-func TestSCH08_SCH09_SCH10_TOOL24_SchemasFitTheRevision(t *testing.T) {
+// Requirement: SCH-08, SCH-09, SCH-10, TOOL-24
+func TestSchemasFitTheRevision(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "object"}, search)
 	addValueTool(s, "list", []string{"a"})
@@ -131,7 +135,8 @@ func TestSCH08_SCH09_SCH10_TOOL24_SchemasFitTheRevision(t *testing.T) {
 	})
 }
 
-func TestTOOL13_ResultsThatViolateTheOutputSchemaAreInternalErrors(t *testing.T) {
+// Requirement: TOOL-13
+func TestResultsThatViolateTheOutputSchemaAreInternalErrors(t *testing.T) {
 	s := newServer(t, nil)
 	outputSchema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	addResult := func(name string, v any) {
@@ -155,7 +160,8 @@ func TestTOOL13_ResultsThatViolateTheOutputSchemaAreInternalErrors(t *testing.T)
 	})
 }
 
-func TestTOOL06_AbsentArgumentsAreAnEmptyObject(t *testing.T) {
+// Requirement: TOOL-06
+func TestAbsentArgumentsAreAnEmptyObject(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "none", func(context.Context) (string, error) { return "ran", nil })
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -175,7 +181,9 @@ func TestTOOL06_AbsentArgumentsAreAnEmptyObject(t *testing.T) {
 }
 
 // Arguments that violate the schema are a tool error since 2025-11-25, and a protocol error before.
-func TestTOOL10_TOOL11_InvalidArguments(t *testing.T) {
+//
+// Requirement: TOOL-10, TOOL-11
+func TestInvalidArguments(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -216,7 +224,8 @@ func TestTOOL10_TOOL11_InvalidArguments(t *testing.T) {
 	})
 }
 
-func TestTOOL15_NilPointersAreOmitted(t *testing.T) {
+// Requirement: TOOL-15
+func TestNilPointersAreOmitted(t *testing.T) {
 	type part struct {
 		Note *string `json:"note,omitempty"`
 		Size *int    `json:"size"`
@@ -231,7 +240,8 @@ func TestTOOL15_NilPointersAreOmitted(t *testing.T) {
 	})
 }
 
-func TestTOOL09_UnknownToolIsInvalidParams(t *testing.T) {
+// Requirement: TOOL-09
+func TestUnknownToolIsInvalidParams(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -247,7 +257,8 @@ func TestTOOL09_UnknownToolIsInvalidParams(t *testing.T) {
 	})
 }
 
-func TestTOOL08_ErrorsOfATool(t *testing.T) {
+// Requirement: TOOL-08
+func TestErrorsOfATool(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "plain", func(context.Context) (string, error) { return "", errors.New("the disk is full") })
 	addTool(s, "protocol", func(context.Context) (string, error) {
@@ -274,7 +285,8 @@ func toolNames(t *testing.T, c *mcptest.Client) string {
 	return strings.Join(names, " ")
 }
 
-func TestTOOL03_ToolsAreListedByName(t *testing.T) {
+// Requirement: TOOL-03
+func TestToolsAreListedByName(t *testing.T) {
 	s := newServer(t, nil)
 	for _, name := range []string{"b", "a.b", "C", "a-b", "a"} {
 		addValueTool(s, name, "x")
@@ -288,7 +300,8 @@ func TestTOOL03_ToolsAreListedByName(t *testing.T) {
 	})
 }
 
-func TestTOOL25_STL08_HiddenToolsAreNeitherListedNorCalled(t *testing.T) {
+// Requirement: TOOL-25, STL-08
+func TestHiddenToolsAreNeitherListedNorCalled(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic},
 		Visible: func(ctx context.Context, f mcp.Feature) bool {
@@ -326,7 +339,8 @@ func TestTOOL25_STL08_HiddenToolsAreNeitherListedNorCalled(t *testing.T) {
 	})
 }
 
-func TestCAN04_CancelEndsTheContextWithItsCause(t *testing.T) {
+// Requirement: CAN-04
+func TestCancelEndsTheContextWithItsCause(t *testing.T) {
 	s := newServer(t, nil)
 	var cause error
 	addTool(s, "wait", func(ctx context.Context) (string, error) {
@@ -359,7 +373,8 @@ func TestCAN04_CancelEndsTheContextWithItsCause(t *testing.T) {
 	})
 }
 
-func TestTOOL02_EmptyListIsReturned(t *testing.T) {
+// Requirement: TOOL-02
+func TestEmptyListIsReturned(t *testing.T) {
 	s := newServer(t, nil)
 	addValueTool(s, "x", "x").Remove()
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -369,7 +384,8 @@ func TestTOOL02_EmptyListIsReturned(t *testing.T) {
 	})
 }
 
-func TestTOOL22_InvalidRegistrationsPanic(t *testing.T) {
+// Requirement: TOOL-22
+func TestInvalidToolRegistrationsPanic(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "taken"}, search)
 	bySchema := func(schema string) func() {

@@ -91,7 +91,8 @@ func (j *jobs) stops() int {
 // withJobs are the options of a client with the extension.
 var withJobs = &mcptest.Options{Extension: mcptest.Extension{Topics: map[string]string{jobChanged: "jobs"}}}
 
-func TestSUB07_TopicOfAnExtensionIsNotified(t *testing.T) {
+// Requirement: SUB-07
+func TestTopicOfAnExtensionIsNotified(t *testing.T) {
 	s := newServer(t, nil) // offers nothing else to listen to
 	j := &jobs{}
 	s.AddTopic("jobs", j.topic())
@@ -653,7 +654,9 @@ func TestListenDropsTopicEventsNotAskedFor(t *testing.T) {
 }
 
 // A change may be reported before the acknowledgement is sent.
-func TestSUB04_DetachedTopicsAreNotifiedAfterTheAcknowledgement(t *testing.T) {
+//
+// Requirement: SUB-04
+func TestDetachedTopicsAreNotifiedAfterTheAcknowledgement(t *testing.T) {
 	reached, sent := make(chan struct{}), make(chan string, 2)
 	s := newServer(t, nil)
 	s.AddTopic("jobs", mcp.Topic{

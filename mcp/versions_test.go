@@ -19,7 +19,9 @@ import (
 )
 
 // A server without features has server/discover. Its result has the members of the specification.
-func TestVER01_VER02_DiscoverResult(t *testing.T) {
+//
+// Requirement: VER-01, VER-02
+func TestDiscoverResult(t *testing.T) {
 	s := mcp.NewServer("test", "7", &mcp.ServerOptions{Instructions: "Be brief."})
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		raw := c.Call("server/discover", nil)
@@ -48,7 +50,9 @@ func TestVER01_VER02_DiscoverResult(t *testing.T) {
 }
 
 // Requests without an earlier server/discover are served.
-func TestVER03_DiscoverIsOptional(t *testing.T) {
+//
+// Requirement: VER-03
+func TestDiscoverIsOptional(t *testing.T) {
 	var methods []string
 	s := mcp.NewServer("test", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -111,7 +115,9 @@ func dialLineServer(t *testing.T, opts *mcp.ClientOptions, respond func(method s
 }
 
 // A client of both eras probes once, before any other request, and then keeps to the era.
-func TestVER09_VER18_ProbeComesFirstAndOnce(t *testing.T) {
+//
+// Requirement: VER-09, VER-18
+func TestProbeComesFirstAndOnce(t *testing.T) {
 	for era, test := range map[string]struct {
 		discover string
 		want     string
@@ -151,7 +157,9 @@ func TestVER09_VER18_ProbeComesFirstAndOnce(t *testing.T) {
 }
 
 // A client of the modern revision alone probes too, and fails with a server of sessions.
-func TestVER14_ModernClientProbesToo(t *testing.T) {
+//
+// Requirement: VER-14
+func TestModernClientProbesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, methods, err := dialLineServer(t, &mcp.ClientOptions{Revision: mcptest.Modern},
 			func(string) string { return `"error":{"code":-32601,"message":"method not found"}` })
@@ -166,7 +174,9 @@ func TestVER14_ModernClientProbesToo(t *testing.T) {
 
 // A request that gets no response fails after its timeout, and the server gets its cancellation. The
 // timeout is that of the call, or that of the client, or one minute.
-func TestLIFE16_LIFE17_LIFE18_TimeoutsCancelTheRequest(t *testing.T) {
+//
+// Requirement: LIFE-16, LIFE-17, LIFE-18
+func TestTimeoutsCancelTheRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		client, call, want time.Duration
 	}{

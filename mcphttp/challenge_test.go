@@ -48,7 +48,9 @@ func newChallengingServer() *mcp.Server {
 }
 
 // The method RefuseHTTP of an error decides the status and the challenges of the response.
-func TestAUTH09_ErrorWithAChallengeDecidesTheStatus(t *testing.T) {
+//
+// Requirement: AUTH-09
+func TestErrorWithAChallengeDecidesTheStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments string
 		status    int
@@ -89,7 +91,8 @@ func TestAUTH09_ErrorWithAChallengeDecidesTheStatus(t *testing.T) {
 	}
 }
 
-func TestAUTH09_InitializeWithAChallengeOpensNoSession(t *testing.T) {
+// Requirement: AUTH-09
+func TestInitializeWithAChallengeOpensNoSession(t *testing.T) {
 	f := start(t, mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 		return nil, &challengeError{http.StatusForbidden, mcp.Errorf(mcp.CodeInvalidRequest, "no")}
 	}), nil)

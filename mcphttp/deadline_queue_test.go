@@ -65,7 +65,9 @@ func TestBodyTimeout_AppliesToRefusedRequests(t *testing.T) {
 }
 
 // The keep-alive period of each stream starts when the stream is opened.
-func TestMHTTP06_EachStreamHasItsOwnKeepAlive(t *testing.T) {
+//
+// Requirement: MHTTP-06
+func TestEachStreamHasItsOwnKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, &mcphttp.Options{KeepAlive: time.Minute})

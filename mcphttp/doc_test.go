@@ -66,7 +66,7 @@ func TestDocListenAndServe(t *testing.T) {
 	}
 }
 
-// challengeError is sent as a challenge: see TestAUTH09_ErrorWithAChallengeDecidesTheStatus.
+// challengeError is sent as a challenge: see TestErrorWithAChallengeDecidesTheStatus.
 var _ interface {
 	RefuseHTTP() (status int, challenges []string)
 } = (*challengeError)(nil)

@@ -36,7 +36,8 @@ func everyMethod(f *fixture, headers ...string) map[string]response {
 var allowedStatus = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404,
 	http.MethodOptions: 204}
 
-func TestHTTP01_HTTP02_OriginIsValidated(t *testing.T) {
+// Requirement: HTTP-01, HTTP-02
+func TestOriginIsValidated(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com",
 		"http://localhost:6274"}})
 	for _, test := range []struct {
@@ -91,7 +92,8 @@ func TestHTTP01_HTTP02_OriginIsValidated(t *testing.T) {
 	}
 }
 
-func TestHTTP03_HostIsValidated(t *testing.T) {
+// Requirement: HTTP-03
+func TestHostIsValidated(t *testing.T) {
 	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}
 	public := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
 	unix := &net.UnixAddr{Name: "/run/mcp.sock", Net: "unix"}
@@ -151,7 +153,9 @@ func TestHTTP03_HostIsValidated(t *testing.T) {
 
 // With DNS rebinding, a page's own host name resolves to the address of the server. Its origin equals
 // the Host header, which therefore does not count unless the host is an address or is allowed.
-func TestHTTP02_SameOriginNeedsAnAllowedHost(t *testing.T) {
+//
+// Requirement: HTTP-02
+func TestSameOriginNeedsAnAllowedHost(t *testing.T) {
 	lan := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 8080}
 	for _, test := range []struct {
 		host, origin, site string

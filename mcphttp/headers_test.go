@@ -11,7 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestHDR08_NameHeaderEqualsTheBody(t *testing.T) {
+// Requirement: HDR-08
+func TestNameHeaderEqualsTheBody(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		name, method, params, header string
@@ -21,26 +22,26 @@ func TestHDR08_NameHeaderEqualsTheBody(t *testing.T) {
 		{"prompt", "prompts/get", `"name":"p"`, "p", true},
 		{"resource", "resources/read", `"uri":"file:///a%20b"`, "file:///a%20b", true},
 		{"name with an escape in the body", "tools/call", `"name":"\u0065cho"`, "echo", true},
-		{"HDR-10 encoded", "tools/call", `"name":"echo"`, "=?base64?ZWNobw==?=", true},
-		{"HDR-06 not ASCII", "tools/call", `"name":"日本"`, "=?base64?5pel5pys?=", true},
-		{"HDR-09 missing", "tools/call", `"name":"echo"`, "-", false},
-		{"HDR-08 another name", "tools/call", `"name":"echo"`, "other", false},
-		{"HDR-07 name in another case", "tools/call", `"name":"echo"`, "Echo", false},
-		{"HDR-08 no name in the body", "tools/call", ``, "echo", false},
-		{"HDR-08 not a string", "tools/call", `"name":1`, "1", false},
+		{"encoded", "tools/call", `"name":"echo"`, "=?base64?ZWNobw==?=", true}, // Requirement: HDR-10
+		{"not ASCII", "tools/call", `"name":"日本"`, "=?base64?5pel5pys?=", true}, // Requirement: HDR-06
+		{"missing", "tools/call", `"name":"echo"`, "-", false},                  // Requirement: HDR-09
+		{"another name", "tools/call", `"name":"echo"`, "other", false},         // Requirement: HDR-08
+		{"name in another case", "tools/call", `"name":"echo"`, "Echo", false},  // Requirement: HDR-07
+		{"no name in the body", "tools/call", ``, "echo", false},                // Requirement: HDR-08
+		{"not a string", "tools/call", `"name":1`, "1", false},                  // Requirement: HDR-08
 		{"escape in the header", "tools/call", `"name":"\u0065cho"`, `\u0065cho`, false},
-		{"HDR-25 markers in upper case", "tools/call", `"name":"echo"`, "=?BASE64?ZWNobw==?=", false},
-		{"HDR-29 bad padding", "tools/call", `"name":"echo"`, "=?base64?ZWNobw=?=", false},
-		{"HDR-29 raw UTF-8", "tools/call", `"name":"日本"`, "日本", false},
-		{"HDR-05 TASKX-23 task", "tasks/get", `"taskId":"1"`, "1", true},
-		{"HDR-05 TASKX-23 task without a header", "tasks/get", `"taskId":"1"`, "-", false},
-		{"HDR-05 TASKX-23 another task", "tasks/get", `"taskId":"1"`, "2", false},
-		{"HDR-05 TASKX-23 update without a header", "tasks/update", `"taskId":"1"`, "-", false},
-		{"HDR-05 TASKX-23 update of another task", "tasks/update", `"taskId":"1"`, "2", false},
-		{"HDR-05 TASKX-23 cancellation without a header", "tasks/cancel", `"taskId":"1"`, "-", false},
-		{"HDR-05 TASKX-23 cancellation of another task", "tasks/cancel", `"taskId":"1"`, "2", false},
-		{"HDR-05 TASKX-23 task in the header only", "tasks/get", ``, "1", false},
-		{"HDR-05 TASKX-23 no task", "tasks/get", ``, "-", true},
+		{"markers in upper case", "tools/call", `"name":"echo"`, "=?BASE64?ZWNobw==?=", false}, // Requirement: HDR-25
+		{"bad padding", "tools/call", `"name":"echo"`, "=?base64?ZWNobw=?=", false},            // Requirement: HDR-29
+		{"raw UTF-8", "tools/call", `"name":"日本"`, "日本", false},                                // Requirement: HDR-29
+		{"task", "tasks/get", `"taskId":"1"`, "1", true},                                       // Requirement: HDR-05, TASKX-23
+		{"task without a header", "tasks/get", `"taskId":"1"`, "-", false},                     // Requirement: HDR-05, TASKX-23
+		{"another task", "tasks/get", `"taskId":"1"`, "2", false},                              // Requirement: HDR-05, TASKX-23
+		{"update without a header", "tasks/update", `"taskId":"1"`, "-", false},                // Requirement: HDR-05, TASKX-23
+		{"update of another task", "tasks/update", `"taskId":"1"`, "2", false},                 // Requirement: HDR-05, TASKX-23
+		{"cancellation without a header", "tasks/cancel", `"taskId":"1"`, "-", false},          // Requirement: HDR-05, TASKX-23
+		{"cancellation of another task", "tasks/cancel", `"taskId":"1"`, "2", false},           // Requirement: HDR-05, TASKX-23
+		{"task in the header only", "tasks/get", ``, "1", false},                               // Requirement: HDR-05, TASKX-23
+		{"no task", "tasks/get", ``, "-", true},                                                // Requirement: HDR-05, TASKX-23
 		{"T-22 another method", "tools/list", ``, "anything", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -57,36 +58,37 @@ func TestHDR08_NameHeaderEqualsTheBody(t *testing.T) {
 	}
 }
 
-func TestHDR08_TRN06_ParamHeadersEqualTheArguments(t *testing.T) {
+// Requirement: HDR-08, TRN-06
+func TestParamHeadersEqualTheArguments(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		name, arguments string
 		headers         []string
 		ok              bool
 	}{
-		{"HDR-27 absent", `{}`, nil, true},
-		{"HDR-27 null", `{"region":null}`, nil, true},
+		{"absent", `{}`, nil, true},            // Requirement: HDR-27
+		{"null", `{"region":null}`, nil, true}, // Requirement: HDR-27
 		{"no arguments at all", ``, nil, true},
 		{"string", `{"region":"Hello"}`, []string{"Region: Hello"}, true},
-		{"HDR-10 encoded", `{"region":"Hello"}`, []string{"Region: =?base64?SGVsbG8=?="}, true},
-		{"HDR-36 empty string", `{"region":""}`, []string{"Region: =?base64??="}, true},
-		{"HDR-25 literal without the end marker", `{"region":"=?base64?SGVsbG8="}`,
+		{"encoded", `{"region":"Hello"}`, []string{"Region: =?base64?SGVsbG8=?="}, true}, // Requirement: HDR-10
+		{"empty string", `{"region":""}`, []string{"Region: =?base64??="}, true},         // Requirement: HDR-36
+		{"literal without the end marker", `{"region":"=?base64?SGVsbG8="}`, // Requirement: HDR-25
 			[]string{"Region: =?base64?SGVsbG8="}, true},
-		{"HDR-25 literal without markers", `{"region":"SGVsbG8="}`, []string{"Region: SGVsbG8="}, true},
+		{"literal without markers", `{"region":"SGVsbG8="}`, []string{"Region: SGVsbG8="}, true}, // Requirement: HDR-25
 		{"nested integer", `{"nested":{"count":42}}`, []string{"Count: 42"}, true},
-		{"HDR-30 integers by value", `{"nested":{"count":42}}`, []string{"Count: 42.0"}, true},
+		{"integers by value", `{"nested":{"count":42}}`, []string{"Count: 42.0"}, true}, // Requirement: HDR-30
 		{"boolean", `{"dryRun":true}`, []string{"Dry-Run: true"}, true},
 		{"unknown header is ignored", `{}`, []string{"Other: x"}, true},
 
-		{"HDR-28 missing", `{"region":"Hello"}`, nil, false},
-		{"HDR-08 another value", `{"region":"Hello"}`, []string{"Region: hello"}, false},
-		{"HDR-08 not in the body", `{}`, []string{"Region: Hello"}, false},
-		{"HDR-08 null in the body", `{"region":null}`, []string{"Region: null"}, false},
-		{"HDR-29 bad padding", `{"region":"Hello"}`, []string{"Region: =?base64?SGVsbG8?="}, false},
-		{"HDR-29 bad characters", `{"region":"Hello"}`, []string{"Region: =?base64?SGVs!!!bG8=?="}, false},
-		{"HDR-29 not UTF-8", `{"region":"Hello"}`, []string{"Region: =?base64?/w==?="}, false},
-		{"HDR-08 another integer", `{"nested":{"count":42}}`, []string{"Count: 43"}, false},
-		{"HDR-17 unsafe integer", `{"nested":{"count":9007199254740992}}`, []string{"Count: 9007199254740992"}, false},
+		{"missing", `{"region":"Hello"}`, nil, false},                                                           // Requirement: HDR-28
+		{"another value", `{"region":"Hello"}`, []string{"Region: hello"}, false},                               // Requirement: HDR-08
+		{"not in the body", `{}`, []string{"Region: Hello"}, false},                                             // Requirement: HDR-08
+		{"null in the body", `{"region":null}`, []string{"Region: null"}, false},                                // Requirement: HDR-08
+		{"bad padding", `{"region":"Hello"}`, []string{"Region: =?base64?SGVsbG8?="}, false},                    // Requirement: HDR-29
+		{"bad characters", `{"region":"Hello"}`, []string{"Region: =?base64?SGVs!!!bG8=?="}, false},             // Requirement: HDR-29
+		{"not UTF-8", `{"region":"Hello"}`, []string{"Region: =?base64?/w==?="}, false},                         // Requirement: HDR-29
+		{"another integer", `{"nested":{"count":42}}`, []string{"Count: 43"}, false},                            // Requirement: HDR-08
+		{"unsafe integer", `{"nested":{"count":9007199254740992}}`, []string{"Count: 9007199254740992"}, false}, // Requirement: HDR-17
 		{"boolean in another case", `{"dryRun":true}`, []string{"Dry-Run: True"}, false},
 		{"object", `{"region":{}}`, []string{"Region: {}"}, false},
 	} {
@@ -171,7 +173,9 @@ func longExponent(s string) bool {
 }
 
 // The requests are written without net/http, which would change the names.
-func TestHTTP18_HDR07_HeaderNamesInAnyCase(t *testing.T) {
+//
+// Requirement: HTTP-18, HDR-07
+func TestHeaderNamesInAnyCase(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, change := range []func(string) string{strings.ToLower, strings.ToUpper} {
 		for _, w := range f.rawClients() {

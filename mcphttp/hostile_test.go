@@ -103,7 +103,8 @@ func (f *fixture) rawClients() (all []*rawClient) {
 		events: sse.stream})
 }
 
-func TestSSE07_HTTP13_InvalidMessageDoesNotEndTheConnection(t *testing.T) {
+// Requirement: SSE-07, HTTP-13
+func TestInvalidMessageDoesNotEndTheConnection(t *testing.T) {
 	messages := hostileMessages(t)
 	f := start(t, newTestCore(), nil)
 	for _, w := range f.rawClients() {
@@ -225,7 +226,8 @@ func newBurstServer() *mcp.Server {
 	return server
 }
 
-func TestHTTP16_BurstOfNotificationsIsCompleteAndInOrder(t *testing.T) {
+// Requirement: HTTP-16
+func TestBurstOfNotificationsIsCompleteAndInOrder(t *testing.T) {
 	f := start(t, newBurstServer(), nil)
 	body, headers := modernCall("tools/call", `"name":"burst"`)
 	body = strings.Replace(body, `"_meta":{`,
@@ -315,7 +317,9 @@ func (f *fixture) requestsOfEveryKind(session *testSession, sse *sseClient) map[
 }
 
 // Requests that a browser sends for a page of another site have no effect.
-func TestHTTP01_HTTP02_SSE05_CrossSiteRequestsAreRefused(t *testing.T) {
+//
+// Requirement: HTTP-01, HTTP-02, SSE-05
+func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	attacks := map[string]func(r *http.Request){}
 	for _, host := range []string{"evil.example", "evil.example:8765", "localhost.evil.example:8765",
 		"127.0.0.1.evil.example", "localhost@evil.example",
@@ -436,7 +440,9 @@ func TestRepeatedHeadersAreRefused(t *testing.T) {
 }
 
 // Other principals get the same responses for a session as for an unknown one.
-func TestSEC10_SessionsOfOtherPrincipalsAreUnknown(t *testing.T) {
+//
+// Requirement: SEC-10
+func TestSessionsOfOtherPrincipalsAreUnknown(t *testing.T) {
 	for _, owner := range []string{"ann", ""} {
 		forEach(t, streamableRevisions, func(t *testing.T, version string) {
 			core := newTestCore()

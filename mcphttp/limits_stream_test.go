@@ -94,7 +94,9 @@ func TestLimits_OfListensInAll(t *testing.T) {
 }
 
 // Resuming after discarded events has status 404.
-func TestLHTTP21_ResumedStreamHasNoGap(t *testing.T) {
+//
+// Requirement: LHTTP-21
+func TestResumedStreamHasNoGap(t *testing.T) {
 	for notes, status := range map[int]int{1000: 200, 100_000: 404} { // more than 8 MiB
 		t.Run(strconv.Itoa(notes), func(t *testing.T) {
 			core := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -122,7 +124,8 @@ func TestLHTTP21_ResumedStreamHasNoGap(t *testing.T) {
 	}
 }
 
-func TestMHTTP06_StreamsOfEveryKindCarryComments(t *testing.T) {
+// Requirement: MHTTP-06
+func TestStreamsOfEveryKindCarryComments(t *testing.T) {
 	for _, limit := range []struct {
 		name  string
 		opts  mcphttp.Options

@@ -56,7 +56,8 @@ func (s *stream) nextMessage() (m streamMessage) {
 	return m
 }
 
-func TestMHTTP02_StreamCarriesNotificationsOfItsRequestOnly(t *testing.T) {
+// Requirement: MHTTP-02
+func TestStreamCarriesNotificationsOfItsRequestOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, tool, proceed := newAskingServer()
 		f := start(t, server, nil)
@@ -81,7 +82,8 @@ func TestMHTTP02_StreamCarriesNotificationsOfItsRequestOnly(t *testing.T) {
 	})
 }
 
-func TestMHTTP03_MRTR23_StreamsCarryNoRequests(t *testing.T) {
+// Requirement: MHTTP-03, MRTR-23
+func TestStreamsCarryNoRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, tool, _ := newAskingServer()
 		f := start(t, server, nil)
@@ -107,7 +109,9 @@ func TestMHTTP03_MRTR23_StreamsCarryNoRequests(t *testing.T) {
 }
 
 // Each of these requests would have an event stream if it was valid.
-func TestMHTTP18_RefusalsPrecedeTheStream(t *testing.T) {
+//
+// Requirement: MHTTP-18
+func TestRefusalsPrecedeTheStream(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, request := range []struct{ method, params string }{
 		{"subscriptions/listen", `"notifications":{}`},

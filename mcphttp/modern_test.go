@@ -16,7 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestHTTP06_HTTP14_ResponseIsJSON(t *testing.T) {
+// Requirement: HTTP-06, HTTP-14
+func TestResponseIsJSON(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	got := f.modern("tools/call", `"name":"echo","arguments":{"message":"héllo\n"}`)
 	const want = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"héllo\n"}]}}`
@@ -28,20 +29,21 @@ func TestHTTP06_HTTP14_ResponseIsJSON(t *testing.T) {
 	}
 }
 
-func TestMHTTP13_MHTTP15_MHTTP17_StatusFollowsTheError(t *testing.T) {
+// Requirement: MHTTP-13, MHTTP-15, MHTTP-17
+func TestStatusFollowsTheError(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		name, method, params string
 		status, code         int
 	}{
 		{"success", "tools/call", `"name":"echo"`, 200, 0},
-		{"MHTTP-13 unknown method", "no/such", ``, 404, mcp.CodeMethodNotFound},
+		{"unknown method", "no/such", ``, 404, mcp.CodeMethodNotFound}, // Requirement: MHTTP-13
 		{"T-14 initialize with an envelope", "initialize", ``, 404, mcp.CodeMethodNotFound},
-		{"MHTTP-15 missing capability", "tools/call", `"name":"missing"`, 400, mcp.CodeMissingRequiredClientCapability},
-		{"MHTTP-17 another error", "tools/call", `"name":"error"`, 200, mcp.CodeInvalidParams},
+		{"missing capability", "tools/call", `"name":"missing"`, 400, mcp.CodeMissingRequiredClientCapability}, // Requirement: MHTTP-15
+		{"another error", "tools/call", `"name":"error"`, 200, mcp.CodeInvalidParams},                          // Requirement: MHTTP-17
 		{"panic", "tools/call", `"name":"panic"`, 200, mcp.CodeInternalError},
 		{"busy", "tools/call", `"name":"busy"`, 503, mcp.CodeBusy},
-		{"RPC-28 busy in older revisions", "tools/call", `"name":"implementation code"`, 200, -32000},
+		{"busy in older revisions", "tools/call", `"name":"implementation code"`, 200, -32000}, // Requirement: RPC-28
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := f.modern(test.method, test.params)
@@ -57,7 +59,9 @@ func TestMHTTP13_MHTTP15_MHTTP17_StatusFollowsTheError(t *testing.T) {
 }
 
 // The conformance suite sends the same requests.
-func TestT11_MHTTP14_MHTTP16_MHTTP23_FirstFailedCheckDecides(t *testing.T) {
+//
+// Requirement: MHTTP-14, MHTTP-16, MHTTP-23
+func TestFirstFailedCheckDecides(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	body := func(meta string) string {
 		return `{"jsonrpc":"2.0","id":"x","method":"server/discover","params":{` + meta + `}}`
@@ -73,32 +77,32 @@ func TestT11_MHTTP14_MHTTP16_MHTTP23_FirstFailedCheckDecides(t *testing.T) {
 		status     int
 		code       int
 	}{
-		{"META-10 no _meta", body(""), []string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"META-10 no _meta is checked before the method header", body(""), []string{header + modern}, 400,
+		{"no _meta", body(""), []string{header + modern, method}, 400, mcp.CodeInvalidParams}, // Requirement: META-10
+		{"no _meta is checked before the method header", body(""), []string{header + modern}, 400, // Requirement: META-10
 			mcp.CodeInvalidParams},
-		{"META-10 no version", body(`"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`),
+		{"no version", body(`"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`), // Requirement: META-10
 			[]string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"META-10 no capabilities", body(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`),
+		{"no capabilities", body(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`), // Requirement: META-10
 			[]string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"META-11 no client info", body(version(modern)), []string{header + modern, method}, 200, 0},
-		{"MHTTP-22 no version header", body(version(modern)), []string{method}, 400, mcp.CodeHeaderMismatch},
-		{"HDR-02 header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400,
+		{"no client info", body(version(modern)), []string{header + modern, method}, 200, 0},        // Requirement: META-11
+		{"no version header", body(version(modern)), []string{method}, 400, mcp.CodeHeaderMismatch}, // Requirement: MHTTP-22
+		{"header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400, // Requirement: HDR-02
 			mcp.CodeHeaderMismatch},
-		{"HDR-02 header with an older version", body(version(modern)), []string{header + november2025, method}, 400,
+		{"header with an older version", body(version(modern)), []string{header + november2025, method}, 400, // Requirement: HDR-02
 			mcp.CodeHeaderMismatch},
-		{"MHTTP-14 unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400,
+		{"unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400, // Requirement: MHTTP-14
 			mcp.CodeUnsupportedProtocolVersion},
-		{"MHTTP-14 version that needs initialize", body(version(november2025)),
+		{"version that needs initialize", body(version(november2025)), // Requirement: MHTTP-14
 			[]string{header + november2025, method}, 400, mcp.CodeUnsupportedProtocolVersion},
-		{"HDR-09 no method header", body(version(modern)), []string{header + modern}, 400, mcp.CodeHeaderMismatch},
-		{"HDR-09 the method header is checked before the version", body(version("v999.0.0")),
+		{"no method header", body(version(modern)), []string{header + modern}, 400, mcp.CodeHeaderMismatch}, // Requirement: HDR-09
+		{"the method header is checked before the version", body(version("v999.0.0")), // Requirement: HDR-09
 			[]string{header + "v999.0.0"}, 400,
 			mcp.CodeHeaderMismatch},
-		{"HDR-07 method in upper case", body(version(modern)),
+		{"method in upper case", body(version(modern)), // Requirement: HDR-07
 			[]string{header + modern, "Mcp-Method: SERVER/DISCOVER"}, 400, mcp.CodeHeaderMismatch},
-		{"MHTTP-12 session header is ignored", body(version(modern)),
+		{"session header is ignored", body(version(modern)), // Requirement: MHTTP-12
 			[]string{header + modern, method, "Mcp-Session-Id: nonsense"}, 200, 0},
-		{"MHTTP-07 last event is ignored", body(version(modern)),
+		{"last event is ignored", body(version(modern)), // Requirement: MHTTP-07
 			[]string{header + modern, method, "Last-Event-ID: 1"}, 200, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -114,7 +118,8 @@ func TestT11_MHTTP14_MHTTP16_MHTTP23_FirstFailedCheckDecides(t *testing.T) {
 	}
 }
 
-func TestVER04_UnsupportedVersionNamesSupportedOnes(t *testing.T) {
+// Requirement: VER-04
+func TestUnsupportedVersionNamesSupportedOnes(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	list := func(v string) string {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{`+
@@ -139,19 +144,19 @@ func TestMHTTP_NotificationsAndInvalidMessages(t *testing.T) {
 		headers      []string
 		status, code int
 	}{
-		{"HTTP-12 notification", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header}, 202, 0},
+		{"notification", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header}, 202, 0}, // Requirement: HTTP-12
 		{"T-05 notification with its method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
 			[]string{header, "Mcp-Method: notifications/x"}, 202, 0},
 		{"T-05 notification with another method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
 			[]string{header, "Mcp-Method: notifications/y"}, 400, mcp.CodeHeaderMismatch},
-		{"HTTP-13 notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`,
+		{"notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`, // Requirement: HTTP-13
 			[]string{"MCP-Protocol-Version: v999"}, 400, mcp.CodeUnsupportedProtocolVersion},
-		{"HTTP-11 response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest},
-		{"RPC-18 batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400,
+		{"response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest}, // Requirement: HTTP-11
+		{"batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400, // Requirement: RPC-18
 			mcp.CodeInvalidRequest},
-		{"RPC-32 not JSON", `{"jsonrpc":`, []string{header}, 400, jsonrpc.CodeParseError},
+		{"not JSON", `{"jsonrpc":`, []string{header}, 400, jsonrpc.CodeParseError}, // Requirement: RPC-32
 		{"trailing data", `{"jsonrpc":"2.0","method":"x"} {}`, []string{header}, 400, jsonrpc.CodeParseError},
-		{"RPC-03 null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, []string{header}, 400, mcp.CodeInvalidRequest},
+		{"null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, []string{header}, 400, mcp.CodeInvalidRequest}, // Requirement: RPC-03
 		{"duplicate key", `{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}`, []string{header}, 400,
 			mcp.CodeInvalidRequest},
 	} {
@@ -167,7 +172,8 @@ func TestMHTTP_NotificationsAndInvalidMessages(t *testing.T) {
 	}
 }
 
-func TestHTTP16_MHTTP04_MHTTP05_MHTTP07_NotificationsAndResultMakeAStream(t *testing.T) {
+// Requirement: HTTP-16, MHTTP-04, MHTTP-05, MHTTP-07
+func TestNotificationsAndResultMakeAStream(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, tool := range []string{"notify", "notifylines"} {
 		s := f.modernStream(t.Context(), "tools/call", `"name":"`+tool+`"`)
@@ -192,7 +198,7 @@ func TestHTTP16_MHTTP04_MHTTP05_MHTTP07_NotificationsAndResultMakeAStream(t *tes
 	}
 }
 
-func TestT10_ErrorAfterTheFirstEventIsAnEvent(t *testing.T) {
+func TestErrorAfterTheFirstEventIsAnEvent(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.modernStream(t.Context(), "tools/call", `"name":"late"`)
 	s.next()
@@ -202,7 +208,8 @@ func TestT10_ErrorAfterTheFirstEventIsAnEvent(t *testing.T) {
 	s.expectEnd()
 }
 
-func TestMHTTP09_DisconnectCancels(t *testing.T) {
+// Requirement: MHTTP-09
+func TestDisconnectCancels(t *testing.T) {
 	for _, tool := range []string{"wait", "notifywait"} {
 		t.Run(tool, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +237,8 @@ func TestMHTTP09_DisconnectCancels(t *testing.T) {
 	}
 }
 
-func TestMHTTP10_NothingIsSentForACancelledRequest(t *testing.T) {
+// Requirement: MHTTP-10
+func TestNothingIsSentForACancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -251,7 +259,8 @@ func TestMHTTP10_NothingIsSentForACancelledRequest(t *testing.T) {
 	})
 }
 
-func TestMHTTP20_SUB10_ListenIsAcknowledgedAndEndsWithAResultAtShutdown(t *testing.T) {
+// Requirement: MHTTP-20, SUB-10
+func TestListenIsAcknowledgedAndEndsWithAResultAtShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -274,7 +283,8 @@ func TestMHTTP20_SUB10_ListenIsAcknowledgedAndEndsWithAResultAtShutdown(t *testi
 	})
 }
 
-func TestMHTTP06_SUB14_LongStreamsCarryComments(t *testing.T) {
+// Requirement: MHTTP-06, SUB-14
+func TestLongStreamsCarryComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), &mcphttp.Options{KeepAlive: time.Minute})
 		body, headers := modernCall("subscriptions/listen", `"notifications":{}`)

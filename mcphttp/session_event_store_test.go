@@ -36,7 +36,8 @@ func appendEvents(store mcphttp.EventStore, key mcphttp.StreamKey, count, size i
 	}
 }
 
-func TestSEC21_MemoryEventsHaveOrderGapsAndAnOwner(t *testing.T) {
+// Requirement: SEC-21
+func TestMemoryEventsHaveOrderGapsAndAnOwner(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
 	for n := int64(1); n <= 3; n++ {
 		data := fmt.Appendf(nil, "event %d", n)

@@ -38,7 +38,8 @@ func isChange(data []byte) bool {
 	return strings.HasPrefix(string(data), strings.TrimSuffix(changed, "}"))
 }
 
-func TestLHTTP11_LHTTP12_LHTTP36_StandaloneStream(t *testing.T) {
+// Requirement: LHTTP-11, LHTTP-12, LHTTP-36
+func TestStandaloneStream(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		server, change := newChangingServer()
 		f := start(t, server, nil)
@@ -58,7 +59,8 @@ func TestLHTTP11_LHTTP12_LHTTP36_StandaloneStream(t *testing.T) {
 	})
 }
 
-func TestLHTTP11_GETRequiresAcceptOfEventStreams(t *testing.T) {
+// Requirement: LHTTP-11
+func TestGETRequiresAcceptOfEventStreams(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, version := range streamableRevisions {
 		s := f.initialize(version)
@@ -70,7 +72,9 @@ func TestLHTTP11_GETRequiresAcceptOfEventStreams(t *testing.T) {
 
 // Changes while the stream is broken are replayed when the client resumes, even if the server has
 // not noticed that the connection is broken.
-func TestLHTTP10_LHTTP20_LHTTP21_StandaloneStreamResumes(t *testing.T) {
+//
+// Requirement: LHTTP-10, LHTTP-20, LHTTP-21
+func TestStandaloneStreamResumes(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
 		forEach(t, streamableRevisions, func(t *testing.T, version string) {
 			server, change := newChangingServer()
@@ -128,7 +132,9 @@ func (emptyStore) After(context.Context, mcphttp.StreamKey, int64) iter.Seq2[[]b
 }
 
 // A stream without new events resumes, even if the store has discarded its events.
-func TestLHTTP20_ResumingAfterTheLastEventNeedsNoStoredEvents(t *testing.T) {
+//
+// Requirement: LHTTP-20
+func TestResumingAfterTheLastEventNeedsNoStoredEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, change := newChangingServer()
 		f := start(t, server, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: emptyStore{}}})

@@ -58,7 +58,8 @@ var pingedClients = map[string]func(f *fixture, revision string) *pingedClient{
 	},
 }
 
-func TestPING02_PING03_ClientsOfSessionsArePinged(t *testing.T) {
+// Requirement: PING-02, PING-03
+func TestClientsOfSessionsArePinged(t *testing.T) {
 	const interval = 10 * time.Second
 	for name, open := range pingedClients {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +123,8 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-func TestPING01_ClientRespondsToPingsOfSessions(t *testing.T) {
+// Requirement: PING-01
+func TestClientRespondsToPingsOfSessions(t *testing.T) {
 	forEach(t, sessionRevisions, func(t *testing.T, revision string) {
 		var sent atomic.Int64
 		core := newTestCore()

@@ -26,7 +26,8 @@ func (s *stream) skipFirstEvent(version string) {
 	}
 }
 
-func TestLHTTP01_LHTTP03_HTTP12_RequestsPrecedeTheResponseOnItsStream(t *testing.T) {
+// Requirement: LHTTP-01, LHTTP-03, HTTP-12
+func TestRequestsPrecedeTheResponseOnItsStream(t *testing.T) {
 	for _, test := range []struct{ version, tool, method string }{
 		{march2025, "sample", "sampling/createMessage"},
 		{june2025, "sample", "sampling/createMessage"},
@@ -66,7 +67,9 @@ func TestLHTTP01_LHTTP03_HTTP12_RequestsPrecedeTheResponseOnItsStream(t *testing
 
 // The connection breaks during a call. The call continues, and the client receives the rest of the
 // stream when it resumes, as often as it resumes.
-func TestLHTTP08_LHTTP10_LHTTP20_LHTTP21_BrokenStreamResumes(t *testing.T) {
+//
+// Requirement: LHTTP-08, LHTTP-10, LHTTP-20, LHTTP-21
+func TestBrokenStreamResumes(t *testing.T) {
 	for _, finishFirst := range []bool{true, false} {
 		forEach(t, streamableRevisions, func(t *testing.T, version string) {
 			core := newTestCore()
@@ -113,7 +116,8 @@ func TestLHTTP08_LHTTP10_LHTTP20_LHTTP21_BrokenStreamResumes(t *testing.T) {
 	}
 }
 
-func TestLHTTP22_OnlyEventsOfTheSameStreamAreReplayed(t *testing.T) {
+// Requirement: LHTTP-22
+func TestOnlyEventsOfTheSameStreamAreReplayed(t *testing.T) {
 	for _, version := range streamableRevisions {
 		f := start(t, newTestCore(), nil)
 		ann := f.initialize(version, "Authorization: ann")
@@ -150,7 +154,9 @@ func TestLHTTP22_OnlyEventsOfTheSameStreamAreReplayed(t *testing.T) {
 }
 
 // The event with only an id, the retry field and the end of the connection come before the response.
-func TestLHTTP03_LHTTP04_LHTTP05_LHTTP20_ClosedStreamIsPolled(t *testing.T) {
+//
+// Requirement: LHTTP-03, LHTTP-04, LHTTP-05, LHTTP-20
+func TestClosedStreamIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -177,7 +183,8 @@ func TestLHTTP03_LHTTP04_LHTTP05_LHTTP20_ClosedStreamIsPolled(t *testing.T) {
 	})
 }
 
-func TestT34_T35_LHTTP02_OlderStreamsLastUntilTheResponse(t *testing.T) {
+// Requirement: LHTTP-02
+func TestOlderStreamsLastUntilTheResponse(t *testing.T) {
 	for _, version := range []string{march2025, june2025} {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -207,7 +214,8 @@ func TestT34_T35_LHTTP02_OlderStreamsLastUntilTheResponse(t *testing.T) {
 	}
 }
 
-func TestHTTP16_LHTTP16_LHTTP18_LHTTP19_LHTTP37_ConcurrentStreams(t *testing.T) {
+// Requirement: HTTP-16, LHTTP-16, LHTTP-18, LHTTP-19, LHTTP-37
+func TestConcurrentStreams(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -243,7 +251,8 @@ func TestHTTP16_LHTTP16_LHTTP18_LHTTP19_LHTTP37_ConcurrentStreams(t *testing.T) 
 	})
 }
 
-func TestLHTTP13_LHTTP14_LHTTP17_EachMessageGoesToOneStream(t *testing.T) {
+// Requirement: LHTTP-13, LHTTP-14, LHTTP-17
+func TestEachMessageGoesToOneStream(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		server, tool, proceed := newAskingServer()
 		f := start(t, server, nil)

@@ -21,7 +21,8 @@ func (w *writeRecorder) Write(b []byte) (int, error) {
 
 func (w *writeRecorder) Flush() { w.flushed = len(w.writes) }
 
-func TestLHTTP03_FirstEventSharesTheWriteOfTheNext(t *testing.T) {
+// Requirement: LHTTP-03
+func TestFirstEventSharesTheWriteOfTheNext(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	w := &writeRecorder{ResponseRecorder: httptest.NewRecorder()}
@@ -37,7 +38,9 @@ func TestLHTTP03_FirstEventSharesTheWriteOfTheNext(t *testing.T) {
 }
 
 // The first event, which has only an id, is written before there is a notification.
-func TestLHTTP03_FirstEventOpensTheStandaloneStream(t *testing.T) {
+//
+// Requirement: LHTTP-03
+func TestFirstEventOpensTheStandaloneStream(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	events := f.stream(s.get(t.Context()))

@@ -74,7 +74,8 @@ func (s *testSession) get(ctx context.Context, headers ...string) *http.Request 
 	return s.request(ctx, http.MethodGet, "", append(s.headers, headers...)...)
 }
 
-func TestHTTP05_HTTP14_EveryRevisionIsServedAtOneEndpoint(t *testing.T) {
+// Requirement: HTTP-05, HTTP-14
+func TestEveryRevisionIsServedAtOneEndpoint(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestHTTP05_HTTP14_EveryRevisionIsServedAtOneEndpoint(t *testing.T) {
 	}
 }
 
-func TestLHTTP23_LHTTP24_LHTTP25_SessionIDs(t *testing.T) {
+// Requirement: LHTTP-23, LHTTP-24, LHTTP-25
+func TestSessionIDs(t *testing.T) {
 	const sessions, length = 200, 22 // characters
 	for _, version := range streamableRevisions {
 		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: sessions}})
@@ -141,7 +143,8 @@ func bodyFor(method string) string {
 	return ""
 }
 
-func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
+// Requirement: LHTTP-28, LHTTP-29, LHTTP-34, LHTTP-35
+func TestSessionHeaders(t *testing.T) {
 	methods := []string{http.MethodPost, http.MethodGet, http.MethodDelete}
 	for _, revision := range streamableRevisions {
 		f := start(t, newTestCore(), nil)
@@ -152,13 +155,13 @@ func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
 			headers []string
 			status  int
 		}{
-			{"LHTTP-28 no session id", []string{version}, 400},
+			{"no session id", []string{version}, 400}, // Requirement: LHTTP-28
 			{"unknown session id", []string{version, "Mcp-Session-Id: nonsense"}, 404},
-			{"SEC-10 another principal", []string{version, id, "Authorization: bob"}, 404},
-			{"SEC-10 no principal", []string{version, id}, 404},
-			{"LHTTP-35 unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", id, "Authorization: ann"},
+			{"another principal", []string{version, id, "Authorization: bob"}, 404}, // Requirement: SEC-10
+			{"no principal", []string{version, id}, 404},                            // Requirement: SEC-10
+			{"unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", id, "Authorization: ann"}, // Requirement: LHTTP-35
 				400},
-			{"LHTTP-35 invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400},
+			{"invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400}, // Requirement: LHTTP-35
 		} {
 			for _, method := range methods {
 				if method == http.MethodGet && len(test.headers) == 1 {
@@ -174,7 +177,7 @@ func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
 		}
 		for _, test := range []struct{ name, header string }{
 			{"negotiated version", version},
-			{"LHTTP-34 no version", "MCP-Protocol-Version: "},
+			{"no version", "MCP-Protocol-Version: "}, // Requirement: LHTTP-34
 			{"another version, which only should not be sent", "MCP-Protocol-Version: " + june2025},
 		} {
 			if got := ann.send(callBody(1, "echo"), test.header); got.status != 200 {
@@ -193,7 +196,9 @@ func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
 }
 
 // Only revision 2025-03-26 has batches.
-func TestMHTTP21_LHTTP34_RequestWithoutVersionHeaderIsServedAs2025_03_26(t *testing.T) {
+//
+// Requirement: MHTTP-21, LHTTP-34
+func TestRequestWithoutVersionHeaderIsServedAs2025_03_26(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	got := f.do(http.MethodPost, initializeBody(march2025))
 	session := "Mcp-Session-Id: " + got.header.Get("Mcp-Session-Id")
@@ -207,7 +212,8 @@ func TestMHTTP21_LHTTP34_RequestWithoutVersionHeaderIsServedAs2025_03_26(t *test
 	}
 }
 
-func TestMHTTP11_OtherHTTPMethodsAreNotAllowed(t *testing.T) {
+// Requirement: MHTTP-11
+func TestOtherHTTPMethodsAreNotAllowed(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		got := f.do(method, "", "MCP-Protocol-Version: "+modern)
@@ -225,7 +231,8 @@ func TestMHTTP11_OtherHTTPMethodsAreNotAllowed(t *testing.T) {
 	}
 }
 
-func TestVER08_BothErasShareAnEndpoint(t *testing.T) {
+// Requirement: VER-08
+func TestBothErasShareAnEndpoint(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
@@ -247,7 +254,8 @@ func TestFailedInitializeOpensNoSession(t *testing.T) {
 	f.initialize(november2025) // the failed one does not count
 }
 
-func TestRPC15_RPC17_T02_BatchesAreOf2025_03_26(t *testing.T) {
+// Requirement: RPC-15, RPC-17
+func TestBatchesAreOf2025_03_26(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(march2025)
 	requests := "[" + callBody(1, "echo") + `,{"jsonrpc":"2.0","method":"notifications/x"},` + callBody(2, "echo") + "]"
@@ -260,8 +268,8 @@ func TestRPC15_RPC17_T02_BatchesAreOf2025_03_26(t *testing.T) {
 		name, body string
 		status     int
 	}{
-		{"HTTP-12 notifications only", `[{"jsonrpc":"2.0","method":"notifications/x"}]`, 202},
-		{"RPC-17 initialize in a batch", "[" + initializeBody(march2025) + "]", 400},
+		{"notifications only", `[{"jsonrpc":"2.0","method":"notifications/x"}]`, 202}, // Requirement: HTTP-12
+		{"initialize in a batch", "[" + initializeBody(march2025) + "]", 400},         // Requirement: RPC-17
 		{"empty batch", "[]", 400},
 	} {
 		if got := s.send(test.body); got.status != test.status {
@@ -281,7 +289,8 @@ func TestRPC15_RPC17_T02_BatchesAreOf2025_03_26(t *testing.T) {
 	}
 }
 
-func TestCAN04_CancelledRequestHasNoResponse(t *testing.T) {
+// Requirement: CAN-04
+func TestCancelledRequestHasNoResponse(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		core := newTestCore()
 		s := start(t, core, nil).initialize(version)

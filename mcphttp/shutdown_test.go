@@ -194,7 +194,8 @@ func TestServe_EndsSubscriptionsWithTheirResult(t *testing.T) {
 	}
 }
 
-func TestHTTP03_ListenAndServeBindsLoopbackByDefault(t *testing.T) {
+// Requirement: HTTP-03
+func TestListenAndServeBindsLoopbackByDefault(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

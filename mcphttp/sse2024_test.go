@@ -17,7 +17,9 @@ import (
 )
 
 // initializedSSE checks the events of the stream up to the response to initialize.
-func TestSSE01_SSE02_SSE04_ResponsesComeOnTheStream(t *testing.T) {
+//
+// Requirement: SSE-01, SSE-02, SSE-04
+func TestResponsesComeOnTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, change := newChangingServer()
 		mcp.AddTool(server, &mcp.Tool{Name: "add"}, func(_ context.Context, in struct{ A, B int }) (int, error) {
@@ -73,7 +75,8 @@ func TestSSE_SessionEndsWithItsStream(t *testing.T) {
 	})
 }
 
-func TestCAN04_SSECallCanBeCancelledAtOnce(t *testing.T) {
+// Requirement: CAN-04
+func TestSSECallCanBeCancelledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -106,7 +109,7 @@ func TestSSE_SessionBelongsToItsTransportAndPrincipal(t *testing.T) {
 	}{
 		{"id of HTTP+SSE in the header", []string{"Mcp-Session-Id: " + id, "Authorization: ann"}},
 		{"id of Streamable HTTP in the query", []string{"Query: sessionId=" + streamable.id, "Authorization: ann"}},
-		{"SEC-10 another principal", []string{"Query: sessionId=" + id, "Authorization: bob"}},
+		{"another principal", []string{"Query: sessionId=" + id, "Authorization: bob"}}, // Requirement: SEC-10
 		{"unknown id", []string{"Query: sessionId=nonsense", "Authorization: ann"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -150,7 +153,8 @@ func TestSSE_UnreadStreamEndsAfterTheWriteTimeout(t *testing.T) {
 	})
 }
 
-func TestVER08_ModernRequestAtAnSSEEndpoint(t *testing.T) {
+// Requirement: VER-08
+func TestModernRequestAtAnSSEEndpoint(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	c := f.initializedSSE(t.Context())
 	body, headers := modernCall("tools/call", `"name":"echo"`, "Query: "+c.query)
@@ -160,7 +164,9 @@ func TestVER08_ModernRequestAtAnSSEEndpoint(t *testing.T) {
 }
 
 // A GET without a session is one of HTTP+SSE, unless it resumes a stream.
-func TestLHTTP28_ResumptionNeedsASession(t *testing.T) {
+//
+// Requirement: LHTTP-28
+func TestResumptionNeedsASession(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, revision := range []string{"", june2025, november2025} {
 		got := f.do(http.MethodGet, "", "Last-Event-ID: 1", "MCP-Protocol-Version: "+revision)
@@ -171,7 +177,9 @@ func TestLHTTP28_ResumptionNeedsASession(t *testing.T) {
 }
 
 // Some clients of HTTP+SSE name a later revision in every request.
-func TestSSE01_GetThatNamesARevision(t *testing.T) {
+//
+// Requirement: SSE-01
+func TestGetThatNamesARevision(t *testing.T) {
 	forEach(t, sessionRevisions, func(t *testing.T, revision string) {
 		f := start(t, newTestCore(), nil)
 		c := f.initializedSSE(t.Context(), "MCP-Protocol-Version: "+revision)

@@ -9,7 +9,9 @@ import (
 
 // A handler of a known method that returns the code of an unknown one is not answered like an unknown
 // method: clients would take the method for missing.
-func TestMHTTP13_HandlersThatReturnMethodNotFoundHaveStatus200(t *testing.T) {
+//
+// Requirement: MHTTP-13
+func TestHandlersThatReturnMethodNotFoundHaveStatus200(t *testing.T) {
 	server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 	missing := mcp.Errorf(mcp.CodeMethodNotFound, "no such command")
 	mcp.AddTool(server, &mcp.Tool{Name: "run"}, func(context.Context, struct{}) (string, error) { return "", missing })

@@ -38,7 +38,9 @@ func TestOnlyTheRevisionsOfTheServerAreAccepted(t *testing.T) {
 
 // A version header that the server does not accept is refused in a session, too; an accepted one that
 // differs from the session's is not.
-func TestLHTTP35_SessionsRefuseVersionHeadersOfOtherRevisions(t *testing.T) {
+//
+// Requirement: LHTTP-35
+func TestSessionsRefuseVersionHeadersOfOtherRevisions(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Revisions: []string{june2025, march2025}})
 	forEach(t, []string{june2025, march2025}, func(t *testing.T, revision string) {
 		f := start(t, s, nil)

@@ -61,7 +61,8 @@ func (r *postRecorder) kinds() (kinds []string) {
 	return kinds
 }
 
-func TestHTTP07_HTTP09_HTTP10_EachMessageIsItsOwnPOST(t *testing.T) {
+// Requirement: HTTP-07, HTTP-09, HTTP-10
+func TestEachMessageIsItsOwnPOST(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		f := start(t, newTestCore(), nil)
 		posts := &postRecorder{next: f.client.Transport}
@@ -92,7 +93,8 @@ func TestHTTP07_HTTP09_HTTP10_EachMessageIsItsOwnPOST(t *testing.T) {
 	})
 }
 
-func TestHTTP07_HTTP11_MHTTP19_ModernClientPostsRequestsOnly(t *testing.T) {
+// Requirement: HTTP-07, HTTP-11, MHTTP-19
+func TestModernClientPostsRequestsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})
 		mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -131,7 +133,9 @@ func TestHTTP07_HTTP11_MHTTP19_ModernClientPostsRequestsOnly(t *testing.T) {
 }
 
 // The server writes the names in this form.
-func TestHTTP18_ClientReadsHeaderNamesInAnyCase(t *testing.T) {
+//
+// Requirement: HTTP-18
+func TestClientReadsHeaderNamesInAnyCase(t *testing.T) {
 	for _, name := range []string{"mcp-session-id", "MCP-SESSION-ID"} {
 		var got []string
 		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +159,9 @@ func TestHTTP18_ClientReadsHeaderNamesInAnyCase(t *testing.T) {
 }
 
 // The client drops the session and initializes without its id.
-func TestLHTTP30_LostSessionIsInitializedAgain(t *testing.T) {
+//
+// Requirement: LHTTP-30
+func TestLostSessionIsInitializedAgain(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		s := mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})
 		mcp.AddTool(s, &mcp.Tool{Name: "hello"},
@@ -187,7 +193,8 @@ func TestLHTTP30_LostSessionIsInitializedAgain(t *testing.T) {
 	})
 }
 
-func TestLHTTP32_ClientAcceptsThatDELETEIsRefused(t *testing.T) {
+// Requirement: LHTTP-32
+func TestClientAcceptsThatDELETEIsRefused(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		var log syncBuffer
 		deleted := false

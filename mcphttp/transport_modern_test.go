@@ -103,37 +103,37 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 		name, method, members string
 		want                  map[string]string // "-" for no header
 	}{
-		{"HDR-01 HDR-03 HTTP-08 version, method and Accept", "tools/list", ``,
+		{"version, method and Accept", "tools/list", ``, // Requirement: HDR-01, HDR-03, HTTP-08
 			map[string]string{"Mcp-Protocol-Version": modern, "Mcp-Method": "tools/list", "Mcp-Name": "-",
 				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
-		{"HDR-04 tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
-		{"HDR-04 prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
-		{"HDR-04 resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
-		{"HDR-05 task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR-05 TASKX-23 tasks/update", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
+		{"tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},                         // Requirement: HDR-04
+		{"prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},                          // Requirement: HDR-04
+		{"resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}}, // Requirement: HDR-04
+		{"task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},                          // Requirement: HDR-05
+		{"tasks/update", "tasks/update", `"inputResponses":{},"taskId":"t1"`, // Requirement: HDR-05, TASKX-23
 			map[string]string{"Mcp-Name": "t1"}},
-		{"HDR-05 TASKX-23 tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR-05 TASKX-23 HDR-06 task id that is not ASCII", "tasks/get", `"taskId":"日本"`,
+		{"tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}}, // Requirement: HDR-05, TASKX-23
+		{"task id that is not ASCII", "tasks/get", `"taskId":"日本"`, // Requirement: HDR-05, TASKX-23, HDR-06
 			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("日本") + "?="}},
-		{"HDR-06 name that is not ASCII", "tools/call", `"name":"né"`,
+		{"name that is not ASCII", "tools/call", `"name":"né"`, // Requirement: HDR-06
 			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
 		{"name that is not a string", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
-		{"HDR-12 HDR-22 values of each type", "tools/call",
+		{"values of each type", "tools/call", // Requirement: HDR-12, HDR-22
 			`"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
-		{"HDR-22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
+		{"integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`, // Requirement: HDR-22
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
-		{"HDR-23 space and control character", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
+		{"space and control character", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`, // Requirement: HDR-23
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
-		{"HDR-24 literal that looks encoded", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
+		{"literal that looks encoded", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`, // Requirement: HDR-24
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64("=?base64?eA==?=") + "?="}},
-		{"HDR-25 markers in upper case", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
+		{"markers in upper case", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`, // Requirement: HDR-25
 			map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
-		{"HDR-26 null and absent", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
+		{"null and absent", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`, // Requirement: HDR-26
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
-		{"HDR-36 empty string", "tools/call", `"name":"x","arguments":{"region":""}`,
+		{"empty string", "tools/call", `"name":"x","arguments":{"region":""}`, // Requirement: HDR-36
 			map[string]string{"Mcp-Param-Region": ""}},
-		{"HDR-17 largest integer", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
+		{"largest integer", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`, // Requirement: HDR-17
 			map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
 		{"prompt arguments", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
 			map[string]string{"Mcp-Param-Region": "-"}},
@@ -152,7 +152,8 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 	}
 }
 
-func TestHDR17_ArgumentsWithoutAHeaderFormAreNotSent(t *testing.T) {
+// Requirement: HDR-17
+func TestArgumentsWithoutAHeaderFormAreNotSent(t *testing.T) {
 	tr := newServerTransport(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") }, nil)
 	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
 		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
@@ -173,7 +174,8 @@ func TestHDR17_ArgumentsWithoutAHeaderFormAreNotSent(t *testing.T) {
 	}
 }
 
-func TestHDR08_ServerAcceptsTheHeadersOfTheTransport(t *testing.T) {
+// Requirement: HDR-08
+func TestServerAcceptsTheHeadersOfTheTransport(t *testing.T) {
 	tr := start(t, newTestCore(), nil).transport(nil)
 	for _, region := range []string{`"eu"`, `" é\u0000 "`, `"=?base64?eA==?="`, `""`, `null`} {
 		req := modernRequest(t, "tools/call",
@@ -271,7 +273,8 @@ func TestTransport_FollowsRedirectsThatKeepTheMethod(t *testing.T) {
 // wrapped is a RoundTripper that is not an http.Transport.
 type wrapped struct{ http.RoundTripper }
 
-func TestHDR38_StatusDecidesMayHaveRun(t *testing.T) {
+// Requirement: HDR-38
+func TestStatusDecidesMayHaveRun(t *testing.T) {
 	for status, may := range map[int]bool{
 		400: false, 401: false, 403: false, 404: false, 405: false, 406: false, 413: false, 415: false, 421: false,
 		429: false, 431: false, 409: true, 418: true, 500: true, 502: true, 503: true, 504: true, 202: true, 204: true,
@@ -340,7 +343,8 @@ func TestTransport_InvalidResponsesAreErrors(t *testing.T) {
 	}
 }
 
-func TestHTTP17_MessagesThatDoNotBelongToTheStreamAreDropped(t *testing.T) {
+// Requirement: HTTP-17
+func TestMessagesThatDoNotBelongToTheStreamAreDropped(t *testing.T) {
 	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w,
 			": comment", "event: other\ndata: {}", "id: 1\ndata:", "data: nonsense",
@@ -392,7 +396,8 @@ func TestTransport_LogsTheFirstDroppedMessageOnly(t *testing.T) {
 	}
 }
 
-func TestMHTTP23_ErrorWithoutAnIDIsTheResponse(t *testing.T) {
+// Requirement: MHTTP-23
+func TestErrorWithoutAnIDIsTheResponse(t *testing.T) {
 	const body = `{"jsonrpc":"2.0","error":{"code":-32020,"message":"no"}}`
 	for name, handler := range map[string]http.HandlerFunc{
 		"JSON":    func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, body) },
@@ -566,7 +571,8 @@ func TestTransport_FailedConnectionMeansNotSent(t *testing.T) {
 	}
 }
 
-func TestMHTTP07_MHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
+// Requirement: MHTTP-07, MHTTP-08
+func TestBrokenStreamLosesTheRequest(t *testing.T) {
 	var ids []string
 	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		ids = append(ids, r.Method+idOf(r))

@@ -81,7 +81,8 @@ func listedNames(t *testing.T, c *mcp.Client) (names []string) {
 	return names
 }
 
-func TestHDR31_HDR37_HeadersFollowTheNewestSchema(t *testing.T) {
+// Requirement: HDR-31, HDR-37
+func TestHeadersFollowTheNewestSchema(t *testing.T) {
 	s := &toolServer{tools: toolWithHeader("x", "Region"), header: "Region"}
 	c := connectToolServer(t, s, io.Discard)
 	call := func() {
@@ -107,7 +108,8 @@ func TestHDR31_HDR37_HeadersFollowTheNewestSchema(t *testing.T) {
 	check("changed schema", refreshed, []string{"Mcp-Param-Region: eu", "Mcp-Param-Zone: eu"})
 }
 
-func TestHDR31_MismatchIsRetriedOnce(t *testing.T) {
+// Requirement: HDR-31
+func TestMismatchIsRetriedOnce(t *testing.T) {
 	s := &toolServer{tools: toolWithHeader("x", "Region"), header: "Other"}
 	c := connectToolServer(t, s, io.Discard)
 	s.methods = nil
@@ -128,7 +130,8 @@ var toolsWithInvalidHeaders = map[string]string{
 	"items":  `"properties":{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}`,
 }
 
-func TestHDR19_HDR20_ToolsWithInvalidHeadersAreDropped(t *testing.T) {
+// Requirement: HDR-19, HDR-20
+func TestToolsWithInvalidHeadersAreDropped(t *testing.T) {
 	for name, properties := range toolsWithInvalidHeaders {
 		t.Run(name, func(t *testing.T) {
 			tools := []string{toolWithHeader("first", "Region"),
@@ -148,7 +151,9 @@ func TestHDR19_HDR20_ToolsWithInvalidHeadersAreDropped(t *testing.T) {
 }
 
 // A transport without headers ignores the annotations, valid or not.
-func TestHDR21_OtherTransportsIgnoreTheAnnotations(t *testing.T) {
+//
+// Requirement: HDR-21
+func TestOtherTransportsIgnoreTheAnnotations(t *testing.T) {
 	s := &toolServer{}
 	for name, properties := range toolsWithInvalidHeaders {
 		s.tools += `,{"name":"` + name + `","inputSchema":{"type":"object",` + properties + `}}`
@@ -180,7 +185,8 @@ func newMirrorServer() *mcp.Server {
 	return s
 }
 
-func TestHDR11_HDR12_ToolWithAHeaderIsListedAndCalled(t *testing.T) {
+// Requirement: HDR-11, HDR-12
+func TestToolWithAHeaderIsListedAndCalled(t *testing.T) {
 	f := start(t, newMirrorServer(), nil)
 	if got := f.modern("tools/list", ""); !strings.Contains(got.body, `"x-mcp-header":"Region"`) {
 		t.Errorf("tools/list: got %s, want the annotation", got.body)
@@ -201,7 +207,9 @@ func TestHDR11_HDR12_ToolWithAHeaderIsListedAndCalled(t *testing.T) {
 }
 
 // Without a middleware no header makes a principal, and headers that differ from the body are refused.
-func TestHDR39_HeadersAloneDoNotAuthorize(t *testing.T) {
+//
+// Requirement: HDR-39
+func TestHeadersAloneDoNotAuthorize(t *testing.T) {
 	core := newTestCore()
 	h := mcphttp.NewHandler(core, &mcphttp.Options{Logger: discardLogger})
 	f := &fixture{t: t, host: "localhost:8765"}

@@ -45,7 +45,9 @@ func (d *pingDropper) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A session survives two missed pings and ends after three, on Streamable HTTP.
-func TestPING03_ClientsEndSilentSessions(t *testing.T) {
+//
+// Requirement: PING-03
+func TestClientsEndSilentSessions(t *testing.T) {
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		for drops, wantSessions := range map[int32]int32{2: 1, 3: 2} {
 			synctest.Test(t, func(t *testing.T) {

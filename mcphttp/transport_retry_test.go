@@ -15,7 +15,9 @@ import (
 )
 
 // A retry with input has its own id, headers and progress token.
-func TestMRTR22_RetryHasItsOwnMetadata(t *testing.T) {
+//
+// Requirement: MRTR-22
+func TestRetryHasItsOwnMetadata(t *testing.T) {
 	type sent struct {
 		ID     json.RawMessage
 		Method string

@@ -16,7 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestHTTP08_LHTTP26_LHTTP31_LHTTP33_EveryRequestHasTheHeadersOfTheSession(t *testing.T) {
+// Requirement: HTTP-08, LHTTP-26, LHTTP-31, LHTTP-33
+func TestEveryRequestHasTheHeadersOfTheSession(t *testing.T) {
 	for version, sent := range map[string]string{march2025: "", june2025: june2025, november2025: november2025} {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
@@ -62,7 +63,9 @@ func TestInvalidSessionIDIsAnError(t *testing.T) {
 }
 
 // Send of notifications/initialized waits up to a second for the standalone stream.
-func TestLHTTP11_InitializedWaitsForTheStream(t *testing.T) {
+//
+// Requirement: LHTTP-11
+func TestInitializedWaitsForTheStream(t *testing.T) {
 	for delay, want := range map[time.Duration]time.Duration{0: 0, 500 * time.Millisecond: 500 * time.Millisecond,
 		time.Hour: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +90,8 @@ func TestLHTTP11_InitializedWaitsForTheStream(t *testing.T) {
 	}
 }
 
-func TestLHTTP27_SessionIDIsSentToItsOriginOnly(t *testing.T) {
+// Requirement: LHTTP-27
+func TestSessionIDIsSentToItsOriginOnly(t *testing.T) {
 	for to, follows := range map[string]bool{"/other": true, "http://elsewhere.test/mcp": false,
 		"https://localhost:8765/mcp": false, "http://localhost:8766/mcp": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -157,7 +161,9 @@ func TestTransport_CloseTakesALimitedTime(t *testing.T) {
 }
 
 // The session is closed while the cancellation is sent.
-func TestLHTTP09_CancellationArrivesBeforeTheEndOfTheSession(t *testing.T) {
+//
+// Requirement: LHTTP-09
+func TestCancellationArrivesBeforeTheEndOfTheSession(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -196,7 +202,8 @@ func TestCAN_InitializeIsNotCancelled(t *testing.T) {
 	})
 }
 
-func TestLHTTP38_BatchesAreAcceptedIn2025_03_26Only(t *testing.T) {
+// Requirement: LHTTP-38
+func TestBatchesAreAcceptedIn2025_03_26Only(t *testing.T) {
 	for version, accepted := range map[string]bool{march2025: true, june2025: false, november2025: false} {
 		for _, kind := range []string{"JSON", "SSE"} {
 			synctest.Test(t, func(t *testing.T) {

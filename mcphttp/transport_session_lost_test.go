@@ -76,7 +76,9 @@ var refusals = map[string]struct {
 
 // After a lost session, the client begins a new session, whatever response reports the loss. A call
 // that may have run is not repeated.
-func TestLHTTP29_ClientBeginsANewSessionAfterALoss(t *testing.T) {
+//
+// Requirement: LHTTP-29
+func TestClientBeginsANewSessionAfterALoss(t *testing.T) {
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
 			s := &forgetfulServer{refuse: test.refuse}
@@ -107,7 +109,9 @@ func TestLHTTP29_ClientBeginsANewSessionAfterALoss(t *testing.T) {
 }
 
 // A refused request does not end a session that the server still knows.
-func TestLHTTP29_RefusedRequestDoesNotEndTheSession(t *testing.T) {
+//
+// Requirement: LHTTP-29
+func TestRefusedRequestDoesNotEndTheSession(t *testing.T) {
 	for name, test := range refusals {
 		if name == "404" { // always means that the session is unknown
 			continue

@@ -89,7 +89,8 @@ func waitForDisconnect(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-func TestLHTTP06_LHTTP07_LHTTP20_RetryAndTheLastEventIDAreUsed(t *testing.T) {
+// Requirement: LHTTP-06, LHTTP-07, LHTTP-20
+func TestRetryAndTheLastEventIDAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{}
 		var id string
@@ -314,7 +315,9 @@ func TestResume_UnknownStreamOrUnknownSession(t *testing.T) {
 }
 
 // A session works without its standalone stream, which is opened again when a request succeeds.
-func TestLHTTP15_StandaloneStreamIsReopened(t *testing.T) {
+//
+// Requirement: LHTTP-15
+func TestStandaloneStreamIsReopened(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		s := &fakeServer{version: version}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
@@ -340,7 +343,9 @@ func TestLHTTP15_StandaloneStreamIsReopened(t *testing.T) {
 }
 
 // If the standalone stream is opened again without Last-Event-ID, messages may have been missed.
-func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
+//
+// Requirement: SUB-11
+func TestReopenedStandaloneStreamReportsAGap(t *testing.T) {
 	for name, id := range map[string]string{"with an event id": "id: 1\n", "without": ""} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &fakeServer{}
@@ -374,7 +379,9 @@ func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 }
 
 // The server ends every standalone stream at once.
-func TestLHTTP15_EmptyStandaloneStreamIsNotReopened(t *testing.T) {
+//
+// Requirement: LHTTP-15
+func TestEmptyStandaloneStreamIsNotReopened(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		s := &fakeServer{version: version}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }

@@ -84,7 +84,8 @@ func (c *sessionClient) next(method string) *jsonrpc.Message {
 	}
 }
 
-func TestHTTP15_SessionCallsAcceptJSONAndEventStreams(t *testing.T) {
+// Requirement: HTTP-15
+func TestSessionCallsAcceptJSONAndEventStreams(t *testing.T) {
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -142,7 +143,8 @@ func TestELI_QuestionArrivesOnTheStreamOfTheCall(t *testing.T) {
 	}
 }
 
-func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
+// Requirement: LHTTP-09
+func TestCancellationIsAMessage(t *testing.T) {
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +179,8 @@ func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
 	}
 }
 
-func TestLHTTP11_ChangesArriveOnTheStandaloneStream(t *testing.T) {
+// Requirement: LHTTP-11
+func TestChangesArriveOnTheStandaloneStream(t *testing.T) {
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,7 +194,8 @@ func TestLHTTP11_ChangesArriveOnTheStandaloneStream(t *testing.T) {
 	}
 }
 
-func TestLHTTP20_StandaloneStreamIsResumed(t *testing.T) {
+// Requirement: LHTTP-20
+func TestStandaloneStreamIsResumed(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		core, change := newChangingServer()
 		f := start(t, core, nil)
@@ -233,7 +237,8 @@ func (c *disconnector) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (c *disconnector) disconnect() { (*c.end.Load())() }
 
-func TestLHTTP06_LHTTP07_CallIsPolled(t *testing.T) {
+// Requirement: LHTTP-06, LHTTP-07
+func TestCallIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		c := initialized(t, start(t, core, nil).transport(nil), november2025)
@@ -251,7 +256,8 @@ func TestLHTTP06_LHTTP07_CallIsPolled(t *testing.T) {
 	})
 }
 
-func TestLHTTP29_LostSessionIsReported(t *testing.T) {
+// Requirement: LHTTP-29
+func TestLostSessionIsReported(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{IdleTimeout: time.Minute}})
 		client := &http.Client{Transport: methodRefuser{f.client.Transport, http.MethodGet, 405}}
@@ -287,7 +293,8 @@ func (r methodRefuser) RoundTrip(req *http.Request) (*http.Response, error) {
 		ProtoMajor: 1}, nil
 }
 
-func TestSSE03_SSE09_SSE10_SSE11_ClientFallsBackToSSE(t *testing.T) {
+// Requirement: SSE-03, SSE-09, SSE-10, SSE-11
+func TestClientFallsBackToSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)

@@ -19,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestSSE06_InvalidEndpointIsAnError(t *testing.T) {
+// Requirement: SSE-06
+func TestInvalidEndpointIsAnError(t *testing.T) {
 	endpoint := func(uri string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: "+uri)
@@ -77,7 +78,8 @@ func TestSSE06_InvalidEndpointIsAnError(t *testing.T) {
 	}
 }
 
-func TestSSE09_SSE10_OtherErrorsDoNotFallBackToSSE(t *testing.T) {
+// Requirement: SSE-09, SSE-10
+func TestOtherErrorsDoNotFallBackToSSE(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`: 400,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`:                                     404,
@@ -102,7 +104,9 @@ func TestSSE09_SSE10_OtherErrorsDoNotFallBackToSSE(t *testing.T) {
 
 // A client that offers 2025-03-26 or 2025-06-18 tries HTTP+SSE after any status 4xx that is not about
 // authorization or load.
-func TestSSE08_SSE09_StatusesThatFallBackToSSE(t *testing.T) {
+//
+// Requirement: SSE-08, SSE-09
+func TestStatusesThatFallBackToSSE(t *testing.T) {
 	for _, revision := range []string{march2025, june2025, november2025} {
 		for _, status := range []int{400, 401, 403, 404, 405, 406, 410, 415, 422, 429, 500, 503} {
 			fallsBack := status == 400 || status == 404 || status == 405
@@ -192,7 +196,9 @@ func TestSSE_MissingEndpointIsALostSession(t *testing.T) {
 }
 
 // Some servers send a body with status 202.
-func TestSSE04_BodyOfAcceptedIsIgnored(t *testing.T) {
+//
+// Requirement: SSE-04
+func TestBodyOfAcceptedIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeSSEServer{}
 		f.post = func(w http.ResponseWriter, r *http.Request) {
@@ -248,7 +254,8 @@ func TestCAN_SSELateResponseIsNotLoggedAsAWarning(t *testing.T) {
 	})
 }
 
-func TestSSE04_ResponsesAreMatchedByID(t *testing.T) {
+// Requirement: SSE-04
+func TestResponsesAreMatchedByID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := make(chan string, 100)
 		tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {

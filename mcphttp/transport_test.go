@@ -104,7 +104,8 @@ func idOf(r *http.Request) string {
 	return string(m.ID)
 }
 
-func TestMHTTP01_HTTP15_ModernCallsAcceptJSONAndEventStreams(t *testing.T) {
+// Requirement: MHTTP-01, HTTP-15
+func TestModernCallsAcceptJSONAndEventStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
 		tr := f.transport(nil)
@@ -137,7 +138,8 @@ func TestMHTTP01_HTTP15_ModernCallsAcceptJSONAndEventStreams(t *testing.T) {
 	})
 }
 
-func TestMHTTP23_ErrorsOfTheServerAreReturned(t *testing.T) {
+// Requirement: MHTTP-23
+func TestErrorsOfTheServerAreReturned(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	tr := f.transport(nil)
 	for members, code := range map[string]int{
@@ -159,7 +161,8 @@ func TestMHTTP23_ErrorsOfTheServerAreReturned(t *testing.T) {
 	}
 }
 
-func TestMHTTP09_CancellationClosesTheStream(t *testing.T) {
+// Requirement: MHTTP-09
+func TestCancellationClosesTheStream(t *testing.T) {
 	core := newTestCore()
 	f := start(t, core, nil)
 	tr := f.transport(nil)
@@ -180,7 +183,8 @@ func TestMHTTP09_CancellationClosesTheStream(t *testing.T) {
 	}
 }
 
-func TestSUB10_ListenReturnsTheResultOfTheServersShutdown(t *testing.T) {
+// Requirement: SUB-10
+func TestListenReturnsTheResultOfTheServersShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)

@@ -78,7 +78,9 @@ func newVersionHandler(t *testing.T) *mcphttp.Handler {
 
 // Clients of all revisions use one URL at the same time. Requests of sessions have the header of
 // their revision, and the end of the client ends its session.
-func TestLIFE14_LIFE24_VER07_RevisionsShareAnEndpoint(t *testing.T) {
+//
+// Requirement: LIFE-14, LIFE-24, VER-07
+func TestRevisionsShareAnEndpoint(t *testing.T) {
 	h, url := serveRecorded(t, newVersionHandler(t))
 	var clients []*mcp.Client
 	for _, revision := range mcptest.Revisions() {
@@ -126,7 +128,9 @@ func TestLIFE14_LIFE24_VER07_RevisionsShareAnEndpoint(t *testing.T) {
 // The first request of a client is a modern one. If its status is 400, the body decides: after a
 // modern error the client does not fall back, after any other body it sends initialize. It does not
 // probe again.
-func TestVER15_VER16_VER17_VER18_BodyOfBadRequestDecides(t *testing.T) {
+//
+// Requirement: VER-15, VER-16, VER-17, VER-18
+func TestBodyOfBadRequestDecides(t *testing.T) {
 	for name, test := range map[string]struct {
 		body, want string
 		fails      bool

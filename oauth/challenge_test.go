@@ -15,7 +15,8 @@ func challengeHeader(fields ...string) http.Header { return http.Header{"Www-Aut
 
 type params = map[string]string
 
-func TestAUTHR04_ParseChallenges(t *testing.T) {
+// Requirement: AUTHR-04
+func TestParseChallenges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fields []string
 		want   []oauth.Challenge

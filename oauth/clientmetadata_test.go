@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-func TestAUTH11_CheckRedirectURI(t *testing.T) {
+// Requirement: AUTH-11
+func TestCheckRedirectURI(t *testing.T) {
 	for _, text := range []string{
 		"https://app.example/cb", "https://app.example:8443/cb?x=y", "https://app.example", "http://localhost/cb",
 		"http://localhost:1/cb",
@@ -50,7 +51,8 @@ func clientDoc(more string) string {
 		more + `}`
 }
 
-func TestREG08_ClientMetadataDocumentIsValidated(t *testing.T) {
+// Requirement: REG-08
+func TestClientMetadataDocumentIsValidated(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, text string
 		ok              bool
@@ -106,7 +108,9 @@ func TestREG08_ClientMetadataDocumentIsValidated(t *testing.T) {
 }
 
 // The document is fetched with the guards of every Fetcher, and no redirect is followed.
-func TestSEC22_ClientMetadataFetchIsGuarded(t *testing.T) {
+//
+// Requirement: SEC-22
+func TestClientMetadataFetchIsGuarded(t *testing.T) {
 	w := newNetwork(t)
 	w.Doc("https://client.example/other.json", clientDoc(""))
 	w.Page(clientURL, oauthtest.RedirectPage("/other.json"))
@@ -124,7 +128,8 @@ func TestSEC22_ClientMetadataFetchIsGuarded(t *testing.T) {
 	}
 }
 
-func TestREG07_FreshnessFollowsHTTPHeaders(t *testing.T) {
+// Requirement: REG-07
+func TestFreshnessFollowsHTTPHeaders(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		header string

@@ -233,7 +233,8 @@ func TestUnusableKeysAreIgnored(t *testing.T) {
 	}
 }
 
-func TestSEC07_KeySetAtPrivateAddressIsNotFetched(t *testing.T) {
+// Requirement: SEC-07
+func TestKeySetAtPrivateAddressIsNotFetched(t *testing.T) {
 	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys",
 		"https://10.0.0.1/keys", "file:///etc/passwd"} {
 		w := newNetwork(t)
@@ -247,7 +248,8 @@ func TestSEC07_KeySetAtPrivateAddressIsNotFetched(t *testing.T) {
 	}
 }
 
-func TestAUTHR13_MetadataOfAnotherIssuerIsDiscarded(t *testing.T) {
+// Requirement: AUTHR-13
+func TestMetadataOfAnotherIssuerIsDiscarded(t *testing.T) {
 	w := newNetwork(t)
 	w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
 		`{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)

@@ -178,7 +178,9 @@ func toolCall(tool string) string {
 }
 
 // Another principal gets 404 for a session, and the session id without a token is not enough.
-func TestSEC09_SEC10_SessionsAreBoundToThePrincipal(t *testing.T) {
+//
+// Requirement: SEC-09, SEC-10
+func TestSessionsAreBoundToThePrincipal(t *testing.T) {
 	for _, revision := range []string{march2025, june2025, november2025} {
 		t.Run(revision, func(t *testing.T) {
 			s := newTestServer(t, newScopedServer(), nil)
@@ -241,7 +243,9 @@ func TestSEC09_SEC10_SessionsAreBoundToThePrincipal(t *testing.T) {
 }
 
 // Only the principal that received a requestState can use it, also with a renewed token.
-func TestSEC11_RequestStateIsBoundToThePrincipal(t *testing.T) {
+//
+// Requirement: SEC-11
+func TestRequestStateIsBoundToThePrincipal(t *testing.T) {
 	s := newTestServer(t, newScopedServer(), nil)
 	asked := s.modern(s.token("ann", "read"), "tools/call", "ask", `"name":"ask",`)
 	var answer struct {
@@ -273,7 +277,9 @@ func TestSEC11_RequestStateIsBoundToThePrincipal(t *testing.T) {
 
 // In every revision a call that lacks scopes gets a 403 whose challenge names all scopes that the
 // call needs.
-func TestAUTHR34_ChallengeListsAllScopesOfATool(t *testing.T) {
+//
+// Requirement: AUTHR-34
+func TestChallengeListsAllScopesOfATool(t *testing.T) {
 	base := &oauth.RequireOptions{Scopes: oauth.AllOf("read"),
 		Implies: oauth.Hierarchy{"root": {"write", "files"}}.Implies}
 	check := func(t *testing.T, s *testServer, send func(token, tool string) *response) {

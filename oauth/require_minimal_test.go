@@ -9,7 +9,9 @@ import (
 )
 
 // A challenge names the scopes of its operation only, never all that the resource supports.
-func TestSEC19_ChallengesNameOnlyNeededScopes(t *testing.T) {
+//
+// Requirement: SEC-19
+func TestChallengesNameOnlyNeededScopes(t *testing.T) {
 	metadata := testMetadata()
 	metadata.ScopesSupported = []string{"read", "write", "files", "admin", "everything"}
 	for name, tt := range map[string]struct {
@@ -39,7 +41,9 @@ func TestSEC19_ChallengesNameOnlyNeededScopes(t *testing.T) {
 }
 
 // The challenge for a tool names the scopes of that tool, not those of other tools.
-func TestSEC19_ChallengeOfOneToolDoesNotNameOthers(t *testing.T) {
+//
+// Requirement: SEC-19
+func TestChallengeOfOneToolDoesNotNameOthers(t *testing.T) {
 	rules := &oauth.ScopeRules{
 		Tools:      map[string]oauth.Scopes{"write": oauth.AllOf("files:write"), "delete": oauth.AllOf("files:delete")},
 		OtherTools: oauth.AllOf("other"),

@@ -181,12 +181,13 @@ func bearerChallenge(t testing.TB, w *httptest.ResponseRecorder) params {
 	return nil
 }
 
-func TestAUTH07_ValidTokens(t *testing.T) {
+// Requirement: AUTH-07
+func TestValidTokens(t *testing.T) {
 	h := protect(t, echo, nil)
 	for name, token := range map[string]string{
 		"unchanged":                      issue(t),
 		"several audiences":              issue(t, claims{"aud": []string{"https://other.example", resourceURL}}),
-		"AUTHR-16 upper case":            issue(t, claims{"aud": "HTTPS://MCP.Example.COM/mcp"}),
+		"upper case":                     issue(t, claims{"aud": "HTTPS://MCP.Example.COM/mcp"}), // Requirement: AUTHR-16
 		"audience with a trailing slash": issue(t, claims{"aud": resourceURL + "/"}),
 		"scopes as a list":               issue(t, claims{"scope": nil, "scp": []string{"read"}}),
 		"azp":                            issue(t, claims{"client_id": nil, "azp": "app"}),
@@ -235,7 +236,8 @@ func rsaAsSecret(t testing.TB, form string) string {
 	return sign(t, jose.HS256, secret, map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims())
 }
 
-func TestAUTH07_AUTH08_SEC06_InvalidTokens(t *testing.T) {
+// Requirement: AUTH-07, AUTH-08, SEC-06
+func TestInvalidTokens(t *testing.T) {
 	now := time.Now()
 	embedded := map[jose.HeaderKey]any{"jwk": jose.JSONWebKey{Key: foreignKey().Public()}, "kid": "ec"}
 	good := issue(t)
@@ -243,35 +245,35 @@ func TestAUTH07_AUTH08_SEC06_InvalidTokens(t *testing.T) {
 		t.Error("the request reached the handler")
 	}), nil)
 	for name, token := range map[string]string{
-		"AUTHR-17 another audience":    issue(t, claims{"aud": "https://other.example/mcp"}),
-		"AUTHR-17 a longer path":       issue(t, claims{"aud": resourceURL + "/other"}),
-		"AUTHR-17 the origin":          issue(t, claims{"aud": "https://mcp.example.com"}),
-		"AUTHR-17 another case":        issue(t, claims{"aud": "https://mcp.example.com/MCP"}),
-		"AUTHR-17 a query":             issue(t, claims{"aud": resourceURL + "?x"}),
-		"AUTHR-17 two slashes":         issue(t, claims{"aud": resourceURL + "//"}),
-		"AUTHR-17 look-alike host":     issue(t, claims{"aud": "https://mcp.example.com\u212a/mcp"}),
-		"AUTHR-17 no audience":         issue(t, claims{"aud": nil}),
-		"AUTHR-17 an audience of null": issue(t, claims{"aud": []any{nil}}),
-		"expired":                      issue(t, claims{"exp": now.Add(-31 * time.Second).Unix()}),
-		"no expiry":                    issue(t, claims{"exp": nil}),
-		"an expiry that is text":       issue(t, claims{"exp": "9999999999"}),
-		"an expiry out of range":       issue(t, claims{"exp": 1e300}),
-		"not valid yet":                issue(t, claims{"nbf": now.Add(90 * time.Second).Unix()}),
-		"issued in the future":         issue(t, claims{"iat": now.Add(90 * time.Second).Unix()}),
-		"a foreign issuer":             issue(t, claims{"iss": "https://evil.example"}),
-		"an issuer with a slash":       issue(t, claims{"iss": issuerURL + "/"}),
-		"no issuer":                    issue(t, claims{"iss": nil}),
-		"no subject":                   issue(t, claims{"sub": nil, "client_id": nil}),
-		"NUL in the subject":           issue(t, claims{"sub": "ann\x00app"}),
-		"a line break in the client":   issue(t, claims{"client_id": "a\nb"}),
-		"a huge subject":               issue(t, claims{"sub": strings.Repeat("x", 3000)}),
-		"a subject that is no text":    issue(t, claims{"sub": 1}),
-		"alg none":                     unsigned(`{"alg":"none","typ":"at+jwt"}`, goodClaims()),
-		"alg None":                     unsigned(`{"alg":"None","typ":"at+jwt"}`, goodClaims()),
-		"no alg":                       unsigned(`{"typ":"at+jwt"}`, goodClaims()),
-		"alg twice":                    unsigned(`{"alg":"none","alg":"ES256"}`, goodClaims()),
-		"HS256 with the RSA key, DER":  rsaAsSecret(t, "der"),
-		"HS256 with the RSA key, PEM":  rsaAsSecret(t, "pem"),
+		"another audience":            issue(t, claims{"aud": "https://other.example/mcp"}),         // Requirement: AUTHR-17
+		"a longer path":               issue(t, claims{"aud": resourceURL + "/other"}),              // Requirement: AUTHR-17
+		"the origin":                  issue(t, claims{"aud": "https://mcp.example.com"}),           // Requirement: AUTHR-17
+		"another case":                issue(t, claims{"aud": "https://mcp.example.com/MCP"}),       // Requirement: AUTHR-17
+		"a query":                     issue(t, claims{"aud": resourceURL + "?x"}),                  // Requirement: AUTHR-17
+		"two slashes":                 issue(t, claims{"aud": resourceURL + "//"}),                  // Requirement: AUTHR-17
+		"look-alike host":             issue(t, claims{"aud": "https://mcp.example.com\u212a/mcp"}), // Requirement: AUTHR-17
+		"no audience":                 issue(t, claims{"aud": nil}),                                 // Requirement: AUTHR-17
+		"an audience of null":         issue(t, claims{"aud": []any{nil}}),                          // Requirement: AUTHR-17
+		"expired":                     issue(t, claims{"exp": now.Add(-31 * time.Second).Unix()}),
+		"no expiry":                   issue(t, claims{"exp": nil}),
+		"an expiry that is text":      issue(t, claims{"exp": "9999999999"}),
+		"an expiry out of range":      issue(t, claims{"exp": 1e300}),
+		"not valid yet":               issue(t, claims{"nbf": now.Add(90 * time.Second).Unix()}),
+		"issued in the future":        issue(t, claims{"iat": now.Add(90 * time.Second).Unix()}),
+		"a foreign issuer":            issue(t, claims{"iss": "https://evil.example"}),
+		"an issuer with a slash":      issue(t, claims{"iss": issuerURL + "/"}),
+		"no issuer":                   issue(t, claims{"iss": nil}),
+		"no subject":                  issue(t, claims{"sub": nil, "client_id": nil}),
+		"NUL in the subject":          issue(t, claims{"sub": "ann\x00app"}),
+		"a line break in the client":  issue(t, claims{"client_id": "a\nb"}),
+		"a huge subject":              issue(t, claims{"sub": strings.Repeat("x", 3000)}),
+		"a subject that is no text":   issue(t, claims{"sub": 1}),
+		"alg none":                    unsigned(`{"alg":"none","typ":"at+jwt"}`, goodClaims()),
+		"alg None":                    unsigned(`{"alg":"None","typ":"at+jwt"}`, goodClaims()),
+		"no alg":                      unsigned(`{"typ":"at+jwt"}`, goodClaims()),
+		"alg twice":                   unsigned(`{"alg":"none","alg":"ES256"}`, goodClaims()),
+		"HS256 with the RSA key, DER": rsaAsSecret(t, "der"),
+		"HS256 with the RSA key, PEM": rsaAsSecret(t, "pem"),
 		"a foreign key": sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "ec"},
 			goodClaims()),
 		"a foreign key, embedded": sign(t, jose.ES256, foreignKey(), embedded, goodClaims()),
@@ -321,7 +323,8 @@ func mustJSON(v any) string {
 	return string(text)
 }
 
-func TestAUTH09_MalformedCredentials(t *testing.T) {
+// Requirement: AUTH-09
+func TestMalformedCredentials(t *testing.T) {
 	h, good := protect(t, echo, nil), issue(t)
 	for name, tc := range map[string]struct {
 		target, body string
@@ -398,7 +401,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-func TestAUTHR02_AUTHR03_AUTHR30_ChallengeWithoutToken(t *testing.T) {
+// Requirement: AUTHR-02, AUTHR-03, AUTHR-30
+func TestChallengeWithoutToken(t *testing.T) {
 	h := protect(t, echo, &oauth.RequireOptions{Scopes: oauth.Scopes{All: []string{"read"},
 		Any: []string{"write", "admin"}}})
 	for name, header := range map[string][]string{"none": nil, "another scheme": {"Authorization: Basic YTpi"},
@@ -417,7 +421,8 @@ func TestAUTHR02_AUTHR03_AUTHR30_ChallengeWithoutToken(t *testing.T) {
 	}
 }
 
-func TestAUTH09_AUTHR33_AUTHR38_InsufficientScope(t *testing.T) {
+// Requirement: AUTH-09, AUTHR-33, AUTHR-38
+func TestInsufficientScope(t *testing.T) {
 	opts := &oauth.RequireOptions{
 		Scopes:  oauth.Scopes{All: []string{"read", "list"}, Any: []string{"write", "append"}},
 		Implies: oauth.Hierarchy{"admin": {"write"}, "write": {"read"}, "loop": {"loop"}}.Implies,
@@ -604,7 +609,8 @@ func TestPreflightIsForwarded(t *testing.T) {
 	}
 }
 
-func TestAUTHR18_HandlerDoesNotSeeToken(t *testing.T) {
+// Requirement: AUTHR-18
+func TestHandlerDoesNotSeeToken(t *testing.T) {
 	token := issue(t)
 	var seen *http.Request
 	h := protect(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r }), nil)
@@ -681,7 +687,7 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 	v := testVerifier(t)
 	for name, f := range map[string]func(){
 		"no verifier": func() { oauth.Require(nil, testMetadata(), nil) },
-		"AUTHR-01 no authorization server": func() {
+		"no authorization server": func() { // Requirement: AUTHR-01
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL}, nil)
 		},
 		"no resource": func() {
@@ -717,10 +723,10 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 		"an injected scope": func() {
 			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AnyOf("a\", x=\"")})
 		},
-		"AUTHR-41 offline_access": func() {
+		"offline_access": func() { // Requirement: AUTHR-41
 			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("offline_access")})
 		},
-		"AUTHR-41 offline_access in the metadata": func() {
+		"offline_access in the metadata": func() { // Requirement: AUTHR-41
 			oauth.NewMetadataHandler(oauth.ResourceMetadata{Resource: resourceURL,
 				AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"offline_access"}})
 		},

@@ -11,7 +11,8 @@ import (
 
 const rootMetadata = "/.well-known/oauth-protected-resource"
 
-func TestAUTHR01_ServeResourceMetadata(t *testing.T) {
+// Requirement: AUTHR-01
+func TestServeResourceMetadata(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resource string
 		served   []string

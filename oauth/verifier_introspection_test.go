@@ -57,15 +57,15 @@ func TestIntrospection(t *testing.T) {
 		change claims
 		want   string // in the error; empty for a valid token
 	}{
-		"active":               {nil, ""},
-		"without issuer":       {claims{"iss": nil}, ""},
-		"without expiry":       {claims{"exp": nil}, ""},
-		"inactive":             {claims{"active": false}, "inactive"},
-		"active is missing":    {claims{"active": nil}, "inactive"},
-		"AUTHR-17 no audience": {claims{"aud": nil}, "no aud"},
-		"another issuer":       {claims{"iss": "https://evil.example"}, "another issuer"},
-		"expired":              {claims{"exp": 1000}, "expired"},
-		"no subject":           {claims{"sub": nil, "client_id": nil}, "sub is missing"},
+		"active":            {nil, ""},
+		"without issuer":    {claims{"iss": nil}, ""},
+		"without expiry":    {claims{"exp": nil}, ""},
+		"inactive":          {claims{"active": false}, "inactive"},
+		"active is missing": {claims{"active": nil}, "inactive"},
+		"no audience":       {claims{"aud": nil}, "no aud"}, // Requirement: AUTHR-17
+		"another issuer":    {claims{"iss": "https://evil.example"}, "another issuer"},
+		"expired":           {claims{"exp": 1000}, "expired"},
+		"no subject":        {claims{"sub": nil, "client_id": nil}, "sub is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func() string { return mustJSON(goodClaims(claims{"active": true}, tc.change)) }

@@ -26,7 +26,8 @@ func unclean(token string) map[string]string {
 	return all
 }
 
-func TestAUTH07_VerifyRefusesWhiteSpaceAndControlCharacters(t *testing.T) {
+// Requirement: AUTH-07
+func TestVerifyRefusesWhiteSpaceAndControlCharacters(t *testing.T) {
 	check := func(t *testing.T, v oauth.Verifier, token string) {
 		t.Helper()
 		wantVerified(t, v, token)

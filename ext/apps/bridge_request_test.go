@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestUI04_PagesCallToolsForViews(t *testing.T) {
+// Requirement: UI-04
+func TestPagesCallToolsForViews(t *testing.T) {
 	runOn(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		var asked []string
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: func(_ context.Context, tool *mcp.Tool, args json.RawMessage) error {

@@ -95,7 +95,8 @@ func (f *testFrame) handshake() {
 
 func allow(context.Context, *mcp.Tool, json.RawMessage) error { return nil }
 
-func TestUI05_RequestsNeedConsentAndAreLogged(t *testing.T) {
+// Requirement: UI-05
+func TestRequestsNeedConsentAndAreLogged(t *testing.T) {
 	var log strings.Builder
 	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, slog.New(slog.NewTextHandler(&log, nil)), &apps.BridgeOptions{

@@ -48,7 +48,8 @@ func TestHostReadsToolsAndPage(t *testing.T) {
 	})
 }
 
-func TestUI04_PageHeader(t *testing.T) {
+// Requirement: UI-04
+func TestPageHeader(t *testing.T) {
 	p := &apps.Page{URI: clockURI, HTML: clockHTML, Frame: clockFrame()}
 	h, err := p.Header(&apps.HeaderOptions{Embedder: "https://host.example"})
 	if err != nil {
@@ -133,7 +134,8 @@ const (
 	hostileView = `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"<!doctype html>"`
 )
 
-func TestEXT08_InvalidPagesAreRefused(t *testing.T) {
+// Requirement: EXT-08
+func TestInvalidPagesAreRefused(t *testing.T) {
 	for name, s := range map[string]hostileServer{
 		"another scheme":                 {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
 		"a file":                         {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},

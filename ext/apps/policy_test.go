@@ -7,7 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 )
 
-func TestUI03_PolicyOfSpecification(t *testing.T) {
+// Requirement: UI-03
+func TestPolicyOfSpecification(t *testing.T) {
 	const least = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 		"font-src 'self'; media-src 'self' data:; connect-src 'none'; frame-src 'none'; object-src 'none'; base-uri 'self'; form-action 'none'"
 	if got := (apps.CSP{}).Policy(); got != least {

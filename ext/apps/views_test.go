@@ -20,7 +20,8 @@ const clockMeta = `{"csp":{"connectDomains":["https://api.example.com","wss://li
 	"resourceDomains":["https://*.cdn.example.com"]},"permissions":{"geolocation":{},"clipboardWrite":{}},
 	"domain":"clock.host.example","prefersBorder":true}`
 
-func TestUI02_ViewsAndToolsAreDeclared(t *testing.T) {
+// Requirement: UI-02
+func TestViewsAndToolsAreDeclared(t *testing.T) {
 	runOn(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		tools := listed(t, c)
 		wantJSON(t, "_meta of the tool for both", tools["time"].Meta, `{"ui":{"resourceUri":"ui://clock/face"},"ui/resourceUri":"ui://clock/face"}`)
@@ -62,7 +63,8 @@ func listed(t *testing.T, c *mcp.Client) map[string]*mcp.Tool {
 	return tools
 }
 
-func TestUI01_EXT07_Supported(t *testing.T) {
+// Requirement: UI-01, EXT-07
+func TestSupported(t *testing.T) {
 	s := newClock(t)
 	call := func(t *testing.T, c *mcp.Client) string {
 		t.Helper()
@@ -101,7 +103,8 @@ func TestUI01_EXT07_Supported(t *testing.T) {
 	}
 }
 
-func TestUI01_ExtensionIsDeclared(t *testing.T) {
+// Requirement: UI-01
+func TestExtensionIsDeclared(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			c := mcptest.Dial(t, newClock(t), on, nil)
@@ -112,7 +115,8 @@ func TestUI01_ExtensionIsDeclared(t *testing.T) {
 	}
 }
 
-func TestUI06_ToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
+// Requirement: UI-06
+func TestToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
 	s := newClock(t)
 	runOn(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) {
 		tools := listed(t, c)

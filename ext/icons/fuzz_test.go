@@ -13,9 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// FuzzICON07_DataURIs checks that what is returned is an image of the type and size that Fetch
+// FuzzDataURIs checks that what is returned is an image of the type and size that Fetch
 // documents, and that it is returned again when it is sent as base64.
-func FuzzICON07_DataURIs(f *testing.F) {
+//
+// Requirement: ICON-07
+func FuzzDataURIs(f *testing.F) {
 	for kind, data := range map[string][]byte{
 		"image/png": pngOf(2, 3), "image/jpeg": jpegOf(2, 3), "image/gif": gifOf(2, 3), "image/svg+xml": []byte(svg),
 		"image/webp": webpOf("VP8X", 2, 3),

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-func TestICON01_ICON02_TypesOfImages(t *testing.T) {
+// Requirement: ICON-01, ICON-02
+func TestTypesOfImages(t *testing.T) {
 	s := newSite(t)
 	for _, test := range []struct {
 		declared, want string
@@ -58,7 +59,8 @@ func TestICON01_ICON02_TypesOfImages(t *testing.T) {
 	}
 }
 
-func TestICON03_SchemesAreRefused(t *testing.T) {
+// Requirement: ICON-03
+func TestSchemesAreRefused(t *testing.T) {
 	s := newSite(t)
 	for _, src := range []string{
 		"javascript:alert(1)", "JavaScript://mcp.example/%0aalert(1)", "file:///etc/passwd", "ftp://mcp.example/icon",
@@ -76,7 +78,8 @@ func TestICON03_SchemesAreRefused(t *testing.T) {
 	}
 }
 
-func TestICON03_ICON04_RedirectsAreNotFollowed(t *testing.T) {
+// Requirement: ICON-03, ICON-04
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	s := newSite(t)
 	for _, to := range []string{
 		"https://mcp.example/other", "/other", "https://evil.example/icon", "http://mcp.example/icon",
@@ -93,7 +96,8 @@ func TestICON03_ICON04_RedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestICON04_MetadataIsNotTrusted(t *testing.T) {
+// Requirement: ICON-04
+func TestMetadataIsNotTrusted(t *testing.T) {
 	s := newSite(t)
 	for name, page := range map[string]http.HandlerFunc{
 		"not found":  http.NotFound,
@@ -129,7 +133,8 @@ func TestICON04_MetadataIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestICON05_NoCredentialsAreSent(t *testing.T) {
+// Requirement: ICON-05
+func TestNoCredentialsAreSent(t *testing.T) {
 	s := newSite(t)
 	s.Page(iconURL, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "id", Value: "1", Path: "/"})
@@ -154,7 +159,8 @@ func TestICON05_NoCredentialsAreSent(t *testing.T) {
 	}
 }
 
-func TestICON05_NoClientCertificateIsSent(t *testing.T) {
+// Requirement: ICON-05
+func TestNoClientCertificateIsSent(t *testing.T) {
 	certificates := -1
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		certificates = len(r.TLS.PeerCertificates)
@@ -177,7 +183,8 @@ func TestICON05_NoClientCertificateIsSent(t *testing.T) {
 	}
 }
 
-func TestICON06_OnlyTheOriginOfTheServer(t *testing.T) {
+// Requirement: ICON-06
+func TestOnlyTheOriginOfTheServer(t *testing.T) {
 	s := newSite(t)
 	s.Default = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pngOf(1, 1)) }
 	s.At("intranet.example", "10.1.2.3")
@@ -222,7 +229,8 @@ func TestICON06_OnlyTheOriginOfTheServer(t *testing.T) {
 	}
 }
 
-func TestICON07_ContentDecidesAndDeclarationsMustAgree(t *testing.T) {
+// Requirement: ICON-07
+func TestContentDecidesAndDeclarationsMustAgree(t *testing.T) {
 	s := newSite(t)
 	html := "<html><svg xmlns='http://www.w3.org/2000/svg'/></html>"
 	for _, test := range []struct {
@@ -266,7 +274,8 @@ func TestICON07_ContentDecidesAndDeclarationsMustAgree(t *testing.T) {
 	}
 }
 
-func TestICON08_SizesAreLimited(t *testing.T) {
+// Requirement: ICON-08
+func TestSizesAreLimited(t *testing.T) {
 	s := newSite(t)
 	for name, data := range map[string][]byte{
 		"wide PNG": pngOf(4097, 1), "high PNG": pngOf(1, 4097), "wide JPEG": jpegOf(4097, 1), "high JPEG": jpegOf(1, 4097),

@@ -17,7 +17,9 @@ import (
 )
 
 // A proxy that cuts long requests does not fail the task, which may take days.
-func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
+//
+// Requirement: TASKD-24
+func TestResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := newFakeServer2025()
@@ -59,7 +61,9 @@ func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 }
 
 // A task result without a task is invalid, not an empty result.
-func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
+//
+// Requirement: TASKD-06
+func TestUnrequestedTaskIsInvalid(t *testing.T) {
 	unrequested := strings.Replace(createdTask2025(), `"resultType":"task",`, ``, 1)
 	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.Declare(nil, nil), "without": nil} {
 		for _, on := range mcptest.Combinations() {

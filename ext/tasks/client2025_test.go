@@ -57,7 +57,8 @@ func combination2025(transport string) mcptest.Combination {
 	return mcptest.Combination{Transport: transport, Revision: "2025-11-25"}
 }
 
-func TestTASKD05_TASKD17_RequiredToolIsCalledAsTask(t *testing.T) {
+// Requirement: TASKD-05, TASKD-17
+func TestRequiredToolIsCalledAsTask(t *testing.T) {
 	for _, transport := range mcptest.Transports() {
 		t.Run(transport, func(t *testing.T) {
 			s := newFakeServer2025()
@@ -75,7 +76,8 @@ func TestTASKD05_TASKD17_RequiredToolIsCalledAsTask(t *testing.T) {
 	}
 }
 
-func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
+// Requirement: TASKD-04
+func TestOptionalToolIsCalledWithoutTask(t *testing.T) {
 	s := newFakeServer2025()
 	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		for _, tool := range []string{"may", "never", "silent", "odd", "unlisted"} {
@@ -94,7 +96,8 @@ func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
 	})
 }
 
-func TestTASKD02_NoTasksWithoutServerCapability(t *testing.T) {
+// Requirement: TASKD-02
+func TestNoTasksWithoutServerCapability(t *testing.T) {
 	for _, capabilities := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`,
 		`{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
 		s := newFakeServer2025()
@@ -202,7 +205,8 @@ func TestCallIsSentIfToolsCannotBeListed(t *testing.T) {
 	})
 }
 
-func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
+// Requirement: TASKD-20
+func TestStatusOfToolErrorIn2025(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
 		result responder
@@ -287,7 +291,8 @@ func blocking(s *fakeServer, d time.Duration, before func(ctx context.Context, r
 	}
 }
 
-func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
+// Requirement: TASKD-14
+func TestInputRequestsDuringTasksResult(t *testing.T) {
 	s := newFakeServer2025()
 	runWithServerOn(t, s, combination2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, 3*time.Hour, nil)
@@ -373,7 +378,8 @@ func TestTasksResultOnDeadStreamIsRepeated(t *testing.T) {
 	})
 }
 
-func TestTASKD25_TasksResultIsRepeatedAfterLostStream(t *testing.T) {
+// Requirement: TASKD-25
+func TestTasksResultIsRepeatedAfterLostStream(t *testing.T) {
 	s := newFakeServer2025()
 	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		lost := 0
@@ -402,7 +408,8 @@ func TestTasksResultTimesOut(t *testing.T) {
 	})
 }
 
-func TestTASKD15_CAN03_EndedCallCancelsTaskOf2025(t *testing.T) {
+// Requirement: TASKD-15, CAN-03
+func TestEndedCallCancelsTaskOf2025(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := newFakeServer2025()
@@ -422,7 +429,8 @@ func TestTASKD15_CAN03_EndedCallCancelsTaskOf2025(t *testing.T) {
 	}
 }
 
-func TestTASKD21_ListFollowsCursors(t *testing.T) {
+// Requirement: TASKD-21
+func TestListFollowsCursors(t *testing.T) {
 	page := func(next string, ids ...string) string {
 		var list []string
 		for _, id := range ids {

@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
+// Requirement: TASKX-06
+func TestOnlyToolCallsBecomeTasks(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{
 		"prompts/get": always(createdTask(``)), "resources/read": always(createdTask(``)), "tools/list": always(createdTask(``)),
 		"tasks/get": always(createdTask(``)),
@@ -36,7 +37,9 @@ func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
 }
 
 // A client that has not declared the extension refuses tasks.
-func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
+//
+// Requirement: TASKX-06
+func TestUndeclaredTaskIsInvalid(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``))}}
 	synctest.Test(t, func(t *testing.T) {
 		c := mcptest.Dial(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
@@ -58,7 +61,8 @@ func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
 	})
 }
 
-func TestEXT08_InvalidTasksAreRefused(t *testing.T) {
+// Requirement: EXT-08
+func TestInvalidTasksAreRefused(t *testing.T) {
 	many := strings.Repeat(`"%d":{"method":"x"},`, 1001)
 	var n []any
 	for i := range 1001 {
@@ -195,7 +199,9 @@ func TestPollingSurvivesServerErrors(t *testing.T) {
 }
 
 // Servers of older revisions use this code when they are busy. In 2026-07-28 it has no meaning.
-func TestRPC28_PollingEndsWithAnImplementationCode(t *testing.T) {
+//
+// Requirement: RPC-28
+func TestPollingEndsWithAnImplementationCode(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{
 		"tools/call": always(createdTask(``)),
 		"tasks/get": func(*mcp.Request, int) (string, error) {
@@ -267,7 +273,8 @@ func TestRefusalEndsCall(t *testing.T) {
 	}
 }
 
-func TestTASKX28_PollingEndsAfterTTL(t *testing.T) {
+// Requirement: TASKX-28
+func TestPollingEndsAfterTTL(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{
 		"tools/call":   always(strings.Replace(createdTask(``), `"ttlMs":null`, `"ttlMs":1000`, 1)),
 		"tasks/get":    always(strings.Replace(taskState("working", ``), `"ttlMs":null`, `"ttlMs":600000`, 1)),
@@ -287,7 +294,9 @@ func TestTASKX28_PollingEndsAfterTTL(t *testing.T) {
 }
 
 // A server that reuses a key gets no second answer, and the call ends.
-func TestTASKX14_AnsweredKeyIsNotAskedAgain(t *testing.T) {
+//
+// Requirement: TASKX-14
+func TestAnsweredKeyIsNotAskedAgain(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{
 		"tools/call": always(createdTask(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {

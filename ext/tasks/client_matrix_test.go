@@ -181,7 +181,9 @@ func TestHandleCancel(t *testing.T) {
 }
 
 // The handler ends when its call ends.
-func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
+//
+// Requirement: TASKX-20
+func TestEndedCallEndsHandler(t *testing.T) {
 	for _, tool := range []*tasks.ToolOptions{nil, {Required: true}} {
 		var h *tasks.Handle
 		o := &tasks.ClientOptions{Started: func(_ context.Context, started *tasks.Handle) { h = started }}

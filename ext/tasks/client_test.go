@@ -16,7 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX05_TASKX11_CallWaitsForTask(t *testing.T) {
+// Requirement: TASKX-05, TASKX-11
+func TestCallWaitsForTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &fakeServer{responses: map[string]responder{
@@ -42,7 +43,8 @@ func TestTASKX05_TASKX11_CallWaitsForTask(t *testing.T) {
 	}
 }
 
-func TestTASKX01_EXT11_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
+// Requirement: TASKX-01, EXT-11
+func TestExtensionIsDeclaredInEveryRequest(t *testing.T) {
 	own := &mcp.ClientOptions{Extensions: map[string]json.RawMessage{"com.example/x": json.RawMessage(`{"a":1}`)}}
 	checked := func(respond responder) responder {
 		return func(req *mcp.Request, n int) (string, error) {
@@ -84,7 +86,9 @@ func TestTASKX01_EXT11_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
 }
 
 // A client with the extension uses a server without it as any other client does.
-func TestEXT03_ClientFallsBackWithoutServerExtension(t *testing.T) {
+//
+// Requirement: EXT-03
+func TestClientFallsBackWithoutServerExtension(t *testing.T) {
 	for _, combination := range mcptest.Combinations() {
 		t.Run(combination.String(), func(t *testing.T) {
 			s := &fakeServer{capabilities: `{"tools":{}}`, responses: map[string]responder{
@@ -123,7 +127,8 @@ func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
 		})
 }
 
-func TestTASKX13_InputRequestsAreAnsweredOnce(t *testing.T) {
+// Requirement: TASKX-13
+func TestInputRequestsAreAnsweredOnce(t *testing.T) {
 	a, b := `"a":`+form("first"), `"b":`+form("second")
 	s := &fakeServer{responses: map[string]responder{
 		"tools/call": always(createdTask(``)),
@@ -181,7 +186,9 @@ func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 }
 
 // Input requests of a task have the limits of those of a call.
-func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
+//
+// Requirement: TASKX-15
+func TestInputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		question string
 		opts     *mcp.ClientOptions
@@ -294,7 +301,8 @@ func TestCancelledTaskReturnsErrCancelled(t *testing.T) {
 	})
 }
 
-func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
+// Requirement: TASKX-12
+func TestToolErrorCompletesTask(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{
 		"tools/call": always(createdTask(``)),
 		"tasks/get":  always(taskState("completed", `,"result":{"content":[{"type":"text","text":"no"}],"isError":true}`)),
@@ -311,7 +319,8 @@ func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
 	})
 }
 
-func TestTASKX20_EndedCallCancelsTask(t *testing.T) {
+// Requirement: TASKX-20
+func TestEndedCallCancelsTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &fakeServer{responses: map[string]responder{

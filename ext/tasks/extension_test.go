@@ -19,7 +19,9 @@ import (
 
 // Only the result that creates a task has the resultType "task". The members of the task are not
 // nested. The result of tasks/get has the members that belong to its status.
-func TestTASKX07_TASKX10_ResultsOfEachStatus(t *testing.T) {
+//
+// Requirement: TASKX-07, TASKX-10
+func TestResultsOfEachStatus(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("completed", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("failed", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-32001, "no") })
@@ -63,7 +65,9 @@ func TestTASKX07_TASKX10_ResultsOfEachStatus(t *testing.T) {
 }
 
 // A server declares no extension, and a client none, unless the program adds it.
-func TestEXT05_ExtensionsAreOffByDefault(t *testing.T) {
+//
+// Requirement: EXT-05
+func TestExtensionsAreOffByDefault(t *testing.T) {
 	for _, combination := range mcptest.Combinations() {
 		t.Run(combination.String(), func(t *testing.T) {
 			declared := make(chan map[string]json.RawMessage, 1)
@@ -87,7 +91,9 @@ func TestEXT05_ExtensionsAreOffByDefault(t *testing.T) {
 }
 
 // Settings that are not an object do not declare the extension.
-func TestEXT02_SettingsAreObjects(t *testing.T) {
+//
+// Requirement: EXT-02
+func TestSettingsAreObjects(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 	}
@@ -106,7 +112,9 @@ func TestEXT02_SettingsAreObjects(t *testing.T) {
 }
 
 // A response to tasks/get is one JSON object, also if the client accepts a stream.
-func TestTASKD26_TasksGetIsNotAStream(t *testing.T) {
+//
+// Requirement: TASKD-26
+func TestTasksGetIsNotAStream(t *testing.T) {
 	b := newTestServer(t, nil, nil)
 	b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
 	handler := mcphttp.NewHandler(b.server, nil)

@@ -141,7 +141,9 @@ func TestFailedAnswerInWaitDoesNotCancelTask(t *testing.T) {
 }
 
 // Concurrent waits ask a question once. If the first does not answer, another one asks.
-func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
+//
+// Requirement: TASKX-14
+func TestConcurrentWaitsShareQuestions(t *testing.T) {
 	for name, test := range map[string]struct {
 		firstFails bool
 		asked      int

@@ -33,7 +33,9 @@ func addSleepTool(b *testServer, name string, opts *tasks.ToolOptions) *atomic.V
 }
 
 // A cancelled task stays cancelled, and its handler's context ends.
-func TestTASKD15_TASKX16_TASKX21_Cancel(t *testing.T) {
+//
+// Requirement: TASKD-15, TASKX-16, TASKX-21
+func TestCancel(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var cause *atomic.Value
 		runOn(t, []mcptest.Combination{combination}, nil, func(b *testServer) { cause = addSleepTool(b, "sleep", nil) },
@@ -78,7 +80,9 @@ func wantEmptyResult(t *testing.T, raw json.RawMessage) {
 }
 
 // A client that disconnects or cancels its request does not affect the task.
-func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
+//
+// Requirement: TASKX-20
+func TestTaskContinuesAfterRequest(t *testing.T) {
 	runOn(t, mcptest.Since(revision2025), nil, func(b *testServer) { addSleepTool(b, "sleep", nil) },
 		func(t *testing.T, b *testServer, c *mcptest.Client) {
 			o := c.Options
@@ -102,7 +106,9 @@ func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
 
 // A task that is not finished in time fails; a finished task is kept for a
 // while, and then unknown.
-func TestTASKD10_TASKX28_TimeToLive(t *testing.T) {
+//
+// Requirement: TASKD-10, TASKX-28
+func TestTimeToLive(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		store := tasks.NewMemory()
 		var cause *atomic.Value
@@ -157,7 +163,9 @@ func ttlOf(got wireTask) time.Duration {
 }
 
 // A client of 2025-11-25 chooses the TTL, up to that of the tool.
-func TestTASKD10_TTLOfClient(t *testing.T) {
+//
+// Requirement: TASKD-10
+func TestTTLOfClient(t *testing.T) {
 	add := func(b *testServer) { addSleepTool(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
 	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second,
@@ -180,7 +188,9 @@ func combinationsOf(revision string) []mcptest.Combination {
 
 // Keys are unique; partial answers are stored, unknown keys ignored, wrong
 // shapes refused, and invalid answers asked again.
-func TestTASKX14_TASKX16_TASKX17_Answers(t *testing.T) {
+//
+// Requirement: TASKX-14, TASKX-16, TASKX-17
+func TestAnswers(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -321,7 +331,9 @@ func TestConcurrentAnswers(t *testing.T) {
 
 // With ManualStart, questions before Begin belong to the call. Effects within Once happen
 // once.
-func TestTASKX02_TASKX09_QuestionsBeforeTheTask(t *testing.T) {
+//
+// Requirement: TASKX-02, TASKX-09
+func TestQuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *testServer) {
 		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true},
@@ -389,7 +401,9 @@ func TestTASKX02_TASKX09_QuestionsBeforeTheTask(t *testing.T) {
 
 // Invalid arguments are an error of the call. If the client requested a task, the task
 // fails with it. A call without arguments to decode is an error.
-func TestTASKD06_WrongArguments(t *testing.T) {
+//
+// Requirement: TASKD-06
+func TestWrongArguments(t *testing.T) {
 	add := func(b *testServer) {
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil,
 			func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
@@ -425,7 +439,9 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 }
 
 // A subscription is notified of each state, and at once if the task is not working.
-func TestTASKX22_EXT09_Listen(t *testing.T) {
+//
+// Requirement: TASKX-22, EXT-09
+func TestListen(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
 	}

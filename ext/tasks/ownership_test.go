@@ -22,7 +22,9 @@ func withPrincipal(c *mcptest.Client, subject string) *mcptest.Client {
 
 // For other principals a task does not exist. Their responses are those for an unknown id, byte for
 // byte.
-func TestTASKX18_TASKX24_TASKD16_TASKD18_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
+//
+// Requirement: TASKX-18, TASKX-24, TASKD-16, TASKD-18
+func TestTaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			secret, err := mcp.Ask[string](ctx, "secret", "The secret?", nil)
@@ -122,7 +124,9 @@ func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 }
 
 // Responses to a client that did not declare the extension.
-func TestTASKX03_TASKX04_TASKX19_EXT03_ClientWithoutCapability(t *testing.T) {
+//
+// Requirement: TASKX-03, TASKX-04, TASKX-19, EXT-03
+func TestClientWithoutCapability(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
@@ -155,7 +159,9 @@ func TestTASKX03_TASKX04_TASKX19_EXT03_ClientWithoutCapability(t *testing.T) {
 }
 
 // Methods and params of one form are unknown in the other.
-func TestTASKX25_TASKX26_TASKD03_FormsAreNotMixed(t *testing.T) {
+//
+// Requirement: TASKX-25, TASKX-26, TASKD-03
+func TestFormsAreNotMixed(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		mcp.AddTool(b.server, &mcp.Tool{Name: "plain"},
@@ -197,7 +203,9 @@ func TestTASKX25_TASKX26_TASKD03_FormsAreNotMixed(t *testing.T) {
 
 // Tools are listed with their taskSupport, and a call that does not fit it is an error.
 // Clients of older revisions do not see a tool that they cannot call.
-func TestTASKD04_TASKD05_ToolsHaveTaskSupport(t *testing.T) {
+//
+// Requirement: TASKD-04, TASKD-05
+func TestToolsHaveTaskSupport(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
@@ -241,7 +249,9 @@ func TestTASKD04_TASKD05_ToolsHaveTaskSupport(t *testing.T) {
 }
 
 // A removed tool does not run as a task, and neither does another tool with its name.
-func TestTASKD04_RemovedToolCreatesNoTask(t *testing.T) {
+//
+// Requirement: TASKD-04
+func TestRemovedToolCreatesNoTask(t *testing.T) {
 	var removed *mcp.Registration[mcp.Tool]
 	add := func(b *testServer) {
 		removed = b.tool("same", nil, func(context.Context) (string, error) { return "task", nil })
@@ -292,7 +302,9 @@ func TestHiddenToolCreatesNoTask(t *testing.T) {
 }
 
 // IDs are long and random.
-func TestTASKD07_TASKD19_TASKX24_IDsAreLongAndRandom(t *testing.T) {
+//
+// Requirement: TASKD-07, TASKD-19, TASKX-24
+func TestIDsAreLongAndRandom(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 	}
@@ -310,7 +322,9 @@ func TestTASKD07_TASKD19_TASKX24_IDsAreLongAndRandom(t *testing.T) {
 }
 
 // Each form is declared to its own clients. tasks/list is declared to authenticated callers only.
-func TestTASKX01_TASKD01_TASKD19_DeclaredCapabilities(t *testing.T) {
+//
+// Requirement: TASKX-01, TASKD-01, TASKD-19
+func TestDeclaredCapabilities(t *testing.T) {
 	b := newTestServer(t, nil, nil)
 	none, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision2025})
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 )
 
 // MaxBytes, MaxBytesPerPrincipal: the size of tasks is limited, until they have expired.
-func TestTASKD22_Bytes(t *testing.T) {
+//
+// Requirement: TASKD-22
+func TestBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestServer(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
 		type text struct{ Text string }
@@ -88,7 +90,9 @@ func (s *blockedStore) CountAll(ctx context.Context) (int, int64, error) {
 }
 
 // A call that must become a task does not run its handler if the limits do not allow a task.
-func TestTASKD06_NoEffectWhenLimitIsReached(t *testing.T) {
+//
+// Requirement: TASKD-06
+func TestNoEffectWhenLimitIsReached(t *testing.T) {
 	var charged atomic.Int32
 	add := func(b *testServer) {
 		b.tool("charge", &tasks.ToolOptions{ManualStart: true},
@@ -108,7 +112,9 @@ func TestTASKD06_NoEffectWhenLimitIsReached(t *testing.T) {
 
 // One principal cannot use all running tasks. Queued tasks have a status message, and their owners
 // alternate.
-func TestTASKD22_RunningTasksPerPrincipal(t *testing.T) {
+//
+// Requirement: TASKD-22
+func TestRunningTasksPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestServer(t, &tasks.Options{MaxRunning: 8}, nil)
 		addSleepTool(b, "sleep", nil)

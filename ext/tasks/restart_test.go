@@ -59,7 +59,9 @@ func connectClient(t *testing.T, b *testServer) *mcptest.Client {
 }
 
 // A task that cannot be stored is not returned, and its handler does not run.
-func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
+//
+// Requirement: TASKX-08
+func TestTaskIsStoredBeforeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		broken := errors.New("disk full")
@@ -367,7 +369,9 @@ func TestDamagedRecord(t *testing.T) {
 }
 
 // MaxTasks, MaxPerPrincipal and MaxRunning limit the tasks.
-func TestTASKD22_TasksAreLimited(t *testing.T) {
+//
+// Requirement: TASKD-22
+func TestTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestServer(t, &tasks.Options{MaxTasks: 5, MaxPerPrincipal: 3, MaxRunning: 2}, nil)
 		var mu sync.Mutex // guards now and most
@@ -450,7 +454,9 @@ func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 
 // tasks/result waits, sends progress on its stream, and names the
 // task in its requests and result.
-func TestTASKD11_TASKD12_TASKD13_ResultWaits(t *testing.T) {
+//
+// Requirement: TASKD-11, TASKD-12, TASKD-13
+func TestResultWaits(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			for i := range 3 {
@@ -497,7 +503,9 @@ func TestTASKD11_TASKD12_TASKD13_ResultWaits(t *testing.T) {
 }
 
 // Lists have pages with all tasks.
-func TestTASKD16_TASKD21_List(t *testing.T) {
+//
+// Requirement: TASKD-16, TASKD-21
+func TestList(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
 	}
@@ -534,7 +542,9 @@ func TestTASKD16_TASKD21_List(t *testing.T) {
 }
 
 // An expired task is unknown, or failed, from the moment it expires, before any sweep.
-func TestTASKX28_ExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
+//
+// Requirement: TASKX-28
+func TestExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		add := func(b *testServer) {

@@ -14,7 +14,9 @@ import (
 
 // The progress of a task becomes its status message. A subscription to the task gets notifications/tasks only, also if
 // it has a progress token.
-func TestPROG10_SubscriptionsToTasksGetNoProgress(t *testing.T) {
+//
+// Requirement: PROG-10
+func TestSubscriptionsToTasksGetNoProgress(t *testing.T) {
 	type params = map[string]any
 	opts := &mcptest.Options{
 		Capabilities: params{"extensions": params{tasks.ID: params{}}},

@@ -17,7 +17,9 @@ import (
 )
 
 // Each state of a task with each event.
-func TestTASKD08_TASKX21_EveryTransition(t *testing.T) {
+//
+// Requirement: TASKD-08, TASKX-21
+func TestEveryTransition(t *testing.T) {
 	states := map[string]string{ // and the tool whose task reaches the state
 		"working": "works", "input_required": "asks", "completed": "ends", "failed": "fails", "cancelled": "works",
 	}

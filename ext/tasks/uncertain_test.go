@@ -16,7 +16,9 @@ import (
 )
 
 // A call that ends before its response creates no task.
-func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
+//
+// Requirement: TASKX-20
+func TestEndedCallCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var slow atomic.Bool
 		s := &interceptedStore{Store: tasks.NewMemory(), create: func(tasks.Record) error {
@@ -281,7 +283,9 @@ func (s *damagedStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, e
 }
 
 // Tasks with large results are listed completely, on more pages.
-func TestTASKD21_ListOfLargeTasks(t *testing.T) {
+//
+// Requirement: TASKD-21
+func TestListOfLargeTasks(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 8<<20), nil })
 	}

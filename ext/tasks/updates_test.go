@@ -114,7 +114,8 @@ func newNotifyingServer(acknowledged string, notifications ...string) *fakeServe
 	return s
 }
 
-func TestTASKX22_UpdatesSubscribes(t *testing.T) {
+// Requirement: TASKX-22
+func TestUpdatesSubscribes(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := newNotifyingServer(`{"taskIds":["t1"]}`, taskState("working", `,"statusMessage":"half"`),

@@ -57,7 +57,9 @@ var recipeCases = map[string][]recipeCase{
 }
 
 // The recipes of the documentation compile, and decide as they say.
-func TestHOST41_Recipes(t *testing.T) {
+//
+// Requirement: HOST-41
+func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../../docs/gateway-policy.md")
 	if err != nil {
 		t.Fatal(err)

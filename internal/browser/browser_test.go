@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestSEC15_SEC17_OnlySafePagesMayBeOpened(t *testing.T) {
+// Requirement: SEC-15, SEC-17
+func TestOnlySafePagesMayBeOpened(t *testing.T) {
 	for page, valid := range map[string]bool{
 		"https://as.example/authorize?a=b%20c": true,
 		"http://127.0.0.1:8080/authorize":      true,
@@ -40,7 +41,8 @@ func TestSEC15_SEC17_OnlySafePagesMayBeOpened(t *testing.T) {
 	}
 }
 
-func TestSEC16_PagesAreNotOpenedThroughAShell(t *testing.T) {
+// Requirement: SEC-16
+func TestPagesAreNotOpenedThroughAShell(t *testing.T) {
 	const page = "https://as.example/?a=$(id)&b=`id`;calc"
 	for system, want := range map[string]string{"linux": "xdg-open", "freebsd": "xdg-open", "darwin": "open",
 		"windows": "rundll32"} {

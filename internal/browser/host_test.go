@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestELI18_SuspiciousHostsHaveAWarning(t *testing.T) {
+// Requirement: ELI-18
+func TestSuspiciousHostsHaveAWarning(t *testing.T) {
 	for host, want := range map[string]string{
 		"example.com":              "",
 		"127.0.0.1":                "",

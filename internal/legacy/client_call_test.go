@@ -43,7 +43,8 @@ func TestRequestsAreSentWithoutEnvelope(t *testing.T) {
 	}
 }
 
-func TestCMP05_CompletionContextNeedsItsRevision(t *testing.T) {
+// Requirement: CMP-05
+func TestCompletionContextNeedsItsRevision(t *testing.T) {
 	for _, version := range sessionVersions {
 		s := &fakeServer{}
 		c := open(t, clientConfig(version), s)
@@ -59,7 +60,8 @@ func TestCMP05_CompletionContextNeedsItsRevision(t *testing.T) {
 	}
 }
 
-func TestLIFE12_LIFE13_LIFE25_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
+// Requirement: LIFE-12, LIFE-13, LIFE-25, RPC-31
+func TestOnlyDeclaredMethodsAreSent(t *testing.T) {
 	for _, tc := range []struct{ version, capabilities, method, wantError string }{
 		{"2025-06-18", `{}`, "tools/list", "does not offer tools"},
 		{"2025-06-18", `{"tools":{}}`, "tools/call", ""},
@@ -124,7 +126,8 @@ func TestModernResults(t *testing.T) {
 	}
 }
 
-func TestRPC25_MissingResourcesHaveTheModernCode(t *testing.T) {
+// Requirement: RPC-25
+func TestMissingResourcesHaveTheModernCode(t *testing.T) {
 	for _, tc := range []struct {
 		method, data, wantData string
 		code, want             int
@@ -193,7 +196,8 @@ func TestProgressEndsWhenNotifyFails(t *testing.T) {
 	}
 }
 
-func TestPROG01_TokensAreUnique(t *testing.T) {
+// Requirement: PROG-01
+func TestTokensAreUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		c := open(t, clientConfig("2025-06-18"), &fakeServer{serve: afterInitialize(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {

@@ -16,7 +16,8 @@ import (
 
 const urlElicitations = `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"v\"1"},{"mode":"url","message":"n","url":"https://b.example/","elicitationId":"v2","_meta":{"progressToken":1}}]}`
 
-func TestELI30_RequiredElicitationsAreInputRequests(t *testing.T) {
+// Requirement: ELI-30
+func TestRequiredElicitationsAreInputRequests(t *testing.T) {
 	s := &fakeServer{serve: afterInitialize(failWith(-32042, "visit", urlElicitations))}
 	c := open(t, clientConfig("2025-11-25"), s)
 	got, err := c.RoundTrip(t.Context(), "tools/call", withEnvelope(`"name":"t"`, ""), nil)
@@ -57,7 +58,8 @@ func TestELI30_RequiredElicitationsAreInputRequests(t *testing.T) {
 	}
 }
 
-func TestELI28_ELI29_ElicitationsAreAwaited(t *testing.T) {
+// Requirement: ELI-28, ELI-29
+func TestElicitationsAreAwaited(t *testing.T) {
 	retry := func(answer string) json.RawMessage {
 		return withEnvelope(`"name":"t","inputResponses":{"v\"1":`+answer+`,"v2":{"action":"accept"}}`, "")
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-func TestLIFE02_LIFE04_LIFE07_OpenInitializesInEachRevision(t *testing.T) {
+// Requirement: LIFE-02, LIFE-04, LIFE-07
+func TestOpenInitializesInEachRevision(t *testing.T) {
 	for version, want := range map[string]string{
 		"2024-11-05": `{"roots":{"listChanged":true},"sampling":{}}`,
 		"2025-03-26": `{"roots":{"listChanged":true},"sampling":{}}`,
@@ -61,7 +62,8 @@ func TestLIFE02_LIFE04_LIFE07_OpenInitializesInEachRevision(t *testing.T) {
 	}
 }
 
-func TestLIFE05_OnlyInitializeIsSentBeforeItsResult(t *testing.T) {
+// Requirement: LIFE-05
+func TestOnlyInitializeIsSentBeforeItsResult(t *testing.T) {
 	for _, version := range sessionVersions {
 		c := legacy.NewClient(clientConfig(version))
 		s := &fakeServer{done: make(chan struct{})}
@@ -113,7 +115,8 @@ func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
 	}
 }
 
-func TestLIFE10_OtherRevisionsAreAcceptedOrRejected(t *testing.T) {
+// Requirement: LIFE-10
+func TestOtherRevisionsAreAcceptedOrRejected(t *testing.T) {
 	for _, tc := range []struct{ offered, chosen, pinned, wantError string }{
 		{"2025-11-25", "2024-11-05", "", ""},
 		{"2025-03-26", "2025-11-25", "", ""}, // unusual, but a session revision
@@ -168,7 +171,8 @@ func TestOpenFailsWithTheServer(t *testing.T) {
 	}
 }
 
-func TestLIFE20_LIFE25_ServerCapabilitiesOfASession(t *testing.T) {
+// Requirement: LIFE-20, LIFE-25
+func TestServerCapabilitiesOfASession(t *testing.T) {
 	for _, tc := range []struct{ version, declared, want string }{
 		{"2024-11-05", `{"prompts":{}}`, `{"prompts":{},"completions":{}}`}, // LIFE-25
 		{"2024-11-05", `{"tools":{}}`, `{"tools":{}}`},
@@ -188,7 +192,8 @@ func TestLIFE20_LIFE25_ServerCapabilitiesOfASession(t *testing.T) {
 	}
 }
 
-func TestVER23_MinimalInitializeResults(t *testing.T) {
+// Requirement: VER-23
+func TestMinimalInitializeResults(t *testing.T) {
 	for result, want := range map[string]string{
 		`{"protocolVersion":"2025-06-18"}`: `{}`,
 		`{"protocolVersion":"2025-06-18","capabilities":null,"serverInfo":7,"instructions":[]}`:            `{}`,

@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
+// Requirement: LOG-02
+func TestLevelIsSetWhenItChanges(t *testing.T) {
 	list := func(c *legacy.Client, level string) {
 		t.Helper()
 		meta := ""

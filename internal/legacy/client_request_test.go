@@ -47,7 +47,8 @@ func sendServerRequest(t *testing.T, version, capabilities, method, params strin
 	return lines
 }
 
-func TestROOT05_ServerRequestsInEachRevision(t *testing.T) {
+// Requirement: ROOT-05
+func TestServerRequestsInEachRevision(t *testing.T) {
 	const (
 		sample    = `{"role":"assistant","content":[{"type":"text","text":"a","_meta":{"k":1},"annotations":{"lastModified":"x","priority":1}}],"model":"m"}`
 		sampled   = `{"role":"assistant","content":{"type":"text","text":"a","annotations":{"priority":1}},"model":"m"}`
@@ -133,7 +134,8 @@ func TestErrorsOfAnswerAreSent(t *testing.T) {
 	}
 }
 
-func TestRPC31_ELI26_SAMP05_ROOT05_UndeclaredRequestsAreRejected(t *testing.T) {
+// Requirement: RPC-31, ELI-26, SAMP-05, ROOT-05
+func TestUndeclaredRequestsAreRejected(t *testing.T) {
 	for _, tc := range []struct {
 		version, capabilities, method, params string
 		code                                  int
@@ -169,7 +171,8 @@ func TestRPC31_ELI26_SAMP05_ROOT05_UndeclaredRequestsAreRejected(t *testing.T) {
 	}
 }
 
-func TestPING01_PingIsAnsweredAtOnce(t *testing.T) {
+// Requirement: PING-01
+func TestPingIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := legacy.NewClient(clientConfig("2025-06-18"))
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) // before the connection is attached
@@ -226,7 +229,8 @@ func untilCancelled(cause chan<- error) answerer {
 	}
 }
 
-func TestCAN04_CAN05_ServerCancelsItsRequest(t *testing.T) {
+// Requirement: CAN-04, CAN-05
+func TestServerCancelsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := make(chan error, 1)
 		cfg := clientConfig("2025-11-25")
@@ -436,7 +440,8 @@ func TestUnreadReplyDelaysTheNextForALimitedTime(t *testing.T) {
 	})
 }
 
-func TestRPC15_BatchesOfServers(t *testing.T) {
+// Requirement: RPC-15
+func TestBatchesOfServers(t *testing.T) {
 	batch := message(`[
 		{"jsonrpc":"2.0","id":1,"method":"ping"},
 		{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},

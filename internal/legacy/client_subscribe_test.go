@@ -101,7 +101,8 @@ func unsubscribes(uri string) string {
 	return `"method":"resources/unsubscribe","params":{"uri":"` + uri + `"}`
 }
 
-func TestSUB03_ChangesInEachRevision(t *testing.T) {
+// Requirement: SUB-03
+func TestChangesInEachRevision(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +132,8 @@ func TestSUB03_ChangesInEachRevision(t *testing.T) {
 	}
 }
 
-func TestSUB02_SUB05_OnlyRequestedAndDeclaredChanges(t *testing.T) {
+// Requirement: SUB-02, SUB-05
+func TestOnlyRequestedAndDeclaredChanges(t *testing.T) {
 	for _, tc := range []struct{ capabilities, filter, acknowledged string }{
 		{allServerCapabilities, `{}`, `{}`},
 		{allServerCapabilities, `{"toolsListChanged":false,"promptsListChanged":true}`, `{"promptsListChanged":true}`},
@@ -166,7 +168,8 @@ func TestSUB02_SUB05_OnlyRequestedAndDeclaredChanges(t *testing.T) {
 	}
 }
 
-func TestSUB15_InvalidListen(t *testing.T) {
+// Requirement: SUB-15
+func TestInvalidListen(t *testing.T) {
 	notify := func(context.Context, string, json.RawMessage) error { return nil }
 	uris := func(n int, uri string) string {
 		all := make([]string, n)
@@ -202,7 +205,9 @@ func TestSUB15_InvalidListen(t *testing.T) {
 }
 
 // After missed notifications, the acknowledgement is sent again, before known changes.
-func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
+//
+// Requirement: SUB-11
+func TestMissedChangesAreAcknowledgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, clientConfig("2025-06-18"), &fakeServer{})
 		l := listen(t, c, `{"toolsListChanged":true}`)
@@ -216,7 +221,8 @@ func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
 	})
 }
 
-func TestSUB08_ListenersShareASubscription(t *testing.T) {
+// Requirement: SUB-08
+func TestListenersShareASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{}
 		c := open(t, clientConfig("2025-06-18"), s)
@@ -292,7 +298,8 @@ func TestUnsubscribingIsLimitedInTime(t *testing.T) {
 	})
 }
 
-func TestSUB06_RefusedResourcesAreNotAcknowledged(t *testing.T) {
+// Requirement: SUB-06
+func TestRefusedResourcesAreNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if strings.Contains(string(req.Params), "no") {
@@ -349,7 +356,8 @@ func TestListenFailsWithTheConn(t *testing.T) {
 	})
 }
 
-func TestSUB11_ListenEndsWithTheSession(t *testing.T) {
+// Requirement: SUB-11
+func TestListenEndsWithTheSession(t *testing.T) {
 	for name, end := range map[string]func(*legacy.Client, *fakeServer){
 		"closed": func(c *legacy.Client, _ *fakeServer) { c.Close() },
 		"lost":   func(_ *legacy.Client, s *fakeServer) { s.Close() },

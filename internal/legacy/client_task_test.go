@@ -15,7 +15,8 @@ import (
 
 const serverTaskCapabilities = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-func TestTASKD06_TaskResultsHaveTheirType(t *testing.T) {
+// Requirement: TASKD-06
+func TestTaskResultsHaveTheirType(t *testing.T) {
 	const (
 		created = `{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"},"resultType":"complete"}`
 		direct  = `{"content":[]}`
@@ -80,7 +81,8 @@ func TestErrorsOfTaskMethodsAreUnchanged(t *testing.T) {
 	}
 }
 
-func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
+// Requirement: TASKD-14
+func TestRequestsOfATaskDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := &fakeServer{capabilities: serverTaskCapabilities, serve: afterInitialize(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {

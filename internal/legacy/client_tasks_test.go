@@ -118,7 +118,8 @@ func taskJSON(id, status, message string, created, changed, ttl time.Duration) s
 		id, status, message, at(created), at(changed), ttl.Milliseconds())
 }
 
-func TestTASKD01_ClientTaskCapability(t *testing.T) {
+// Requirement: TASKD-01
+func TestClientTaskCapability(t *testing.T) {
 	const (
 		extension = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
 		both      = `"tasks":{"list":{},"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}`
@@ -149,7 +150,8 @@ func TestTASKD01_ClientTaskCapability(t *testing.T) {
 	}
 }
 
-func TestTASKD06_TASKD08_TASKD09_TASKD11_TASKD12_TaskAugmentedRequests(t *testing.T) {
+// Requirement: TASKD-06, TASKD-08, TASKD-09, TASKD-11, TASKD-12
+func TestTaskAugmentedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, params, wanted string
 		answer                 string
@@ -223,7 +225,8 @@ func TestTASKD06_TASKD08_TASKD09_TASKD11_TASKD12_TaskAugmentedRequests(t *testin
 	}
 }
 
-func TestTASKD03_OtherRequestsAreServedDirectly(t *testing.T) {
+// Requirement: TASKD-03
+func TestOtherRequestsAreServedDirectly(t *testing.T) {
 	direct := func(t *testing.T, version, capabilities, method, params, answer string) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := clientConfig(version)
@@ -276,7 +279,8 @@ func TestInvalidRequestsCreateNoTask(t *testing.T) {
 	}
 }
 
-func TestTASKD13_RelatedTaskOfATask(t *testing.T) {
+// Requirement: TASKD-13
+func TestRelatedTaskOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTaskServer(t, answers(accepted))
 		defer q.client.Close()
@@ -292,7 +296,8 @@ func TestTASKD13_RelatedTaskOfATask(t *testing.T) {
 	})
 }
 
-func TestTASKD15_CancelledTasksStayCancelled(t *testing.T) {
+// Requirement: TASKD-15
+func TestCancelledTasksStayCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := make(chan error, 1)
 		release := make(chan struct{})
@@ -327,7 +332,8 @@ func TestTASKD15_CancelledTasksStayCancelled(t *testing.T) {
 	})
 }
 
-func TestTASKD16_UnknownTasksAndCursors(t *testing.T) {
+// Requirement: TASKD-16
+func TestUnknownTasksAndCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTaskServer(t, answers(accepted))
 		defer q.client.Close()
@@ -345,7 +351,8 @@ func TestTASKD16_UnknownTasksAndCursors(t *testing.T) {
 	})
 }
 
-func TestTASKD10_TTLIsLimited(t *testing.T) {
+// Requirement: TASKD-10
+func TestTTLIsLimited(t *testing.T) {
 	for task, want := range map[string]time.Duration{
 		`{}`: time.Hour, `{"ttl":null}`: time.Hour, `{"ttl":0}`: time.Second, `{"ttl":1500}`: 1500 * time.Millisecond, `{"ttl":1500.7}`: 1500 * time.Millisecond,
 		`{"ttl":86400001}`: 24 * time.Hour, `{"ttl":1e300}`: 24 * time.Hour, `{"ttl":1e999}`: 24 * time.Hour, `{"ttl":1e-999}`: time.Second,
@@ -459,7 +466,8 @@ func (h logHandler) Handle(_ context.Context, r slog.Record) error {
 func (h logHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h logHandler) WithGroup(string) slog.Handler      { return h }
 
-func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
+// Requirement: TASKD-22
+func TestRunningTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q := newTaskServer(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -491,7 +499,8 @@ func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 	})
 }
 
-func TestTASKD22_TasksAreLimited(t *testing.T) {
+// Requirement: TASKD-22
+func TestTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		first := true
@@ -518,7 +527,8 @@ func TestTASKD22_TasksAreLimited(t *testing.T) {
 	})
 }
 
-func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
+// Requirement: TASKD-22
+func TestTaskBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		size := 0
 		q := newTaskServer(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -548,7 +558,9 @@ func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 }
 
 // A server that creates tasks and fetches no results cannot exhaust memory.
-func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
+//
+// Requirement: TASKD-22
+func TestUnfetchedResultsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTaskServer(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: json.RawMessage(`{}`)}
@@ -597,7 +609,8 @@ func TestTasksEndWithTheSession(t *testing.T) {
 	}
 }
 
-func TestTASKD07_IDsAreUnguessable(t *testing.T) {
+// Requirement: TASKD-07
+func TestIDsAreUnguessable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTaskServer(t, answers(accepted))
 		defer q.client.Close()

@@ -216,7 +216,8 @@ func TestOpenOnlyOnce(t *testing.T) {
 	}
 }
 
-func TestROOT03_RootsChanged(t *testing.T) {
+// Requirement: ROOT-03
+func TestRootsChanged(t *testing.T) {
 	s := &fakeServer{}
 	c := open(t, clientConfig("2025-06-18"), s)
 	if err := c.RootsChanged(t.Context()); err != nil {

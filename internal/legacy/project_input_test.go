@@ -9,7 +9,7 @@ import (
 )
 
 // T-43: forms of 2025-06-18 have no mode, one kind of titled choice and one kind of default.
-func TestT43_FormsForOlderClients(t *testing.T) {
+func TestFormsForOlderClients(t *testing.T) {
 	form := func(properties string) string {
 		return `{"message":"m","requestedSchema":{"type":"object","properties":{` + properties + `}}}`
 	}
@@ -34,7 +34,7 @@ func TestT43_FormsForOlderClients(t *testing.T) {
 }
 
 // T-08: 2025-11-25 has a mode, earlier revisions have none.
-func TestT08_Mode(t *testing.T) {
+func TestMode(t *testing.T) {
 	for _, test := range []struct {
 		rev          wire.Revision
 		params, want string
@@ -54,7 +54,7 @@ func TestT08_Mode(t *testing.T) {
 }
 
 // T-44: before 2025-11-25 a message has one content block.
-func TestT44_SamplingBlocks(t *testing.T) {
+func TestSamplingBlocks(t *testing.T) {
 	const params = `{"maxTokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"content":[{"type":"text","text":"b","annotations":{}},{"type":"image"}],"role":"assistant","_meta":{}},{"role":"user","content":{"type":"text","text":"c"}},{"role":"user","content":[]}],"tools":[]}`
 	const want = `{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"content":{"type":"text","text":"b"},"role":"assistant"},{"content":{"type":"image"},"role":"assistant"},{"role":"user","content":{"type":"text","text":"c"}}]}`
 	for _, rev := range []wire.Revision{wire.November2024, wire.March2025, wire.June2025} {

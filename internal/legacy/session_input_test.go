@@ -106,7 +106,8 @@ func TestRequestStateAloneIsRetriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestELI27_URLElicitationHasAnID(t *testing.T) {
+// Requirement: ELI-27
+func TestURLElicitationHasAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t, "2025-11-25", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + visit + `}`))})
 		c.call()
@@ -129,7 +130,8 @@ func TestUnsupportedInputRequestFailsTheRequest(t *testing.T) {
 	}
 }
 
-func TestELI10_FailedElicitationIsCancelled(t *testing.T) {
+// Requirement: ELI-10
+func TestFailedElicitationIsCancelled(t *testing.T) {
 	for _, answer := range []string{`"error":{"code":-32603,"message":"no screen"}`, `"result":[]`} {
 		synctest.Test(t, func(t *testing.T) {
 			core := &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + elicit + `}`))}
@@ -143,7 +145,8 @@ func TestELI10_FailedElicitationIsCancelled(t *testing.T) {
 	}
 }
 
-func TestSAMP09_RejectionEndsTheRequest(t *testing.T) {
+// Requirement: SAMP-09
+func TestRejectionEndsTheRequest(t *testing.T) {
 	for _, tc := range []struct{ method, request, answer, want string }{
 		{"sampling/createMessage", sample, `"error":{"code":-1,"message":"User rejected"}`, "the client refused sampling/createMessage: User rejected"},
 		{"sampling/createMessage", sample, `"error":{"code":-32603,"message":"broken"}`, "the client refused sampling/createMessage: broken"},
@@ -279,7 +282,8 @@ func TestInputRequestsAreLimited(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many input requests are waiting for the client"}}`)
 }
 
-func TestPROG03_ProgressIncreasesOverAllRounds(t *testing.T) {
+// Requirement: PROG-03
+func TestProgressIncreasesOverAllRounds(t *testing.T) {
 	round := 0
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		round++

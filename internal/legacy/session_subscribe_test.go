@@ -21,7 +21,8 @@ func (c *client) wantFilters(want ...string) {
 	}
 }
 
-func TestLIFE06_NothingIsPushedBeforeInitialized(t *testing.T) {
+// Requirement: LIFE-06
+func TestNothingIsPushedBeforeInitialized(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	c := &client{T: t, core: core}
 	c.session, _ = legacy.Initialize(t.Context(), config(core), initialize("2025-06-18"))

@@ -120,7 +120,8 @@ func (s *pendingTask) wantAnswers(t *testing.T, want ...string) {
 	}
 }
 
-func TestTASKD06_TASKD27_TasksOnlyInTheirRevision(t *testing.T) {
+// Requirement: TASKD-06, TASKD-27
+func TestTasksOnlyInTheirRevision(t *testing.T) {
 	created := `{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait","io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
 	flat := `{"resultType":"task","taskId":"t1","status":"working","createdAt":"x","lastUpdatedAt":"x","ttlMs":60000}`
 	const internal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`
@@ -141,7 +142,8 @@ func TestTASKD06_TASKD27_TasksOnlyInTheirRevision(t *testing.T) {
 	}
 }
 
-func TestTASKD12_TaskMethodsReachTheCore(t *testing.T) {
+// Requirement: TASKD-12
+func TestTaskMethodsReachTheCore(t *testing.T) {
 	c := connect(t, "2025-11-25", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		switch req.Method {
 		case "tasks/list":
@@ -164,7 +166,8 @@ func TestTASKD12_TaskMethodsReachTheCore(t *testing.T) {
 	}
 }
 
-func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
+// Requirement: TASKD-14
+func TestInputRequestsDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPendingTask()
 		core := &fakeCore{handle: s.serve}
@@ -314,7 +317,8 @@ func TestRejectionEndsTasksResultOnly(t *testing.T) {
 	})
 }
 
-func TestTASKX20_CancelledTasksResultKeepsTheTask(t *testing.T) {
+// Requirement: TASKX-20
+func TestCancelledTasksResultKeepsTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPendingTask()
 		core := &fakeCore{handle: s.serve}
@@ -423,7 +427,9 @@ func TestTaskNotificationsAreForwarded(t *testing.T) {
 
 // A session limits its open input requests. Those of tasks wait for a free slot, and leave slots
 // for calls, which cannot wait.
-func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
+//
+// Requirement: TASKD-11
+func TestInputRequestsOfTasksAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
@@ -524,7 +530,9 @@ func TestProgressTokenOfATask(t *testing.T) {
 }
 
 // Once the result of a task has been sent, progress no longer carries the token of its call.
-func TestPROG08_TokenOfATaskEndsWithIt(t *testing.T) {
+//
+// Requirement: PROG-08
+func TestTokenOfATaskEndsWithIt(t *testing.T) {
 	ended, steps := false, 0
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if req.Method == "tools/call" {

@@ -211,7 +211,8 @@ func (c *client) want(got []string, want ...string) {
 	}
 }
 
-func TestLIFE08_LIFE09_RevisionNegotiation(t *testing.T) {
+// Requirement: LIFE-08, LIFE-09
+func TestRevisionNegotiation(t *testing.T) {
 	for offered, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
@@ -232,7 +233,8 @@ func TestLIFE08_LIFE09_RevisionNegotiation(t *testing.T) {
 	}
 }
 
-func TestLIFE03_InitializeResult(t *testing.T) {
+// Requirement: LIFE-03
+func TestInitializeResult(t *testing.T) {
 	for version, want := range map[string]string{
 		"2024-11-05": `{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{}},` +
 			`"serverInfo":{"name":"s","version":"1"},"instructions":"Be kind."}`,
@@ -251,7 +253,8 @@ func TestLIFE03_InitializeResult(t *testing.T) {
 	}
 }
 
-func TestLIFE02_InvalidInitialize(t *testing.T) {
+// Requirement: LIFE-02
+func TestInvalidInitialize(t *testing.T) {
 	big := strings.Repeat("x", 20<<10)
 	for _, params := range []string{
 		`null`, `[]`, `{}`,
@@ -292,7 +295,8 @@ func TestInitializeFailsWithTheCore(t *testing.T) {
 	}
 }
 
-func TestLIFE11_RequestsHaveTheSessionsEnvelope(t *testing.T) {
+// Requirement: LIFE-11
+func TestRequestsHaveTheSessionsEnvelope(t *testing.T) {
 	core := &fakeCore{}
 	c := connect(t, "2025-06-18", core)
 	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
@@ -331,7 +335,8 @@ func TestAllParamsHaveTheEnvelope(t *testing.T) {
 	}
 }
 
-func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
+// Requirement: RPC-31
+func TestMethodsOutsideTheRevision(t *testing.T) {
 	cases := []struct {
 		version, method string
 		served          bool
@@ -413,7 +418,8 @@ func TestNotificationsPrecedeTheResponse(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 }
 
-func TestLOG04_SetLevel(t *testing.T) {
+// Requirement: LOG-04
+func TestSetLevel(t *testing.T) {
 	core := &fakeCore{}
 	c := connect(t, "2025-06-18", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -436,7 +442,8 @@ func TestLOG04_SetLevel(t *testing.T) {
 	}
 }
 
-func TestRPC15_Batches(t *testing.T) {
+// Requirement: RPC-15
+func TestBatches(t *testing.T) {
 	c := connect(t, "2025-03-26", &fakeCore{})
 	got := c.handle(`[
 		{"jsonrpc":"2.0","id":1,"method":"ping"},
@@ -453,7 +460,8 @@ func TestRPC15_Batches(t *testing.T) {
 	c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`), `[{"jsonrpc":"2.0","id":1,"result":{}}]`)
 }
 
-func TestRPC18_BatchesOnlyInTheirRevision(t *testing.T) {
+// Requirement: RPC-18
+func TestBatchesOnlyInTheirRevision(t *testing.T) {
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 		c := connect(t, version, &fakeCore{})
 		c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`),
@@ -471,7 +479,8 @@ func blocking(started chan<- jsonrpc.ID) func(context.Context, *jsonrpc.Message,
 	}
 }
 
-func TestCAN04_NothingFollowsACancel(t *testing.T) {
+// Requirement: CAN-04
+func TestNothingFollowsACancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := make(chan jsonrpc.ID)
 		core := &fakeCore{handle: blocking(started)}

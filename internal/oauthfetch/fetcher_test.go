@@ -401,7 +401,9 @@ func TestFetchProxy(t *testing.T) {
 
 // The checks also apply to the operating system's resolver and dialer, which the other tests
 // replace.
-func TestSEC08_FetchGuardsTheRealNetwork(t *testing.T) {
+//
+// Requirement: SEC-08
+func TestFetchGuardsTheRealNetwork(t *testing.T) {
 	asked := 0
 	s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		asked++

@@ -15,7 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
 )
 
-func TestSEC08_ScopeOfAddresses(t *testing.T) {
+// Requirement: SEC-08
+func TestScopeOfAddresses(t *testing.T) {
 	for scope, addresses := range map[string][]string{
 		"public": {
 			"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255",
@@ -53,7 +54,8 @@ func TestSEC08_ScopeOfAddresses(t *testing.T) {
 	}
 }
 
-func TestSEC08_SEC17_RefusedURLs(t *testing.T) {
+// Requirement: SEC-08, SEC-17
+func TestRefusedURLs(t *testing.T) {
 	f := oauthtest.NewNetwork(t).Fetcher(nil)
 	for _, text := range refusedURLs(t) {
 		if _, err := f.CheckURL(text); !errors.Is(err, oauthfetch.ErrURLRefused) {
@@ -73,7 +75,9 @@ func TestSEC08_SEC17_RefusedURLs(t *testing.T) {
 }
 
 // The address of the MCP server limits which addresses may be fetched for it.
-func TestSEC07_ScopeOfSource(t *testing.T) {
+//
+// Requirement: SEC-07
+func TestScopeOfSource(t *testing.T) {
 	const (
 		public       = iota // public addresses only
 		private             // private addresses too
@@ -187,7 +191,9 @@ func TestInsecureAnyAddress(t *testing.T) {
 }
 
 // A name may resolve to another address each time: the address of the connection is checked.
-func TestSEC08_DNSRebinding(t *testing.T) {
+//
+// Requirement: SEC-08
+func TestDNSRebinding(t *testing.T) {
 	const public, inside = "8.8.8.8", "10.0.0.7"
 	t.Run("of an authorization server", func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)

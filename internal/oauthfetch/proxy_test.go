@@ -31,7 +31,9 @@ func startRefusingProxy(t *testing.T, requests *[]string) *url.URL {
 
 // Through a proxy, a name that resolves here is refused before CONNECT by the rules for its addresses.
 // The proxy decides about names that only it can resolve.
-func TestSEC08_AddressesAreCheckedBeforeCONNECT(t *testing.T) {
+//
+// Requirement: SEC-08
+func TestAddressesAreCheckedBeforeCONNECT(t *testing.T) {
 	var connects []string
 	at := startRefusingProxy(t, &connects)
 	names := map[string][]string{

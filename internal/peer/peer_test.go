@@ -23,7 +23,8 @@ func begin(t *testing.T, table *peer.Table, id jsonrpc.ID) *peer.Call {
 	return c
 }
 
-func TestRPC05_RPC06_DuplicateIDInFlightIsRefused(t *testing.T) {
+// Requirement: RPC-05, RPC-06
+func TestDuplicateIDInFlightIsRefused(t *testing.T) {
 	var table peer.Table
 	c := begin(t, &table, jsonrpc.IntID(1))
 	begin(t, &table, jsonrpc.StringID("1")) // another id: the type counts
@@ -52,7 +53,8 @@ func TestCallsAreBounded(t *testing.T) {
 	begin(t, &table, jsonrpc.IntID(3))
 }
 
-func TestCAN04_CAN05_CancelledCallIsNotAnswered(t *testing.T) {
+// Requirement: CAN-04, CAN-05
+func TestCancelledCallIsNotAnswered(t *testing.T) {
 	var table peer.Table
 	c := begin(t, &table, jsonrpc.IntID(1))
 	if !table.Cancel(jsonrpc.IntID(1), errStop) {
@@ -161,7 +163,8 @@ func TestOfferReservesQuestionsAndWaitsForFreeOnes(t *testing.T) {
 	}
 }
 
-func TestCAN06_WaitEndsWithItsContextAndWithTheTable(t *testing.T) {
+// Requirement: CAN-06
+func TestWaitEndsWithItsContextAndWithTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table peer.Table
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -185,7 +188,8 @@ func TestCAN06_WaitEndsWithItsContextAndWithTheTable(t *testing.T) {
 	})
 }
 
-func TestCAN09_MalformedCancellationsAreIgnored(t *testing.T) {
+// Requirement: CAN-09
+func TestMalformedCancellationsAreIgnored(t *testing.T) {
 	for _, params := range []string{``, `[]`, `{}`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`} {
 		if id, _, ok := peer.ParseCancelled([]byte(params)); ok {
 			t.Errorf("ParseCancelled(%s) = %s, want false", params, id)

@@ -27,7 +27,8 @@ var hostileSchemas = []string{
 	`{"$defs":{"a":{"$schema":"http://json-schema.org/draft-07/schema#"}}}`,
 }
 
-func TestSCH05_SCH14_InvalidSchemasAreRefused(t *testing.T) {
+// Requirement: SCH-05, SCH-14
+func TestInvalidSchemasAreRefused(t *testing.T) {
 	for _, text := range hostileSchemas {
 		if _, err := schema.Compile(stdjson.RawMessage(text)); err == nil || !strings.HasPrefix(err.Error(), "schema: ") {
 			t.Errorf("%s: got %v, want an error of the schema", text, err)
@@ -35,7 +36,8 @@ func TestSCH05_SCH14_InvalidSchemasAreRefused(t *testing.T) {
 	}
 }
 
-func TestSCH05_SCH12_ErrorsNameTheKeyword(t *testing.T) {
+// Requirement: SCH-05, SCH-12
+func TestErrorsNameTheKeyword(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"properties":{"a/b":{"anyOf":[{},{"minimum":"1"}]}}}`: `schema: /properties/a~1b/anyOf/1/minimum: got the string "1", want a number`,
 		`{"$schema":"urn:x"}`:      `schema: /$schema: dialect "urn:x" is not supported, want JSON Schema 2020-12 or draft-07`,
@@ -49,7 +51,8 @@ func TestSCH05_SCH12_ErrorsNameTheKeyword(t *testing.T) {
 	}
 }
 
-func TestSCH12_SCH13_NothingIsFetched(t *testing.T) {
+// Requirement: SCH-12, SCH-13
+func TestNothingIsFetched(t *testing.T) {
 	var dialled atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		dialled.Add(1)
@@ -73,7 +76,8 @@ func TestSCH12_SCH13_NothingIsFetched(t *testing.T) {
 	}
 }
 
-func TestSCH15_SizeOfSchemasIsLimited(t *testing.T) {
+// Requirement: SCH-15
+func TestSizeOfSchemasIsLimited(t *testing.T) {
 	repeat := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	nested := func(n int) string {
 		return strings.Repeat(`{"not":`, n-1) + `{}` + strings.Repeat(`}`, n-1)
@@ -99,7 +103,9 @@ func TestSCH15_SizeOfSchemasIsLimited(t *testing.T) {
 }
 
 // Expensive validations end when the step budget is used up.
-func TestSCH15_ValidationStepsAreLimited(t *testing.T) {
+//
+// Requirement: SCH-15
+func TestValidationStepsAreLimited(t *testing.T) {
 	repeat := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	var chain, names, needs strings.Builder
 	for i := range 40 {

@@ -74,7 +74,8 @@ type SelfEmbedded struct {
 	A int
 }
 
-func TestSCH07_InferredSchemas(t *testing.T) {
+// Requirement: SCH-07
+func TestInferredSchemas(t *testing.T) {
 	for name, c := range map[string]struct {
 		typ  reflect.Type
 		want string
@@ -348,7 +349,8 @@ func TestForReturnsTheSameSchemaForAType(t *testing.T) {
 	group.Wait()
 }
 
-func TestELI07_SchemasOfForms(t *testing.T) {
+// Requirement: ELI-07
+func TestSchemasOfForms(t *testing.T) {
 	type form struct {
 		identified
 		Age    int       `json:"age,omitempty" jsonschema:"in years,minimum=0,maximum=150,default=30"`

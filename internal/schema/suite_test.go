@@ -42,7 +42,9 @@ type suiteGroup struct {
 
 // The mandatory tests of both dialects. A schema that refers to another document must be
 // refused; with the documents bundled into it, as 2020-12 has it, its tests must pass.
-func TestSCH01_SCH02_SCH03_SCH04_OfficialSuite(t *testing.T) {
+//
+// Requirement: SCH-01, SCH-02, SCH-03, SCH-04
+func TestOfficialSuite(t *testing.T) {
 	root := suiteRoot(t)
 	for _, dialect := range []struct{ name, uri string }{{"draft2020-12", ""}, {"draft7", draft7}} {
 		t.Run(dialect.name, func(t *testing.T) {

@@ -158,7 +158,9 @@ func TestRootType(t *testing.T) {
 }
 
 // Unknown keywords are published unchanged, except for white space.
-func TestSCH11_UnknownKeywordsAreKept(t *testing.T) {
+//
+// Requirement: SCH-11
+func TestUnknownKeywordsAreKept(t *testing.T) {
 	const text = ` {"$anchor": "a", "x-b":[1.0,  1e2,"\u00e9<>&"],"type" : "object","$defs":{"z":{"oneOf":[{}]}},"a":null}`
 	const want = `{"$anchor":"a","x-b":[1.0,1e2,"\u00e9<>&"],"type":"object","$defs":{"z":{"oneOf":[{}]}},"a":null}`
 	raw := []byte(text)
@@ -170,7 +172,9 @@ func TestSCH11_UnknownKeywordsAreKept(t *testing.T) {
 }
 
 // Cases that the official suite does not cover.
-func TestSCH01_SCH03_SCH04_CasesBeyondTheSuite(t *testing.T) {
+//
+// Requirement: SCH-01, SCH-03, SCH-04
+func TestCasesBeyondTheSuite(t *testing.T) {
 	var members []string
 	for i := range 300 {
 		members = append(members, `"`+strings.Repeat("p", i+1)+`":1`)

@@ -32,7 +32,8 @@ func message(data string) sse.Event {
 	return sse.Event{Type: "message", Data: []byte(data)}
 }
 
-func TestHTTP17_ReaderDecodesEvents(t *testing.T) {
+// Requirement: HTTP-17
+func TestReaderDecodesEvents(t *testing.T) {
 	second := message("b")
 	second.ID, second.HasID = "2", true
 	tests := []struct {
@@ -45,20 +46,20 @@ func TestHTTP17_ReaderDecodesEvents(t *testing.T) {
 		{"one event", "data: a\n\n", []sse.Event{message("a")}, ""},
 		{"only the first space is removed", "data:a\n\ndata:  b\n\ndata:\tc\n\n",
 			[]sse.Event{message("a"), message(" b"), message("\tc")}, ""},
-		{"HTTP-17 lines of data are joined", "data: a\ndata\ndata: b\n\n", []sse.Event{message("a\n\nb")}, ""},
+		{"lines of data are joined", "data: a\ndata\ndata: b\n\n", []sse.Event{message("a\n\nb")}, ""}, // Requirement: HTTP-17
 		{"empty data", "data\n\ndata:\n\ndata: \n\n", []sse.Event{message(""), message(""), message("")}, ""},
 		{"two empty lines", "data\ndata\n\n", []sse.Event{message("\n")}, ""},
 		{"no blank line at the end", "data: a\n\ndata: b\n", []sse.Event{message("a")}, ""},
 		{"end in a line", "data: a\n\ndata: b", []sse.Event{message("a")}, ""},
-		{"HTTP-17 CR", "data: a\rdata: b\r\rdata: c\r\r", []sse.Event{message("a\nb"), message("c")}, ""},
-		{"HTTP-17 CR, then LF", "data: a\rdata: b\n\n", []sse.Event{message("a\nb")}, ""},
-		{"HTTP-17 CRLF", "data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", []sse.Event{message("a\nb"), message("c")}, ""},
-		{"HTTP-17 mixed line ends", "data: a\r\n\ndata: b\n\r\ndata: c\r\r\n\n",
+		{"CR", "data: a\rdata: b\r\rdata: c\r\r", []sse.Event{message("a\nb"), message("c")}, ""},             // Requirement: HTTP-17
+		{"CR, then LF", "data: a\rdata: b\n\n", []sse.Event{message("a\nb")}, ""},                             // Requirement: HTTP-17
+		{"CRLF", "data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", []sse.Event{message("a\nb"), message("c")}, ""}, // Requirement: HTTP-17
+		{"mixed line ends", "data: a\r\n\ndata: b\n\r\ndata: c\r\r\n\n", // Requirement: HTTP-17
 			[]sse.Event{message("a"), message("b"), message("c")}, ""},
-		{"HTTP-17 comments", ": hello\n\n:\ndata: a\n:data: x\n\n", []sse.Event{message("a")}, ""},
-		{"HTTP-17 unknown fields", "datum: x\nDATA: x\n data: x\ndata : x\ndata: a\n\n", []sse.Event{message("a")}, ""},
+		{"comments", ": hello\n\n:\ndata: a\n:data: x\n\n", []sse.Event{message("a")}, ""},                      // Requirement: HTTP-17
+		{"unknown fields", "datum: x\nDATA: x\n data: x\ndata : x\ndata: a\n\n", []sse.Event{message("a")}, ""}, // Requirement: HTTP-17
 		{"colons in the value", "data: {\"a\":1}\n\n", []sse.Event{message(`{"a":1}`)}, ""},
-		{"HTTP-17 byte order mark", "\uFEFFdata: a\n\n\uFEFFdata: b\n\n", []sse.Event{message("a")}, ""},
+		{"byte order mark", "\uFEFFdata: a\n\n\uFEFFdata: b\n\n", []sse.Event{message("a")}, ""}, // Requirement: HTTP-17
 		{"only one byte order mark", "\uFEFF\uFEFFdata: a\n\ndata: b\n\n", []sse.Event{message("b")}, ""},
 		{"byte order mark alone", "\uFEFF\n\n", nil, ""},
 		{"type", "event: endpoint\ndata: /m\n\n", []sse.Event{{Type: "endpoint", Data: []byte("/m")}}, ""},

@@ -122,7 +122,8 @@ func variables(template string) []string {
 	return t.Variables()
 }
 
-func TestRES04_TemplatesExpandByRFC6570(t *testing.T) {
+// Requirement: RES-04
+func TestTemplatesExpandByRFC6570(t *testing.T) {
 	for _, e := range rfcExamples {
 		got, err := expand(e.template, rfcVars)
 		if err != nil || got != e.uri {
@@ -131,8 +132,10 @@ func TestRES04_TemplatesExpandByRFC6570(t *testing.T) {
 	}
 }
 
-// TestRES04_MatchInvertsExpand matches every example of the RFC whose expansion can be inverted.
-func TestRES04_MatchInvertsExpand(t *testing.T) {
+// TestMatchInvertsExpand matches every example of the RFC whose expansion can be inverted.
+//
+// Requirement: RES-04
+func TestMatchInvertsExpand(t *testing.T) {
 	for _, e := range rfcExamples {
 		var lists []string
 		skip := strings.Contains(e.template, ",who}") ||
@@ -160,7 +163,8 @@ func TestRES04_MatchInvertsExpand(t *testing.T) {
 	}
 }
 
-func TestRES04_MatchReturnsTheVariables(t *testing.T) {
+// Requirement: RES-04
+func TestMatchReturnsTheVariables(t *testing.T) {
 	type vars = map[string]any
 	list := func(items ...string) []string { return items }
 	for _, test := range []struct {
@@ -233,7 +237,8 @@ func TestRES04_MatchReturnsTheVariables(t *testing.T) {
 	}
 }
 
-func TestRES04_MalformedTemplatesAreErrors(t *testing.T) {
+// Requirement: RES-04
+func TestMalformedTemplatesAreErrors(t *testing.T) {
 	for _, bad := range []string{
 		"{", "}", "a}", "{}", "{a", "{a{b}}", "{=a}", "{,a}", "{!a}", "{@a}", "{|a}", "{+}", "{a,}", "{,}", "{a:}",
 		"{a:0}",
@@ -252,7 +257,8 @@ func TestRES04_MalformedTemplatesAreErrors(t *testing.T) {
 	}
 }
 
-func TestRES04_InvalidValuesAreErrors(t *testing.T) {
+// Requirement: RES-04
+func TestInvalidValuesAreErrors(t *testing.T) {
 	for template, vars := range map[string]map[string]any{
 		"{a}":   {"a": 5},
 		"{b}":   {"b": "\xff"},
@@ -270,7 +276,8 @@ func TestRES04_InvalidValuesAreErrors(t *testing.T) {
 	}
 }
 
-func TestRES16_CheckURIAcceptsAbsoluteURIs(t *testing.T) {
+// Requirement: RES-16
+func TestCheckURIAcceptsAbsoluteURIs(t *testing.T) {
 	for uri, valid := range map[string]bool{
 		"file:///a/b.txt": true, "x:y": true, "a+b-c.d:": true, "x://h/%C3%A9?q=(1)#f": true, "test://[::1]/a": true,
 		"": false, "a": false, ":a": false, "1x:a": false, "a/b:c": false, "x://a b": false, "x://é": false,
@@ -283,9 +290,11 @@ func TestRES16_CheckURIAcceptsAbsoluteURIs(t *testing.T) {
 	}
 }
 
-// TestRES18_MatchingTakesLinearTime matches hostile URIs of the maximum length. A backtracking
+// TestMatchingTakesLinearTime matches hostile URIs of the maximum length. A backtracking
 // matcher would not return. The limit allows for the race detector on a busy machine.
-func TestRES18_MatchingTakesLinearTime(t *testing.T) {
+//
+// Requirement: RES-18
+func TestMatchingTakesLinearTime(t *testing.T) {
 	const size, limit = 8 << 10, 30 * time.Second
 	for template, piece := range map[string]string{
 		"x://{a}": "%41", "x://{list}!": "a,", "x://h{/list*}!": "/a", "x://h{?list*}!": "&list=a",

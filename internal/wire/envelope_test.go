@@ -124,7 +124,9 @@ func TestOpenReadsTheRevision(t *testing.T) {
 }
 
 // The error message names the member.
-func TestMETA10_META18_MembersOfAWrongTypeAreInvalidParams(t *testing.T) {
+//
+// Requirement: META-10, META-18
+func TestMembersOfAWrongTypeAreInvalidParams(t *testing.T) {
 	const prefix = "io.modelcontextprotocol/"
 	long := `"` + strings.Repeat("x", 257) + `"`
 	cases := []struct{ params, names string }{
@@ -176,7 +178,9 @@ func TestProgressTokensAreAcceptedUpToTheLimit(t *testing.T) {
 }
 
 // clientInfo is optional, protocolVersion and clientCapabilities are not.
-func TestMETA07_META08_META11_CompleteReportsMissingKeys(t *testing.T) {
+//
+// Requirement: META-07, META-08, META-11
+func TestCompleteReportsMissingKeys(t *testing.T) {
 	const (
 		version      = `"io.modelcontextprotocol/protocolVersion":"x"`
 		capabilities = `"io.modelcontextprotocol/clientCapabilities":{}`
@@ -207,7 +211,8 @@ func TestMETA07_META08_META11_CompleteReportsMissingKeys(t *testing.T) {
 	}
 }
 
-func TestVER04_UnsupportedVersionErrorListsTheSupportedOnes(t *testing.T) {
+// Requirement: VER-04
+func TestUnsupportedVersionErrorListsTheSupportedOnes(t *testing.T) {
 	err := wire.UnsupportedVersion(`1900"`, nil)
 	want := `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}`
 	if err.Code != -32022 || string(err.Data) != want {
@@ -220,7 +225,8 @@ func TestVER04_UnsupportedVersionErrorListsTheSupportedOnes(t *testing.T) {
 	}
 }
 
-func TestLOG10_LevelsAreOrderedBySeverity(t *testing.T) {
+// Requirement: LOG-10
+func TestLevelsAreOrderedBySeverity(t *testing.T) {
 	for want, level := range []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
 		if got, ok := wire.LogSeverity(level); !ok || got != want {
 			t.Errorf("LogSeverity(%q) = %d, %v, want %d", level, got, ok, want)

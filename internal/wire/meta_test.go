@@ -6,7 +6,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-func TestMETA01_META02_KeysFollowTheGrammar(t *testing.T) {
+// Requirement: META-01, META-02
+func TestKeysFollowTheGrammar(t *testing.T) {
 	valid := []string{"a", "name", "a.b_c-d", "0", "x/y", "com.example/key", "com.example/", "a-b.c1/n.m",
 		"io.modelcontextprotocol/ui", "progressToken"}
 	invalid := []string{"", "/", "/name", "-a", "a-", "a b", ".a", "a.", "ä", "1a/x", "a-/x", "-a/x", "a..b/x", "a./x",
@@ -23,7 +24,8 @@ func TestMETA01_META02_KeysFollowTheGrammar(t *testing.T) {
 	}
 }
 
-func TestEXT01_ExtensionIDsHaveAPrefix(t *testing.T) {
+// Requirement: EXT-01
+func TestExtensionIDsHaveAPrefix(t *testing.T) {
 	for id, want := range map[string]bool{
 		"io.modelcontextprotocol/ui": true, "com.example/x": true,
 		"ui": false, "com.example/": false, "/ui": false, "": false, "a b/c": false, "a/b/c": false,
@@ -34,7 +36,8 @@ func TestEXT01_ExtensionIDsHaveAPrefix(t *testing.T) {
 	}
 }
 
-func TestMETA04_META05_PrefixesAreReservedByRevision(t *testing.T) {
+// Requirement: META-04, META-05
+func TestPrefixesAreReservedByRevision(t *testing.T) {
 	keys := []struct {
 		key                                string
 		june, november2025, anyApplication bool // reserved by each rule; by any rule

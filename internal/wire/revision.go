@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-//go:generate go test -run ^TestEXT10_SupportDocumentIsCurrent$ . -update
+//go:generate go test -run ^TestSupportDocumentIsCurrent$ . -update
 
 // A Revision is a version of the protocol. Later revisions compare greater. The zero Revision has
 // no version and no features.

@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-func TestVER24_VersionsCompareByMembership(t *testing.T) {
+// Requirement: VER-24
+func TestVersionsCompareByMembership(t *testing.T) {
 	for _, r := range wire.Revisions() {
 		if got, ok := wire.ParseRevision(r.String()); !ok || got != r {
 			t.Errorf("ParseRevision(%q) = %v, %v, want %v", r.String(), got, ok, r)
@@ -101,7 +102,8 @@ func TestFeaturesHaveTheirFirstAndLastRevision(t *testing.T) {
 	}
 }
 
-func TestMRTR02_MethodsHaveTheirProperties(t *testing.T) {
+// Requirement: MRTR-02
+func TestMethodsHaveTheirProperties(t *testing.T) {
 	var input, cacheable []string
 	for _, c := range constants(t, "method.go") {
 		m, ok := wire.July2026.Method(c.value)

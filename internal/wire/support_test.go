@@ -20,9 +20,11 @@ const supportDocument = "../../docs/support.md"
 
 var update = flag.Bool("update", false, "write docs/support.md")
 
-// TestEXT10_SupportDocumentIsCurrent checks that docs/support.md matches the tables. With -update it
+// TestSupportDocumentIsCurrent checks that docs/support.md matches the tables. With -update it
 // writes the document.
-func TestEXT10_SupportDocumentIsCurrent(t *testing.T) {
+//
+// Requirement: EXT-10
+func TestSupportDocumentIsCurrent(t *testing.T) {
 	want := renderSupport(t)
 	if *update {
 		if err := os.WriteFile(supportDocument, []byte(want), 0o644); err != nil {

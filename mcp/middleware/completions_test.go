@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestCMP07_ClientDelaysAndCachesCompletions(t *testing.T) {
+// Requirement: CMP-07
+func TestClientDelaysAndCachesCompletions(t *testing.T) {
 	const delay = 150 * time.Millisecond
 	var served atomic.Int32
 	s := mcp.NewServer("test", "1", nil)

@@ -45,7 +45,8 @@ func wantBusy(t *testing.T, what string, err *mcp.Error) {
 	}
 }
 
-func TestTOOL25_CallsAreRateLimited(t *testing.T) {
+// Requirement: TOOL-25
+func TestCallsAreRateLimited(t *testing.T) {
 	limited := func() *mcp.Server {
 		return newServer(middleware.RateLimit(&middleware.RateLimitOptions{
 			ToolCalls: middleware.Rate{PerSecond: 1, Burst: 3},
@@ -68,7 +69,8 @@ func TestTOOL25_CallsAreRateLimited(t *testing.T) {
 	})
 }
 
-func TestTOOL25_CallersHaveTheirOwnLimits(t *testing.T) {
+// Requirement: TOOL-25
+func TestCallersHaveTheirOwnLimits(t *testing.T) {
 	s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{ToolCalls: middleware.Rate{PerSecond: 0.001}}))
 	call := func(subject string) error {
 		m := mcptest.Modern
@@ -92,7 +94,8 @@ func TestTOOL25_CallersHaveTheirOwnLimits(t *testing.T) {
 	}
 }
 
-func TestTOOL25_AnonymousCallersDoNotEvictTheLimitsOfOthers(t *testing.T) {
+// Requirement: TOOL-25
+func TestAnonymousCallersDoNotEvictTheLimitsOfOthers(t *testing.T) {
 	n := 0
 	s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{ToolCalls: middleware.Rate{PerSecond: 1e-3},
 		Caller: func(_ context.Context, req *mcp.Request) string {
@@ -121,7 +124,8 @@ func TestTOOL25_AnonymousCallersDoNotEvictTheLimitsOfOthers(t *testing.T) {
 	}
 }
 
-func TestTOOL25_RefusedCallsUseNoTokenOfTheirTool(t *testing.T) {
+// Requirement: TOOL-25
+func TestRefusedCallsUseNoTokenOfTheirTool(t *testing.T) {
 	limited := func() *mcp.Server {
 		return newServer(middleware.RateLimit(&middleware.RateLimitOptions{
 			ToolCalls: middleware.Rate{PerSecond: 1},
@@ -137,7 +141,8 @@ func TestTOOL25_RefusedCallsUseNoTokenOfTheirTool(t *testing.T) {
 	})
 }
 
-func TestCMP08_CompletionsAreRateLimited(t *testing.T) {
+// Requirement: CMP-08
+func TestCompletionsAreRateLimited(t *testing.T) {
 	limited := func() *mcp.Server {
 		s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{Completions: middleware.Rate{PerSecond: 1, Burst: 2}}))
 		mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Complete: map[string]mcp.CompleteFunc{
@@ -158,7 +163,8 @@ func TestCMP08_CompletionsAreRateLimited(t *testing.T) {
 	})
 }
 
-func TestLOG09_LogMessagesAreRateLimited(t *testing.T) {
+// Requirement: LOG-09
+func TestLogMessagesAreRateLimited(t *testing.T) {
 	limited := func() *mcp.Server {
 		s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{LogMessages: middleware.Rate{PerSecond: 1, Burst: 5}}))
 		mcp.AddTool(s, &mcp.Tool{Name: "log"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -181,7 +187,8 @@ func TestLOG09_LogMessagesAreRateLimited(t *testing.T) {
 	})
 }
 
-func TestELI34_QuestionsAreRateLimited(t *testing.T) {
+// Requirement: ELI-34
+func TestQuestionsAreRateLimited(t *testing.T) {
 	limited := func() *mcp.Server {
 		s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{Questions: middleware.Rate{PerSecond: 0.1, Burst: 2}}))
 		mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -200,7 +207,8 @@ func TestELI34_QuestionsAreRateLimited(t *testing.T) {
 	}
 }
 
-func TestTOOL26_RequestsAreRecordedForAudits(t *testing.T) {
+// Requirement: TOOL-26
+func TestRequestsAreRecordedForAudits(t *testing.T) {
 	var mu sync.Mutex
 	var records []middleware.AuditRecord
 	recorded := func() *mcp.Server {
@@ -240,7 +248,8 @@ func TestTOOL26_RequestsAreRecordedForAudits(t *testing.T) {
 	})
 }
 
-func TestTOOL25_HiddenCharactersAreRemovedFromOutput(t *testing.T) {
+// Requirement: TOOL-25
+func TestHiddenCharactersAreRemovedFromOutput(t *testing.T) {
 	const hidden = "a\u202eb\U000E0041c\x1b[31m\u0085d\u2066\te\nf" +
 		"\u200b\u2060\ufeff\u00ad\u3164\ufe01\U000E0101\ue000\u2028\ufff9 é \u05d0 👩\u200d💻"
 	const visible = "abc[31md\te\nf é \u05d0 👩\u200d💻"

@@ -80,7 +80,8 @@ func assertionForm(jag string) url.Values {
 		"client_secret": {secret}}
 }
 
-func TestEAUTH11_IDJAGsAreExchangedForTokens(t *testing.T) {
+// Requirement: EAUTH-11
+func TestIDJAGsAreExchangedForTokens(t *testing.T) {
 	w := newAssertionEnv(t, nil)
 	types, _ := w.browser().get("/.well-known/oauth-authorization-server").json(t)["grant_types_supported"].([]any)
 	if len(types) != 4 {
@@ -107,7 +108,8 @@ func TestEAUTH11_IDJAGsAreExchangedForTokens(t *testing.T) {
 	}
 }
 
-func TestEAUTH11_InvalidIDJAGsAreRefused(t *testing.T) {
+// Requirement: EAUTH-11
+func TestInvalidIDJAGsAreRefused(t *testing.T) {
 	w := newAssertionEnv(t, nil)
 	now := time.Now()
 	for name, jag := range map[string]string{
@@ -164,7 +166,9 @@ func TestIDJAGSubjectsCanBeMappedAndRefused(t *testing.T) {
 
 // The client half and the server half of enterprise-managed authorization, from discovery to a call,
 // with bearer and with bound tokens. No browser is involved.
-func TestEAUTH10_EAUTH11_EnterpriseGrantFromDiscoveryToCall(t *testing.T) {
+//
+// Requirement: EAUTH-10, EAUTH-11
+func TestEnterpriseGrantFromDiscoveryToCall(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestAUTHR25_SEC04_AUTHB09_AUTHB15_RedirectURIsMatchExactly(t *testing.T) {
+// Requirement: AUTHR-25, SEC-04, AUTHB-09, AUTHB-15
+func TestRedirectURIsMatchExactly(t *testing.T) {
 	registered := []string{"http://127.0.0.1/callback", "http://[::1]:5/callback?x=1", "https://app.example/cb",
 		"https://app.example/cb?tenant=1", "com.example.app:/cb"}
 	w := newEnv(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
@@ -56,7 +57,8 @@ func TestAUTHR25_SEC04_AUTHB09_AUTHB15_RedirectURIsMatchExactly(t *testing.T) {
 	}
 }
 
-func TestREG20_ErrorsHaveStateAndIssuer(t *testing.T) {
+// Requirement: REG-20
+func TestErrorsHaveStateAndIssuer(t *testing.T) {
 	w := newEnv(t, nil)
 	for name, c := range map[string]struct {
 		change []string
@@ -209,7 +211,8 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	wantRefused("login again", mine.get(login))
 }
 
-func TestSEC02_SEC05_FormsNeedTheCSRFToken(t *testing.T) {
+// Requirement: SEC-02, SEC-05
+func TestFormsNeedTheCSRFToken(t *testing.T) {
 	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
@@ -241,7 +244,8 @@ func TestSEC02_SEC05_FormsNeedTheCSRFToken(t *testing.T) {
 	}
 }
 
-func TestSEC03_InteractionCookieIsProtected(t *testing.T) {
+// Requirement: SEC-03
+func TestInteractionCookieIsProtected(t *testing.T) {
 	w := newInProcessEnv(t, nil)
 	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
 	cookies := res.Cookies()
@@ -258,7 +262,8 @@ func TestSEC03_InteractionCookieIsProtected(t *testing.T) {
 	}
 }
 
-func TestAUTHB15_InteractionsExpire(t *testing.T) {
+// Requirement: AUTHB-15
+func TestInteractionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newInProcessEnv(t, nil)
 		b := w.browser()
@@ -282,7 +287,8 @@ func (j fixedJar) SetCookies(*url.URL, []*http.Cookie) {}
 func (j fixedJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
 func mustURL(s string) *url.URL                        { u, _ := url.Parse(s); return u }
 
-func TestSEC04_RedirectURIIsCheckedAgainAfterLogin(t *testing.T) {
+// Requirement: SEC-04
+func TestRedirectURIIsCheckedAgainAfterLogin(t *testing.T) {
 	store := authserver.NewMemoryStore()
 	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 	id := w.registerPublic("https://app.example/a")

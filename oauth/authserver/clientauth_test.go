@@ -114,7 +114,8 @@ func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]
 	return token
 }
 
-func TestEAUTH03_ClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
+// Requirement: EAUTH-03
+func TestClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := newKey(t)
 		w := newInProcessEnv(t, func(o *authserver.Options) {
@@ -177,7 +178,7 @@ func TestEAUTH03_ClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
 func TestInvalidOptionsAreErrors(t *testing.T) {
 	for name, change := range map[string]func(*authserver.Options){
 		"no issuer":                 func(o *authserver.Options) { o.Issuer = "" },
-		"AUTH-10 issuer over http":  func(o *authserver.Options) { o.Issuer = "http://as.example" },
+		"issuer over http":          func(o *authserver.Options) { o.Issuer = "http://as.example" }, // Requirement: AUTH-10
 		"issuer with a slash":       func(o *authserver.Options) { o.Issuer = "https://as.example/" },
 		"issuer with a query":       func(o *authserver.Options) { o.Issuer = "https://as.example?x" },
 		"issuer with an empty port": func(o *authserver.Options) { o.Issuer = "https://as.example:" },
@@ -192,7 +193,7 @@ func TestInvalidOptionsAreErrors(t *testing.T) {
 		"scope with a space":         func(o *authserver.Options) { o.Resources[0].Scopes[0].Name = "a b" },
 		"access token over an hour":  func(o *authserver.Options) { o.Lifetimes.Access = time.Hour + 1 },
 		"secret instead of its hash": func(o *authserver.Options) { o.Clients[1].SecretHash = secret },
-		"AUTHB-15 redirect over http": func(o *authserver.Options) {
+		"redirect over http": func(o *authserver.Options) { // Requirement: AUTHB-15
 			o.Clients[0].RedirectURIs = []string{"http://app.example/"}
 		},
 		"client credentials, public": func(o *authserver.Options) {

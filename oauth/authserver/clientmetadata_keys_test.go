@@ -19,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestREG06_ClientAuthenticatesWithTheKeysOfItsDocument(t *testing.T) {
+// Requirement: REG-06
+func TestClientAuthenticatesWithTheKeysOfItsDocument(t *testing.T) {
 	key := newKey(t)
 	var fetched atomic.Int32
 	var address string
@@ -73,7 +74,8 @@ func TestREG06_ClientAuthenticatesWithTheKeysOfItsDocument(t *testing.T) {
 	w.post("/token", credentials).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestREG09_DocumentOverHTTPIsNotFetched(t *testing.T) {
+// Requirement: REG-09
+func TestDocumentOverHTTPIsNotFetched(t *testing.T) {
 	var requested atomic.Bool
 	host := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requested.Store(true) }))
 	defer host.Close()

@@ -97,7 +97,8 @@ func (h *documentHost) newEnv(t *testing.T, change func(*authserver.Options)) *e
 	})
 }
 
-func TestREG03_REG07_ClientWithADocumentLogsIn(t *testing.T) {
+// Requirement: REG-03, REG-07
+func TestClientWithADocumentLogsIn(t *testing.T) {
 	h := newDocumentHost(t)
 	h.body = document(`,"client_uri":"https://famous.example",` +
 		`"grant_types":["authorization_code","refresh_token","implicit"]`)
@@ -119,7 +120,9 @@ func TestREG03_REG07_ClientWithADocumentLogsIn(t *testing.T) {
 }
 
 // The error page says that the document is invalid, and does not repeat its content.
-func TestREG08_InvalidDocumentsAreRefused(t *testing.T) {
+//
+// Requirement: REG-08
+func TestInvalidDocumentsAreRefused(t *testing.T) {
 	h := newDocumentHost(t)
 	for name, body := range map[string]string{
 		"another client_id":          strings.Replace(document(""), `"ID"`, `"https://evil.example/client.json"`, 1),
@@ -162,7 +165,8 @@ func TestREG08_InvalidDocumentsAreRefused(t *testing.T) {
 	}
 }
 
-func TestREG09_SEC22_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
+// Requirement: REG-09, SEC-22
+func TestDocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	h := newDocumentHost(t)
 	w := newInProcessEnv(t, nil) // with the default Fetcher
 	for _, id := range []string{
@@ -219,7 +223,8 @@ func TestDocumentHostsCanBeRestricted(t *testing.T) {
 	}
 }
 
-func TestREG07_DocumentsAreCachedByCacheControl(t *testing.T) {
+// Requirement: REG-07
+func TestDocumentsAreCachedByCacheControl(t *testing.T) {
 	for header, lifetime := range map[string]time.Duration{
 		"max-age=3600": time.Hour, "no-store": time.Minute, "max-age=0": time.Minute, "": 5 * time.Minute,
 		"max-age=31536000": 24 * time.Hour,

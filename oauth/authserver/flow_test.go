@@ -18,7 +18,8 @@ import (
 
 func isInvalid(err error) bool { return errors.Is(err, oauth.ErrInvalidToken) }
 
-func TestAUTH14_PublicClientCompletesTheCodeFlow(t *testing.T) {
+// Requirement: AUTH-14
+func TestPublicClientCompletesTheCodeFlow(t *testing.T) {
 	w := newEnv(t, nil)
 	answer := w.browser().authorize(authorizeQuery())
 	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
@@ -94,7 +95,9 @@ func TestAccessTokensConformToRFC9068(t *testing.T) {
 
 // The paths after an issuer without a path are also the default endpoints that clients of
 // 2025-03-26 use if they find no metadata.
-func TestAUTHB04_AUTHR08_AUTHR09_EAUTH04_MetadataIsPublished(t *testing.T) {
+//
+// Requirement: AUTHB-04, AUTHR-08, AUTHR-09, EAUTH-04
+func TestMetadataIsPublished(t *testing.T) {
 	for _, path := range []string{"", "/as", "/deep/as"} {
 		w := newEnv(t, func(o *authserver.Options) { o.Issuer += path })
 		root := strings.TrimSuffix(w.issuer, path)
@@ -132,7 +135,9 @@ func TestAUTHB04_AUTHR08_AUTHR09_EAUTH04_MetadataIsPublished(t *testing.T) {
 
 // Clients of 2025-03-26 do not send the resource parameter. They use the default endpoints, as w
 // does, if they find no metadata.
-func TestAUTHB04_ClientsMayOmitTheResource(t *testing.T) {
+//
+// Requirement: AUTHB-04
+func TestClientsMayOmitTheResource(t *testing.T) {
 	w := newEnv(t, nil)
 	code := w.code("resource", "", "scope", "")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
@@ -150,7 +155,8 @@ func TestAUTHB04_ClientsMayOmitTheResource(t *testing.T) {
 	}
 }
 
-func TestAUTHR16_AUTHR17_SEC06_TokensAreForOneResource(t *testing.T) {
+// Requirement: AUTHR-16, AUTHR-17, SEC-06
+func TestTokensAreForOneResource(t *testing.T) {
 	w := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp",
 			Scopes: []authserver.Scope{{Name: "read"}}})
@@ -171,7 +177,8 @@ func TestAUTHR16_AUTHR17_SEC06_TokensAreForOneResource(t *testing.T) {
 	w.code("resource", "https://mcp.example:/mcp")
 }
 
-func TestREG20_DenialIsReportedToTheClient(t *testing.T) {
+// Requirement: REG-20
+func TestDenialIsReportedToTheClient(t *testing.T) {
 	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
@@ -185,7 +192,8 @@ func TestREG20_DenialIsReportedToTheClient(t *testing.T) {
 	}
 }
 
-func TestAUTHB08_GrantTypesOfConfidentialClients(t *testing.T) {
+// Requirement: AUTHB-08
+func TestGrantTypesOfConfidentialClients(t *testing.T) {
 	w := newEnv(t, nil)
 	q := authorizeQuery("client_id", secretID, "redirect_uri", "")
 	code := w.browser().authorize(q).Get("code")

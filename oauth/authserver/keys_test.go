@@ -182,7 +182,8 @@ func TestServerStartsWithSomeOfItsSigningKeys(t *testing.T) {
 	})
 }
 
-func TestAUTHR17_SEC06_VerifierRefusesTokensOfOthers(t *testing.T) {
+// Requirement: AUTHR-17, SEC-06
+func TestVerifierRefusesTokensOfOthers(t *testing.T) {
 	w := newEnv(t, nil)
 	access := w.login().Access
 	parts := strings.Split(access, ".")
@@ -247,7 +248,8 @@ func (d *fakeProviderLogin) RevokeGrant(_ context.Context, handle string) error 
 	return nil
 }
 
-func TestAUTHB13_GrantsDependOnTheProviderGrant(t *testing.T) {
+// Requirement: AUTHB-13
+func TestGrantsDependOnTheProviderGrant(t *testing.T) {
 	d := new(fakeProviderLogin)
 	w := newEnv(t, func(o *authserver.Options) { o.Login = d })
 	got := w.login()

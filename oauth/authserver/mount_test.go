@@ -104,7 +104,8 @@ func (m *mount) whoami(opts *oauthclient.TransportOptions, want string) {
 	}
 }
 
-func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
+// Requirement: AUTHR-03
+func TestClientLogsInAtAServerOnAMux(t *testing.T) {
 	for _, pattern := range []string{"/mcp", "/{$}"} {
 		m := newMount(t, pattern, nil)
 		authorizer := oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", m.consent)
@@ -114,7 +115,9 @@ func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
 
 // A client with client credentials finds the authorization server by the metadata, and requests a
 // token for the resource, as other clients do.
-func TestEAUTH02_EAUTH05_ClientCredentialsFromDiscoveryToCall(t *testing.T) {
+//
+// Requirement: EAUTH-02, EAUTH-05
+func TestClientCredentialsFromDiscoveryToCall(t *testing.T) {
 	key := newKey(t)
 	m := newMount(t, "/mcp", func(o *authserver.Options) {
 		o.Clients = []authserver.Client{
@@ -162,7 +165,9 @@ func TestEAUTH02_EAUTH05_ClientCredentialsFromDiscoveryToCall(t *testing.T) {
 }
 
 // In 2025-03-26 the status alone makes clients log in.
-func TestAUTHB01_RequestsWithoutAValidTokenGet401(t *testing.T) {
+//
+// Requirement: AUTHB-01
+func TestRequestsWithoutAValidTokenGet401(t *testing.T) {
 	w := newInProcessEnv(t, nil)
 	handler := mcphttp.NewHandler(mcp.NewServer("notes", "1.0.0", nil), nil)
 	t.Cleanup(func() { _ = handler.Shutdown(context.Background()) })
@@ -203,7 +208,9 @@ func (w *env) consent(_ context.Context, login *oauthclient.LoginRequest) (url.V
 }
 
 // The Server serves the same document as Require, also at the root, for resources at its own host.
-func TestAUTHR03_ResourceMetadataIsServed(t *testing.T) {
+//
+// Requirement: AUTHR-03
+func TestResourceMetadataIsServed(t *testing.T) {
 	get := func(handler http.Handler, host, path string) *httptest.ResponseRecorder {
 		r, rec := httptest.NewRequest(http.MethodGet, "https://"+host+path, nil), httptest.NewRecorder()
 		handler.ServeHTTP(rec, r)

@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestSEC02_REG10_ConsentPageShowsClientScopesAndRedirectHost(t *testing.T) {
+// Requirement: SEC-02, REG-10
+func TestConsentPageShowsClientScopesAndRedirectHost(t *testing.T) {
 	w := newEnv(t, func(o *authserver.Options) {
 		o.Name = "Example Inc."
 		o.Clients[0].URI = "https://client.example/about"
@@ -38,7 +39,8 @@ func TestSEC02_REG10_ConsentPageShowsClientScopesAndRedirectHost(t *testing.T) {
 	}
 }
 
-func TestSEC02_PagesCannotBeFramedCachedOrScripted(t *testing.T) {
+// Requirement: SEC-02
+func TestPagesCannotBeFramedCachedOrScripted(t *testing.T) {
 	w := newEnv(t, withPasswords(t))
 	b := w.browser()
 	consent, form := b.consentPage(authorizeQuery())

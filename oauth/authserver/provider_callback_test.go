@@ -9,7 +9,9 @@ import (
 
 // All clients share the server's client ID at the provider, so the provider may not ask the user
 // again for another client.
-func TestAUTHR27_SEC01_EachRegisteredClientNeedsConsent(t *testing.T) {
+//
+// Requirement: AUTHR-27, SEC-01
+func TestEachRegisteredClientNeedsConsent(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -68,7 +70,8 @@ func TestCallbackInAnotherBrowserIsRefused(t *testing.T) {
 	}
 }
 
-func TestSEC05_NoStateIsAcceptedBeforeConsent(t *testing.T) {
+// Requirement: SEC-05
+func TestNoStateIsAcceptedBeforeConsent(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -103,7 +106,8 @@ func TestSEC05_NoStateIsAcceptedBeforeConsent(t *testing.T) {
 	}
 }
 
-func TestSEC05_CallbackCanBeUsedOnce(t *testing.T) {
+// Requirement: SEC-05
+func TestCallbackCanBeUsedOnce(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -131,7 +135,8 @@ func TestSEC05_CallbackCanBeUsedOnce(t *testing.T) {
 	}
 }
 
-func TestREG24_REG25_ResponsesOfAnotherProviderAreRefused(t *testing.T) {
+// Requirement: REG-24, REG-25
+func TestResponsesOfAnotherProviderAreRefused(t *testing.T) {
 	honest, evil := newIDP(t), newIDP(t)
 	w := newEnv(t, withProviders(t, honest.provider("honest"), evil.provider("evil")))
 	pick := func(b *browser, id string) string {

@@ -79,7 +79,8 @@ func TestServersWithDifferentSealKeysShareAStore(t *testing.T) {
 	})
 }
 
-func TestAUTHB14_ProviderTokenIsRenewedBeforeItExpires(t *testing.T) {
+// Requirement: AUTHB-14
+func TestProviderTokenIsRenewedBeforeItExpires(t *testing.T) {
 	for _, lifetime := range []int{2, 30, 90, 150} { // seconds
 		p := newIDP(t)
 		p.expires = lifetime
@@ -134,7 +135,9 @@ func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 }
 
 // The previous refresh token has been used, so a failed write must not lose the new one.
-func TestAUTHB15_RenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
+//
+// Requirement: AUTHB-15
+func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 	for name, outage := range map[string]time.Duration{"one failed write": 0, "failure of minutes": 3 * time.Minute} {
 		p := newIDP(t)
 		synctest.Test(t, func(t *testing.T) {
@@ -200,7 +203,9 @@ func TestRevocationUsesTheRenewedToken(t *testing.T) {
 }
 
 // The time of the last confirmation by the provider is stored. A login is a confirmation.
-func TestAUTHB15_RestartDuringAProviderOutage(t *testing.T) {
+//
+// Requirement: AUTHB-15
+func TestRestartDuringAProviderOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()

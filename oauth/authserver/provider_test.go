@@ -65,7 +65,8 @@ func (w *env) loginVia(p *idp) tokens {
 	return w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 }
 
-func TestAUTHB11_UserLogsInAtAProvider(t *testing.T) {
+// Requirement: AUTHB-11
+func TestUserLogsInAtAProvider(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -161,7 +162,8 @@ func TestInvalidIDTokensAreRefused(t *testing.T) {
 	w.loginVia(p)
 }
 
-func TestAUTHB15_ProviderErrorsAreReportedToTheClient(t *testing.T) {
+// Requirement: AUTHB-15
+func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 	p := newIDP(t)
 	up := p.provider("idp")
 	up.Subject = func(_ context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
@@ -201,7 +203,9 @@ func TestAUTHB15_ProviderErrorsAreReportedToTheClient(t *testing.T) {
 }
 
 // The status of a provider's token comes from its userinfo or its introspection endpoint.
-func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
+//
+// Requirement: AUTHB-13
+func TestRevocationAtTheProviderEndsTheGrant(t *testing.T) {
 	for name, configure := range map[string]func(p *idp){
 		"userinfo":      func(*idp) {},
 		"introspection": func(p *idp) { p.metadata = map[string]any{"introspection_endpoint": p.URL + "/introspect"} },
@@ -238,7 +242,8 @@ func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 	}
 }
 
-func TestAUTHB14_ExpiredProviderTokenIsRenewedOnce(t *testing.T) {
+// Requirement: AUTHB-14
+func TestExpiredProviderTokenIsRenewedOnce(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
@@ -262,7 +267,8 @@ func TestAUTHB14_ExpiredProviderTokenIsRenewedOnce(t *testing.T) {
 	})
 }
 
-func TestAUTHB14_FailedProviderRefreshEndsTheGrant(t *testing.T) {
+// Requirement: AUTHB-14
+func TestFailedProviderRefreshEndsTheGrant(t *testing.T) {
 	for name, end := range map[string]func(p *idp){
 		"invalid_grant": func(p *idp) { clear(p.refresh) },
 		"another user":  func(p *idp) { p.user = "user-2" },
@@ -293,7 +299,9 @@ func TestAUTHB14_FailedProviderRefreshEndsTheGrant(t *testing.T) {
 }
 
 // An outage is not a revocation. After a few minutes tokens cannot be verified until it is over.
-func TestAUTHB15_ProviderOutageDoesNotEndTheGrant(t *testing.T) {
+//
+// Requirement: AUTHB-15
+func TestProviderOutageDoesNotEndTheGrant(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
@@ -319,7 +327,8 @@ func TestAUTHB15_ProviderOutageDoesNotEndTheGrant(t *testing.T) {
 	})
 }
 
-func TestAUTHB15_RevocationRevokesTheProviderGrant(t *testing.T) {
+// Requirement: AUTHB-15
+func TestRevocationRevokesTheProviderGrant(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	one, two := w.loginVia(p), w.loginVia(p)
@@ -339,7 +348,8 @@ func TestAUTHB15_RevocationRevokesTheProviderGrant(t *testing.T) {
 	w.wantInvalid(two.Access, "after its revocation during an outage")
 }
 
-func TestAUTHB12_ProviderTokenIsOnlyForItsPrincipalAndResource(t *testing.T) {
+// Requirement: AUTHB-12
+func TestProviderTokenIsOnlyForItsPrincipalAndResource(t *testing.T) {
 	p := newIDP(t)
 	const other = "https://other.example/mcp"
 	synctest.Test(t, func(t *testing.T) {
@@ -422,7 +432,8 @@ func (s *recordingStore) Update(ctx context.Context, kind, key string,
 	})
 }
 
-func TestAUTH13_AUTHB12_AUTHB15_StoredTokensAreSealed(t *testing.T) {
+// Requirement: AUTH-13, AUTHB-12, AUTHB-15
+func TestStoredTokensAreSealed(t *testing.T) {
 	p := newIDP(t)
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -465,7 +476,8 @@ func TestAUTH13_AUTHB12_AUTHB15_StoredTokensAreSealed(t *testing.T) {
 	})
 }
 
-func TestAUTHB13_SubjectChecksTokensWithoutOpenIDConnect(t *testing.T) {
+// Requirement: AUTHB-13
+func TestSubjectChecksTokensWithoutOpenIDConnect(t *testing.T) {
 	p := newIDP(t)
 	up := authserver.Provider{
 		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},

@@ -135,7 +135,9 @@ func TestInvalidUserinfoIsNotUsed(t *testing.T) {
 }
 
 // Providers may return 403 for a disabled user.
-func TestAUTHB13_ForbiddenUserinfoEndsTheGrant(t *testing.T) {
+//
+// Requirement: AUTHB-13
+func TestForbiddenUserinfoEndsTheGrant(t *testing.T) {
 	for name, single := range map[string]bool{"with a refresh token": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)

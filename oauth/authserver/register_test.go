@@ -38,7 +38,8 @@ func (w *env) registerPublic(redirectURIs ...string) string {
 	return w.register(string(body))["client_id"].(string)
 }
 
-func TestAUTHB07_AUTHR28_AUTHR29_ClientsCanRegister(t *testing.T) {
+// Requirement: AUTHB-07, AUTHR-28, AUTHR-29
+func TestClientsCanRegister(t *testing.T) {
 	w := newEnv(t, nil)
 	got := w.register(`{"client_name":"My App","redirect_uris":["http://localhost/cb","https://app.example/cb"],
 		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],
@@ -79,7 +80,8 @@ func TestAUTHB07_AUTHR28_AUTHR29_ClientsCanRegister(t *testing.T) {
 	w.post("/token", form).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestAUTHB09_AUTHB15_InvalidRegistrationsAreRefused(t *testing.T) {
+// Requirement: AUTHB-09, AUTHB-15
+func TestInvalidRegistrationsAreRefused(t *testing.T) {
 	w := newEnv(t, nil)
 	const redirect, metadata = "invalid_redirect_uri", "invalid_client_metadata"
 	with := func(member string) string { return `{"redirect_uris":["http://localhost/cb"],` + member + `}` }
@@ -244,7 +246,8 @@ func TestRegistrationRecordIsBounded(t *testing.T) {
 	}
 }
 
-func TestREG10_ConsentPageShowsTheRedirectHost(t *testing.T) {
+// Requirement: REG-10
+func TestConsentPageShowsTheRedirectHost(t *testing.T) {
 	w := newEnv(t, nil)
 	configured, _ := w.browser().consentPage(authorizeQuery())
 	id := w.register(`{"client_name":"<b>Bank</b>","redirect_uris":["https://app.example/cb"],

@@ -115,7 +115,8 @@ func TestConcurrentUsesOfACodeGiveAtMostOneToken(t *testing.T) {
 	}
 }
 
-func TestAUTHB10_AUTHR26_RefreshTokensRotate(t *testing.T) {
+// Requirement: AUTHB-10, AUTHR-26
+func TestRefreshTokensRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newInProcessEnv(t, nil)
 		first := w.login()
@@ -282,7 +283,8 @@ func (s *clockStore) shift(kind string, value []byte) []byte {
 	return shifted
 }
 
-func TestAUTHB10_AUTHB15_TokensExpire(t *testing.T) {
+// Requirement: AUTHB-10, AUTHB-15
+func TestTokensExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Lifetimes = authserver.Lifetimes{Access: time.Minute, RefreshIdle: time.Hour, Refresh: 90 * time.Minute}
@@ -324,7 +326,8 @@ func TestConcurrentRefreshesReturnOneSuccessor(t *testing.T) {
 	})
 }
 
-func TestAUTHB08_OtherGrantTypesAreRefused(t *testing.T) {
+// Requirement: AUTHB-08
+func TestOtherGrantTypesAreRefused(t *testing.T) {
 	w := newEnv(t, nil)
 	w.post("/token", url.Values{"client_id": {publicID}}).wantError(t, http.StatusBadRequest, "invalid_request")
 	for _, grant := range []string{"password", "implicit", "urn:ietf:params:oauth:grant-type:jwt-bearer"} {

@@ -43,7 +43,8 @@ func clientKeys(t *testing.T) map[string]crypto.Signer {
 	return keys
 }
 
-func TestEAUTH03_ClientAssertion(t *testing.T) {
+// Requirement: EAUTH-03
+func TestClientAssertion(t *testing.T) {
 	keys := clientKeys(t)
 	now := time.Unix(1_790_000_000, 0)
 	for _, tt := range []struct {

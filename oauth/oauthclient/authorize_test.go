@@ -15,25 +15,27 @@ import (
 
 // The iss of an authorization response is compared before the code is used, in success and error
 // responses.
-func TestREG21_REG22_REG23_REG24_REG25_IssuerOfResponse(t *testing.T) {
+//
+// Requirement: REG-21, REG-22, REG-23, REG-24, REG-25
+func TestIssuerOfResponse(t *testing.T) {
 	const absent = "absent"
 	for name, c := range map[string]struct {
 		advertised bool
 		iss        string
 		ok         bool
 	}{
-		"REG-21 advertised and present":     {true, clientIssuer, true},
-		"REG-21 advertised and absent":      {true, absent, false},
-		"REG-22 not advertised and absent":  {false, absent, true},
-		"REG-22 not advertised and right":   {false, clientIssuer, true},
-		"REG-22 not advertised and wrong":   {false, otherIssuer, false},
-		"REG-22 another issuer":             {true, otherIssuer, false},
-		"REG-22 empty":                      {false, "", false},
-		"REG-23 with a slash":               {true, clientIssuer + "/", false},
-		"REG-23 with a port":                {true, clientIssuer + ":443", false},
-		"REG-23 in upper case":              {true, "https://AS.example", false},
-		"REG-23 escaped":                    {true, "https://as%2Eexample", false},
-		"REG-23 another scheme in its case": {true, "HTTPS://as.example", false},
+		"advertised and present":     {true, clientIssuer, true},            // Requirement: REG-21
+		"advertised and absent":      {true, absent, false},                 // Requirement: REG-21
+		"not advertised and absent":  {false, absent, true},                 // Requirement: REG-22
+		"not advertised and right":   {false, clientIssuer, true},           // Requirement: REG-22
+		"not advertised and wrong":   {false, otherIssuer, false},           // Requirement: REG-22
+		"another issuer":             {true, otherIssuer, false},            // Requirement: REG-22
+		"empty":                      {false, "", false},                    // Requirement: REG-22
+		"with a slash":               {true, clientIssuer + "/", false},     // Requirement: REG-23
+		"with a port":                {true, clientIssuer + ":443", false},  // Requirement: REG-23
+		"in upper case":              {true, "https://AS.example", false},   // Requirement: REG-23
+		"escaped":                    {true, "https://as%2Eexample", false}, // Requirement: REG-23
+		"another scheme in its case": {true, "HTTPS://as.example", false},   // Requirement: REG-23
 	} {
 		for _, isError := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -88,16 +90,16 @@ func checkResponse(t *testing.T, w *testEnv, ok, isError bool) {
 
 func TestInvalidAuthorizationResponses(t *testing.T) {
 	for name, change := range map[string]func(answer url.Values){
-		"AUTHR-23 another state":  func(a url.Values) { a.Set("state", strings.Repeat("x", 43)) },
-		"AUTHR-23 no state":       func(a url.Values) { a.Del("state") },
-		"AUTHR-23 state and more": func(a url.Values) { a.Set("state", a.Get("state")+"x") },
-		"AUTHR-23 state cut off":  func(a url.Values) { a.Set("state", a.Get("state")[:42]) },
-		"state twice":             func(a url.Values) { a.Add("state", a.Get("state")) },
-		"code twice":              func(a url.Values) { a.Add("code", "another") },
-		"issuer twice":            func(a url.Values) { a.Add("iss", otherIssuer) },
-		"no code":                 func(a url.Values) { a.Del("code") },
-		"a code of 9 KiB":         func(a url.Values) { a.Set("code", strings.Repeat("x", 9<<10)) },
-		"empty response":          func(a url.Values) { clear(a) },
+		"another state":   func(a url.Values) { a.Set("state", strings.Repeat("x", 43)) }, // Requirement: AUTHR-23
+		"no state":        func(a url.Values) { a.Del("state") },                          // Requirement: AUTHR-23
+		"state and more":  func(a url.Values) { a.Set("state", a.Get("state")+"x") },      // Requirement: AUTHR-23
+		"state cut off":   func(a url.Values) { a.Set("state", a.Get("state")[:42]) },     // Requirement: AUTHR-23
+		"state twice":     func(a url.Values) { a.Add("state", a.Get("state")) },
+		"code twice":      func(a url.Values) { a.Add("code", "another") },
+		"issuer twice":    func(a url.Values) { a.Add("iss", otherIssuer) },
+		"no code":         func(a url.Values) { a.Del("code") },
+		"a code of 9 KiB": func(a url.Values) { a.Set("code", strings.Repeat("x", 9<<10)) },
+		"empty response":  func(a url.Values) { clear(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -137,7 +139,9 @@ func TestCodeInjection(t *testing.T) {
 }
 
 // The metadata of the server names another authorization server while the user logs in.
-func TestREG19_IssuerIsRecordedBeforeTheRedirect(t *testing.T) {
+//
+// Requirement: REG-19
+func TestIssuerIsRecordedBeforeTheRedirect(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.newServer(otherIssuer)
 		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
@@ -162,7 +166,8 @@ func TestMixUpAttackIsRefused(t *testing.T) {
 	})
 }
 
-func TestAUTH12_AUTHR21_EachLoginHasItsOwnStateAndChallenge(t *testing.T) {
+// Requirement: AUTH-12, AUTHR-21
+func TestEachLoginHasItsOwnStateAndChallenge(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		seen := map[string]bool{}
@@ -184,7 +189,8 @@ func TestAUTH12_AUTHR21_EachLoginHasItsOwnStateAndChallenge(t *testing.T) {
 	})
 }
 
-func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
+// Requirement: AUTHR-20
+func TestLoginWithoutPKCE(t *testing.T) {
 	for name, methods := range map[string]any{"none": nil, "plain": []string{"plain"}, "lower case": []string{"s256"}} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -205,10 +211,12 @@ func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
 }
 
 // Servers of 2025-03-26 have no resource metadata and no resource parameter.
-func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
+//
+// Requirement: AUTHB-02
+func TestLoginsOf2025_03_26(t *testing.T) {
 	const origin = "https://mcp.example"
-	for name, hasMetadata := range map[string]bool{"AUTHB-03 metadata at the origin": true,
-		"AUTHB-05 no metadata at all": false} {
+	for name, hasMetadata := range map[string]bool{"metadata at the origin": true, // Requirement: AUTHB-03
+		"no metadata at all": false} { // Requirement: AUTHB-05
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				as := w.newServer(origin)
@@ -236,7 +244,9 @@ func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
 }
 
 // The requested scopes follow from the challenge, the metadata and the options.
-func TestAUTHR31_RequestedScopes(t *testing.T) {
+//
+// Requirement: AUTHR-31
+func TestRequestedScopes(t *testing.T) {
 	for name, c := range map[string]struct {
 		challenge       string
 		resource, has   []string
@@ -244,20 +254,20 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 		want            string
 		prompt          string
 	}{
-		"AUTHR-32 of the challenge":    {challenge: "a b", resource: []string{"c"}, want: "a b"},
-		"AUTHR-32 of the metadata":     {resource: []string{"c", "d"}, want: "c d"},
-		"AUTHR-32 none":                {want: ""},
-		"AUTHR-31 not in the metadata": {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
-		"options and challenge":        {challenge: "a", options: []string{"b", "a"}, want: "a b"},
-		"options and metadata":         {resource: []string{"c"}, options: []string{"b"}, want: "b"},
-		"AUTHR-40 offline": {challenge: "a", has: []string{"a", "offline_access"},
+		"of the challenge":      {challenge: "a b", resource: []string{"c"}, want: "a b"},                 // Requirement: AUTHR-32
+		"of the metadata":       {resource: []string{"c", "d"}, want: "c d"},                              // Requirement: AUTHR-32
+		"none":                  {want: ""},                                                               // Requirement: AUTHR-32
+		"not in the metadata":   {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"}, // Requirement: AUTHR-31
+		"options and challenge": {challenge: "a", options: []string{"b", "a"}, want: "a b"},
+		"options and metadata":  {resource: []string{"c"}, options: []string{"b"}, want: "b"},
+		"offline": {challenge: "a", has: []string{"a", "offline_access"}, // Requirement: AUTHR-40
 			want: "a offline_access", prompt: "consent"},
-		"AUTHR-40 offline, unknown":      {challenge: "a", has: []string{"a"}, want: "a"},
-		"AUTHR-40 offline, nothing else": {has: []string{"offline_access"}, want: ""},
-		"AUTHR-40 offline, not wanted": {challenge: "a", has: []string{"offline_access"},
+		"offline, unknown":      {challenge: "a", has: []string{"a"}, want: "a"}, // Requirement: AUTHR-40
+		"offline, nothing else": {has: []string{"offline_access"}, want: ""},     // Requirement: AUTHR-40
+		"offline, not wanted": {challenge: "a", has: []string{"offline_access"}, // Requirement: AUTHR-40
 			grants: []string{"authorization_code"}, want: "a"},
-		"AUTHR-41 offline, of the resource": {resource: []string{"a", "offline_access"}, want: "a"},
-		"white space in the challenge":      {challenge: "a a  b\tb", want: "a b"},
+		"offline, of the resource":     {resource: []string{"a", "offline_access"}, want: "a"}, // Requirement: AUTHR-41
+		"white space in the challenge": {challenge: "a a  b\tb", want: "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -286,7 +296,8 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 	}
 }
 
-func TestAUTHR35_AUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
+// Requirement: AUTHR-35, AUTHR-36
+func TestStepUpRequestsUnionOfScopes(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		tr := w.transport(nil)
@@ -310,7 +321,9 @@ func TestAUTHR35_AUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
 
 // The authorization server never grants the scope that the MCP server requires. The failed step-up
 // is remembered, also in the store.
-func TestAUTHR37_SEC20_StepUpWithoutEffectIsNotRepeated(t *testing.T) {
+//
+// Requirement: AUTHR-37, SEC-20
+func TestStepUpWithoutEffectIsNotRepeated(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.grant = func(string) string { return "read" }
 		w.rs.wants = []string{"read"}
@@ -422,7 +435,9 @@ func TestConcurrentStepUpsAreSerialized(t *testing.T) {
 
 // The client id is a known one, a metadata document or a registration, in this order, and there is
 // no login without one.
-func TestREG01_REG02_ClientKind(t *testing.T) {
+//
+// Requirement: REG-01, REG-02
+func TestClientKind(t *testing.T) {
 	const documentURL = "https://client.example/id.json"
 	known := oauthclient.Identity{ID: "mine", Issuer: clientIssuer}
 	for name, c := range map[string]struct {
@@ -431,20 +446,20 @@ func TestREG01_REG02_ClientKind(t *testing.T) {
 		registers bool
 		want      string // the id; empty for an error
 	}{
-		"REG-11 known beforehand": {known, true, true, "mine"},
-		"REG-03 REG-18 document": {oauthclient.Identity{MetadataURL: documentURL}, true, true,
+		"known beforehand": {known, true, true, "mine"}, // Requirement: REG-11
+		"document": {oauthclient.Identity{MetadataURL: documentURL}, true, true, // Requirement: REG-03, REG-18
 			documentURL},
 		"document, not supported": {oauthclient.Identity{MetadataURL: documentURL}, false, true,
 			"client-1-of-as.example"},
-		"AUTHR-28 AUTHR-29 registered": {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
-		"no way, document supported":   {oauthclient.Identity{}, true, false, ""},
-		"no way":                       {oauthclient.Identity{}, false, false, ""},
-		"REG-17 of another server": {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true,
+		"registered":                 {oauthclient.Identity{}, true, true, "client-1-of-as.example"}, // Requirement: AUTHR-28, AUTHR-29
+		"no way, document supported": {oauthclient.Identity{}, true, false, ""},
+		"no way":                     {oauthclient.Identity{}, false, false, ""},
+		"of another server": {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true, // Requirement: REG-17
 			true, ""},
-		"REG-17 issuer in another case": {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"},
+		"issuer in another case": {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"}, // Requirement: REG-17
 			true, true, ""},
-		"REG-17 issuer not configured": {oauthclient.Identity{ID: "mine"}, true, true, ""},
-		"REG-17 issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true,
+		"issuer not configured": {oauthclient.Identity{ID: "mine"}, true, true, ""}, // Requirement: REG-17
+		"issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, // Requirement: REG-17
 			true, "mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -470,7 +485,9 @@ func TestREG01_REG02_ClientKind(t *testing.T) {
 }
 
 // The MCP server moves to another authorization server. The client is registered at the first.
-func TestREG15_REG17_CredentialsAreNotUsedAtAnotherIssuer(t *testing.T) {
+//
+// Requirement: REG-15, REG-17
+func TestCredentialsAreNotUsedAtAnotherIssuer(t *testing.T) {
 	for _, client := range []oauthclient.Identity{
 		{ID: "mine", Secret: "s3cret", Issuer: clientIssuer}, {ID: "mine", Secret: "s3cret", InsecureAnyIssuer: true},
 	} {
@@ -495,7 +512,8 @@ func TestREG15_REG17_CredentialsAreNotUsedAtAnotherIssuer(t *testing.T) {
 	}
 }
 
-func TestREG14_AUTHR24_RegistrationsAreStoredByIssuer(t *testing.T) {
+// Requirement: REG-14, AUTHR-24
+func TestRegistrationsAreStoredByIssuer(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))

@@ -235,7 +235,8 @@ func TestLoginIsShownIfNoBrowserOpens(t *testing.T) {
 	<-done
 }
 
-func TestSEC15_SEC17_RefusedLoginPages(t *testing.T) {
+// Requirement: SEC-15, SEC-17
+func TestRefusedLoginPages(t *testing.T) {
 	for _, page := range []string{
 		"javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize", "https://user:pw@as.example/",
 		"https:///x",

@@ -116,7 +116,9 @@ func (w *testEnv) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
 }
 
 // Identity.Issuer also limits a client that registers itself.
-func TestREG15_IdentityIssuerIsTheOnlyOne(t *testing.T) {
+//
+// Requirement: REG-15
+func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(),
 			Client: oauthclient.Identity{Issuer: clientIssuer}}

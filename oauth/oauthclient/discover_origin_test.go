@@ -12,7 +12,9 @@ import (
 
 // The resource_metadata of a challenge may be at another origin, if the document there is about the
 // MCP server itself.
-func TestAUTHR05_AUTHR07_ResourceMetadataAtAnotherOrigin(t *testing.T) {
+//
+// Requirement: AUTHR-05, AUTHR-07
+func TestResourceMetadataAtAnotherOrigin(t *testing.T) {
 	const elsewhere = "https://metadata.example/.well-known/oauth-protected-resource/mcp"
 	for name, tt := range map[string]struct {
 		text     string
@@ -56,7 +58,9 @@ func TestAUTHR05_AUTHR07_ResourceMetadataAtAnotherOrigin(t *testing.T) {
 
 // The rules of the Fetcher hold for a resource_metadata at another origin: a host at a private address
 // is not connected to, as if the challenge had not named it, and a redirect is not followed.
-func TestSEC07_ResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
+//
+// Requirement: SEC-07
+func TestResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
 	const elsewhere = "https://metadata.example/.well-known/oauth-protected-resource/mcp"
 	for name, tt := range map[string]struct {
 		prepare func(w *network)
@@ -90,7 +94,9 @@ func TestSEC07_ResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
 
 // At another origin, the client requests only well-known addresses of metadata. Otherwise, a server could make the
 // client send a request to any path of another machine.
-func TestSEC07_ResourceMetadataOfANeighbourIsAtItsWellKnownPath(t *testing.T) {
+//
+// Requirement: SEC-07
+func TestResourceMetadataOfANeighbourIsAtItsWellKnownPath(t *testing.T) {
 	for _, to := range []string{"https://other.example/admin/delete", "https://other.example/",
 		"https://other.example/.well-known/oauth-protected-resources", "https://other.example/.well-known/oauth-protected-resource/../admin",
 		"https://other.example/.well-known/oauth-protected-resource/%2e%2e/admin", "https://mcp.example:8443/admin",

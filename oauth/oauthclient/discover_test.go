@@ -45,7 +45,9 @@ const (
 )
 
 // Metadata is requested in the order of each revision, and only as far as needed.
-func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
+//
+// Requirement: AUTHR-05
+func TestOrderOfDiscovery(t *testing.T) {
 	tenant := issuer + "/tenant1"
 	for _, tt := range []struct {
 		name      string
@@ -63,7 +65,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "AUTHR-08 path",
+			name: "path", // Requirement: AUTHR-08
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), mcpRoot: "bad",
 				asRoot: serverDoc(issuer), asOIDC: "bad"},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
@@ -110,23 +112,23 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpRoot + "/a%2Fb/c", asRoot}, resource: "https://mcp.example/a%2Fb", issuer: issuer,
 		},
 		{
-			name: "AUTHR-10 AUTHR-12 OpenID Connect",
+			name: "OpenID Connect", // Requirement: AUTHR-10, AUTHR-12
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asOIDC: serverDoc(issuer)},
 			want: []string{mcpPath, asRoot, asOIDC}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "AUTHR-11 issuer with a path, RFC 8414",
+			name: "issuer with a path, RFC 8414", // Requirement: AUTHR-11
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asRoot: "bad",
 				asRoot + "/tenant1": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
-			name: "AUTHR-11 issuer with a path, OpenID Connect inserted",
+			name: "issuer with a path, OpenID Connect inserted", // Requirement: AUTHR-11
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asOIDC + "/tenant1": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
-			name: "AUTHR-11 issuer with a path, OpenID Connect appended",
+			name: "issuer with a path, OpenID Connect appended", // Requirement: AUTHR-11
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant),
 				tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1",
@@ -205,7 +207,9 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 }
 
 // Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
-func TestAUTHB05_AUTHB06_DefaultEndpoints(t *testing.T) {
+//
+// Requirement: AUTHB-05, AUTHB-06
+func TestDefaultEndpoints(t *testing.T) {
 	w := newNetwork(t)
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
 		&oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
@@ -224,7 +228,9 @@ func TestAUTHB05_AUTHB06_DefaultEndpoints(t *testing.T) {
 }
 
 // The caller's preferred issuers select among those that the resource names; others are ignored.
-func TestAUTHR06_PreferredIssuer(t *testing.T) {
+//
+// Requirement: AUTHR-06
+func TestPreferredIssuer(t *testing.T) {
 	const other = "https://b.example"
 	for _, tt := range []struct {
 		prefer []string
@@ -274,10 +280,10 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"#")}, 1},
 		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
 		{"issuer with http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
-		{"AUTHR-13 another issuer", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
-		{"AUTHR-13 issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
-		{"AUTHR-13 issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
-		{"AUTHR-13 no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
+		{"another issuer", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},          // Requirement: AUTHR-13
+		{"issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},    // Requirement: AUTHR-13
+		{"issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},           // Requirement: AUTHR-13
+		{"no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2}, // Requirement: AUTHR-13
 		{"no token endpoint", map[string]string{asRoot: `{"issuer":"` + issuer + `"}`}, 2},
 		{"server metadata that is not JSON", map[string]string{asRoot: `{`}, 2},
 	} {
@@ -303,7 +309,9 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 }
 
 // Metadata of 2025-03-26 must have the MCP server's origin as its issuer.
-func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
+//
+// Requirement: AUTHB-03
+func TestMetadataOfAnotherIssuer(t *testing.T) {
 	for _, issuer := range []string{"https://evil.example", "https://mcp.example/mcp", "https://mcp.example//",
 		"http://mcp.example"} {
 		w := newNetwork(t)
@@ -415,7 +423,8 @@ func TestDiscoveryTimeout(t *testing.T) {
 	})
 }
 
-func TestAUTHR07_AUTHR15_ResourceContainsEndpoint(t *testing.T) {
+// Requirement: AUTHR-07, AUTHR-15
+func TestResourceContainsEndpoint(t *testing.T) {
 	f := newNetwork(t).fetcher(nil)
 	for _, tt := range []struct {
 		endpoint, resource string
@@ -471,7 +480,9 @@ func TestAUTHR07_AUTHR15_ResourceContainsEndpoint(t *testing.T) {
 }
 
 // Metadata without S256 is refused, from RFC 8414 and OpenID Connect documents alike.
-func TestAUTHR20_CheckCodeFlow(t *testing.T) {
+//
+// Requirement: AUTHR-20
+func TestCheckCodeFlow(t *testing.T) {
 	for methods, ok := range map[string]bool{
 		`"code_challenge_methods_supported":["S256"]`:         true,
 		`"code_challenge_methods_supported":["plain","S256"]`: true,
@@ -505,7 +516,9 @@ func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 }
 
 // No field of any document makes the client request a refused URL.
-func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
+//
+// Requirement: SEC-07, SEC-17
+func TestRefusedURLInEachMetadataField(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -567,7 +580,9 @@ func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 }
 
 // A host name in a document that resolves to a private address is refused when it is dialled.
-func TestSEC07_PrivateHostInEachMetadataField(t *testing.T) {
+//
+// Requirement: SEC-07
+func TestPrivateHostInEachMetadataField(t *testing.T) {
 	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254",
 		"::ffff:10.0.0.1"} {
 		w := newNetwork(t)
@@ -617,7 +632,9 @@ func TestDiscoveryAtLoopback(t *testing.T) {
 }
 
 // For an issuer without a path, an empty path and "/" are equal. The client then uses the spelling of the metadata.
-func TestAUTHR13_IssuerWithAFinalSlash(t *testing.T) {
+//
+// Requirement: AUTHR-13
+func TestIssuerWithAFinalSlash(t *testing.T) {
 	for named, published := range map[string]string{issuer: issuer + "/", issuer + "/": issuer} {
 		w := newNetwork(t)
 		w.Doc(mcpPath, resourceDoc(mcpServer, named))
@@ -658,7 +675,9 @@ func TestWebPageIsNoMetadata(t *testing.T) {
 }
 
 // A program can allow an issuer that lists no PKCE methods; otherwise the error names the setting.
-func TestAUTHR20_UnlistedPKCE(t *testing.T) {
+//
+// Requirement: AUTHR-20
+func TestUnlistedPKCE(t *testing.T) {
 	w := newNetwork(t)
 	w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
 	w.Doc(asRoot, strings.Replace(serverDoc(issuer), `"code_challenge_methods_supported":["S256"]`, `"x":1`, 1))

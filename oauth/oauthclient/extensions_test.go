@@ -15,7 +15,9 @@ import (
 )
 
 // A client that obtains tokens by a grant of an authorization extension declares that extension.
-func TestEAUTH01_GrantsAreDeclaredAsExtensions(t *testing.T) {
+//
+// Requirement: EAUTH-01
+func TestGrantsAreDeclaredAsExtensions(t *testing.T) {
 	assertion := func(context.Context, string) (string, error) { return "", nil }
 	for name, tt := range map[string]struct {
 		grant oauthclient.Grant

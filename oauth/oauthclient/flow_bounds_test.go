@@ -16,7 +16,9 @@ import (
 )
 
 // A failed login is not repeated for each request.
-func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
+//
+// Requirement: AUTHR-37
+func TestFailedLoginIsNotRepeatedImmediately(t *testing.T) {
 	for name, prepare := range map[string]func(w *testEnv){
 		"the server refuses the new token": func(w *testEnv) { w.rs.refuse = true },
 		"the token endpoint refuses": func(w *testEnv) {
@@ -52,7 +54,9 @@ func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
 }
 
 // A server that requires a new scope in each response causes one login.
-func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
+//
+// Requirement: AUTHR-37
+func TestDeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -79,7 +83,9 @@ func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 }
 
 // The challenge of a 403 may have a scope and no error.
-func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
+//
+// Requirement: AUTHR-33
+func TestForbiddenWithScopesAndNoError(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -108,7 +114,9 @@ func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
 }
 
 // A 403 without an error gets no more logins than one with it.
-func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
+//
+// Requirement: AUTHR-37
+func TestForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 	withoutError := func(w *testEnv, scope func(lacking string) string) {
 		w.rs.set(func(r *fakeResource) {
 			r.wants = []string{"never"}
@@ -240,7 +248,8 @@ func TestLogoutWithUnsupportedTokenType(t *testing.T) {
 	}
 }
 
-func TestAUTHB06_RevisionHeaderOfMetadataRequests(t *testing.T) {
+// Requirement: AUTHB-06
+func TestRevisionHeaderOfMetadataRequests(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		var got string
 		document := `{"resource":"` + clientMCP + `","authorization_servers":["` + clientIssuer + `"]}`

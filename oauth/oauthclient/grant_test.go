@@ -207,7 +207,8 @@ func wantForm(t *testing.T, got url.Values, want map[string]string) {
 	}
 }
 
-func TestEAUTH03_EAUTH05_ClientCredentials(t *testing.T) {
+// Requirement: EAUTH-03, EAUTH-05
+func TestClientCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -486,7 +487,8 @@ func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWrit
 	}
 }
 
-func TestEAUTH06_EAUTH10_EnterpriseGrant(t *testing.T) {
+// Requirement: EAUTH-06, EAUTH-10
+func TestEnterpriseGrant(t *testing.T) {
 	for name, change := range map[string]func(w *grantEnv, o *EnterpriseOptions, exchange map[string]string){
 		"by issuer": func(_ *grantEnv, _ *EnterpriseOptions, want map[string]string) {
 			want["client_id"] = "idp-client"
@@ -534,7 +536,9 @@ func TestEAUTH06_EAUTH10_EnterpriseGrant(t *testing.T) {
 
 // Without an ID-JAG from the identity provider, no token request is sent to the authorization
 // server.
-func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
+//
+// Requirement: EAUTH-08
+func TestExchangeIsChecked(t *testing.T) {
 	errNotLoggedIn := errors.New("not logged in")
 	for name, change := range map[string]func(w *grantEnv, o *TransportOptions, e *EnterpriseOptions){
 		"an access token": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {

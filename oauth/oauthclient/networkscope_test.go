@@ -41,7 +41,9 @@ func (w *testEnv) asPage(path string) http.HandlerFunc {
 
 // A server that was public at the discovery causes no request to a private address later, whatever
 // its name resolves to then.
-func TestSEC08_RebindingBetweenSteps(t *testing.T) {
+//
+// Requirement: SEC-08
+func TestRebindingBetweenSteps(t *testing.T) {
 	for member, path := range map[string]string{"registration_endpoint": "/register", "token_endpoint": "/token"} {
 		t.Run(member, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -64,7 +66,9 @@ func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 }
 
 // The network scope of the discovery is stored and applies to renewals.
-func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
+//
+// Requirement: SEC-08
+func TestRebindingBeforeRenewal(t *testing.T) {
 	for name, record := range map[string]func(text string) string{
 		"as it is stored": func(text string) string { return text },
 		"without reach":   func(text string) string { return strings.Replace(text, `"reach":"public",`, ``, 1) },
@@ -135,7 +139,9 @@ func TestServerNearerAfterNetworkChange(t *testing.T) {
 }
 
 // The network scope is fixed at the start of a discovery.
-func TestSEC08_RebindingDuringDiscovery(t *testing.T) {
+//
+// Requirement: SEC-08
+func TestRebindingDuringDiscovery(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.At("mcp.example", "8.8.8.8")
 		w.At("intranet.corp", "10.0.0.9")

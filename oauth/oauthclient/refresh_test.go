@@ -240,7 +240,8 @@ func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
 	})
 }
 
-func TestAUTHR39_NoRefreshToken(t *testing.T) {
+// Requirement: AUTHR-39
+func TestNoRefreshToken(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.noRefresh = true
 		tr := w.transport(nil)
@@ -253,7 +254,8 @@ func TestAUTHR39_NoRefreshToken(t *testing.T) {
 	})
 }
 
-func TestREG15_AuthorizationServerChanges(t *testing.T) {
+// Requirement: REG-15
+func TestAuthorizationServerChanges(t *testing.T) {
 	for name, isDown := range map[string]bool{"first server up": false, "first server down": true} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -285,7 +287,9 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 }
 
 // The MCP server moves to another authorization server and back.
-func TestHOST35_REG16_AUTHR19_RegistrationsAndTokensAreKeptByIssuer(t *testing.T) {
+//
+// Requirement: HOST-35, REG-16, AUTHR-19
+func TestRegistrationsAndTokensAreKeptByIssuer(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := &recordingStore{oauthclient.NewMemoryStore(), map[string]bool{}}
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
@@ -321,7 +325,9 @@ func TestHOST35_REG16_AUTHR19_RegistrationsAndTokensAreKeptByIssuer(t *testing.T
 }
 
 // The server's metadata does not mention the resource parameter.
-func TestAUTHR14_ResourceParameterInEveryRequest(t *testing.T) {
+//
+// Requirement: AUTHR-14
+func TestResourceParameterInEveryRequest(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		got := map[string]string{}
 		w.as.respond = func(form url.Values) (int, string) {

@@ -40,7 +40,8 @@ func registrationServer(w *network, methods []string, status int, answer string)
 
 const redirectURI = "http://127.0.0.1:4321/callback"
 
-func TestREG12_RegistrationRequest(t *testing.T) {
+// Requirement: REG-12
+func TestRegistrationRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		methods []string
@@ -224,7 +225,9 @@ func TestLoginWithRemainingRedirectURI(t *testing.T) {
 }
 
 // The server's error reaches the caller, cut off and without control characters.
-func TestREG13_RefusedRegistrationIsReported(t *testing.T) {
+//
+// Requirement: REG-13
+func TestRefusedRegistrationIsReported(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		status int
@@ -290,7 +293,9 @@ func TestRegistrationIsRedacted(t *testing.T) {
 const clientURL = "https://client.example/client.json"
 
 // The served document passes the checks of an authorization server.
-func TestREG05_ServingClientMetadata(t *testing.T) {
+//
+// Requirement: REG-05
+func TestServingClientMetadata(t *testing.T) {
 	meta := &oauth.ClientMetadata{ClientID: clientURL, Name: "A client", RedirectURIs: []string{redirectURI}}
 	h, err := oauthclient.NewMetadataHandler(meta)
 	if err != nil {

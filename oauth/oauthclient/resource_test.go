@@ -8,7 +8,9 @@ import (
 
 // The resource parameter is the identifier in the server's metadata, byte for byte: the canonical URI of
 // the server, with a scheme and without a fragment.
-func TestAUTHR15_AUTHR16_ResourceParameterIsTheCanonicalURI(t *testing.T) {
+//
+// Requirement: AUTHR-15, AUTHR-16
+func TestResourceParameterIsTheCanonicalURI(t *testing.T) {
 	for name, tt := range map[string]struct {
 		identifier string
 		ok         bool

@@ -308,7 +308,7 @@ func TestTokensOfOtherClientsAreNotUsed(t *testing.T) {
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, false},
 		"the client's": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, true},
-		"REG-15 another issuer, same client id": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
+		"another issuer, same client id": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" }, // Requirement: REG-15
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: otherIssuer}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -416,11 +416,11 @@ func TestTransportOptionsAreChecked(t *testing.T) {
 		"scope":        {clientMCP, &oauthclient.TransportOptions{Scopes: []string{"a b"}}},
 		"secret alone": {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{Secret: "x"}}},
 		"id":           {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "x\n"}}},
-		"REG-04 http": {clientMCP,
+		"http": {clientMCP, // Requirement: REG-04
 			&oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "http://client.example/id"}}},
-		"REG-04 path": {clientMCP,
+		"path": {clientMCP, // Requirement: REG-04
 			&oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "https://client.example"}}},
-		"AUTH-11 plain": {clientMCP,
+		"plain": {clientMCP, // Requirement: AUTH-11
 			&oauthclient.TransportOptions{Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{RedirectURIs: []string{"http://x.example/"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {

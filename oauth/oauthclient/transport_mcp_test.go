@@ -48,7 +48,9 @@ func bearerOf(req *http.Request) string {
 
 // After the login, each HTTP request of an MCP client carries the token in its Authorization
 // header, in a session or not, and no request has it in its URL.
-func TestAUTH02_AUTH05_AUTH06_TokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
+//
+// Requirement: AUTH-02, AUTH-05, AUTH-06
+func TestTokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
 	for revision, minRequests := range map[string]int{
 		"2025-03-26": 5, "2025-06-18": 5, "2025-11-25": 5, "2026-07-28": 3,
 	} {

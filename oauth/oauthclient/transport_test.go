@@ -43,7 +43,8 @@ func TestLoginOnUnauthorized(t *testing.T) {
 	})
 }
 
-func TestAUTH01_ServerWithoutAuthorizationNeedsNoLogin(t *testing.T) {
+// Requirement: AUTH-01
+func TestServerWithoutAuthorizationNeedsNoLogin(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
 			Base: roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -287,7 +288,8 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 	}
 }
 
-func TestAUTH15_RequestWithAuthorizationIsUnchanged(t *testing.T) {
+// Requirement: AUTH-15
+func TestRequestWithAuthorizationIsUnchanged(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("Authorization", "Bearer mine")

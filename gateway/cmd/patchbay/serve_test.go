@@ -236,7 +236,8 @@ func initialize(revision string) string {
 		`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
 }
 
-func TestSTDIO15_ServerExitsAtEndOfInput(t *testing.T) {
+// Requirement: STDIO-15
+func TestServerExitsAtEndOfInput(t *testing.T) {
 	p := start(t, "serve", "--stdio")
 	begin := time.Now()
 	p.stdin.Close()
@@ -364,7 +365,9 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 }
 
 // Standard output has only messages, even if a tool prints.
-func TestSTDIO03_StdoutHasOnlyMessages(t *testing.T) {
+//
+// Requirement: STDIO-03
+func TestStdoutHasOnlyMessages(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), printEnv+"=1")
 	p := startCommand(t, cmd)
@@ -533,7 +536,8 @@ func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
 	return events, query
 }
 
-func TestVER07_SSE07_HTTPServerAnswersCallsInProgressOfEachEra(t *testing.T) {
+// Requirement: VER-07, SSE-07
+func TestHTTPServerAnswersCallsInProgressOfEachEra(t *testing.T) {
 	const calls = 10 // of each kind
 	s, p := startHTTP(t)
 	id := s.openSession(t)

@@ -249,7 +249,9 @@ const payments = `"policy": {"rules": [{"name": "payments", "on": ["call"], "whe
 	"reason": "money leaves"}]}`
 
 // A gateway that starts servers limits their processes, logs what they are used for, and requires a key.
-func TestSEC18_ChildrenAreLimitedLoggedAndProtected(t *testing.T) {
+//
+// Requirement: SEC-18
+func TestChildrenAreLimitedLoggedAndProtected(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_USER", "x")
 	a := newAttack(t, "", []string{"child", "fs"}, "", `"servers": {"child": {"limits": {"openFiles": 77, "bestEffort": true}}}`)
 	if o := patchbay(t, "", "call", a.g.url, "child__look"); o.status != exitAuth {

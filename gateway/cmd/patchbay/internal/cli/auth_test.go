@@ -242,7 +242,8 @@ func TestProbeLogsInOnce(t *testing.T) {
 	}
 }
 
-func TestAUTHR35_MissingScopesAreRequestedAtATerminal(t *testing.T) {
+// Requirement: AUTHR-35
+func TestMissingScopesAreRequestedAtATerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, ann := protected(t), newUserBrowser(t)
@@ -537,7 +538,9 @@ func TestLoginWithoutABrowserPrintsThePage(t *testing.T) {
 }
 
 // Spec: basic/authorization, Protocol Requirements.
-func TestAUTH03_STDIO20_StdioHasNoLogin(t *testing.T) {
+//
+// Requirement: AUTH-03, STDIO-20
+func TestStdioHasNoLogin(t *testing.T) {
 	freshVault(t)
 	for _, args := range [][]string{
 		{"auth", "login", "--", "server"}, {"auth", "token", "--", "server"}, {"auth", "status", "--", "server"},
@@ -591,7 +594,8 @@ func TestTokensAreNotSentOverPlainHTTP(t *testing.T) {
 	}
 }
 
-func TestREG11_ClientCredentialsComeFromTheEnvironment(t *testing.T) {
+// Requirement: REG-11
+func TestClientCredentialsComeFromTheEnvironment(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
 	server, secret := protectedForClient(t)

@@ -76,8 +76,8 @@ func TestExitCodes(t *testing.T) {
 		{"tool fails", []string{"call", odd, "fail"}, exitTool},
 		{"no such tool", []string{"call", odd, "nope"}, exitNotFound},
 		{"no such prompt", []string{"get", odd, "nope"}, exitNotFound},
-		{"RES-12 no such resource", []string{"read", odd, "x://nope"}, exitNotFound},
-		{"RES-12 no such resource in 2025-03-26", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exitNotFound},
+		{"no such resource", []string{"read", odd, "x://nope"}, exitNotFound},                                           // Requirement: RES-12
+		{"no such resource in 2025-03-26", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exitNotFound}, // Requirement: RES-12
 		{"no such method", []string{"rpc", odd, "nope"}, exitNotFound},
 		{"JSON-RPC error", []string{"call", odd, "refuse"}, exitFailure},
 		{"timeout", []string{"call", "--timeout", "200ms", odd, "wait"}, exitTimeout},

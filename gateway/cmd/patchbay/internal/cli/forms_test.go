@@ -86,7 +86,9 @@ func lines(all ...string) string { return strings.Join(all, "\n") + "\n" }
 
 // All types of fields can be filled in, in both eras. Invalid values are prompted for again. The
 // form names the server, can be edited before it is sent, and is checked against its schema.
-func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
+//
+// Requirement: ELI-08, ELI-09, ELI-11, ELI-14
+func TestFormsAreFilledInOnTheTerminal(t *testing.T) {
 	url := listen(t, newOddServer())
 	good := lines("Ann", "", "", "", "", "", "2", "", "", "a,b", "", "y")
 	const defaults = `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l",` +
@@ -104,7 +106,7 @@ func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
 			lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1", "1, c", "Why,x,y", ""),
 			`{"name":"Ann","mail":"ann@example.com","day":"2025-12-31","age":42,"ratio":0.5,"agree":false,` +
 				`"colour":"red","size":"s","plain":"1","tags":["a","c"],"more":["y","x"]}`, nil},
-		"ELI-25 invalid values first": {
+		"invalid values first": { // Requirement: ELI-25
 			lines("", "A", "Annabella Maria", "Ann", "no-address", "a@b", "tomorrow", "", "17", "4.2", "x", "18", "0",
 				"1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
 			`{"name":"Ann","mail":"a@b","day":"2026-01-02","age":18,"ratio":1e-3,"agree":true,` +
@@ -137,7 +139,8 @@ func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
 	}
 }
 
-func TestELI14_FormsCanBeDeclinedAndCancelled(t *testing.T) {
+// Requirement: ELI-14
+func TestFormsCanBeDeclinedAndCancelled(t *testing.T) {
 	url := listen(t, newOddServer())
 	for typed, want := range map[string]string{
 		lines(":decline"):            "declined",
@@ -159,7 +162,9 @@ func TestELI14_FormsCanBeDeclinedAndCancelled(t *testing.T) {
 
 // A page is opened only if the user agrees, and only the page that was shown, in full and with its
 // host.
-func TestELI15_ELI16_PagesOpenWithConsentOnly(t *testing.T) {
+//
+// Requirement: ELI-15, ELI-16
+func TestPagesOpenWithConsentOnly(t *testing.T) {
 	url := listen(t, newOddServer())
 	const page = "https://example.com/a?b=c%20d"
 	for typed, want := range map[string]struct {
@@ -195,7 +200,8 @@ func TestELI15_ELI16_PagesOpenWithConsentOnly(t *testing.T) {
 	}
 }
 
-func TestELI16_PagesAreNotFetched(t *testing.T) {
+// Requirement: ELI-16
+func TestPagesAreNotFetched(t *testing.T) {
 	var requests atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer web.Close()
@@ -211,7 +217,8 @@ func TestELI16_PagesAreNotFetched(t *testing.T) {
 	}
 }
 
-func TestELI18_EncodedHostNamesAreMarked(t *testing.T) {
+// Requirement: ELI-18
+func TestEncodedHostNamesAreMarked(t *testing.T) {
 	const warning = "the host name is encoded"
 	for page, want := range map[string]bool{
 		"https://example.com/xn--a":    false,

@@ -124,7 +124,9 @@ func TestGatewayLeavesNoProcess(t *testing.T) {
 }
 
 // On stdio the gateway has no sockets, and ends with its input.
-func TestSEC14_GatewayOnStdioOpensNoSocket(t *testing.T) {
+//
+// Requirement: SEC-14
+func TestGatewayOnStdioOpensNoSocket(t *testing.T) {
 	freshVault(t)
 	g := newGatewayProcess(t, "--stdio")
 	stdin, err := g.cmd.StdinPipe()

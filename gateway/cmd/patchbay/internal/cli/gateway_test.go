@@ -300,7 +300,8 @@ func oneServerFile(t *testing.T) string {
 	return file
 }
 
-func TestSEC14_GatewayRequiresTheKey(t *testing.T) {
+// Requirement: SEC-14
+func TestGatewayRequiresTheKey(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	file := oneServerFile(t)

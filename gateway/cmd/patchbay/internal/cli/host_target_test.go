@@ -121,7 +121,9 @@ func TestHostIsCompleted(t *testing.T) {
 
 // The servers of @host have the logins of their own: no other server gets the token. An error names the
 // command that logs in.
-func TestHOST35_HostUsesTheLoginOfEachServer(t *testing.T) {
+//
+// Requirement: HOST-35
+func TestHostUsesTheLoginOfEachServer(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	freshState(t)

@@ -25,7 +25,9 @@ func writeEntry(t *testing.T, name string, entry map[string]any) {
 }
 
 // What the user is asked about is what would run, in every character.
-func TestHOST30_TrustQuestionShowsWhatWouldRun(t *testing.T) {
+//
+// Requirement: HOST-30
+func TestTrustQuestionShowsWhatWouldRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		entry map[string]any
 		want  string // on the terminal

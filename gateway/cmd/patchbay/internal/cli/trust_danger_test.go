@@ -8,7 +8,9 @@ import (
 
 // Before a server of a project file starts, its whole command is shown, dangerous patterns are
 // highlighted, and the user can cancel: nothing has run.
-func TestSEC12_SEC13_DangerousCommandsAreHighlighted(t *testing.T) {
+//
+// Requirement: SEC-12, SEC-13
+func TestDangerousCommandsAreHighlighted(t *testing.T) {
 	for name, test := range map[string]struct {
 		argv []any
 		want []string // warnings; none for nil

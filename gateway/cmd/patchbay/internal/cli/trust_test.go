@@ -121,7 +121,8 @@ func TestTrustedServerIsUsedUntilItChanges(t *testing.T) {
 	}
 }
 
-func TestHOST07_TrustCommand(t *testing.T) {
+// Requirement: HOST-07
+func TestTrustCommand(t *testing.T) {
 	p := newHostileProject(t)
 	if o := patchbay(t, "", "trust"); !strings.Contains(o.stdout, "send\tnot trusted\thttp://") ||
 		strings.Contains(o.stdout, "\x1b") {

@@ -114,7 +114,8 @@ func TestValuesPersist(t *testing.T) {
 	}
 }
 
-func TestAUTH13_FilesAreEncrypted(t *testing.T) {
+// Requirement: AUTH-13
+func TestFilesAreEncrypted(t *testing.T) {
 	v, dir := newFileVault(t)
 	put(t, v, "https://as.example/key", secret)
 	files, err := os.ReadDir(dir)
