@@ -96,7 +96,7 @@ func (h *Host) fingerprint(e *entry) fingerprint {
 	}
 	s := e.settings
 	if p := e.pins; p != nil {
-		fmt.Fprintf(hash, "pins %q %t %t ", p.identity, p.first, p.resources)
+		fmt.Fprintf(hash, "pins %s ", p.fingerprint())
 	}
 	fmt.Fprintf(hash, "auth %q ", []any{s.Auth, fmt.Sprintf("%+v", s.OAuth), s.ForwardHeaders,
 		s.InsecureForwardAuthorization})

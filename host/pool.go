@@ -56,11 +56,10 @@ type pool struct {
 	lists        [catalogue.Kinds]listing
 	views        map[*View]struct{} // that are notified of changes
 	watched      resourceSubscriptions
-	capabilities json.RawMessage // of the server; nil before the first connection
-	instructions string
-	serverInfo   json.RawMessage       // approved; nil without pins
+	capabilities json.RawMessage       // of the server; nil before the first connection
+	approved     approvedAbout         // without serverInfo if there are no pins
 	pins         *serverPins           // of the last connection, before it of the entry; nil for none
-	about        []foundDefinition     // of the server; see reviewAbout
+	about        *serverAbout          // of the server; nil without pins and before the first connection
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
 	slow         bool                  // server/discover has waited in vain for a connection
@@ -108,17 +107,23 @@ func (p *pool) connected(s *start) {
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
 	declared, _ := json.Marshal(caps)
+	approved := approvedAbout{instructions: cutInstructions(s.client.Instructions(), maxInstructions)}
+	var about *serverAbout
 	if s.pins != nil {
+		about = aboutServer(s)
+		about.capabilities = declared
 		p.reviewing.Lock()
-		p.reviewAbout(p.up.host.ctx, s.pins, aboutServer(s), declared, s.client.Revision())
+		approved = s.pins.reviewAbout(p.up.host.ctx, p.pinCaller(), about)
+		p.mu.Lock()
+		p.about, p.approved = about, approved
+		p.mu.Unlock()
 		p.reviewing.Unlock()
 	}
 	p.mu.Lock()
 	p.pins = s.pins
 	p.capabilities, p.revision = declared, s.client.Revision()
 	if s.pins == nil {
-		p.about, p.serverInfo = nil, nil
-		p.instructions = cutInstructions(s.client.Instructions(), maxInstructions)
+		p.about, p.approved = nil, approved
 	}
 	p.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
@@ -348,7 +353,7 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	p.reviewing.Lock()
 	defer p.reviewing.Unlock()
 	if err == nil {
-		list = p.review(ctx, r.pins, kind, list)
+		list = r.pins.reviewList(ctx, p.pinCaller(), kind, list)
 	}
 	p.mu.Lock()
 	l := &p.lists[kind]

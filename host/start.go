@@ -77,7 +77,7 @@ type start struct {
 	limiter     *proclimit.Limiter     // of the process; may be nil. Used by run only
 	unenforced  []string               // limits of the process that the system cannot enforce
 
-	own ownLists // see checkPins
+	own connectionPins
 }
 
 // isConnected reports whether requests can use the connection. The lock of the upstream is held.
@@ -305,11 +305,9 @@ func (s *start) end(t mcp.Transport) {
 	if u.isCommand() {
 		u.host.processes.add(s.in.pool.caller.principal(), -1)
 	}
-	s.own.mu.Lock()
-	s.own.lists = [catalogue.Kinds]ownList{}
-	s.own.mu.Unlock()
+	s.own.clear()
 	close(s.ended)
-	if s.in.pool.pinCaller() != "" {
+	if s.in.pool.pinCaller().key != "" {
 		u.dropLists(largeList)
 	}
 	u.host.poke() // the server may have been removed

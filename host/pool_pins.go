@@ -1,0 +1,323 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// pinsPoll is the interval at which the state is read while definitions are quarantined: another process may
+// have approved them.
+const pinsPoll = 2 * time.Second
+
+// newPins returns the pins of a server with an entry, nil if it needs none.
+func newPins(u *Upstream, e *entry, identity string) *serverPins {
+	h := u.host
+	if e.server == nil || !h.opts.Pins && e.settings.Trust == "" {
+		return nil
+	}
+	review := e.settings.Trust == config.TrustReview || e.settings.Trust == "" && e.server.Project
+	return &serverPins{pinOptions: pinOptions{server: u.name, identity: identity, state: h.opts.State,
+		logger: h.opts.Logger, quarantined: u.quarantined, first: !review, resources: e.settings.TrustResources,
+		all: e.settings.Trust == config.TrustInsecureAll}}
+}
+
+// quarantined counts and reports quarantined definitions.
+func (u *Upstream) quarantined(err error, found []*Pin) {
+	u.counts.quarantined.Add(uint64(len(found)))
+	u.host.events.send(Event{Server: u.name, State: StateQuarantined, Err: err, Pins: found})
+}
+
+// followPins applies approvals of other processes until the host is closed.
+func (h *Host) followPins() {
+	ticker := time.NewTicker(pinsPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-h.ctx.Done():
+			return
+		}
+		for _, u := range h.set.Load().upstreams {
+			for pins := range u.pinned() {
+				if pins.refresh(h.ctx) {
+					u.reviewAgain(h.ctx)
+				}
+			}
+		}
+	}
+}
+
+// startPins starts followPins when a server of a set has pins for the first time.
+func (h *Host) startPins(set *serverSet) {
+	for _, e := range set.entries {
+		if e.pins != nil {
+			h.following.Do(func() { h.work.run(h.followPins) })
+			return
+		}
+	}
+}
+
+// pinned returns the pins of the server's entry and of its connections.
+func (u *Upstream) pinned() map[*serverPins]struct{} {
+	all := map[*serverPins]struct{}{u.entry().pins: {}}
+	for _, p := range u.allPools() {
+		all[p.pinned()] = struct{}{}
+	}
+	delete(all, nil)
+	return all
+}
+
+func (u *Upstream) allPools() []*pool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Values(u.pools))
+}
+
+// reviewAgain reviews the lists of all callers.
+func (u *Upstream) reviewAgain(ctx context.Context) {
+	for _, p := range u.allPools() {
+		p.reviewAgain(ctx)
+	}
+}
+
+// dependsOnCaller reports whether the lists of the server may depend on the caller.
+func (u *Upstream) dependsOnCaller() bool { return u.entry().dependsOnCaller() || u.usesCaller.Load() }
+
+// pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
+func (p *pool) pinned() *serverPins {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pins
+}
+
+// pinCaller returns the caller for the pins.
+func (p *pool) pinCaller() pinCaller {
+	c := pinCaller{varies: p.up.dependsOnCaller()}
+	if p.caller.Principal != nil && p.up.share() != config.ShareShared {
+		sum := sha256.Sum256([]byte(p.caller.principal()))
+		c.key = hex.EncodeToString(sum[:16])
+	}
+	return c
+}
+
+// reviewAgain reviews the lists, the instructions and the serverInfo of the pool.
+func (p *pool) reviewAgain(ctx context.Context) {
+	p.reviewing.Lock()
+	defer p.reviewing.Unlock()
+	caller := p.pinCaller()
+	for k := range catalogue.Kinds {
+		kind := catalogue.Kind(k)
+		list, pins := p.reviewed(kind)
+		list = pins.reviewList(ctx, caller, kind, list)
+		p.mu.Lock()
+		p.lists[k].list = list
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	pins, about := p.pins, p.about
+	p.mu.Unlock()
+	if pins != nil {
+		var approved approvedAbout
+		if about != nil {
+			approved = pins.reviewAbout(ctx, caller, &serverAbout{found: about.found})
+		} else {
+			approved = pins.load(ctx).approved(nil)
+		}
+		p.mu.Lock()
+		p.approved = approved
+		p.mu.Unlock()
+	}
+	p.notify()
+}
+
+// aboutServer returns the description that the server of a connection sends of itself.
+func aboutServer(s *start) *serverAbout {
+	about := &serverAbout{revision: s.client.Revision()}
+	if text := cutInstructions(s.client.Instructions(), maxInstructions); text != "" {
+		about.add(pinInstructions, text)
+	}
+	about.add(pinServerInfo, s.client.ServerInfo())
+	return about
+}
+
+// restore restores the capabilities and lists of the last connection, so that the host can list the
+// server without starting it. It skips capabilities and lists that may depend on the caller, and
+// does nothing after the first call.
+func (p *pool) restore(ctx context.Context) {
+	caller := p.pinCaller()
+	if caller.isPrivate() || p.pinned() == nil {
+		return
+	}
+	p.restoring.Do(func() {
+		s := p.pinned()
+		if s == nil {
+			return
+		}
+		found, ok := s.restore(ctx, caller, func(kind catalogue.Kind, l *catalogue.List) *catalogue.List {
+			l, _ = p.up.keep(kind, l)
+			return l
+		})
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !ok || p.capabilities != nil || p.pins != s { // connected or reloaded meanwhile
+			return
+		}
+		p.capabilities, p.revision, p.approved = found.capabilities, found.revision, found.approvedAbout
+		for k, l := range found.lists {
+			p.lists[k].list, p.lists[k].pins, p.lists[k].restored = l, s, true
+		}
+	})
+}
+
+// verify implements pinLists: no request reaches a definition that has changed since it was approved.
+func (p *pool) verify(ctx context.Context, kinds ...catalogue.Kind) error {
+	for _, kind := range kinds {
+		p.mu.Lock()
+		fresh := p.isFresh(kind) && !p.lists[kind].restored
+		p.mu.Unlock()
+		if fresh {
+			continue
+		}
+		s, err := p.join(ctx, backoffWait, func(p *pool) (*instance, error) { return p.instance(anyClass, false), nil })
+		if err == nil {
+			s.release()
+			_, err = p.list(ctx, kind, 0)
+		}
+		if err != nil {
+			return unsent(err)
+		}
+	}
+	return nil
+}
+
+// reviewed implements pinLists.
+func (p *pool) reviewed(kind catalogue.Kind) (*catalogue.List, *serverPins) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lists[kind].list, p.lists[kind].pins
+}
+
+// checkPin refuses a request for a definition that is not approved.
+func (v *View) checkPin(ctx context.Context, r *route) error {
+	if r.pool.pinned() == nil {
+		return nil
+	}
+	return checkPin(ctx, r.pool, r.uses())
+}
+
+// uses returns the definition that a request uses.
+func (r *route) uses() pinned { return pinned{pinnedKinds[r.kind], r.target} }
+
+// quarantined returns the refusal of a name whose definition is not approved, nil for other names.
+func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {
+	item := m.catalogue.Hidden(kind, name)
+	if item == nil {
+		return nil
+	}
+	_, pins := m.pools[item.Server].reviewed(kind)
+	if pins == nil { // the list was read again meanwhile, without pins
+		return nil
+	}
+	return pins.refusal(ctx, pinKinds[kind], item.Original)
+}
+
+// setApproved sets the instructions and the serverInfo of a result to the approved texts.
+func (p *pool) setApproved(d *mcp.DiscoverResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pins == nil {
+		return
+	}
+	d.Instructions = p.approved.instructions
+	d.Meta = maps.Clone(d.Meta)
+	delete(d.Meta, wire.MetaServerInfo)
+	if p.approved.serverInfo != nil {
+		if d.Meta == nil {
+			d.Meta = mcp.Meta{}
+		}
+		d.Meta[wire.MetaServerInfo] = p.approved.serverInfo
+	}
+}
+
+// forgetPins makes a pool without connections use the pins of the present entry. Restored lists are read
+// again.
+func (p *pool) forgetPins() {
+	pins := p.up.entry().pins
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pins == pins {
+		return
+	}
+	p.pins, p.about, p.approved = pins, nil, approvedAbout{}
+	for k := range p.lists {
+		p.lists[k].restored = false
+	}
+}
+
+// checkPins refuses a request for a definition that the connection does not offer in an approved form.
+// [View.checkPin] has checked the lists of the pool, which may have several connections.
+func (s *start) checkPins(ctx context.Context, uses pinned) error {
+	if s.pins == nil {
+		return nil
+	}
+	p := s.in.pool
+	p.mu.Lock()
+	unchecked := pinned{target: uses.target}
+	for _, kind := range uses.kinds {
+		if p.lists[kind].from != s {
+			unchecked.kinds = append(unchecked.kinds, kind)
+		}
+	}
+	p.mu.Unlock()
+	err := s.own.check(ctx, s.pinSource(), unchecked)
+	if err == nil {
+		return nil
+	}
+	return unsent(p.up.requestError(ctx, err))
+}
+
+func (s *start) pinSource() pinSource {
+	p := s.in.pool
+	return pinSource{s.pins, p.pinCaller(), func(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+		r, err := p.readFrom(ctx, s, kind)
+		return r.list, err
+	}}
+}
+
+// errNoPins reports that definitions of the server are not compared with approved ones.
+var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
+	"\"trust\"")
+
+// Inspect connects the local user to a server, unless it is connected already, and reads its instructions,
+// its serverInfo and all pages of its lists over that connection. It records them in [Options.State] as
+// a request does, and returns the pins of the server. The host needs [Options.Pins].
+//
+// To show a user the definitions before another host uses them, give this host a [MemoryState], and copy
+// the definitions that it has found with [CopyPins].
+func (h *Host) Inspect(ctx context.Context, server string) ([]*Pin, error) {
+	u := h.set.Load().byName[server]
+	if u == nil {
+		return nil, fmt.Errorf("host: unknown server %.64q", server)
+	}
+	u.resume()
+	s, err := u.pool(&Caller{}).acquire(ctx, anyClass)
+	if err != nil {
+		return nil, err
+	}
+	defer s.release()
+	if s.pins == nil {
+		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: errNoPins}
+	}
+	return s.pinSource().inspect(ctx)
+}
