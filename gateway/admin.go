@@ -23,7 +23,8 @@ import (
 type AdminOptions struct {
 	// Version is the version of the program, and URL where it serves HTTP.
 	Version, URL string
-	// Events has the events of the host. Default: those of servers, approvals and reloads.
+	// Events is the log of the host's events that the API serves. Default: a log of the events of
+	// servers, approvals and reloads.
 	Events *EventLog
 	// AuditDir is the folder of the audit log; see package audit. Default: no audit log.
 	AuditDir string
@@ -36,13 +37,13 @@ type AdminOptions struct {
 	// ConfigError returns why the files of the configuration are not in force, without secrets, and ""
 	// if they are. Default: they are.
 	ConfigError func() string
-	// SetConfig writes the configuration file of the user, or says what it would change.
+	// SetConfig writes the user's configuration file, or reports the changes that it would make.
 	SetConfig func(ctx context.Context, c *ConfigChange) (*ConfigResult, error)
-	// Explain returns the decision of the policy about an action, and the rules up to the one that
-	// decides.
+	// Explain returns the policy's decision about an action, and the rules up to the deciding rule.
 	Explain func(ctx context.Context, a *host.Action) (host.Decision, []RuleStep, error)
-	// CheckLogin returns why a login of the local user at a server, on a page of the gateway, would not
-	// be used, such as for a connection with the login of another client. Default: it is used.
+	// CheckLogin returns an error if a login of the local user at a server, on a page of the
+	// gateway, would be unused, such as for a connection that logs in as another client. Default:
+	// every login is used.
 	CheckLogin func(ctx context.Context, server string) error
 }
 
@@ -54,9 +55,10 @@ const (
 	adminRestartTimeout = 150 * time.Second
 	// maxAdminRequests bounds the requests in progress. Operators and scripts send few.
 	maxAdminRequests = 64
-	// maxAdminBody bounds the body of a request. The largest has a configuration file.
+	// maxAdminBody limits the body of a request. The largest request contains a configuration file.
 	maxAdminBody = 4 << 20
-	// maxAdminHeader bounds the headers of a request. The longest path has a working directory.
+	// maxAdminHeader limits the headers of a request. The longest path contains a working
+	// directory.
 	maxAdminHeader = 32 << 10
 )
 
@@ -77,9 +79,10 @@ type admin struct {
 	cancel context.CancelFunc
 }
 
-// Admin returns the handler of the admin API, whose paths begin with /admin/v1. It serves connections
-// of Unix sockets only: who may connect to the socket may do everything, so protect its directory. The
-// paths are those of its OpenAPI document, /admin/v1/openapi.json. [Gateway.Shutdown] ends its streams.
+// Admin returns the handler of the admin API, whose paths begin with /admin/v1. It must serve
+// connections of Unix sockets only: whoever may connect to the socket may do localGrant, so protect
+// its directory. The OpenAPI document, /admin/v1/openapi.json, specifies the paths.
+// [Gateway.Shutdown] ends the streams.
 func (g *Gateway) Admin() http.Handler {
 	g.adminOnce.Do(func() { g.admin.Store(newAdmin(g)) })
 	return g.admin.Load()
@@ -114,7 +117,7 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, p)
 		return
 	}
-	escaped := r.URL.EscapedPath() // names may have slashes
+	escaped := r.URL.EscapedPath() // names may contain slashes
 	if _, pattern := a.mux.Handler(r); pattern == "" || path.Clean(escaped) != escaped {
 		a.fail(w, unknownPath(r))
 		return
@@ -127,7 +130,7 @@ func unknownPath(r *http.Request) *Problem {
 		adminPrefix)
 }
 
-// checkAdmin refuses requests that a web page could have caused, and connections of other machines.
+// checkAdmin rejects requests that a web page could have caused, and connections of other machines.
 func checkAdmin(r *http.Request) *Problem {
 	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
@@ -177,8 +180,9 @@ func (a *admin) dispatch(w http.ResponseWriter, req *http.Request, pattern strin
 		req.Method, strings.Join(methods, " or ")))
 }
 
-// pathNames returns the variable of a path and the verb behind it: fs and restart of servers/fs:restart.
-// Names may have colons, so the verb begins after the last one, and only in methods that have verbs.
+// pathNames returns the variable of a path and the verb after it: fs and restart for
+// servers/fs:restart. Names may contain colons, so the verb begins after the last colon, and only
+// for methods with verbs.
 func pathNames(r *http.Request) (name, verb string) {
 	name = r.PathValue("name")
 	if i := strings.LastIndexByte(name, ':'); i >= 0 && r.Method != http.MethodGet {
@@ -227,7 +231,7 @@ func (a *admin) serve(w http.ResponseWriter, r *adminRequest) {
 	a.respond(w, status, res)
 }
 
-// record records a request that may have changed something.
+// record records a request that may have changed the state of the gateway.
 func (a *admin) record(r *adminRequest, status int, p *Problem) {
 	detail := map[string]any{"request": r.Method + " " + cut(r.URL.Path, maxEventText), "status": status}
 	if p != nil {

@@ -27,7 +27,7 @@ func attachRoutes() []*adminRoute {
 	return []*adminRoute{route}
 }
 
-// An attachQuery says what a client uses.
+// An attachQuery specifies the servers and revision that a client uses.
 type attachQuery struct {
 	Profile   string `json:"profile,omitzero" jsonschema:"a profile of the configuration; default: all servers"`
 	Server    string `json:"server,omitzero" jsonschema:"one server, with its names unchanged"`
@@ -68,7 +68,7 @@ func (a *admin) attach(w http.ResponseWriter, r *adminRequest) {
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Time{}) // that of the request
+	_ = conn.SetDeadline(time.Time{}) // clears the deadline of the HTTP request
 	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
 		attachProtocol+"\r\n\r\n")
 	if err != nil {
@@ -81,11 +81,11 @@ func (a *admin) attach(w http.ResponseWriter, r *adminRequest) {
 	}
 }
 
-// An attachedStream is a connection, of which a part was read already.
+// An attachedStream is a connection whose first bytes the HTTP server may have buffered.
 type attachedStream struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// Read reads what the HTTP server has read too much first.
+// Read returns the bytes that the HTTP server buffered before the bytes of the connection.
 func (s *attachedStream) Read(b []byte) (int, error) { return s.reader.Read(b) }

@@ -24,7 +24,7 @@ type auditQuery struct {
 	Limit  int    `json:"limit,omitzero" jsonschema:"only the last records,minimum=1,maximum=1000"`
 }
 
-// An auditPage has records.
+// An auditPage is one page of audit records.
 type auditPage struct {
 	Records []json.RawMessage `json:"records" jsonschema:"lines of the log, the oldest first"`
 	Matched int               `json:"matched" jsonschema:"number of records that match; the response has the last ones"`

@@ -67,7 +67,7 @@ func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
 func (r *adminRequest) list(ctx context.Context, route Route, method string, params any) (json.RawMessage, error) {
 	id := rand.Text()
 	defer r.host().EndSession(id)
-	c, err := mcp.Connect(ctx, mcp.InMemory(r.admin.gateway.endpoint(route, &everything.limits, id)),
+	c, err := mcp.Connect(ctx, mcp.InMemory(r.admin.gateway.endpoint(route, &localGrant.limits, id)),
 		&mcp.ClientOptions{Logger: r.admin.gateway.opts.Logger})
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type ConfigFile struct {
 	Version string `json:"version" jsonschema:"changes with the text of the file"`
 }
 
-// A configList has the files of the configuration.
+// A configList lists the configuration files.
 type configList struct {
 	Files []ConfigFile `json:"files"`
 }
@@ -50,15 +50,16 @@ func (r *adminRequest) config(*noQuery) (*configList, error) {
 
 // A ConfigChange is a new text of the configuration file.
 type ConfigChange struct {
-	// Text is the new text. A mask in it stands for the value that it has replaced, in the same place.
+	// Text is the new text. A mask in it stands for the value that it replaced in the same place.
 	Text string `json:"text" jsonschema:"new text; a mask stands for the value that it has replaced in the same place"`
-	// Version is that of the text that was edited. A file that has changed since is not written.
+	// Version identifies the text that was edited. A file that has changed since then is not
+	// written.
 	Version string `json:"version" jsonschema:"of the text that was edited"`
-	// DryRun writes nothing.
+	// DryRun reports the changes without writing the file.
 	DryRun bool `json:"dryRun,omitzero" jsonschema:"write nothing, and show the difference"`
 }
 
-// A ConfigResult reports what a [ConfigChange] has changed, or would change.
+// A ConfigResult reports the changes of a [ConfigChange], made or, for a dry run, expected.
 type ConfigResult struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
@@ -67,7 +68,7 @@ type ConfigResult struct {
 	Backup string `json:"backup,omitzero" jsonschema:"file with the old text"`
 	// Diff is the difference, without values that may be secret.
 	Diff string `json:"diff" jsonschema:"without values that may be secret"`
-	// Version is that of the new text.
+	// Version identifies the new text.
 	Version string `json:"version"`
 	// Commands are the command lines that the gateway did not run before.
 	Commands [][]string `json:"commands" jsonschema:"command lines that are new or have changed"`
@@ -80,7 +81,7 @@ func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
 	return r.admin.opts.SetConfig(r.Context(), body)
 }
 
-// A reloadResult is what a reload has changed. See [host.Diff].
+// A reloadResult lists the changes of a reload. See [host.Diff].
 type reloadResult struct {
 	Added    []string `json:"added"`
 	Removed  []string `json:"removed"`

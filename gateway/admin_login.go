@@ -54,7 +54,7 @@ func (r *adminRequest) caller(given *loginCaller) (*host.Caller, error) {
 	return &host.Caller{Principal: p}, nil
 }
 
-// A loginRequest says who logs in.
+// A loginRequest identifies the user who logs in.
 type loginRequest struct {
 	Caller *loginCaller `json:"caller,omitzero" jsonschema:"absent for the local user"`
 }
@@ -75,7 +75,7 @@ type loginPage struct {
 	Expires time.Time    `json:"expires"`
 }
 
-// login begins a login. Its user completes it on the page, which the gateway serves over HTTP.
+// login begins a login. The user completes it on the page, which the gateway serves over HTTP.
 func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
 	u, err := r.upstream()
 	if err != nil {

@@ -31,7 +31,7 @@ type pinPage struct {
 	NextCursor int        `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
 
-// A pinEntry is what is recorded of one definition.
+// A pinEntry is the recorded state of one definition.
 type pinEntry struct {
 	Server   string    `json:"server"`
 	Identity string    `json:"identity" jsonschema:"of the server, independent of its name"`
@@ -78,12 +78,12 @@ func (r *adminRequest) pins(q *pinQuery) (*pinPage, error) {
 	return res, nil
 }
 
-// A pinApproval has the definitions that are approved.
+// A pinApproval lists the definitions to approve.
 type pinApproval struct {
 	Pins []pinChoice `json:"pins" jsonschema:"minItems=1,maxItems=1000"`
 }
 
-// A pinChoice is one form of a definition, as the list has it.
+// A pinChoice identifies one form of a definition, as the list returns it.
 type pinChoice struct {
 	Identity string `json:"identity"`
 	Kind     string `json:"kind"`

@@ -18,14 +18,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// A Problem is the error of a request of the admin API, as RFC 9457 has it. Its type is about:blank.
+// A Problem is the error response of the admin API, in the format of RFC 9457 with the type
+// about:blank.
 type Problem struct {
 	// Title is the text of the status.
 	Title  string `json:"title" jsonschema:"text of the status"`
 	Status int    `json:"status" jsonschema:"HTTP status,minimum=400,maximum=599"`
 	// Code is the reason. It is stable.
 	Code string `json:"code" jsonschema:"stable reason such as unknown_server"`
-	// Detail says what happened.
+	// Detail describes the failure.
 	Detail string `json:"detail" jsonschema:"what happened"`
 }
 
@@ -72,7 +73,7 @@ func problemOf(err error) *Problem {
 	return problemf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
-// maxProblem bounds the detail of a problem, in bytes. It may have text of a server.
+// maxProblem limits the detail of a problem, in bytes. It may contain text of a server.
 const maxProblem = 4 << 10
 
 func (a *admin) fail(w http.ResponseWriter, p *Problem) {
@@ -100,7 +101,7 @@ func (a *admin) write(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client has gone
+	_, _ = w.Write(append(text, '\n')) // an error means that the client left
 }
 
 // masked returns JSON with "[secret]" in place of secrets in its texts.
@@ -167,8 +168,8 @@ func decodeJSON(text []byte, v any) error {
 	return nil
 }
 
-// decodeQuery reads the parameters of a URL into v, a pointer to a struct of texts, integers and
-// booleans. Parameters that it does not have are errors.
+// decodeQuery decodes the parameters of a URL into v, a pointer to a struct of strings, integers
+// and booleans. A parameter without a field is an error.
 func decodeQuery(r *http.Request, v any) error {
 	values, err := parseQuery(r.URL.RawQuery)
 	if err != nil {

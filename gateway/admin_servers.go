@@ -92,7 +92,7 @@ type stderrQuery struct {
 	Limit int    `json:"limit,omitzero" jsonschema:"only the last lines,minimum=1,maximum=1000"`
 }
 
-// A stderrList has lines of standard error.
+// A stderrList contains lines of standard error.
 type stderrList struct {
 	Lines []stderrEntry `json:"lines" jsonschema:"the oldest first"`
 }

@@ -75,7 +75,7 @@ type callerList struct {
 	Callers []callerEntry `json:"callers"`
 }
 
-// A callerEntry is a caller that has sent requests.
+// A callerEntry describes a caller that sent requests.
 type callerEntry struct {
 	adminCaller
 	Client   string    `json:"client,omitzero" jsonschema:"what its last client calls itself; not verified"`

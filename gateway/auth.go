@@ -15,27 +15,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An access is what the credentials of a request open. The principal of the request is in its context;
-// see [mcp.PrincipalFrom]. The zero value is that of the local user: everything.
-type access struct {
-	profiles []string // the only ones, the default first; nil for all
+// A grant is the set of profiles, servers and request kinds that a credential allows. The zero
+// value is the local user's, which allows everything. The request's principal is in its context;
+// see [mcp.PrincipalFrom].
+type grant struct {
+	profiles []string // allowed profiles, the default first; nil allows all
 	limits   limits
 }
 
-// everything is what the credentials of the local user open.
-var everything = &access{}
+// localGrant is the grant of the local user, which allows everything.
+var localGrant = &grant{}
 
-// Limits are what a caller may use of a route.
+// Limits restrict the requests of a caller on a route.
 type limits struct {
 	servers  []string
 	only     []host.ActionKind
 	readOnly bool
-	id       string // unequal for different limits; empty for none
+	id       string // differs between different limits; empty without limits
 }
 
-// access returns what a key opens.
-func (k *Key) access() *access {
-	a := &access{limits: limits{servers: k.Servers, only: k.Only, readOnly: k.ReadOnly}}
+// grant returns the profiles, servers and request kinds that the key allows.
+func (k *Key) grant() *grant {
+	a := &grant{limits: limits{servers: k.Servers, only: k.Only, readOnly: k.ReadOnly}}
 	if k.Servers != nil || k.Only != nil || k.ReadOnly {
 		a.limits.id = fmt.Sprintf("%q %q %t", k.Servers, k.Only, k.ReadOnly)
 	}
@@ -45,13 +46,13 @@ func (k *Key) access() *access {
 	return a
 }
 
-type accessKey struct{}
+type grantKey struct{}
 
-// withAccess returns the request for handlers, with what its credentials open and without them: handlers
+// withGrant returns the request for handlers, with its grant and without its credentials: handlers
 // must not be able to pass them on.
-func withAccess(ctx context.Context, r *http.Request, a *access) *http.Request {
-	if a != everything {
-		ctx = context.WithValue(ctx, accessKey{}, a)
+func withGrant(ctx context.Context, r *http.Request, a *grant) *http.Request {
+	if a != localGrant {
+		ctx = context.WithValue(ctx, grantKey{}, a)
 	}
 	r = r.WithContext(ctx)
 	if _, ok := r.Header["Authorization"]; ok {
@@ -61,17 +62,17 @@ func withAccess(ctx context.Context, r *http.Request, a *access) *http.Request {
 	return r
 }
 
-// accessFrom returns what the credentials of a request open.
-func accessFrom(ctx context.Context) *access {
-	if a, ok := ctx.Value(accessKey{}).(*access); ok {
+// grantFrom returns the grant of a request.
+func grantFrom(ctx context.Context) *grant {
+	if a, ok := ctx.Value(grantKey{}).(*grant); ok {
 		return a
 	}
-	return everything
+	return localGrant
 }
 
-// route returns the route that a request for another one has, or an error if the credentials do not open
-// it: the same as if it did not exist.
-func (a *access) route(r Route) (Route, error) {
+// route returns the route that serves a request for r. If the credentials do not allow r, the error
+// is the same as for a route that does not exist.
+func (a *grant) route(r Route) (Route, error) {
 	switch {
 	case a.profiles != nil && r.Server != "", a.limits.servers != nil && r.Server != "" &&
 		!slices.Contains(a.limits.servers, r.Server):
@@ -94,7 +95,7 @@ func (g *Gateway) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.opts.InsecureNoAuth {
 			if addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); onLoopback(addr) {
-				next.ServeHTTP(w, withAccess(g.forwardable(r).Context(), r, everything))
+				next.ServeHTTP(w, withGrant(g.forwardable(r).Context(), r, localGrant))
 				return
 			}
 			g.refuse(w, r, errMissingKey, nil)
@@ -109,7 +110,7 @@ func (g *Gateway) protect(next http.Handler) http.Handler {
 		isKey := strings.HasPrefix(value, KeyPrefix)
 		switch {
 		case ok && g.isLocal(hash):
-			next.ServeHTTP(w, withAccess(r.Context(), r, everything))
+			next.ServeHTTP(w, withGrant(r.Context(), r, localGrant))
 		case ok && isKey && g.live != nil:
 			g.serveKey(w, r, hash, next)
 		case g.tokens != nil && !isKey:
@@ -122,8 +123,8 @@ func (g *Gateway) protect(next http.Handler) http.Handler {
 	})
 }
 
-// forwardable returns the request with its header Authorization for servers that get it by their settings,
-// which say insecure. Keys of the gateway are for no server.
+// forwardable returns the request with its Authorization header for servers whose settings, marked
+// as insecure, forward it. Keys of the gateway are never forwarded.
 func (g *Gateway) forwardable(r *http.Request) *http.Request {
 	if !g.host.ForwardsAuthorization() {
 		return r
@@ -146,7 +147,7 @@ func (g *Gateway) serveKey(w http.ResponseWriter, r *http.Request, hash keyHash,
 	}
 	ctx, done := g.live.begin(r, k)
 	defer done()
-	next.ServeHTTP(w, withAccess(mcp.WithPrincipal(ctx, k.caller), r, k.opens))
+	next.ServeHTTP(w, withGrant(mcp.WithPrincipal(ctx, k.caller), r, k.opens))
 }
 
 // principal returns the principal of a key.

@@ -18,23 +18,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// OAuth configures how a [Gateway] accepts access tokens of an authorization server, such as that of a company
-// (OIDC). Each path is a protected resource with metadata of its own, whose URL is the PublicURL of the
-// gateway with the path. The caller of a request has a principal with issuer, subject, scopes and claims
-// of the token: the applications of one user are one caller, with different claims client_id.
+// OAuth configures a [Gateway] that accepts access tokens of an authorization server, such as a
+// company's identity provider (OIDC). Each path is a protected resource with its own metadata,
+// whose URL is the PublicURL of the gateway with the path. A request's principal contains issuer,
+// subject, scopes and claims of the token. All applications of a user are one caller, although
+// their tokens differ in the claim client_id.
 type OAuth struct {
 	// Verifier verifies tokens; see [oauth.NewJWTVerifier] and [oauth.NewIntrospectionVerifier].
 	Verifier oauth.Verifier
 	// AuthorizationServers are the issuers whose tokens are accepted.
 	AuthorizationServers []string
-	// Audiences are accepted besides the URL of the path of a request. A token for one path is refused at
-	// the others.
+	// Audiences are accepted in addition to the URL of the requested path. A token for one path is
+	// rejected at other paths.
 	Audiences []string
-	// Scopes are needed by every request. Default: none.
+	// Scopes are required of every request. Default: no scope is required.
 	Scopes []string
-	// Profiles are profiles by scopes: a token opens the profiles of its scopes, and /mcp serves the first
-	// of them in the order of the scopes. A token with none of these scopes is refused with 403. Default:
-	// every token opens everything.
+	// Profiles maps scopes to profiles: a token grants the profiles of its scopes, and /mcp serves
+	// the first of them in the order of the scopes. A token without any of these scopes gets the
+	// status 403. Default: every token grants everything.
 	Profiles map[string]string
 	// ClientID and ClientSecret are the credentials of the gateway as an OAuth client of the first
 	// of AuthorizationServers, which must be an OpenID provider. Its redirect URI is
@@ -120,7 +121,7 @@ func (c *tokenChecker) metadata(path string) oauth.ResourceMetadata {
 		ScopesSupported: slices.Concat(c.opts.Scopes, c.scopes), Name: "Patchbay gateway"}
 }
 
-// serveMetadata serves the metadata of a path, also of one for a profile or server that does not exist. It
+// serveMetadata serves the metadata of a path, even if its profile or server does not exist. It
 // reports whether the request is for metadata.
 func (c *tokenChecker) serveMetadata(w http.ResponseWriter, r *http.Request) bool {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), wellKnown)
@@ -139,8 +140,8 @@ func (c *tokenChecker) challenge(r *http.Request) string {
 		"resource_metadata": c.public + wellKnown + path}}.String()
 }
 
-// guard returns what checks the tokens of requests for a path. Those of unknown profiles and servers are
-// not kept: clients choose them.
+// guard returns middleware that checks the tokens of requests for a path. Middleware for unknown
+// profiles and servers is not cached, because clients choose the names.
 func (c *tokenChecker) guard(path string) func(next http.Handler) http.Handler {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,26 +174,26 @@ func (g *Gateway) exists(path string) bool {
 	return path == pathAll
 }
 
-// serve serves a request that has a valid token, and refuses others.
+// serve serves a request with a valid token, and rejects other requests.
 func (c *tokenChecker) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	path, _ := routePath(r.URL.EscapedPath())
 	c.guard(path)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := mcp.PrincipalFrom(r.Context())
-		a, ok := c.access(p)
+		a, ok := c.grant(p)
 		if !ok {
 			c.refuseScopes(w, path)
 			return
 		}
-		next.ServeHTTP(w, withAccess(mcp.WithPrincipal(r.Context(), ofToken(p)), r, a))
+		next.ServeHTTP(w, withGrant(mcp.WithPrincipal(r.Context(), ofToken(p)), r, a))
 	})).ServeHTTP(w, r)
 }
 
-// access returns what a token opens.
-func (c *tokenChecker) access(p *mcp.Principal) (*access, bool) {
+// grant returns the profiles, servers and request kinds that a token allows.
+func (c *tokenChecker) grant(p *mcp.Principal) (*grant, bool) {
 	if len(c.scopes) == 0 {
-		return everything, true
+		return localGrant, true
 	}
-	a := &access{}
+	a := &grant{}
 	for _, scope := range c.scopes {
 		profile := c.opts.Profiles[scope]
 		if slices.Contains(p.Scopes, scope) && !slices.Contains(a.profiles, profile) {
@@ -212,7 +213,7 @@ func (c *tokenChecker) refuseScopes(w http.ResponseWriter, path string) {
 	c.gateway.refuseHTTP(w, http.StatusForbidden, "the token has no scope of a profile")
 }
 
-// changingClaims differ between the tokens of one caller, and say nothing about the caller.
+// changingClaims differ between the tokens of one caller, so they do not identify the caller.
 var changingClaims = []string{"exp", "iat", "nbf", "jti", "auth_time", "sid", "nonce", "at_hash", "c_hash", "uti",
 	"aio", "rh"}
 
@@ -230,8 +231,8 @@ func ofToken(p *mcp.Principal) *mcp.Principal {
 	return &mcp.Principal{Issuer: p.Issuer, Subject: p.Subject, Scopes: p.Scopes, Claims: claims}
 }
 
-// audit logs and records decisions about tokens: refusals as many as those of keys, and of each principal
-// one accepted request in a minute.
+// audit logs and records decisions about tokens: refusals within the limit that applies to keys,
+// and one accepted request per principal and minute.
 func (c *tokenChecker) audit(_ context.Context, d oauth.Decision) {
 	g := c.gateway
 	r := &http.Request{RemoteAddr: d.RemoteAddr}
@@ -271,7 +272,7 @@ func (c *tokenChecker) isDue(principal string) bool {
 	return true
 }
 
-// errorsOnly is a handler of logs that leaves out refusals, which audit logs within a bound.
+// errorsOnly is a log handler that omits refusals, which audit logs within a limit.
 type errorsOnly struct{ slog.Handler }
 
 func (h errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// maxFailures bounds the requests with wrong credentials of one address in an interval, each of which
-	// has the status 401. Further ones have 429. Clients with an old key send a few.
+	// maxFailures limits the requests with wrong credentials per address and interval. They get the
+	// status 401, and requests over the limit 429. A client with an old key sends a few.
 	maxFailures     = 30
 	failureInterval = time.Minute
-	// maxFailing bounds the addresses that are counted in an interval. The rest count as one.
+	// maxFailing limits the addresses that are counted in an interval. All further addresses share
+	// a counter.
 	maxFailing = 10_000
 )
 
@@ -29,13 +30,13 @@ type failureCounter struct {
 	counts map[netip.Addr]int
 }
 
-// isLimited counts a refused request, and reports whether its address has sent too many, with the time
-// until the next interval.
+// isLimited counts a rejected request, and reports whether its address exceeded the limit, with the
+// time until the next interval.
 func (f *failureCounter) isLimited(remote string) (wait time.Duration, limited bool) {
 	at, _ := netip.ParseAddrPort(remote)
 	addr := at.Addr().Unmap().WithZone("")
 	if addr.Is6() {
-		const network = 64 // bits: what one client has
+		const network = 64 // bits that one client can control
 		prefix, _ := addr.Prefix(network)
 		addr = prefix.Addr()
 	}
@@ -52,9 +53,9 @@ func (f *failureCounter) isLimited(remote string) (wait time.Duration, limited b
 	return failureInterval - now.Sub(f.begun), f.counts[addr] > maxFailures
 }
 
-// refuse refuses a request without valid credentials. k is a key that has ended, or nil. The response is the
-// same whatever is wrong. A valid key is never refused because of others: behind a proxy all clients have
-// one address, and a key cannot be guessed.
+// refuse rejects a request without valid credentials. k is a key that has ended, or nil. The
+// response does not depend on the reason. A valid key is never rejected because of other clients:
+// behind a proxy all clients share one address, and a key cannot be guessed.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, why error, k *liveKey) {
 	if g.refusals.Admit() {
 		name := ""
@@ -94,12 +95,13 @@ type loginDetail struct {
 
 // Outcomes of records of credentials.
 const (
-	outcomeRefused  = "refused"  // a request had no valid ones
+	outcomeRefused  = "refused"  // a request without valid credentials
 	outcomeAccepted = "accepted" // at most once a minute for each
 	outcomeEnded    = "ended"    // they are no longer valid
 )
 
-// recordRefusal records a refused request. Those that are logged are recorded: a client cannot fill the log.
+// recordRefusal records a rejected request that was logged: a client must not be able to fill the
+// log.
 func (g *Gateway) recordRefusal(r *http.Request, why error, k *liveKey) {
 	d := loginDetail{Outcome: outcomeRefused, Reason: why.Error(), Remote: remoteIP(r), Path: cutText(r.URL.Path)}
 	var p *mcp.Principal
@@ -109,7 +111,7 @@ func (g *Gateway) recordRefusal(r *http.Request, why error, k *liveKey) {
 	g.recordLogin(p, d)
 }
 
-// recordKey records that a key is used or has ended.
+// recordKey records the use or the end of a key.
 func (g *Gateway) recordKey(outcome string, k *Key, why error) {
 	d := loginDetail{Outcome: outcome, Key: k.Name}
 	if why != nil {

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// pathConnect is the path below which users log in: "/" and a ticket, callback or identity
-	// follow.
+	// pathConnect is the path below which users log in. It is followed by "/" and a ticket,
+	// callback or identity.
 	pathConnect = "/connect"
 	// connectCookie is the name of the cookie that identifies the browser of a login, without the
 	// prefix that [connectPages.cookieName] adds.
@@ -40,15 +40,15 @@ const (
 	maxTicket = 256
 )
 
-// connectPages are the pages on which callers log in to servers. They need no key: the ticket in their
-// path is a secret of one caller.
+// connectPages are the pages on which callers log in to servers. They require no key: the ticket in
+// the path is a secret of one caller.
 type connectPages struct {
 	gateway *Gateway
 	secret  []byte             // of the tokens of forms
 	issuer  *oidcclient.Client // identifies callers with access tokens; nil without OAuth.ClientID
 
 	mu     sync.Mutex // guards the fields below
-	url    *url.URL   // of the gateway; nil if it has none for browsers
+	url    *url.URL   // URL of the gateway; nil if browsers cannot reach it
 	checks lru.Map[string, identityCheck]
 }
 
@@ -185,8 +185,8 @@ func (p *connectPages) callback(w http.ResponseWriter, r *http.Request) {
 		"continues.")
 }
 
-// isCaller reports whether the user of a browser is the caller that a login is for. key is what the
-// user has entered.
+// isCaller reports whether the user of a browser is the caller that started the login. key is the
+// text that the user entered.
 func (p *connectPages) isCaller(r *http.Request, want *mcp.Principal, key string) bool {
 	if check := p.gateway.opts.ConnectPrincipal; check != nil {
 		got, err := check(r)
@@ -214,8 +214,8 @@ func (p *connectPages) asksKey(caller *mcp.Principal) bool {
 		caller.Issuer == KeyIssuer
 }
 
-// hasKeyOf reports whether a key is one of a principal. Wrong keys are counted and recorded as those of
-// other requests of the same address are.
+// hasKeyOf reports whether a key belongs to a principal. Wrong keys are counted and recorded like
+// wrong keys in requests of the same address.
 func (g *Gateway) hasKeyOf(r *http.Request, want *mcp.Principal, key string) (ok bool) {
 	check := g.protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		got := mcp.PrincipalFrom(r.Context())
@@ -227,7 +227,7 @@ func (g *Gateway) hasKeyOf(r *http.Request, want *mcp.Principal, key string) (ok
 	return ok
 }
 
-// A discarded response is that of a request whose outcome is a page.
+// A discarded response belongs to a request whose outcome is shown on a page.
 type discarded struct{}
 
 func (discarded) Header() http.Header         { return http.Header{} }
@@ -237,16 +237,17 @@ func (discarded) WriteHeader(int)             {}
 // newBrowser returns a secret for the cookie of a browser.
 func newBrowser() string { return NewKey() }
 
-// browser returns the secret of the browser of a request, "" if it has none.
+// browser returns the secret in the cookie of a request, or "" without a cookie.
 func (p *connectPages) browser(r *http.Request) string {
 	all := r.CookiesNamed(p.cookieName())
 	if len(all) != 1 || len(all[0].Value) != minKey || strings.Trim(all[0].Value, base32Digits) != "" {
-		return "" // another site of the domain may have set a second one
+		return "" // another site of the domain may have set the second cookie
 	}
 	return all[0].Value
 }
 
-// cookie returns the cookie of a browser. It reaches the callback, which another site links to.
+// cookie returns the cookie that identifies a browser. It must reach the callback, although another
+// site links to it.
 func (p *connectPages) cookie(browser string) *http.Cookie {
 	c := &http.Cookie{Name: p.cookieName(), Value: browser, Path: pathConnect + "/", HttpOnly: true,
 		SameSite: http.SameSiteLaxMode}
@@ -272,7 +273,7 @@ func (p *connectPages) formToken(browser, ticket string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// fail shows why a login has not succeeded.
+// fail shows why a login failed.
 func (p *connectPages) fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, host.ErrNoLogin):

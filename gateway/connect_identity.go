@@ -20,8 +20,7 @@ const (
 	// pathIdentity is the path, below pathConnect, to which the authorization server of the callers
 	// redirects browsers.
 	pathIdentity = "identity"
-	// maxIdentityChecks limits the identity checks in progress, of which each login has at most
-	// one.
+	// maxIdentityChecks limits the identity checks in progress. A login starts at most one check.
 	maxIdentityChecks = 10_000
 )
 

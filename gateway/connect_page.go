@@ -16,7 +16,7 @@ const connectStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;ma
 dt{color:#666}dd{margin:0 0 .7rem;font-weight:600;overflow-wrap:anywhere}button,input{font:inherit;padding:.4rem 1rem}
 .warning{border-left:4px solid #c60;padding-left:1rem}`
 
-// connectTemplate is a page without scripts. html/template escapes what it shows.
+// connectTemplate is a page without scripts. html/template escapes its data.
 var connectTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta name="robots" content="noindex"><title>{{.Title}}</title><style>{{.Style}}</style></head>
@@ -44,12 +44,12 @@ type connectPage struct {
 	Style template.CSS
 }
 
-// connectPolicy is the Content-Security-Policy. Browsers apply form-action to the redirect after the
-// form too, whose host is that of an authorization server.
+// connectPolicy returns the Content-Security-Policy. Browsers also apply form-action to the
+// redirect after the form, whose host belongs to an authorization server.
 func connectPolicy(local bool) string {
 	sum := sha256.Sum256([]byte(connectStyle))
 	targets := "'self' https:"
-	if local { // a local authorization server may have no TLS
+	if local { // a local authorization server may lack TLS
 		targets += " http:"
 	}
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -80,7 +80,7 @@ func (p *connectPages) write(w http.ResponseWriter, status int, page *connectPag
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", connectPolicy(p.base().Scheme == "http"))
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // the browser may have left
+	_, _ = w.Write(b.Bytes()) // an error means that the browser left
 }
 
 // loginText returns who uses a login, for users.

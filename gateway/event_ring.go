@@ -2,7 +2,7 @@ package gateway
 
 import "slices"
 
-// An eventRing has the last events, with consecutive numbers that begin with 1.
+// An eventRing contains the latest events, with consecutive numbers that begin with 1.
 type eventRing struct {
 	buffer []adminEvent // grows to maxEvents
 	start  int          // index of the oldest event
@@ -11,7 +11,7 @@ type eventRing struct {
 	size   int    // of all events
 }
 
-// add adds an event, and removes the oldest ones as the bounds require.
+// add adds an event, and removes the oldest events as the limits require.
 func (r *eventRing) add(e adminEvent) {
 	size := e.size()
 	for r.count > 0 && (r.count == maxEvents || r.size+size > maxEventBytes) {
@@ -47,5 +47,5 @@ func (r *eventRing) from(number uint64, n int) []adminEvent {
 	return events
 }
 
-// last returns the number of the newest event, 0 before the first one.
+// last returns the number of the newest event, or 0 before the first event.
 func (r *eventRing) last() uint64 { return r.first + uint64(r.count) - 1 }

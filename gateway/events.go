@@ -21,21 +21,22 @@ const (
 	// their size: they are a few minutes of a busy gateway.
 	maxEvents     = 4096
 	maxEventBytes = 4 << 20
-	// maxEventText bounds each text of an event, in bytes, and maxEventNames the names of one.
+	// maxEventText limits each text of an event, in bytes, and maxEventNames its names.
 	maxEventText  = 512
 	maxEventNames = 100
-	// maxCallers bounds the callers that are kept; the one that was idle the longest is removed.
+	// maxCallers limits the callers that are remembered; the caller that was idle the longest is
+	// removed.
 	maxCallers = 1000
 )
 
 // Types of events.
 const (
-	eventServer    = "server"    // the state of a server has changed
-	eventCatalogue = "catalogue" // a list of a server differs from the last one
+	eventServer    = "server"    // the state of a server changed
+	eventCatalogue = "catalogue" // a list of a server changed
 	eventDrift     = "drift"     // definitions are quarantined
 	eventPending   = "pending"   // a request waits for approval
 	eventDecided   = "decided"   // a request does not wait for approval any more
-	eventCall      = "call"      // a request has ended, or was refused
+	eventCall      = "call"      // a request ended or was refused
 	eventQuestion  = "question"  // a server or the gateway asks the caller of a request
 	eventConfig    = "config"    // the configuration was read again
 	eventAudit     = "audit"     // a login, or an action of an operator
@@ -79,7 +80,7 @@ func (e *adminEvent) size() int {
 
 // An EventLog keeps the last events of a host for [AdminOptions]. It is safe for concurrent use.
 type EventLog struct {
-	boot string // of ids: those of another process are unknown
+	boot string // part of each ID: IDs of another process are unknown
 
 	mu      sync.Mutex // guards the fields below
 	events  eventRing
@@ -104,7 +105,7 @@ func NewEventLog() *EventLog {
 		callers: map[callerKey]*callerEntry{}}
 }
 
-// Recorder returns a Recorder for [host.Options], with which the log has the events of requests too. It
+// Recorder returns a Recorder for [host.Options] that adds the events of requests to the log. It
 // passes each record to next, which may be nil.
 func (l *EventLog) Recorder(next host.Recorder) host.Recorder { return &eventRecorder{l, next} }
 
@@ -125,7 +126,7 @@ func (r *eventRecorder) Record(record *host.Record) error {
 // Unwrap returns the recorder whose records [host.Stats] counts.
 func (r *eventRecorder) Unwrap() host.Recorder { return r.next }
 
-// record adds the event of a record, if there is one.
+// record adds the event of a record, if the record describes an event.
 func (l *EventLog) record(r *host.Record) {
 	e := adminEvent{Time: r.Start, Server: r.Server, Call: r.Call, Method: cut(r.Method, maxEventText),
 		Target: cut(cmp.Or(r.Target, r.Public), maxEventText), Rule: r.Rule,
@@ -297,7 +298,7 @@ func (l *EventLog) removeIdleCaller() {
 	delete(l.callers, oldest)
 }
 
-// callerList returns the callers, the last one first.
+// callerList returns the callers, the most recent first.
 func (l *EventLog) callerList() []callerEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

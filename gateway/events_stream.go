@@ -16,8 +16,8 @@ const (
 	// eventPause is how often a client without events receives a comment, so that both sides notice
 	// a broken connection.
 	eventPause = 15 * time.Second
-	// eventWriteTimeout is how long a client may take to read what it was sent. It can connect again,
-	// and continue after the last event.
+	// eventWriteTimeout limits the time in which a client must read a sent event. It can connect
+	// again, and continue after the last event.
 	eventWriteTimeout = 30 * time.Second
 )
 
@@ -95,8 +95,8 @@ func parseEventTypes(text string) (types []string, err error) {
 	return types, nil
 }
 
-// resume sets the event after which the reader continues. It reports whether the events after it are
-// known: not those of another process.
+// resume sets the event after which the reader continues. It reports whether the later events are
+// known: events of another process are not.
 func (e *eventReader) resume(id string) bool {
 	last := e.log.last()
 	if id == "0" {
@@ -151,13 +151,13 @@ func (e *eventReader) run(a *admin, r *adminRequest) {
 	}
 }
 
-// gap sends an event which says that others were lost.
+// gap sends an event that reports the loss of others.
 func (e *eventReader) gap(missed uint64) bool {
 	event := &adminEvent{Type: eventGap, Time: time.Now().UTC(), Missed: missed}
 	return e.write(fmt.Sprintf("event: %s\ndata: %s\n\n", eventGap, mustMarshal(event)))
 }
 
-// send sends an event, unless the client has not asked for its type.
+// send sends an event, unless the client selected other types.
 func (e *eventReader) send(event *adminEvent) bool {
 	if e.types != nil && !slices.Contains(e.types, event.Type) {
 		return true

@@ -10,16 +10,17 @@
 //
 // The paths are:
 //   - /mcp: all servers, with names such as github__create_issue
-//   - /mcp/p/PROFILE: those of a profile of the configuration
+//   - /mcp/p/PROFILE: the servers of a profile of the configuration
 //   - /mcp/s/SERVER: one server, with its names and URIs unchanged
 //
-// Each serves Streamable HTTP of every revision and HTTP+SSE, as package mcphttp does. If the
-// configuration has one server, /mcp serves it with unchanged names, too.
+// Each path serves Streamable HTTP of every revision and HTTP+SSE, like package mcphttp. If the
+// configuration contains a single server, /mcp also serves it with unchanged names.
 //
-// Over HTTP each request needs a key or a token. With a key of [Options].Keys its sender is the local user,
-// as is the client of [Gateway.ServeStdio]: they are one caller of the host, with no principal. Other
-// callers have a principal: of a key in a [KeyStore], or of an access token; see [OAuth]. For further kinds
-// of credentials, pass [Gateway.Endpoint] to [mcphttp.NewHandler], with middleware of your own.
+// Over HTTP each request must contain a key or a token. A key of [Options].Keys identifies the
+// local user, and so does the connection of [Gateway.ServeStdio]: both are one caller of the host,
+// without a principal. Other callers are principals, identified by a key in a [KeyStore] or by an
+// access token; see [OAuth]. For further kinds of credentials, pass [Gateway.Endpoint] to
+// [mcphttp.NewHandler], behind your own middleware.
 package gateway
 
 import (
@@ -40,23 +41,24 @@ import (
 
 // Options configures a [Gateway]. The zero value serves streams, and no HTTP.
 type Options struct {
-	// Keys are the keys of the local user: a request over HTTP must have one of them in its header
-	// "Authorization: Bearer KEY". See [NewKey]. Only their hashes are kept.
+	// Keys are the keys of the local user: a request over HTTP must contain one of them in its
+	// header "Authorization: Bearer KEY". See [NewKey]. The gateway stores only their hashes.
 	Keys []string
-	// KeyStore has the keys of principals, which may be added and revoked at any time. The key that is
-	// used must begin with [KeyPrefix]. Default: none.
+	// KeyStore contains the keys of principals, which may be added and revoked at any time. A key
+	// in use must begin with [KeyPrefix]. Default: no store.
 	KeyStore *KeyStore
-	// OAuth accepts access tokens. PublicURL is needed then. Default: none are accepted.
+	// OAuth accepts access tokens. It requires PublicURL. Default: tokens are rejected.
 	OAuth *OAuth
 	// PublicURL is the URL by which clients reach the gateway, without a path, such as
-	// https://mcp.example.com: that of the reverse proxy, if there is one. Its host is allowed, like those
-	// of HTTP.AllowedHosts.
+	// https://mcp.example.com: the URL of the reverse proxy, if you use a proxy. Its host is
+	// allowed in addition to HTTP.AllowedHosts.
 	PublicURL string
 	// InsecureNoAuth serves HTTP without a key, on loopback addresses only. Then every program of this
 	// machine, of any user, can use the servers of the host as the user that runs the gateway.
 	InsecureNoAuth bool
-	// Profile is the only profile that is served: /mcp serves it, too, and all other paths have the
-	// status 404. An unknown profile has no servers. Default: all profiles and servers.
+	// Profile is the only profile that the gateway serves: /mcp serves it, too, and all other paths
+	// return the status 404. An unknown profile contains no servers. Default: all profiles and
+	// servers.
 	Profile string
 	// ConnectPrincipal returns the principal that authenticated the request of a browser, such as
 	// the principal named by a header of a reverse proxy. If it is set, only the principal itself
@@ -80,7 +82,7 @@ type Gateway struct {
 	opts     Options
 	keys     []keyHash
 	live     *liveKeys     // nil without a store
-	tokens   *tokenChecker // nil if none are accepted
+	tokens   *tokenChecker // nil if tokens are rejected
 	failures failureCounter
 	refusals *limitedlog.Log
 	connect  *connectPages
@@ -90,12 +92,12 @@ type Gateway struct {
 
 	mu       sync.Mutex // guards the fields below
 	handlers map[handlerKey]*mcphttp.Handler
-	ended    map[handlerKey]*mcphttp.Handler // those that Shutdown ends, for Stats
+	ended    map[handlerKey]*mcphttp.Handler // handlers that Shutdown ends, for Stats
 	servers  map[*http.Server]struct{}
 	over     bool
 }
 
-// A handlerKey is what one handler serves. Callers with different limits have no sessions in common.
+// A handlerKey identifies a handler. Callers with different limits never share a session.
 type handlerKey struct {
 	route  Route
 	limits string
@@ -105,13 +107,14 @@ type handlerKey struct {
 type Route struct {
 	// Profile is the name of a profile of the configuration. Default: all servers and tools.
 	Profile string
-	// Server is the name of one server, whose names and URIs are unchanged. Default: those of the
-	// profile.
+	// Server is the name of one server, whose names and URIs are unchanged. Default: all servers of
+	// the profile.
 	Server string
 }
 
-// New returns a Gateway for a host, which the caller closes after the last request. The options may
-// be nil. New panics if a key has fewer than 32 characters or an option of HTTP, OAuth or PublicURL is invalid.
+// New returns a Gateway for a host, which the caller must close after the last request. The options
+// may be nil. New panics if a key is shorter than 32 characters or an option of HTTP, OAuth or
+// PublicURL is invalid.
 func New(h *host.Host, o *Options) *Gateway {
 	g := &Gateway{host: h, handlers: map[handlerKey]*mcphttp.Handler{}, servers: map[*http.Server]struct{}{}}
 	if o != nil {
@@ -137,11 +140,12 @@ func New(h *host.Host, o *Options) *Gateway {
 		panic("gateway: New: " + err.Error())
 	}
 	g.connect = newConnectPages(g)
-	g.handler(Route{}, &everything.limits) // an invalid option fails here
+	g.handler(Route{}, &localGrant.limits) // an invalid option fails here
 	return g
 }
 
-// check returns an error for a route to a profile or server that the configuration does not have.
+// check returns an error for a route to a profile or server that the configuration does not
+// contain.
 func (g *Gateway) check(r Route) error {
 	hasName := func(u *host.Upstream) bool { return u.Name() == r.Server }
 	only := g.opts.Profile
@@ -157,7 +161,7 @@ func (g *Gateway) check(r Route) error {
 	return nil
 }
 
-// handler returns the handler of a route that exists, nil after Shutdown has begun.
+// handler returns the handler of an existing route, or nil after Shutdown has begun.
 func (g *Gateway) handler(r Route, l *limits) *mcphttp.Handler {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,10 +184,10 @@ func (g *Gateway) handler(r Route, l *limits) *mcphttp.Handler {
 	return h
 }
 
-// Shutdown ends what [Gateway.Serve] and [Gateway.Handler] serve: it refuses new requests, ends
-// subscriptions with their result, lets calls finish, and then closes sessions. Shortly before the
-// deadline of ctx it cancels the remaining calls. It returns the error of ctx if some have not ended.
-// Instances of the host keep running.
+// Shutdown ends the requests of [Gateway.Serve] and [Gateway.Handler]: it rejects new requests,
+// ends subscriptions with their result, lets calls finish, and then closes sessions. Shortly before
+// the deadline of ctx it cancels the remaining calls. It returns the error of ctx if requests are
+// still running. Connections of the host keep running.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	if a := g.admin.Load(); a != nil {
 		a.cancel()

@@ -58,8 +58,8 @@ func bearer(r *http.Request) (value string, ok bool) {
 	return value, value != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-// isLocal reports whether a hash is that of a key of the local user. The time that it takes depends on
-// none of the keys.
+// isLocal reports whether a hash belongs to a key of the local user. Its running time does not
+// depend on the keys.
 func (g *Gateway) isLocal(hash keyHash) bool {
 	valid := 0
 	for i := range g.keys {

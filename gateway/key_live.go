@@ -18,12 +18,12 @@ const (
 	// keysAge is how old the keys in memory may be when a request is admitted, and how often they are
 	// read while requests are open: a revoked key ends within it.
 	keysAge = time.Second
-	// maxEarlyReads bounds the readings in that time for unknown keys, one of which may have just been made.
+	// maxEarlyReads limits the reads of the store in that time for unknown keys, which may be new.
 	maxEarlyReads = 20
-	// keysMaxAge is how long keys are used while the store cannot be read. After that, the requests of
-	// principals are refused and end: a key may have been revoked.
+	// keysMaxAge limits how long keys stay valid while the store cannot be read. After that,
+	// requests of principals are rejected and end: a key may be revoked.
 	keysMaxAge = 30 * time.Second
-	// keysTimeout bounds one reading of the store, for which requests wait.
+	// keysTimeout limits one read of the store, for which requests wait.
 	keysTimeout = 2 * time.Second
 	// usedInterval is how often the use of a key is recorded.
 	usedInterval = time.Minute
@@ -44,7 +44,8 @@ var errKeysUnread = errors.New("the keys cannot be read")
 type liveKeys struct {
 	store *KeyStore
 	log   *slog.Logger
-	// used is called once a minute for a key that is used, ended for one that has ended. Neither blocks.
+	// used is called once a minute for a key in use, ended for a key that has ended. Neither may
+	// block.
 	used  func(k *Key)
 	ended func(k *Key, why error)
 
@@ -52,7 +53,7 @@ type liveKeys struct {
 
 	mu     sync.Mutex // guards the fields below
 	byHash map[keyHash]*liveKey
-	gone   map[keyHash]*liveKey // revoked ones, for logs and records
+	gone   map[keyHash]*liveKey // revoked keys, for logs and records
 	read   time.Time            // when byHash was read
 	tried  time.Time            // when it was tried last
 	early  int                  // readings since then for unknown keys
@@ -61,19 +62,19 @@ type liveKeys struct {
 	closed bool
 }
 
-// A liveKey is a key that may have requests in progress.
+// A liveKey is a key whose requests may be in progress.
 type liveKey struct {
 	Key     // as it was when it was read first
 	hash    keyHash
 	caller  *mcp.Principal
-	opens   *access
+	opens   *grant
 	ctx     context.Context // ends with the key
 	end     context.CancelCauseFunc
 	touched time.Time
 }
 
-// find returns a key that has not ended. The time of the look-up depends on the hash only, from which a
-// key cannot be found.
+// find returns a key that has not ended. The time of the look-up depends only on the hash, which
+// does not reveal a key.
 func (l *liveKeys) find(hash keyHash) (*liveKey, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,8 @@ func (l *liveKeys) refresh() error {
 	return nil
 }
 
-// readKeys reads the keys, and ends those that are gone, have expired or are others now. The lock is held.
+// readKeys reads the keys, and ends keys that were removed, expired or replaced. The caller must
+// hold the lock.
 func (l *liveKeys) readKeys(now time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout)
 	defer cancel()
@@ -155,7 +157,7 @@ func (l *liveKeys) readKeys(now time.Time) error {
 		k := l.byHash[hash]
 		if k == nil || !k.isSame(&stored.Key) {
 			k = &liveKey{Key: stored.Key, hash: hash, touched: stored.Used, caller: stored.principal(),
-				opens: stored.access()}
+				opens: stored.grant()}
 			k.ctx, k.end = context.WithCancelCause(context.Background())
 		}
 		found[hash] = k
@@ -178,7 +180,7 @@ func (l *liveKeys) readKeys(now time.Time) error {
 	return nil
 }
 
-// isSame reports whether two keys with one secret are the same, whenever they were used.
+// isSame reports whether two keys with one secret are equal, except for the time of their last use.
 func (k *liveKey) isSame(now *Key) bool {
 	a, b := k.Key, *now
 	a.Used, b.Used = time.Time{}, time.Time{}
@@ -193,8 +195,8 @@ func (l *liveKeys) endKey(k *liveKey, why error) {
 	}
 }
 
-// begin returns a context for a request with a key, which ends with the key. The caller calls done at the
-// end of the request.
+// begin returns a context for a request with a key; it ends with the key. The caller must call done
+// at the end of the request.
 func (l *liveKeys) begin(r *http.Request, k *liveKey) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(k.ctx, func() {
@@ -234,7 +236,7 @@ func (l *liveKeys) poll() {
 	l.timer = time.AfterFunc(keysAge, l.poll)
 }
 
-// close waits for what is being written.
+// close waits until pending records are written.
 func (l *liveKeys) close() {
 	l.mu.Lock()
 	l.closed = true

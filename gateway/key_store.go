@@ -26,7 +26,7 @@ const (
 	stateKind = "key"
 	// maxKeys bounds the keys of a store: a gateway reads all of them every second.
 	maxKeys = 1000
-	// maxSubject bounds the subject of a key, in bytes, as that of a token.
+	// maxSubject limits the subject of a key, in bytes, like the subject of a token.
 	maxSubject = 256
 	// maxAttempts bounds how often an entry that others change is read again.
 	maxAttempts = 10
@@ -43,13 +43,13 @@ var (
 type Key struct {
 	// Name identifies the key: 1 to 64 of the characters A-Z, a-z, 0-9, ., _ and -.
 	Name string `json:"name"`
-	// Subject is the subject of the principal, whose issuer is [KeyIssuer]. Keys with one subject are of
-	// one principal. Default: Name.
+	// Subject is the subject of the principal, whose issuer is [KeyIssuer]. Keys with the same
+	// subject belong to one principal. Default: Name.
 	Subject string `json:"subject"`
-	// Generation is the ClientID of the principal. Create sets it: to the Generation of the other
-	// keys with the same Subject or, if there are none, to a random text. A Subject that is used
-	// again after all its keys were revoked therefore does not inherit the logins, grants and tasks
-	// of the earlier principal.
+	// Generation is the ClientID of the principal. Create copies it from another key with the same
+	// Subject, or sets a random text if there is no such key. A Subject that is used again after
+	// all its keys were revoked therefore does not inherit the logins, grants and tasks of the
+	// earlier principal.
 	Generation string `json:"generation,omitzero"`
 	// Profile is the only profile that the key opens; empty for all.
 	Profile string `json:"profile,omitzero"`
@@ -67,7 +67,7 @@ type Key struct {
 	Used time.Time `json:"used,omitzero"`
 }
 
-// IsExpired reports whether the key has ended at a time.
+// IsExpired reports whether the key has expired at a time.
 func (k *Key) IsExpired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
 
 // A storedKey is the value of an entry.
@@ -76,9 +76,9 @@ type storedKey struct {
 	Hash string `json:"hash"` // SHA-256 of the secret, in hexadecimal
 }
 
-// A KeyStore has the keys of principals, in a store that several gateways and commands may use. Of a
-// secret it has the SHA-256 hash, which is enough: a secret has 160 random bits. It is safe for concurrent
-// use.
+// A KeyStore holds the keys of principals, in a store that several gateways and commands may share.
+// It stores only the SHA-256 hash of a secret, which suffices because a secret contains 160 random
+// bits. It is safe for concurrent use.
 type KeyStore struct{ state host.StateStore }
 
 // NewKeyStore returns the keys in a store.
@@ -106,8 +106,8 @@ func (k *Key) check(now time.Time) error {
 	return nil
 }
 
-// Create makes a key and returns its secret, which is not kept. The error is [ErrKeyExists] if the name
-// is in use, also by a key that has expired.
+// Create creates a key and returns its secret, which is not stored. The error is [ErrKeyExists] if
+// the name is in use, even by an expired key.
 func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error) {
 	now := time.Now()
 	if err := k.check(now); err != nil {
@@ -148,7 +148,7 @@ func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error)
 	return secret, nil
 }
 
-// List returns all keys, by name. Expired ones stay until they are revoked.
+// List returns all keys, by name. Expired keys stay until they are revoked.
 func (s *KeyStore) List(ctx context.Context) ([]Key, error) {
 	var all []Key
 	for e, err := range s.state.List(ctx, stateKind) {
@@ -164,8 +164,8 @@ func (s *KeyStore) List(ctx context.Context) ([]Key, error) {
 	return all, nil
 }
 
-// Revoke removes a key, and returns it. Gateways refuse it within a second, and end its requests. The error
-// is [ErrUnknownKey] if there is none.
+// Revoke removes a key, and returns it. Gateways reject it within a second, and end its requests.
+// The error is [ErrUnknownKey] if the store does not contain the key.
 func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
 	for range maxAttempts {
 		value, version, err := s.state.Get(ctx, stateKind, name)
@@ -177,7 +177,7 @@ func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
 		}
 		k, _, err := decodeKey(value)
 		if err != nil {
-			k = &storedKey{Key: Key{Name: name}} // what cannot be read can be removed
+			k = &storedKey{Key: Key{Name: name}} // an unreadable entry can be removed
 		}
 		if err = s.state.CompareAndSet(ctx, stateKind, name, version, nil); !errors.Is(err, host.ErrConflict) {
 			return &k.Key, err
@@ -186,7 +186,7 @@ func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
 	return nil, host.ErrConflict
 }
 
-// touch records that a key is used now, unless it is another one by now.
+// touch updates Used unless the key was replaced meanwhile.
 func (s *KeyStore) touch(ctx context.Context, name string, hash keyHash, now time.Time) error {
 	value, version, err := s.state.Get(ctx, stateKind, name)
 	if err != nil || value == nil {
@@ -201,7 +201,7 @@ func (s *KeyStore) touch(ctx context.Context, name string, hash keyHash, now tim
 		return err
 	}
 	if err = s.state.CompareAndSet(ctx, stateKind, name, version, value); errors.Is(err, host.ErrConflict) {
-		return nil // another gateway has recorded it, or the key was revoked
+		return nil // another gateway updated it, or the key was revoked
 	}
 	return err
 }

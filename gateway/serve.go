@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Limits of the HTTP server of [Gateway.Serve], as those of [mcphttp.Serve].
+// Limits of the HTTP server of [Gateway.Serve], equal to the limits of [mcphttp.Serve].
 const (
 	headerTimeout   = 10 * time.Second  // for the headers of a request to arrive
 	idleTimeout     = 120 * time.Second // between two requests of a connection
@@ -30,10 +30,11 @@ const (
 	pathServer  = "/mcp/s/{server}"
 )
 
-// Handler returns the handler of all paths. A request without a valid key or token has the status 401, or
-// 429 if its address has sent many of them; one for a profile or server that is unknown, or that its key
-// does not open, 404. With [Options].InsecureNoAuth, only connections to a loopback
-// address of an http.Server are served. Call [Gateway.Shutdown] before the Shutdown of the server.
+// Handler returns the handler of all paths. A request without a valid key or token gets the status
+// 401, or 429 if its address sent many such requests; a request for an unknown profile or server,
+// or one that its key does not grant, gets 404. With [Options].InsecureNoAuth, the handler serves
+// only connections to a loopback address of an http.Server. Call [Gateway.Shutdown] before the
+// Shutdown of the server.
 func (g *Gateway) Handler() http.Handler {
 	paths := http.NewServeMux()
 	serve := func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +52,7 @@ func (g *Gateway) Handler() http.Handler {
 		case !isRoute && g.tokens != nil && g.tokens.serveMetadata(w, r):
 		case !isRoute:
 			notFound(w, r)
-		case isPreflight(r): // the response says nothing about profiles and servers
+		case isPreflight(r): // the response does not depend on profiles and servers
 			g.serveRoute(w, r, Route{})
 		default:
 			protected.ServeHTTP(w, r)
@@ -59,14 +60,15 @@ func (g *Gateway) Handler() http.Handler {
 	})
 }
 
-// isPreflight reports whether a browser asks which requests a page may send. It sends no key.
+// isPreflight reports whether a browser asks which requests a page may send. Such a request
+// contains no key.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 func (g *Gateway) serveRoute(w http.ResponseWriter, r *http.Request, route Route) {
-	a := accessFrom(r.Context())
+	a := grantFrom(r.Context())
 	allowed, err := a.route(route)
 	if err == nil {
 		err = g.check(allowed)
@@ -99,10 +101,11 @@ func limitBodyTime(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout)) // fails only in tests
 }
 
-// Serve serves HTTP on a listener until ctx or [Gateway.Shutdown] ends it. At the end of ctx it shuts
-// the Gateway down, which takes up to 12 seconds. It closes the listener, and returns nil unless the
-// listener or the shutdown fails. Serve fails at once if no key and no token can be valid: with
-// [Options].InsecureNoAuth it needs none, but then the listener must have a loopback address.
+// Serve serves HTTP on a listener until ctx or [Gateway.Shutdown] ends it. At the end of ctx it
+// shuts the Gateway down, which takes up to 12 seconds. It closes the listener, and returns nil
+// unless the listener or the shutdown fails. Serve fails at once if no key and no token can be
+// valid: with [Options].InsecureNoAuth it requires no key, but then the listener must use a
+// loopback address.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	if err := g.checkListener(l); err != nil {
 		_ = l.Close() // it was not used

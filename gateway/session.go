@@ -24,10 +24,11 @@ var _ interface {
 	HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
 } = (*endpoint)(nil)
 
-// Endpoint returns the handler of a route. The caller of a request is its principal, or the local
-// user without one. It is an [mcp.Listener]. A route to an unknown profile or server has no tools,
-// prompts or resources. [Options].Profile does not limit routes other than the zero value.
-func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, &everything.limits, "") }
+// Endpoint returns the handler of a route. The caller of a request is its principal, or without a
+// principal the local user. The handler is an [mcp.Listener]. A route to an unknown profile or
+// server contains no tools, prompts or resources. [Options].Profile limits only the zero value of
+// Route.
+func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, &localGrant.limits, "") }
 
 func (g *Gateway) endpoint(r Route, l *limits, session string) *endpoint {
 	if r == (Route{}) {
@@ -84,7 +85,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, conn mcp.Conn, r Route) error 
 func (g *Gateway) serveStream(ctx context.Context, conn mcp.Conn, r Route, workspace string) error {
 	session := rand.Text()
 	defer g.host.EndSession(session)
-	e := g.endpoint(r, &everything.limits, session)
+	e := g.endpoint(r, &localGrant.limits, session)
 	e.workspace = workspace
 	return mcp.Serve(ctx, e, conn, &mcp.ServeOptions{Logger: g.opts.Logger})
 }
