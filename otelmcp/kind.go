@@ -33,7 +33,7 @@ const (
 	maxLabel = 256
 )
 
-// A kindKey has the labels that requests have in common, besides errors.
+// A kindKey contains the labels that requests share, besides errors.
 type kindKey struct {
 	role                                           role
 	method, target, revision                       string
@@ -43,11 +43,11 @@ type kindKey struct {
 
 func newKindKey(ctx context.Context, r role, req *mcp.Request, via *mcp.Via) kindKey {
 	k := kindKey{role: r, method: req.Method, revision: req.Revision()}
-	if r == client || questions[req.Method] { // in memory, the server has the values of the client
+	if r == client || questions[req.Method] { // in memory, the server sees the values of the client
 		k.hosted = host.ServerFrom(ctx)
 	}
 	if k.method == methodDiscover && r == server && isOfSession(k.revision) {
-		k.method = methodInitialize // as which it has arrived
+		k.method = methodInitialize // the method of the request that arrived
 	}
 	if r != taskRun {
 		k.network, k.protocol, k.protocolVersion = via.Network, via.Protocol, via.ProtocolVersion
@@ -63,7 +63,7 @@ func isOfSession(revision string) bool {
 	return known && !r.Modern()
 }
 
-// A kind is what requests with the same labels have in common. It is not changed, except for failed.
+// A kind holds the data that requests with the same labels share. Only its field failed changes.
 type kind struct {
 	kindKey
 	name       string                  // of spans
@@ -76,7 +76,7 @@ type kind struct {
 	failed map[string][]metric.RecordOption
 }
 
-// kinds are those that were seen, up to the limits.
+// kinds holds the kinds seen so far, up to the limits.
 type kinds struct {
 	mu    sync.RWMutex // guards the fields below
 	byKey map[kindKey]*kind
@@ -86,7 +86,7 @@ type kinds struct {
 	codes            map[codesKey]*map[string]bool
 }
 
-// A codesKey chooses the codes that count together: a server does not use up those of another.
+// A codesKey groups codes that are counted together: a server must not use up the codes of another.
 type codesKey struct {
 	role
 	hosted string
@@ -128,7 +128,7 @@ func (s *kinds) begin(ctx context.Context, r role, req *mcp.Request, via *mcp.Vi
 	return s.byKey[key]
 }
 
-// end returns the kind of a request that has ended.
+// end returns the kind of a request that ended.
 func (s *kinds) end(ctx context.Context, r role, req *mcp.Request, via *mcp.Via, out *mcp.Outcome) *kind {
 	key := newKindKey(ctx, r, req, via)
 	switch {
@@ -143,7 +143,7 @@ func (s *kinds) end(ctx context.Context, r role, req *mcp.Request, via *mcp.Via,
 	return s.get(key)
 }
 
-// label returns a name if it is one of the first that were seen, else other.
+// label returns a name if it is among the first names seen, or else other.
 func (s *kinds) label(known *map[string]bool, name string, most int) string {
 	if name == "" || len(name) > maxLabel || !utf8.ValidString(name) {
 		return other
@@ -177,7 +177,7 @@ func (s *kinds) session(ctx context.Context, r role, via *mcp.Via) *kind {
 	return s.get(key)
 }
 
-// get returns the kind of a key, which it adds if necessary.
+// get returns the kind of a key, and adds it if necessary.
 func (s *kinds) get(key kindKey) *kind {
 	s.mu.RLock()
 	known := s.byKey[key]
@@ -211,7 +211,7 @@ func newKind(key kindKey) *kind {
 			return
 		}
 		k.labels = append(k.labels, attribute.String(name, value))
-		if value != other { // spans have the value itself, or none
+		if value != other { // spans contain the value itself
 			k.attributes = append(k.attributes, attribute.String(name, value))
 		}
 	}
@@ -245,7 +245,7 @@ func record(labels []attribute.KeyValue) []metric.RecordOption {
 	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(labels...))}
 }
 
-// splitHost splits an address. The port is 0 if there is none.
+// splitHost splits an address. The port is 0 if the address contains no port.
 func splitHost(address string) (host string, port int) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -280,7 +280,8 @@ func (k *kind) options(failure string) []metric.RecordOption {
 	return o
 }
 
-// failure returns the value of error.type for metrics: empty for a result, and one of a bounded set.
+// failure returns the value of error.type for metrics: empty for a result, otherwise a value of a
+// limited set.
 func (s *kinds) failure(op *operation, k *kind, out *mcp.Outcome) string {
 	switch {
 	case out.Err == nil && out.ToolError:
@@ -327,7 +328,7 @@ func isCode(failure string) bool {
 	return err == nil
 }
 
-// sessionFailure returns the value of error.type of a session: empty if one of its ends has closed it.
+// sessionFailure returns the value of error.type of a session: empty if either side closed it.
 func sessionFailure(cause error) string {
 	if typ := ended(cause); cause != nil && typ == errorTimeout {
 		return typ

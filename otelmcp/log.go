@@ -10,17 +10,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// LogHandler returns a handler that adds to each record what the context of the log call belongs to:
-// trace_id and span_id of the span, and mcp.method and tool of the request. They are top-level members
-// also of a logger with groups. An invalid or absent one is left out. The tool is the name that the
-// client has sent.
+// LogHandler returns a handler that adds to each record the span and request of the log call's
+// context: trace_id and span_id of the span, and mcp.method and tool of the request. They are
+// top-level members even of a logger with groups. An invalid or absent value is omitted. The tool
+// is the name that the client sent.
 //
 // Set a logger with it as the default of package slog, or as the Logger of options.
 func LogHandler(next slog.Handler) slog.Handler { return &logHandler{next: next, root: next} }
 
 type logHandler struct {
 	next slog.Handler
-	// root is next without the groups and attributes of steps. There are none before the first group.
+	// root is next without the groups and attributes of steps. steps is empty before the first
+	// group.
 	root  slog.Handler
 	steps []func(slog.Handler) slog.Handler
 }

@@ -18,7 +18,7 @@ type metrics struct {
 	refused map[refusal][]metric.AddOption
 }
 
-// A refusal has the labels of a refused HTTP request, of which there is a fixed set.
+// A refusal contains the labels of a refused HTTP request. The set of refusals is fixed.
 type refusal struct {
 	status int
 	reason string

@@ -18,20 +18,21 @@ import (
 // scope is the name of the instrumentation scope.
 const scope = "github.com/patchbay-mcp/patchbay/otelmcp"
 
-// Options configures an [Observer]. The zero value is right for most programs that have set the
-// global providers of package otel.
+// Options configures an [Observer]. The zero value suits most programs that set the global
+// providers of package otel.
 type Options struct {
-	// TracerProvider makes spans. Default: otel.GetTracerProvider(). With that of package
+	// TracerProvider creates spans. Default: otel.GetTracerProvider(). With the provider of package
 	// trace/noop there are no spans, and metrics cost less.
 	TracerProvider trace.TracerProvider
 	// MeterProvider makes metrics. Default: otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider
-	// Propagator writes the trace context into `_meta` of requests, and reads it. Default: that of the
-	// W3C, which has the members traceparent and tracestate. Baggage is sent, also to
-	// third-party servers, only by a propagator that has it.
+	// Propagator writes the trace context into `_meta` of requests, and reads it. Default: the
+	// propagator of the W3C, with the members traceparent and tracestate. Baggage is sent, even to
+	// third-party servers, only by a propagator that supports it.
 	Propagator propagation.TextMapPropagator
-	// PublicEndpoint is for servers whose clients are not trusted: the spans of requests have links to
-	// those of clients, are roots of new traces, and are sampled as this process decides.
+	// PublicEndpoint must be set for servers whose clients are not trusted: the spans of requests
+	// are linked to the clients' spans, are roots of new traces, and are sampled as this process
+	// decides.
 	PublicEndpoint bool
 	// Arguments adds the arguments of tools, at most 8 KiB of each call, to spans. They may contain
 	// personal data and secrets.
@@ -59,8 +60,8 @@ var (
 	_ mcp.RefusalObserver = (*Observer)(nil)
 )
 
-// New returns an Observer. The options may be nil. It panics if the MeterProvider refuses an
-// instrument, which that of the OpenTelemetry SDK does not.
+// New returns an Observer. The options may be nil. It panics if the MeterProvider rejects an
+// instrument, which the OpenTelemetry SDK never does.
 func New(opts *Options) *Observer {
 	o := &Observer{}
 	if opts != nil {
@@ -85,11 +86,11 @@ func New(opts *Options) *Observer {
 	return o
 }
 
-// A role is what a request is for the program.
+// A role is the side of the program in a request: client or server.
 type role int
 
 const (
-	server  role = iota // a client has sent it
+	server  role = iota // a client sent it
 	client              // it is sent
 	taskRun             // a task continues it
 	roles
@@ -107,11 +108,11 @@ func roleOf(req *mcp.Request, via *mcp.Via) role {
 
 // An operation is a request in progress. It is the context of its handler.
 type operation struct {
-	context.Context       // has the span
+	context.Context       // contains the span
 	kind            *kind // nil if the target was not known at the beginning
 	role            role
 	start           time.Time
-	span            trace.Span // nil for none
+	span            trace.Span // nil without a span
 	remote          remoteSpan
 }
 
@@ -146,7 +147,7 @@ func (o *Observer) End(ctx context.Context, req *mcp.Request, out mcp.Outcome) {
 	elapsed := time.Since(op.start)
 	o.active[op.role].Add(-1)
 	k := op.kind
-	if k == nil || k.target != out.Target && op.role == server { // a name that another caller has
+	if k == nil || k.target != out.Target && op.role == server { // a name that belongs to another caller
 		via := req.Via()
 		k = o.kinds.end(op, op.role, req, &via, &out)
 	}
@@ -157,8 +158,8 @@ func (o *Observer) End(ctx context.Context, req *mcp.Request, out mcp.Outcome) {
 	}
 }
 
-// Detached puts the span of a request that becomes a task into the stored request, so that the runs of
-// the task have links to it.
+// Detached puts the span of a request that becomes a task into the stored request, so that the runs
+// of the task are linked to it.
 func (o *Observer) Detached(ctx context.Context, req *mcp.Request) {
 	if o.tracer != nil {
 		o.inject(ctx, req)

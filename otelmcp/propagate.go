@@ -18,8 +18,8 @@ const (
 	baggage     = "baggage"
 )
 
-// Limits of these members, in bytes: the W3C defines the length of a traceparent, and what everyone
-// must be able to pass on of the others.
+// Limits of these members, in bytes: the W3C specifies the length of a traceparent, and the length
+// of the other members that every system must be able to pass on.
 const (
 	maxTraceParent = 55
 	maxTraceState  = 512
@@ -40,7 +40,7 @@ func maxLength(key string) int {
 
 // A remoteSpan is the span of a client, as a parent.
 type remoteSpan struct {
-	trace.Span // one without effects
+	trace.Span // without effects
 	context    trace.SpanContext
 }
 
@@ -49,12 +49,13 @@ var noSpan = trace.SpanFromContext(context.Background())
 // SpanContext returns the ids of the span.
 func (s *remoteSpan) SpanContext() trace.SpanContext { return s.context }
 
-// parent returns the context whose span is the parent of a request that a server has received, and
-// options with the links to others.
+// parent returns the context whose span is the parent of a request that a server received, and
+// options with the links to other spans.
 //
-// The parent is the span of the client, by the trace context in `_meta`. The span that the context has
-// before, such as that of the HTTP request, is a link, or is the parent if there is no other. It is the
-// reverse for a question of a server, which must not choose the trace of a client.
+// The parent is the client's span, by the trace context in `_meta`. A span that the context already
+// contains, such as the span of the HTTP request, is a link, or the parent if `_meta` contains
+// none. The roles are reversed for a question of a server, which must not choose the trace of a
+// client.
 func (o *Observer) parent(
 	op *operation, req *mcp.Request, options []trace.SpanStartOption,
 ) (context.Context, []trace.SpanStartOption) {
@@ -76,12 +77,12 @@ func (o *Observer) parent(
 		link(ambient)
 		ctx = op.Context // without the baggage of the client
 		options = append(options[:len(options):len(options)], trace.WithNewRoot())
-	case questions[req.Method] && ambient.IsValid(): // of the call that it belongs to, whatever the server says
+	case questions[req.Method] && ambient.IsValid(): // the call that the question belongs to, whatever the server claims
 		if sent {
 			link(remote)
 		}
 		ctx = op.Context
-	case sent && ambient.SpanID() != remote.SpanID(): // in one process the client's span is both
+	case sent && ambient.SpanID() != remote.SpanID(): // in a single process the client's span is both
 		link(ambient)
 	}
 	if len(links) > 0 {
@@ -143,7 +144,7 @@ func (o *Observer) inject(ctx context.Context, req *mcp.Request) {
 	text = append(hex.AppendEncode(text, flags[:]), '"')
 	req.SetMeta(traceParent, text)
 	state := sc.TraceState().String()
-	if _, has := req.Meta(traceState); has || state != "" { // one of another span does not stay
+	if _, has := req.Meta(traceState); has || state != "" { // the state of another span must not stay
 		carrier{req: req}.Set(traceState, state)
 	}
 }
@@ -167,7 +168,7 @@ func (c carrier) Get(key string) string {
 	return text
 }
 
-// Set sets a member. It does nothing if the key or the length is not permitted.
+// Set sets a member, unless the key or the length is not permitted.
 func (c carrier) Set(key, value string) {
 	if len(value) > maxLength(key) || !isField(key) {
 		return
@@ -187,8 +188,8 @@ func (c carrier) Keys() (keys []string) {
 	return keys
 }
 
-// isField reports whether a key is a name without a prefix that `_meta` can have, and not one of the
-// protocol.
+// isField reports whether a key is a name without a prefix that `_meta` can contain, and is not
+// reserved by the protocol.
 func isField(key string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	return key != "" && len(key) <= maxLabel && key != "progressToken" &&

@@ -2,11 +2,11 @@ package otelmcp
 
 import "github.com/patchbay-mcp/patchbay/mcp"
 
-// The names are those of the semantic conventions for the Model Context Protocol, status
-// Development, of the repository github.com/open-telemetry/semantic-conventions-genai: page
-// docs/gen-ai/mcp.md at commit 0393513c908b, read in November 2026. The conventions of the repository
-// semantic-conventions, up to v1.41, have the same names, and deprecate them there. All names that
-// this package uses are in this file.
+// The names follow the semantic conventions for the Model Context Protocol, status Development, of
+// the repository github.com/open-telemetry/semantic-conventions-genai: page docs/gen-ai/mcp.md at
+// commit 0393513c908b, read in November 2026. The conventions of the repository
+// semantic-conventions, up to v1.41, contain the same names, and deprecate them there. This file
+// contains all names that this package uses.
 
 // Attributes of the conventions.
 const (
@@ -30,17 +30,17 @@ const (
 	attrServerPort      = "server.port"
 )
 
-// Attributes that the conventions do not have.
+// Attributes that the conventions lack.
 const (
 	attrRole          = "patchbay.role"   // of requests in progress: server or client
 	attrServer        = "patchbay.server" // of a host, by its name in the configuration
 	attrStatus        = "http.response.status_code"
 	attrReason        = "patchbay.reason"         // of a refusal
-	attrKind          = "patchbay.kind"           // of a stream, a feature, and of what a policy has decided about
+	attrKind          = "patchbay.kind"           // of a stream, a feature, or the subject of a policy decision
 	attrPhase         = "patchbay.phase"          // of tasks, and of requests of a host
 	attrState         = "patchbay.state"          // of servers of a host, and of their breakers
 	attrCode          = "patchbay.code"           // of requests without a valid response of their server
-	attrLimit         = "patchbay.limit"          // the setting that has refused a request
+	attrLimit         = "patchbay.limit"          // the setting that refused a request
 	attrEffect        = "patchbay.effect"         // of a decision
 	attrOutcome       = "patchbay.outcome"        // of an approval
 	attrInputRequired = "patchbay.input_required" // true if the result asks for input
@@ -71,7 +71,7 @@ const (
 
 var buckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-// Metrics that the conventions do not have.
+// Metrics that the conventions lack.
 const (
 	metricTaskRun        = "patchbay.task.run.duration"
 	metricActive         = "patchbay.requests.active"
@@ -97,8 +97,8 @@ const (
 	metricRecordsLost    = "patchbay.host.records.lost"
 )
 
-// methods are those that the revisions of the protocol and the tasks extension define. Others are
-// labels once a request with them has had a result.
+// methods holds the methods that the revisions of the protocol and the tasks extension define.
+// Another method becomes a label once a request with it returned a result.
 var methods = func() map[string]bool {
 	known := map[string]bool{}
 	for _, name := range []string{

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxArguments is how much of the arguments of a call a span has, in bytes.
+	// maxArguments limits the arguments of a call in a span, in bytes.
 	maxArguments = 8 << 10
 	// maxText bounds an attribute that peers choose, such as a URI, in bytes.
 	maxText = 1 << 10
@@ -50,11 +50,11 @@ func (op *operation) beginning(method string) (string, []trace.SpanStartOption) 
 	return other, unknown[op.role].start
 }
 
-// unknown are the kinds of requests whose names nothing is known about.
+// unknown holds the kinds of requests with unknown names.
 var unknown = [roles]*kind{newKind(kindKey{role: server}), newKind(kindKey{role: client}),
 	newKind(kindKey{role: taskRun})}
 
-// attributes returns the attributes of a request: those that it has in common with others, and its own.
+// attributes returns the attributes of a request: the attributes of its kind, and its own.
 func (o *Observer) attributes(op *operation, k *kind, req *mcp.Request, via *mcp.Via) []attribute.KeyValue {
 	own := 1 // the usual number of the others
 	if via.Peer != "" {
@@ -101,7 +101,7 @@ func (o *Observer) attributes(op *operation, k *kind, req *mcp.Request, via *mcp
 	return all
 }
 
-// sessionID returns what identifies the session of a request of an HTTP server, or "".
+// sessionID returns the identifier of the session of a request to an HTTP server, or "".
 func (o *Observer) sessionID(req *mcp.Request, via *mcp.Via) string {
 	if id := req.Header["Mcp-Session-Id"]; o.opts.SessionIDs && via.Session != "" && len(id) > 0 {
 		return shorten(id[0], maxLabel)
@@ -145,8 +145,8 @@ func (o *Observer) endSpan(op *operation, k *kind, req *mcp.Request, out *mcp.Ou
 	span.End()
 }
 
-// setError marks a span as failed. The text of a protocol error is part of what the client sees; other
-// texts may contain what belongs to the log.
+// setError marks a span as failed. The client sees the text of a protocol error; other texts may
+// contain data that belongs in the log only.
 func setError(span trace.Span, out *mcp.Outcome, failure string) {
 	description := ""
 	e, ok := errors.AsType[*mcp.Error](out.Err)

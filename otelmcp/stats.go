@@ -20,10 +20,11 @@ type reading struct {
 	n      int
 }
 
-// A label is one without a name if it is absent.
+// A label is absent if its name is empty.
 type label struct{ name, value string }
 
-// observed are the metrics of [Observer.ObserveStats]. Those with up are counters, the others are gauges.
+// observed lists the metrics of [Observer.ObserveStats]. Metrics with up are counters, others are
+// gauges.
 var observed = []struct {
 	name, unit, description string
 	up                      bool
@@ -48,11 +49,12 @@ var observed = []struct {
 	{metricRecordsLost, "{record}", "Records that were not stored.", true},
 }
 
-// ObserveStats makes gauges and counters of the figures of servers and hosts, which are read each time that
-// metrics are collected. A source is an [mcphttp.Handler], [mcp.Server], [tasks.Server], [host.Host] or
-// another value with one of their methods Stats. Figures of sources of the same type are added. The sources
-// are kept until the MeterProvider is shut down. ObserveStats returns an error, and keeps none of them, if
-// a source is another value. Call it once, with all sources.
+// ObserveStats registers gauges and counters for the figures of servers and hosts, which are read
+// each time that metrics are collected. A source is an [mcphttp.Handler], [mcp.Server],
+// [tasks.Server], [host.Host] or another value with one of their methods Stats. Figures of sources
+// of the same type are added. The sources are held until the MeterProvider is shut down. If a
+// source is another value, ObserveStats returns an error, and registers no source. Call it once,
+// with all sources.
 func (o *Observer) ObserveStats(sources ...any) error {
 	for i, source := range sources {
 		if _, ok := read(source); !ok {
@@ -108,7 +110,7 @@ func (o *Observer) observable(name, unit, description string, up bool) (metric.I
 	return o.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 }
 
-// read returns the figures of a source, and whether it is one.
+// read returns the figures of a source, and whether the value is a source.
 func read(source any) ([]reading, bool) {
 	switch s := source.(type) {
 	case interface{ Stats() mcphttp.Stats }:
@@ -138,7 +140,7 @@ func read(source any) ([]reading, bool) {
 	return nil, false
 }
 
-// one returns a reading with one label.
+// one returns a reading with a single label.
 func one(metric, name, value string, n int) reading {
 	return reading{metric, [2]label{{name, value}}, n}
 }

@@ -47,5 +47,5 @@ func readServer(name label, s *host.ServerStats) []reading {
 	return all
 }
 
-// count returns a counter as a reading has it.
+// count converts a counter for a reading.
 func count(n uint64) int { return int(n) } //nolint:gosec // counts of events are far below the limit

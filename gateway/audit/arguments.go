@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/secrettext"
 )
 
-// Bounds of what the shape of arguments shows.
+// Limits of the shape of arguments in a record.
 const (
 	maxShapeDepth   = 6
 	maxShapeMembers = 64
@@ -39,7 +39,7 @@ func (c *encoder) appendForm(b, raw []byte) []byte {
 	return append(strconv.AppendInt(append(b, `,"bytes":`...), int64(len(raw)), 10), '}')
 }
 
-// hides reports whether a value has secrets.
+// hides reports whether a value contains secrets.
 func (c *encoder) hides(raw []byte) (found bool) {
 	walk(raw, func(text string) { found = found || c.mask(text) != text })
 	return found
@@ -142,8 +142,8 @@ var (
 	secretHeader = regexp.MustCompile(`(?im)((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[:=]\s*)[^\r\n"']+`)
 	// cardNumber matches digits in groups, which may be the number of a payment card; see [isCard].
 	cardNumber = regexp.MustCompile(`\b\d(?:[ -]?\d){11,18}\b`)
-	// secretText matches texts that may be secrets, with fewer characters than package secrettext requires:
-	// a record may lose a text that is none.
+	// secretText matches texts that may be secrets, with fewer characters than package secrettext
+	// requires: a record may lose a harmless text.
 	secretText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.|` +
 		`\b(sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|` +
 		`\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|` +
@@ -183,8 +183,8 @@ func isCard(text string) bool {
 	return n >= 12 && n <= 19 && sum > 0 && sum%10 == 0
 }
 
-// appendRedacted appends a value without what looks like a secret, and without long texts. All of a
-// secret value is replaced.
+// appendRedacted appends a value without texts that look like secrets or are long. A secret value
+// is replaced as a whole.
 func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
 	switch jsonscan.Kind(raw) {
 	case '{', '[':
@@ -240,7 +240,8 @@ func (c *encoder) redact(text string) string {
 	return fmt.Sprintf("%s… (%d characters)", string(runes[:min(len(runes), maxRedactedText)]), length)
 }
 
-// appendMapped appends a value with its names, texts and numbers replaced by what a function returns.
+// appendMapped appends a value whose names, texts and numbers are replaced by the results of a
+// function.
 func (c *encoder) appendMapped(b, raw []byte, replace func(text string) string) []byte {
 	switch jsonscan.Kind(raw) {
 	case '{', '[':

@@ -1,5 +1,5 @@
-// Package audit keeps a log of the requests that a [host.Host] serves, and of what changes for them,
-// in files of which no part can be altered or removed unnoticed.
+// Package audit keeps a log of the requests that a [host.Host] serves, and of changes to its
+// servers, in files that nobody can alter or remove unnoticed.
 //
 //	log, err := audit.Open(&audit.Options{Dir: dir, Key: key})
 //	if err != nil {
@@ -10,22 +10,24 @@
 //
 // # Format
 //
-// The files are JSON lines. A record ends with "prev", the hash of the record before, and "hash": the
-// SHA-256 digest of its line up to the comma before "hash". The records of one process are a chain,
-// which a later process continues. Processes that run at the same time have one chain each, in the
-// same folder. A file is a segment of a chain: CHAIN.NUMBER.jsonl, whose first record has the last
-// hash of the segment before.
+// The files contain JSON lines. A record ends with "prev", the hash of the record before, and
+// "hash": the SHA-256 digest of its line up to the comma before "hash". The records of a process
+// form a chain, which a later process continues. Processes that run at the same time write separate
+// chains in the same folder. A file is a segment of a chain: CHAIN.NUMBER.jsonl, whose first record
+// contains the last hash of the segment before.
 //
-// Hashes alone protect against changes of single records: who can write the files can compute all of
-// them again. So every 1,000 records or 60 seconds, and at the end, a checkpoint is signed (Ed25519).
-// The last one of a chain is also in the file CHAIN.head, which may be in another folder: [Verify]
-// then finds that the end of the log was cut. What follows the last checkpoint is not protected.
+// Hashes alone protect against changes of single records: whoever can write the files can compute
+// all hashes again. Every 1,000 records or 60 seconds, and at the end, the log therefore contains a
+// signed checkpoint (Ed25519). The last checkpoint of a chain is also in the file CHAIN.head, which
+// may be in another folder: [Verify] then detects that the end of the log was cut. Records after
+// the last checkpoint are not protected.
 //
 // # Failures
 //
-// If the disk is full or broken, records are kept in memory and written later, up to a limit, above
-// which they are counted; the log then has a record "dropped" with the number. With [Options].Strict,
-// requests are refused instead ([host.CodeUnrecorded]): none is sent before its intent is on disk.
+// If the disk is full or broken, records wait in memory and are written later. Records over the
+// limit are only counted; the log then contains a record "dropped" with their number. With
+// [Options].Strict, requests are refused instead ([host.CodeUnrecorded]): a request must be on disk
+// before it is sent.
 package audit
 
 import (
@@ -47,7 +49,7 @@ type Arguments string
 const (
 	ArgumentsShape    Arguments = "shape"    // names, types and lengths
 	ArgumentsHash     Arguments = "hash"     // an HMAC-SHA-256 with a key of the log
-	ArgumentsRedacted Arguments = "redacted" // values without those that look like secrets or are long
+	ArgumentsRedacted Arguments = "redacted" // values, except values that look like secrets or are long
 	ArgumentsFull     Arguments = "full"     // everything; needed to send a call again
 )
 
@@ -124,7 +126,7 @@ var (
 	ErrClosed = errors.New("audit: the log is closed")
 )
 
-// A StoreError reports that records could not be written. Err is that of the file system.
+// A StoreError reports that records could not be written. Err is the error of the file system.
 type StoreError struct {
 	Dir string
 	Err error
@@ -140,15 +142,15 @@ func (e *StoreError) Unwrap() error { return e.Err }
 type Log struct {
 	opts  Options
 	chain *chain        // used by the writer only
-	wake  chan struct{} // has room for one element
-	done  chan struct{} // closed when the writer has ended
+	wake  chan struct{} // buffered(1)
+	done  chan struct{} // closed when the writer ends
 
 	mu      sync.Mutex // guards the fields below
 	queue   []*entry
 	bytes   int    // of the queue
-	dropped int    // records since the last one that was written
+	dropped int    // records dropped since the last written record
 	lost    uint64 // records in total
-	kept    int    // entries that the writer has, to write them again
+	kept    int    // entries that the writer holds to write them again
 	waiting int    // entries of the queue with a reader of stored
 	closed  bool
 	failure error // of the last attempt to write
@@ -163,7 +165,7 @@ type entry struct {
 	stored chan error // receives the outcome if it is not nil
 }
 
-// Open opens a log. It continues the chain of a process that has ended, or else begins one.
+// Open opens a log. It continues the chain of a process that ended, or else begins a new chain.
 func Open(o *Options) (*Log, error) {
 	l := &Log{opts: *o, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := l.opts.fill(); err != nil {
@@ -185,7 +187,7 @@ func (o *Options) fill() error {
 	o.SegmentAge = cmp.Or(o.SegmentAge, defaultSegmentAge)
 	o.Keep = cmp.Or(o.Keep, defaultKeep)
 	if o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize); o.MaxSize > 0 {
-		o.SegmentSize = min(o.SegmentSize, max(o.MaxSize/minSegments, 1)) // so that a full log has segments to remove
+		o.SegmentSize = min(o.SegmentSize, max(o.MaxSize/minSegments, 1)) // a full log must contain segments to remove
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.queue = cmp.Or(o.queue, maxQueue)
@@ -253,7 +255,8 @@ func (l *Log) signal() {
 	}
 }
 
-// Err returns why the last attempt to write has failed, nil if it has not. It is for status reports.
+// Err returns the error of the last attempt to write, or nil if it succeeded. Status reports
+// contain it.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,20 +22,20 @@ import (
 const (
 	eventSegment    = "segment"    // the first record of a file
 	eventOpen       = "open"       // a process continues the chain
-	eventClose      = "close"      // a process has ended as it should
+	eventClose      = "close"      // a process ended normally
 	eventTorn       = "torn"       // the last line of a process that was killed was removed: it was incomplete
 	eventDropped    = "dropped"    // records were dropped
 	eventCheckpoint = "checkpoint" // all records before it are signed
 	eventRetention  = "retention"  // a segment was removed because of its age
 )
 
-// Bounds of what no checkpoint covers.
+// Limits of the records that no checkpoint covers.
 const (
 	checkpointRecords = 1000
 	checkpointTime    = 60 * time.Second
 )
 
-// A logFile is what a chain needs of an os.File.
+// logFile is the subset of *os.File that a chain uses.
 type logFile interface {
 	io.WriteCloser
 	Truncate(size int64) error
@@ -55,7 +55,7 @@ func createOnDisk(path string) (logFile, error) {
 		err = private.CheckWriters(path, info)
 	}
 	if err != nil {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // the file is empty
 		return nil, err
 	}
 	return f, nil
@@ -65,11 +65,11 @@ func createOnDisk(path string) (logFile, error) {
 type position struct {
 	seq  uint64            // of the last record
 	last [sha256.Size]byte // its hash
-	size int64             // of the file, without what a failed write has left
+	size int64             // of the file, without the bytes of a failed write
 
 	unsigned int       // records after the last checkpoint
 	since    time.Time // of the first of these
-	unsynced time.Time // of the first record that may not be on disk; zero for none
+	unsynced time.Time // time of the first record that may not be on disk; zero if all are
 	head     *Checkpoint
 }
 
@@ -79,19 +79,19 @@ type chain struct {
 	create  createFile
 	encoder encoder
 	name    string
-	lock    io.Closer // nil if the system has no locks
+	lock    io.Closer // nil on systems without locks
 	file    logFile
 	segment int
 	began   time.Time // of the segment
 	kept    time.Time // when old segments were last removed
 	tried   time.Time // when makeRoom last failed; zero if the log is not full
 	others  int64     // size of all segments except the present segment
-	damaged bool      // the file may have more than size bytes
+	damaged bool      // the file may contain more than size bytes
 	buf     []byte
 	position
 }
 
-// openChain continues the chain of a process that has ended, or begins one.
+// openChain continues the chain of a process that ended, or begins a new chain.
 func openChain(o *Options) (*chain, error) {
 	if err := private.MkdirAll(o.Dir); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ type segmentDetail struct {
 
 func (o *Options) public() ed25519.PublicKey { return o.Key.Public().(ed25519.PublicKey) }
 
-// append writes entries. After an error none of them is in the file.
+// append writes entries. After an error the file contains no part of them.
 func (c *chain) append(entries []*entry) error {
 	now := time.Now()
 	if err := c.rotate(now); err != nil {
@@ -201,7 +201,7 @@ func (c *chain) append(entries []*entry) error {
 	})
 }
 
-// repair removes what a failed write has left.
+// repair removes the bytes of a failed write.
 func (c *chain) repair() error {
 	if !c.damaged {
 		return nil
@@ -213,7 +213,8 @@ func (c *chain) repair() error {
 	return nil
 }
 
-// write writes what a function encodes, and synchronizes the file if sync is set.
+// write calls a function that encodes records and writes the result. It synchronizes the file if
+// sync is set.
 func (c *chain) write(sync bool, encode func(now time.Time)) error {
 	if err := c.repair(); err != nil {
 		return err
@@ -226,7 +227,7 @@ func (c *chain) write(sync bool, encode func(now time.Time)) error {
 		return err
 	}
 	c.size += int64(len(c.buf))
-	const most = 4 << 20 // what is kept for the next batch
+	const most = 4 << 20 // bytes of the buffer that the next batch reuses
 	if cap(c.buf) > most {
 		c.buf = nil
 	}
@@ -262,7 +263,7 @@ func (c *chain) add(e *entry, now time.Time) {
 	}
 }
 
-// rotate begins the next segment if the present one is large or old.
+// rotate begins the next segment if the current segment is large or old.
 func (c *chain) rotate(now time.Time) error {
 	if c.size < c.opts.SegmentSize && now.Sub(c.began) < c.opts.SegmentAge {
 		return nil
@@ -278,7 +279,8 @@ func (c *chain) rotate(now time.Time) error {
 	return err
 }
 
-// keep does what is due: synchronization, a checkpoint, a new segment, and the end of old ones.
+// keep does the work that is due: synchronization, a checkpoint, a new segment, the end of old
+// segments.
 func (c *chain) keep(now time.Time) error {
 	if c.unsigned > 0 && now.Sub(c.since) >= checkpointTime {
 		if err := c.sign(); err != nil {
@@ -298,7 +300,7 @@ func (c *chain) keep(now time.Time) error {
 	return nil
 }
 
-// due returns when keep has something to do, at the latest.
+// due returns the latest time until keep must run again.
 func (c *chain) due(now time.Time) time.Duration {
 	wait := c.kept.Add(retentionTime).Sub(now)
 	if c.unsigned > 0 {
@@ -351,7 +353,7 @@ type segmentFile struct {
 	path   string
 }
 
-// parseSegment returns the segment that a file name is of.
+// parseSegment returns the chain and the segment number of a file name.
 func parseSegment(name string) (chain string, number int, ok bool) {
 	base, ok := strings.CutSuffix(name, segmentSuffix)
 	dot := strings.LastIndexByte(base, '.')

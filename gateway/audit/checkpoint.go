@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Checkpoint is a signed statement that a chain has a record with a hash.
+// A Checkpoint is a signed statement that a chain contains a record with a hash.
 type Checkpoint struct {
 	Chain string `json:"chain"`
 	// Seq is the number of the last record that the checkpoint covers, and Hash its hash in hex.
@@ -30,7 +30,7 @@ func (p *Checkpoint) message() []byte {
 	return fmt.Appendf(nil, "patchbay audit checkpoint\x00%s\x00%d\x00%s\x00%s", p.Chain, p.Seq, p.Hash, p.Time)
 }
 
-// verify reports whether a key has signed the checkpoint.
+// verify reports whether a key signed the checkpoint.
 func (p *Checkpoint) verify(key ed25519.PublicKey) bool {
 	sig, err := base64.StdEncoding.DecodeString(p.Signature)
 	return err == nil && len(key) == ed25519.PublicKeySize && ed25519.Verify(key, p.message(), sig)
@@ -55,7 +55,8 @@ func (c *chain) sign() error {
 
 func (c *chain) headPath(name string) string { return filepath.Join(c.opts.HeadDir, name+headSuffix) }
 
-// saveHead writes the last checkpoint to its file. A failure is logged: the file has an older one.
+// saveHead writes the last checkpoint to its file. A failure is logged: the file then contains an
+// older checkpoint.
 func (c *chain) saveHead() {
 	text, err := json.Marshal(c.head)
 	if err == nil {
@@ -66,7 +67,7 @@ func (c *chain) saveHead() {
 	}
 }
 
-// loadHead returns the last checkpoint of a chain, nil if there is none.
+// loadHead returns the last checkpoint of a chain, or nil if its file does not exist.
 func (c *chain) loadHead(name string) (*Checkpoint, error) {
 	p, err := readHead(c.headPath(name))
 	if err == nil && p != nil && !p.verify(c.opts.public()) {
@@ -93,9 +94,9 @@ func readHead(path string) (*Checkpoint, error) {
 	return &p, nil
 }
 
-// replaceFile replaces a file such that it has either its old or its new text.
+// replaceFile replaces a file such that it contains either the old or the new text.
 func replaceFile(path string, text []byte, sync bool) (err error) {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // a chain has one writer
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // each chain is written by one process
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ const (
 	formatVersion = 1
 	// maxLine bounds a line, in bytes. Arguments and details that exceed it are left out.
 	maxLine = 4 << 20
-	// maxText bounds each text of a record that a caller or a server has chosen, in bytes.
+	// maxText limits each text of a record that a caller or a server chose, in bytes.
 	maxText = 1 << 10
 )
 
@@ -127,7 +127,7 @@ func (c *encoder) appendRecord(b []byte, r *host.Record) []byte {
 	return b
 }
 
-// appendCaller appends who has sent the request.
+// appendCaller appends the sender of the request.
 func (c *encoder) appendCaller(b []byte, r *host.Record) []byte {
 	if r.Caller != nil {
 		b = c.member(b, "caller", callerName(r.Caller))
@@ -145,10 +145,10 @@ func (c *encoder) appendCaller(b []byte, r *host.Record) []byte {
 	return append(c.member(b, "version", stringOf(r.Client, "version")), '}')
 }
 
-// keyIssuer is the issuer of the principals of keys. Package gateway has it, too.
+// keyIssuer is the issuer of the principals of keys. It must equal the constant of package gateway.
 const keyIssuer = "patchbay:key"
 
-// LocalCaller is the name of the local user, who has no principal, in records.
+// LocalCaller identifies the local user, who is no principal, in records.
 const LocalCaller = "local"
 
 // callerName returns the name of a caller: its subject and issuer.

@@ -12,8 +12,8 @@ import (
 // followTime is the time between two looks for new records.
 const followTime = 250 * time.Millisecond
 
-// Follow returns the last records of a folder, and then those that are written to it, until ctx ends.
-// Lines that are not records are left out.
+// Follow returns the last records of a folder, and then new records as they are written, until ctx
+// ends. It skips lines that are not records.
 func Follow(ctx context.Context, dir string, last int) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		read := map[string]int64{} // offsets by path

@@ -65,7 +65,7 @@ func (l *lines) next() bool {
 
 func (l *lines) close() { _ = l.file.Close() } // it was only read
 
-// A parsedRecord is a record whose line has its own hash.
+// A parsedRecord is a record whose line contains its own hash.
 type parsedRecord struct {
 	line       []byte
 	seq        uint64
@@ -135,12 +135,12 @@ func (r *parsedRecord) time() time.Time {
 	return t
 }
 
-// An Entry is a record as it was read. Its members are those of the line.
+// An Entry is a record as it was read. Its fields are the members of the line.
 type Entry struct {
 	Version    int       `json:"v"`
 	Seq        uint64    `json:"seq"`
 	Time       time.Time `json:"t"`
-	Event      string    `json:"event"` // a [host.RecordEvent], or one of the log itself
+	Event      string    `json:"event"` // a [host.RecordEvent], or an event of the log itself
 	ID         string    `json:"id"`
 	Kind       string    `json:"kind"`
 	Method     string    `json:"method"`
@@ -169,14 +169,14 @@ type Entry struct {
 	Raw   json.RawMessage `json:"-"`
 }
 
-// An ArgumentsEntry has arguments in one of the forms.
+// An ArgumentsEntry contains arguments in one of the forms.
 type ArgumentsEntry struct {
 	Bytes    int             `json:"bytes"`
 	Shape    json.RawMessage `json:"shape"`
 	Hash     string          `json:"hash"`
 	Redacted json.RawMessage `json:"redacted"`
 	Full     json.RawMessage `json:"full"`
-	Masked   bool            `json:"masked"` // Full has "[secret]" in place of secrets
+	Masked   bool            `json:"masked"` // Full contains "[secret]" in place of secrets
 }
 
 // A ResultEntry describes a result. Hash is an HMAC-SHA-256 with a key of the log.
@@ -186,7 +186,7 @@ type ResultEntry struct {
 	Hash    string `json:"hash"`
 }
 
-// An ErrorEntry is an error. Code is that of a [host.Error], or a JSON-RPC code.
+// An ErrorEntry is an error. Code is the code of a [host.Error], or a JSON-RPC code.
 type ErrorEntry struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -200,10 +200,10 @@ func parseEntry(chain string, line []byte) (*Entry, error) {
 	return e, nil
 }
 
-// Read returns the records of all chains of a folder, in the order of their times; those of one chain
-// stay in their order. It does not verify hashes: see [Verify]. Lines that are not records are
-// errors, after which reading continues. An incomplete last line is left out: it is being written, or
-// its process was killed.
+// Read returns the records of all chains of a folder, in the order of their times; records of a
+// chain stay in their order. It does not verify hashes: see [Verify]. A line that is not a record
+// is an error, after which reading continues. Read skips an incomplete last line, which is being
+// written or whose process was killed.
 func Read(dir string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		all, err := segments(dir)
@@ -236,7 +236,7 @@ func Read(dir string) iter.Seq2[*Entry, error] {
 	}
 }
 
-// A chainReader has the next entry of one chain.
+// A chainReader holds the next entry of a chain.
 type chainReader struct {
 	next  func() (*Entry, error, bool)
 	stop  func()

@@ -18,8 +18,8 @@ import (
 // maxResume bounds the chains that are tried. More are free only after a failure of the system.
 const maxResume = 16
 
-// resume continues the newest chain that no process uses, which this key signs, and which is intact.
-// It returns the size of the incomplete line that it has removed.
+// resume continues the newest chain that no process uses, that this key signs, and that is intact.
+// It returns the size of the incomplete line that it removed.
 func (c *chain) resume() (ok bool, torn int64, err error) {
 	all, err := segments(c.opts.Dir)
 	if err != nil {
@@ -95,10 +95,10 @@ func (c *chain) resumeSegments(name string, files []segmentFile) (torn int64, er
 	return tail.torn, nil
 }
 
-// resumeEmpty continues a chain whose last segment has no complete line.
+// resumeEmpty continues a chain whose last segment contains no complete line.
 func (c *chain) resumeEmpty(name string, files []segmentFile) error {
 	if len(files) == 1 {
-		// Nothing was recorded. A head says otherwise, and then the file is left as it is.
+		// The segment is empty. If a head contradicts that, the file must stay as it is.
 		head, err := c.loadHead(name)
 		if err == nil && head != nil {
 			err = errBeyond

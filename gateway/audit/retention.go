@@ -52,7 +52,7 @@ func (c *chain) removeOld(now time.Time) {
 	c.measure()
 }
 
-// chainTime returns when a chain began. It reads the time from the name of the chain, which
+// chainTime returns the start time of a chain. It reads the time from the name of the chain, which
 // checkpoints sign, and returns zero if the name contains no time.
 func chainTime(name string) time.Time {
 	start, _, _ := strings.Cut(name, "-")

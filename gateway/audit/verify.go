@@ -21,8 +21,8 @@ import (
 type VerifyOptions struct {
 	// HeadDir is the folder of the last checkpoints. Default: the folder of the log.
 	HeadDir string
-	// Keys are the public keys whose checkpoints are accepted. Default: those that the log names
-	// itself, so that a log that was written again as a whole is not detected.
+	// Keys are the public keys whose checkpoints are accepted. Default: the keys that the log
+	// names, in which case a log that was written again as a whole is not detected.
 	Keys []ed25519.PublicKey
 }
 
@@ -31,10 +31,10 @@ type ProblemKind string
 
 // Kinds of problems.
 const (
-	ProblemAltered ProblemKind = "altered" // a record differs from the one that was written
+	ProblemAltered ProblemKind = "altered" // a record differs from the record that was written
 	ProblemRemoved ProblemKind = "removed" // records are missing before others
 	ProblemCut     ProblemKind = "cut"     // records are missing at the end
-	ProblemForged  ProblemKind = "forged"  // a checkpoint has no valid signature of an accepted key
+	ProblemForged  ProblemKind = "forged"  // a checkpoint lacks a valid signature of an accepted key
 )
 
 // A Problem is the first record of a chain that is not as it was written.
@@ -47,7 +47,7 @@ type Problem struct {
 	Text string `json:"text"`
 }
 
-// Error returns the place and what was found.
+// Error returns the place and the finding.
 func (p *Problem) Error() string {
 	at := ""
 	if p.File != "" {
@@ -56,7 +56,7 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%srecord %d: %s: %s", at, p.Seq, p.Kind, p.Text)
 }
 
-// A ChainReport is the outcome for one chain.
+// A ChainReport is the outcome for a chain.
 type ChainReport struct {
 	Chain    string `json:"chain"`
 	Segments int    `json:"segments"`
@@ -66,8 +66,8 @@ type ChainReport struct {
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
 	Removed uint64    `json:"removed,omitempty"`
-	// Seq is the number of the last record, and Signed that of the last one that a checkpoint covers:
-	// the records after it can have been cut.
+	// Seq is the number of the last record, and Signed the number of the last record that a
+	// checkpoint covers. Later records can be cut unnoticed.
 	Seq    uint64 `json:"seq"`
 	Signed uint64 `json:"signed"`
 	// Torn is the size of an incomplete last line: it is being written, or its process was killed.
@@ -92,8 +92,8 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Verify checks all chains of a folder, also while processes write to them. The error reports files
-// that cannot be read; what is wrong with records is in the Report.
+// Verify checks all chains of a folder, even while processes write to them. The error reports files
+// that cannot be read; the Report contains the problems of records.
 func Verify(dir string, o *VerifyOptions) (*Report, error) {
 	v := &verifier{dir: dir, retired: map[string]retentionDetail{}}
 	if o != nil {
@@ -164,7 +164,7 @@ func (v *verifier) heads() (map[string]*Checkpoint, error) {
 	return heads, nil
 }
 
-// checkStart checks that records before the first one were removed because of their age.
+// checkStart checks that records before the first record were removed because of their age.
 func (v *verifier) checkStart(c *ChainReport, files []segmentFile, head *Checkpoint, s chainStart) {
 	gone, known := v.retired[c.Chain]
 	switch {
@@ -183,16 +183,16 @@ func (v *verifier) checkStart(c *ChainReport, files []segmentFile, head *Checkpo
 	}
 }
 
-// A chainVerifier checks one chain.
+// A chainVerifier checks a chain.
 type chainVerifier struct {
 	*verifier
 	report *ChainReport
 	head   *Checkpoint
 	start  chainStart
 	last   [sha256.Size]byte
-	key    ed25519.PublicKey // that the chain names, if none is given
+	key    ed25519.PublicKey // the key that the chain names, unless keys are given
 	gone   []retentionDetail // of records that no checkpoint covers yet
-	signs  bool              // the chain has a checkpoint
+	signs  bool              // the chain contains a checkpoint
 }
 
 func (c *chainVerifier) verify(files []segmentFile) error {
@@ -236,7 +236,7 @@ func (c *chainVerifier) end(last segmentFile) {
 	}
 }
 
-// accepts reports whether an accepted key has signed a checkpoint of the chain.
+// accepts reports whether an accepted key signed a checkpoint of the chain.
 func (c *chainVerifier) accepts(p *Checkpoint) bool {
 	keys := c.Keys
 	if len(keys) == 0 {

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// batchTime is how long records that no request waits for are collected before they are written:
-	// one call of the system writes them all.
+	// batchTime is how long records without a waiting request are collected, so that a single
+	// system call writes them all.
 	batchTime = 5 * time.Millisecond
 	// retryTime is the time between two attempts to write after a failure.
 	retryTime = time.Second
 	// syncTime is the most time between a record and its synchronization, in mode SyncSecond.
 	syncTime = time.Second
-	// maxBatch bounds the records of one write, so that segments end near their size.
+	// maxBatch limits the records of a write, so that segments end near their size.
 	maxBatch = 4096
-	// maxTrial is maxBatch for the first write after a failure, which probably fails, too.
+	// maxTrial limits the first write after a failure, which probably fails, too.
 	maxTrial = 16
 )
 
@@ -68,8 +68,8 @@ func (l *Log) isUrgent() bool {
 	return l.waiting > 0 || l.closed
 }
 
-// nextBatch empties the queue. Entries that would make those that are kept after a failure too many are
-// dropped.
+// nextBatch empties the queue. It drops entries that would exceed the limit together with the
+// entries kept after a failure.
 func (l *Log) nextBatch(kept []*entry) (batch []*entry, dropped int, closed bool) {
 	count, size := len(kept), 0
 	for _, e := range kept {
@@ -93,7 +93,7 @@ func (l *Log) nextBatch(kept []*entry) (batch []*entry, dropped int, closed bool
 	return batch, dropped, l.closed
 }
 
-// store writes entries, in batches, and leaves those that have to be written again.
+// store writes entries in batches, and leaves the entries that must be written again.
 func (l *Log) store(entries *[]*entry, dropped int) error {
 	if dropped > 0 {
 		e := &entry{event: eventDropped, detail: map[string]int{"records": dropped}}
@@ -122,7 +122,7 @@ func (l *Log) store(entries *[]*entry, dropped int) error {
 	return nil
 }
 
-// refuse returns an error to those that wait, and returns the other entries.
+// refuse returns an error to the waiting requests, and returns the other entries.
 func refuse(entries []*entry, err error) (rest []*entry) {
 	if !slices.ContainsFunc(entries, func(e *entry) bool { return e.stored != nil }) {
 		return entries
@@ -151,7 +151,7 @@ func (l *Log) report(err error, kept int) {
 	}
 }
 
-// end writes what ends a chain, and closes its files.
+// end writes the end of a chain, and closes its files.
 func (l *Log) end(lost int) {
 	if lost > 0 {
 		l.opts.Logger.Error("audit: records are lost", "dir", l.opts.Dir, "records", lost)

@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
-// An activation has the values of variables for one action. They are made when a rule reads them.
+// An activation holds the values of variables for an action. A value is computed when a rule reads
+// it.
 type activation struct {
 	policy *Policy
 	action *host.Action
@@ -110,8 +111,8 @@ var hints = map[string]string{"title": "title", "readOnly": "readOnlyHint", "des
 // fail, so that they match unless they allow.
 var errUnknownTool = types.NewErr("the tool of the task, or its definition, is unknown").(*types.Err)
 
-// toolValue returns what the server declares. Members that it does not declare are null. Of a request
-// for something else, tool.name is the name or URI of that.
+// toolValue returns the declaration of the server. Members that the server does not declare are
+// null. For a request without a tool, tool.name contains the name or URI of the request's item.
 func toolValue(a *host.Action) map[string]any {
 	definition := objectOf(a.Definition)
 	if a.LacksDefinition() {
@@ -164,7 +165,7 @@ func decodeValue(raw []byte) any {
 	return plain(value)
 }
 
-// plain returns a value with numbers as CEL has them.
+// plain returns a value whose numbers are CEL numbers.
 func plain(value any) any {
 	switch value := value.(type) {
 	case json.Number:

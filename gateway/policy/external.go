@@ -24,7 +24,8 @@ import (
 const (
 	// externalTime is how long a hook may take: a caller waits for it.
 	externalTime = 2 * time.Second
-	// outputPart is the part of externalTime, 100 ms, in which the output of a command is read after its end.
+	// outputPart is the share of externalTime, 100 ms, in which the output of a command must be
+	// read after the command ended.
 	outputPart = 20
 	// maxAnswer bounds the answer of a hook or a webhook, in bytes.
 	maxAnswer = 64 << 10
@@ -63,7 +64,7 @@ func signingKey(name string, lookup func(string) (string, bool)) ([]byte, error)
 	return []byte(key), nil
 }
 
-// An externalRequest is what a hook receives.
+// An externalRequest is the request that a hook receives.
 type externalRequest struct {
 	Kind       host.ActionKind `json:"kind"`
 	Method     string          `json:"method"`
@@ -77,7 +78,7 @@ type externalRequest struct {
 	Recent     []string        `json:"recent,omitempty"`
 }
 
-// An externalAnswer is what it responds with.
+// An externalAnswer is the response of a hook.
 type externalAnswer struct {
 	Do     string `json:"do"`
 	Reason string `json:"reason"`
@@ -156,8 +157,8 @@ func verify(key []byte, signature, request string, body []byte) error {
 	return nil
 }
 
-// post sends a signed request and returns the body of the response, after it has verified its
-// signature. It refuses redirects.
+// post sends a signed request and returns the body of the response, after it verified the
+// signature. It rejects redirects.
 func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -187,8 +188,9 @@ func post(ctx context.Context, url string, key, body []byte) ([]byte, error) {
 	return out, verify(key, res.Header.Get(Header), mac, out)
 }
 
-// run runs a command with a text on its standard input, and returns its standard output. It reads the output for
-// at most delay after the command has ended, since processes that it has started may keep it open.
+// run runs a command with a text on its standard input, and returns its standard output. It reads
+// the output for at most delay after the end of the command, because child processes may keep it
+// open.
 func run(ctx context.Context, command []string, text []byte, delay time.Duration) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // of the operator's configuration
 	cmd.Stdin = bytes.NewReader(text)
@@ -211,9 +213,9 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 // Webhook returns the function for [host.Options].Webhook of a configuration. The URL receives the
-// [host.Pending] as JSON, signed as [Header] describes. The response is {"decision": "once"}, with
-// one of the answers of the request and a signature; status 202 or 204 means that others decide.
-// lookup returns the key whose name the configuration contains.
+// [host.Pending] as JSON, signed as [Header] describes. The response must be signed and contain one
+// of the answers of the request, such as {"decision": "once"}; the status 202 or 204 means that
+// others decide. lookup returns the key whose name the configuration contains.
 func Webhook(
 	given *config.Webhook, lookup func(name string) (string, bool),
 ) (func(ctx context.Context, p *host.Pending) (host.Answer, error), error) {

@@ -21,8 +21,8 @@ func noMembers() (all [len(variables)]memberNames) {
 	return all
 }
 
-// addMembers adds the members of variables that an expression reads. If a variable of a macro has the same
-// name as a variable, its members count as members of the latter.
+// addMembers adds the members of variables that an expression reads. If a variable of a macro
+// shares the name of a variable, its members count as members of the latter.
 func addMembers(all *[len(variables)]memberNames, e ast.Expr) {
 	operands := map[int64]bool{} // ids of expressions whose members are read
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -41,7 +41,7 @@ func addMembers(all *[len(variables)]memberNames, e ast.Expr) {
 	}))
 }
 
-// memberOf returns the parts of an expression that is a member of another.
+// memberOf returns the operand and the name of an expression that selects a member.
 func memberOf(e ast.Expr) (of ast.Expr, name string, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:

@@ -16,8 +16,8 @@ const (
 	maxPlanKey = 1 << 10
 )
 
-// A planKey is what the rules for requests that differ in nothing else depend on. Callers are shared by
-// the requests of a view.
+// A planKey contains the values that select the rules of a request. The requests of a view share a
+// caller.
 type planKey struct {
 	caller                 *host.Caller
 	kind                   host.ActionKind
@@ -60,7 +60,8 @@ func (p *Policy) newPlan(act *activation, kind host.ActionKind) *plan {
 		}
 	}
 	act.values = made.static
-	// The JSON of a value is at least as long as each text in it, and has at least a byte for each member.
+	// The JSON of a value is at least as long as each text in it, and contains at least a byte per
+	// member.
 	made.size = math.MaxInt32 / 2 // claims may be of any type
 	if text, err := json.Marshal(made.static); err == nil {
 		made.size = len(text)

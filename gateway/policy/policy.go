@@ -1,8 +1,8 @@
-// Package policy decides what callers of a host may do, by the rules of a configuration.
+// Package policy decides about the actions of a host's callers by the rules of a configuration.
 //
-// Rules are expressions in CEL (https://cel.dev) about the caller, the client, the server, the tool,
-// its arguments and its result, such as tool.annotations.destructive == true. They are compiled once.
-// The first rule that matches decides.
+// Rules are expressions in CEL (https://cel.dev) about the caller, the client, the server, the
+// tool, its arguments and its result, such as tool.annotations.destructive == true. They are
+// compiled once. The first rule that matches decides.
 //
 // [New] returns the [host.Policy] of a file, for [host.Options].
 package policy
@@ -27,14 +27,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// maxCost bounds the evaluation of a rule, in units of CEL: about one for each operation, and for ten
-// bytes that it reads.
+// maxCost limits the evaluation of a rule, in units of CEL: about one unit per operation, and per
+// ten bytes that it reads.
 const maxCost = 10_000
 
 // Options configures a [Policy]. The zero value is valid.
 type Options struct {
-	// Lookup returns the keys that sign requests for the hook, by the names that the configuration has.
-	// Default: os.LookupEnv.
+	// Lookup returns the keys that sign requests for the hook, by the names that the configuration
+	// contains. Default: os.LookupEnv.
 	Lookup func(name string) (string, bool)
 }
 
@@ -46,7 +46,7 @@ type Policy struct {
 	standard host.Outcome // for requests that no rule matches
 	epoch    uint64
 	external *external
-	// members are those of variables that rules read, by variable; nil for all.
+	// members are the members of variables that rules read, by variable; nil means all members.
 	members [len(variables)]memberNames
 
 	mu    sync.RWMutex // guards the field below
@@ -73,11 +73,11 @@ type rule struct {
 var requests = []host.ActionKind{host.ActionCall, host.ActionRead, host.ActionGet, host.ActionComplete,
 	host.ActionOther}
 
-// maxErrors bounds the invalid rules of one error, as those of other settings.
+// maxErrors limits the invalid rules in an error, like the other invalid settings.
 const maxErrors = 5
 
-// New returns the policy of a file, nil if its settings have none. The error has the line and the column
-// of each invalid rule, up to five.
+// New returns the policy of a file, or nil if its settings contain no policy. The error contains
+// the line and the column of each invalid rule, up to five.
 func New(f *config.File, o *Options) (*Policy, error) {
 	settings, err := f.Settings()
 	if err != nil || settings.Policy == nil {
@@ -168,9 +168,9 @@ func (p *Policy) Needs(k host.ActionKind) host.Fields { return p.needs[k] }
 // Epoch returns a number of the rules: it is the same in every process.
 func (p *Policy) Epoch() uint64 { return p.epoch }
 
-// Decide returns the decision of the first rule that matches. A rule that fails, for example because it
-// reads an argument that the call does not have, counts as a match for ask, deny and hide, and not for
-// allow. A failure of the hook denies.
+// Decide returns the decision of the first rule that matches. A rule that fails, for example
+// because it reads an argument that the call lacks, counts as a match for ask, deny and hide, and
+// not for allow. A failure of the hook denies.
 func (p *Policy) Decide(ctx context.Context, a *host.Action) host.Decision {
 	return p.decide(ctx, a, nil)
 }
@@ -210,7 +210,7 @@ func (p *Policy) applyStandard(a *host.Action, d *host.Decision) {
 	}
 }
 
-// apply applies a rule that matches. It reports whether it has decided.
+// apply applies a rule that matches. It reports whether the rule decided.
 func (p *Policy) apply(ctx context.Context, r *rule, a *host.Action, failed error, d *host.Decision) bool {
 	if r.Mode == "dry-run" {
 		what := r.Do

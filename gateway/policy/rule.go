@@ -32,7 +32,7 @@ type variable struct {
 	// field is the member that the host must pass; zero if it is the same for all requests of a
 	// caller for the same item.
 	field   host.Fields
-	members []string // that it always has; nil for any
+	members []string // members that the variable always contains; nil means any
 }
 
 var object = cel.MapType(cel.StringType, cel.DynType)
@@ -69,7 +69,7 @@ func variableIndex(name string) int {
 }
 
 const (
-	// maxExpression and maxDepth bound what is parsed.
+	// maxExpression and maxDepth limit the text that is parsed.
 	maxExpression = 8 << 10
 	maxDepth      = 64
 )
@@ -138,8 +138,8 @@ func (r *rule) compile(env *cel.Env, members *[len(variables)]memberNames) *rule
 	return nil
 }
 
-// cheapUpTo returns a size of what clients and servers send, in bytes, with which an expression never
-// costs more than maxCost; 0 if there is none.
+// cheapUpTo returns a size of messages of clients and servers, in bytes, up to which an expression
+// must cost less than maxCost, or 0 if no size is known.
 func cheapUpTo(env *cel.Env, checked *cel.Ast) int {
 	for _, size := range []int{64 << 10, 4 << 10, 512} {
 		if estimate, err := env.EstimateCost(checked, sizes{size}); err == nil && estimate.Max <= maxCost {
@@ -149,12 +149,12 @@ func cheapUpTo(env *cel.Env, checked *cel.Ast) int {
 	return 0
 }
 
-// sizes estimates sizes of variables, and what is in them.
+// sizes estimates the sizes of variables and their members.
 type sizes struct {
 	most int // 0 if it is not known
 }
 
-// maxHints bounds the depth for which sizes are estimated: each one is considered.
+// maxHints limits the depth for which sizes are estimated.
 const maxHints = 8
 
 // EstimateSize returns the size of a part of a variable.
@@ -171,7 +171,8 @@ func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *co
 	return nil
 }
 
-// read sets the variables that the expression reads. Members that a variable never has are errors.
+// read sets the variables that the expression reads. Members that a variable cannot contain are
+// errors.
 func (r *rule) read(checked *ast.AST) (failed *ruleError) {
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
@@ -221,7 +222,7 @@ func (r *rule) check() *ruleError {
 	return nil
 }
 
-// isResponse reports whether an action is what a server has sent.
+// isResponse reports whether an action is about a message from a server.
 func isResponse(kind host.ActionKind) bool {
 	return kind == host.ActionResult || kind == host.ActionQuestion
 }
