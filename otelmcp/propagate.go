@@ -77,7 +77,7 @@ func (o *Observer) parent(
 		link(ambient)
 		ctx = op.Context // without the baggage of the client
 		options = append(options[:len(options):len(options)], trace.WithNewRoot())
-	case questions[req.Method] && ambient.IsValid(): // the call that the question belongs to, whatever the server claims
+	case questions[req.Method] && ambient.IsValid(): // the call of the question, whatever the server claims
 		if sent {
 			link(remote)
 		}

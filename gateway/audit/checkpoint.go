@@ -96,7 +96,7 @@ func readHead(path string) (*Checkpoint, error) {
 
 // replaceFile replaces a file such that it contains either the old or the new text.
 func replaceFile(path string, text []byte, sync bool) (err error) {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // each chain is written by one process
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // a chain has one writer
 	if err != nil {
 		return err
 	}
