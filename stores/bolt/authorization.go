@@ -32,10 +32,10 @@ const (
 
 // An AuthorizationStore is an [authserver.Store] in a file. It is safe for concurrent use.
 //
-// The file has tokens and codes as hashes, and other secrets sealed, but it names which users
-// authorized which clients. Without [authserver.Options.SealKeys] the key of the sealed secrets is
-// in the file as well: anyone with a copy of it, such as a backup, can then sign tokens and has the
-// tokens of identity providers.
+// The file contains tokens and codes as hashes, and other secrets sealed, but it names which users
+// authorized which clients. Without [authserver.Options.SealKeys] the file also contains the key of
+// the sealed secrets: anyone with a copy of the file, such as a backup, can then sign tokens and
+// read the tokens of identity providers.
 type AuthorizationStore struct {
 	file *file
 
@@ -66,7 +66,7 @@ func (s *AuthorizationStore) Path() string { return s.file.db.Path() }
 // return an error that is [ErrClosed] and [authserver.ErrStoreClosed].
 func (s *AuthorizationStore) Close() error { return s.file.Close() }
 
-// Get returns the value of a record, nil if there is none.
+// Get returns the value of a record, or nil if the store does not contain the record.
 func (s *AuthorizationStore) Get(ctx context.Context, kind, key string) (value []byte, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		value = bytes.Clone(getValue(tx, kind, key, time.Now()))
@@ -82,7 +82,8 @@ func (s *AuthorizationStore) Put(ctx context.Context, kind, key string, value []
 	})
 }
 
-// GetAndDelete removes a record and returns its value, nil if there is none.
+// GetAndDelete removes a record and returns its value, or nil if the store does not contain the
+// record.
 func (s *AuthorizationStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
 	// Most requests for records that do not exist are guesses. They take no write.
 	if value, err := s.Get(ctx, kind, key); value == nil {
@@ -135,8 +136,7 @@ func (s *AuthorizationStore) write(ctx context.Context, kind, key string, size i
 	return authorizationError(s.file.write(ctx, size, do))
 }
 
-// sweepIfDue removes expired records. If there are more than one batch, the next sweep is due at
-// once.
+// sweepIfDue removes expired records. If they exceed a batch, the next sweep is due at once.
 func (s *AuthorizationStore) sweepIfDue(ctx context.Context) error {
 	s.sweepMu.Lock()
 	defer s.sweepMu.Unlock()
@@ -162,8 +162,8 @@ func authorizationError(err error) error {
 	return err
 }
 
-// The buckets of an authorization store. Each kind has one more bucket: key → expiry in nanoseconds
-// since 1970, value.
+// The buckets of an authorization store. Each kind adds a bucket: key → expiry in nanoseconds since
+// 1970, value.
 var (
 	bucketValueExpires = []byte("expires") // expiry, length of the kind, kind, key → empty
 
@@ -177,8 +177,7 @@ const (
 
 func kindBucket(kind string) []byte { return []byte(kindPrefix + kind) }
 
-// getValue returns a value that has not expired, nil if there is none. It is valid during the
-// transaction.
+// getValue returns a value that has not expired, or nil. The value is valid during the transaction.
 func getValue(tx *bbolt.Tx, kind, key string, now time.Time) []byte {
 	records := tx.Bucket(kindBucket(kind))
 	if records == nil || key == "" {
@@ -252,8 +251,8 @@ func parseValueExpiryKey(index []byte) (kind, key string, ok bool) {
 	return names[:kindLen], names[kindLen:], true
 }
 
-// sweepValues removes one batch of expired records, the oldest first. It reports whether there are
-// no more.
+// sweepValues removes a batch of expired records, the oldest first. It reports whether no expired
+// record is left.
 func sweepValues(tx *bbolt.Tx, now time.Time) (done bool, err error) {
 	var expired [][]byte
 	cursor := tx.Bucket(bucketValueExpires).Cursor()

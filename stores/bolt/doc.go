@@ -1,5 +1,5 @@
-// Package bolt has stores in files: for tasks, for the authorization server and for the state of a
-// host. What they hold survives a restart.
+// Package bolt contains stores in files: for tasks, for the authorization server and for the state
+// of a host. Their data survives a restart.
 //
 //	store, err := bolt.OpenTasks("tasks.db", nil)
 //	if err != nil {
@@ -8,17 +8,17 @@
 //	defer store.Close()
 //	taskServer := tasks.NewServer(server, &tasks.Options{Store: store})
 //
-// Each store has a bbolt database of its own. Only one process can have a file open at a time; a
+// Each store uses its own bbolt database. Only one process can open a file at a time; a
 // [StateStore] opens it for each transaction, so that several processes can use it. A new file gets
-// mode 0600, and Open refuses a file that other users can read: it holds what clients sent and what
-// tools returned, unencrypted. Deleted records may remain readable in the bytes of the file until
+// mode 0600, and Open rejects a file that other users can read: it contains messages of clients and
+// results of tools, unencrypted. Deleted records may remain readable in the bytes of the file until
 // their space is reused. The file does not shrink.
 //
 // # Durability
 //
-// A change is on the disk when the method returns: each commit ends with fsync. Changes that are
-// made at the same time share a commit. A crash of the process loses nothing that was confirmed; a
-// crash of the machine loses nothing if the disk honours fsync.
+// A change is on the disk when the method returns: each commit ends with fsync. Concurrent changes
+// share a commit. A crash of the process loses no confirmed change; a crash of the machine loses
+// none if the disk honours fsync.
 //
 // # Damage
 //

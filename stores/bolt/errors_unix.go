@@ -9,7 +9,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// fullErrors are reasons of [ErrFull], readOnlyErrors those of [ErrReadOnly].
+// fullErrors are reasons of [ErrFull], readOnlyErrors are reasons of [ErrReadOnly].
 var (
 	fullErrors     = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}
 	readOnlyErrors = []error{syscall.EROFS, fs.ErrPermission, bolterrors.ErrDatabaseReadOnly}

@@ -26,18 +26,18 @@ import (
 var (
 	// ErrInUse reports that the file is open elsewhere.
 	ErrInUse = errors.New("bolt: file in use")
-	// ErrDamaged reports that the file or a record is not what was written.
+	// ErrDamaged reports that the content of the file or a record differs from the written content.
 	ErrDamaged = errors.New("bolt: file damaged")
 	// ErrClosed reports that the store was closed.
 	ErrClosed = errors.New("bolt: store closed")
-	// ErrFull reports that the disk, the quota or a limit of the process has no room for a change,
+	// ErrFull reports that the disk, the quota or a limit of the process lacks room for a change,
 	// which was not made.
 	ErrFull = errors.New("bolt: no space left for the file")
-	// ErrReadOnly reports that the file or its disk cannot be written. Nothing was changed.
+	// ErrReadOnly reports that the file or its disk cannot be written. The file is unchanged.
 	ErrReadOnly = errors.New("bolt: file cannot be written")
 )
 
-const defaultWait = 10 * time.Second // what a terminating process may need for its last requests
+const defaultWait = 10 * time.Second // time for the last requests of a terminating process
 
 // Options are the options of [OpenTasks], [OpenAuthorization] and [OpenState].
 type Options struct {
@@ -63,13 +63,13 @@ type file struct {
 	os *os.File // of the database
 
 	writing sync.Mutex // held while a transaction writes; guards failed and stuck
-	failed  error      // if not nil, nothing can be written any more
+	failed  error      // if not nil, the file can no longer be written
 	stuck   bool       // a transaction did not end, so the database cannot be closed
 
 	closed atomic.Bool
 
 	queueMu sync.Mutex
-	queue   []*change // guarded by queueMu; what waits to be written, in the order of arrival
+	queue   []*change // guarded by queueMu; pending changes in the order of arrival
 }
 
 func openFile(path string, opts *Options, s schema) (*file, error) {
@@ -144,7 +144,7 @@ func (f *file) openDB(path string, access bbolt.Options) (err error) {
 	return err
 }
 
-// prepare checks that the file is complete and of this schema, and sets up a new one.
+// prepare checks that the file is complete and contains this schema, and sets up a new file.
 func (f *file) prepare(s schema, isNew bool) error {
 	if err := f.view(checkLength); err != nil {
 		return err
@@ -166,8 +166,8 @@ func (f *file) prepare(s schema, isNew bool) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// checkLength refuses a file that is shorter than its header says: to read the missing part would
-// end the process.
+// checkLength rejects a file that is shorter than its header specifies: reading the missing part
+// would end the process.
 func checkLength(tx *bbolt.Tx) error {
 	info, err := os.Stat(tx.DB().Path())
 	if err != nil {
@@ -239,9 +239,9 @@ func (f *file) view(do func(tx *bbolt.Tx) error) (err error) {
 	return f.db.View(do)
 }
 
-// update runs a write transaction. The caller holds f.writing or has the file to itself. If damage
-// makes a transaction panic, it is the last one: the database may then have wrong information about
-// free pages.
+// update runs a write transaction. The caller must hold f.writing or own the file. After a panic
+// because of damage it must not run again: the database may contain wrong information about free
+// pages.
 func (f *file) update(do func(tx *bbolt.Tx) error) (err error) {
 	if f.failed != nil {
 		return f.failed
@@ -261,7 +261,7 @@ func (f *file) update(do func(tx *bbolt.Tx) error) (err error) {
 		return err
 	}
 	defer func() {
-		_ = tx.Rollback() // does nothing after a commit
+		_ = tx.Rollback() // no effect after a commit
 		f.stuck = false
 	}()
 	if err = do(tx); err == nil {
@@ -310,8 +310,7 @@ func isAny(err error, all []error) bool {
 }
 
 const (
-	// maxBatch is the maximum number of changes in one commit: it bounds how long one of them
-	// waits.
+	// maxBatch limits the changes in a commit, and therefore how long a change waits.
 	maxBatch = 256
 	// maxBatchBytes is the maximum size of their data, which is in memory twice until it is
 	// written. A single change may be larger.
@@ -320,16 +319,15 @@ const (
 
 // A change is a modification that a caller waits for.
 type change struct {
-	// do makes the change. If it returns a refusal or errNoChange, it has changed nothing. It may
-	// be called more than once: again after a transaction that failed because of another change.
+	// do makes the change. If it returns a refusal or errNoChange, it must leave the data
+	// unchanged. It may be called again after a transaction that failed because of another change.
 	do   func(tx *bbolt.Tx) error
 	size int // of the data, in bytes
 	done bool
 	err  error
 }
 
-// A refusedError is the error of a change that was not made and changed nothing, for a reason of
-// its own.
+// A refusedError is the error of a change that was refused for its own reason.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
@@ -381,7 +379,7 @@ func (f *file) nextBatch() []*change {
 // that need not go to the disk because all of its changes did.
 var errNoChange = errors.New("nothing was changed")
 
-// commit makes the changes of a batch. If one of them fails, the others are made without it.
+// commit makes the changes of a batch. If a change fails, the other changes are made without it.
 func (f *file) commit(batch []*change) {
 	remaining := batch
 	for len(remaining) > 0 {

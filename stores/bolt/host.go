@@ -25,8 +25,8 @@ const (
 	// maxStateKey and maxStateValue bound entries, in bytes: see [host.StateStore].
 	maxStateKey   = 1 << 10
 	maxStateValue = 32 << 20
-	// maxHold is how long transactions of one process may keep the file open one after the other,
-	// and holdPause how long it then leaves the file to other processes.
+	// maxHold limits how long consecutive transactions of a process may keep the file open, and
+	// holdPause is the time for which the process then leaves the file to other processes.
 	maxHold   = 100 * time.Millisecond
 	holdPause = 5 * time.Millisecond
 	// minPoll and maxPoll bound the time between attempts to open a file that is in use. It is random,
@@ -34,9 +34,9 @@ const (
 	minPoll, maxPoll = 500 * time.Microsecond, 4 * time.Millisecond
 )
 
-// A StateStore is a [host.StateStore] in a file that several processes may use: each transaction, or a few
-// that are made at the same time, opens the file and locks it. It is safe for concurrent use, and
-// has nothing to close.
+// A StateStore is a [host.StateStore] in a file that several processes may use: each transaction,
+// or a few concurrent transactions together, opens the file and locks it. It is safe for concurrent
+// use, and need not be closed.
 type StateStore struct {
 	path string
 	wait time.Duration
@@ -45,18 +45,17 @@ type StateStore struct {
 	file   *file         // open for the users
 	users  int           // transactions that use file
 	until  time.Time     // no more users are added after that
-	closed chan struct{} // closed after file was; nil if there is none
+	closed chan struct{} // closed after the file; nil if the file is not open
 }
 
 var _ host.StateStore = (*StateStore)(nil)
 
 // OpenState returns the state of a host in a file. Files and directories are created with the first
-// entry; the directory gets mode 0700. It checks a file that exists: the error is [ErrInUse] if other
+// entry; the directory gets mode 0700. It checks an existing file: the error is [ErrInUse] if other
 // processes keep it locked, and [ErrDamaged] if it is damaged. A file of another program or of a
 // later version is not touched. opts may be nil.
 //
-// The errors of the methods are also [ErrFull] and [ErrReadOnly]. A file that can only be read is
-// read.
+// The errors of the methods also include [ErrFull] and [ErrReadOnly]. A read-only file can be read.
 func OpenState(path string, opts *Options) (*StateStore, error) {
 	s := &StateStore{path: path, wait: defaultWait}
 	if opts != nil && opts.Wait != 0 {
@@ -126,7 +125,7 @@ func (s *StateStore) List(ctx context.Context, kind string) iter.Seq2[host.Entry
 	}
 }
 
-// read runs a transaction that reads. A file that does not exist is an empty one.
+// read runs a transaction that reads. An absent file counts as empty.
 func (s *StateStore) read(ctx context.Context, do func(tx *bbolt.Tx) error) error {
 	err := s.use(ctx, false, func(f *file) error { return f.read(ctx, do) })
 	if errors.Is(err, errNoFile) {
@@ -177,7 +176,7 @@ func setEntry(tx *bbolt.Tx, kind, key string, version uint64, value []byte) erro
 	if value == nil {
 		return b.Delete([]byte(key))
 	}
-	next, err := b.NextSequence() // of all keys, so that a deleted one does not get a version again
+	next, err := b.NextSequence() // shared by all keys, so that a deleted key never gets a version again
 	if err != nil {
 		return err
 	}
@@ -186,13 +185,13 @@ func setEntry(tx *bbolt.Tx, kind, key string, version uint64, value []byte) erro
 	return b.Put(bytes.Clone([]byte(key)), append(stored, value...))
 }
 
-// stateSchema has one bucket for each kind, which is created with its first entry.
+// stateSchema contains a bucket for each kind, which is created with its first entry.
 var stateSchema = schema{format: "patchbay host state 1"}
 
 var errNoFile = fmt.Errorf("bolt: %w", fs.ErrNotExist)
 
-// use runs a transaction with the file, which it opens unless other transactions of the process have
-// it open. It creates the file only to write.
+// use runs a transaction with the file, which it opens unless other transactions of the process
+// have opened it. It creates the file only to write.
 func (s *StateStore) use(ctx context.Context, write bool, do func(f *file) error) error {
 	f, err := s.acquire(ctx, write)
 	if err != nil {
@@ -205,7 +204,7 @@ func (s *StateStore) use(ctx context.Context, write bool, do func(f *file) error
 func (s *StateStore) acquire(ctx context.Context, write bool) (*file, error) {
 	for {
 		s.mu.Lock()
-		if closed := s.closed; closed != nil { // another transaction has the file open, or opens it
+		if closed := s.closed; closed != nil { // another transaction opened the file, or opens it now
 			if s.file != nil && time.Now().Before(s.until) && !(write && s.file.db.IsReadOnly()) {
 				defer s.mu.Unlock()
 				s.users++
@@ -246,7 +245,7 @@ func (s *StateStore) release() {
 	s.file = nil // new transactions wait until closed is
 	late := time.Now().After(s.until)
 	s.mu.Unlock()
-	_ = f.Close() // it has nothing that is not written
+	_ = f.Close() // all changes were written
 	if late {
 		time.Sleep(holdPause)
 	}
@@ -261,7 +260,7 @@ func (s *StateStore) open(ctx context.Context, write bool) (*file, error) {
 	if err := s.prepare(write); err != nil {
 		return nil, err
 	}
-	access := bbolt.Options{Timeout: 1} // one attempt
+	access := bbolt.Options{Timeout: 1} // a single attempt
 	deadline := time.Now().Add(s.wait)
 	for {
 		f, err := openFileFor(s.path, access, stateSchema)

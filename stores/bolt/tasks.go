@@ -100,7 +100,7 @@ func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor,
 			if err == nil {
 				r, err = h.record(tx)
 			}
-			if err != nil { // one damaged record must not hide the others
+			if err != nil { // a damaged record must not hide the others
 				r = tasks.Record{Owner: owner, ID: id, Created: readTime(key[ownerLen:])}
 			}
 			found = append(found, r)
@@ -132,8 +132,8 @@ func (s *TaskStore) count(ctx context.Context, key []byte) (n int, size int64, e
 // transaction keeps the pages of its version from being reused.
 const unfinishedBatch = 256
 
-// Unfinished returns the records that are not done. For a damaged one it yields [ErrDamaged] and a
-// record with its ID.
+// Unfinished returns the records that are not done. For a damaged record it yields [ErrDamaged] and
+// a record with its ID.
 func (s *TaskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {
 	return func(yield func(tasks.Record, error) bool) {
 		for after := ""; ; {
@@ -187,7 +187,7 @@ func (s *TaskStore) yieldUnfinished(ctx context.Context, id string, yield func(t
 	})
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
-		return true // it has been deleted
+		return true // it was deleted
 	case err != nil:
 		return yield(tasks.Record{ID: id}, err)
 	}
@@ -196,13 +196,13 @@ func (s *TaskStore) yieldUnfinished(ctx context.Context, id string, yield func(t
 
 const expireBatch = 500 // per transaction; it bounds how long other changes wait
 
-// DeleteExpired removes records that are done and have expired.
+// DeleteExpired removes records that are done and expired.
 func (s *TaskStore) DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	total := 0
 	for total < limit {
 		n := 0
 		batch := min(limit-total, expireBatch)
-		// Usually nothing has expired. To find that out takes no write.
+		// Usually no record is expired. A read finds that out.
 		err := s.file.read(ctx, func(tx *bbolt.Tx) error {
 			n = len(expiredTasks(tx, now, 1))
 			return nil

@@ -34,7 +34,7 @@ const maxInline = 16 << 10
 
 const partLen = 64 << 10 // of longer data
 
-// checksums is the table of CRC-32C, for which processors have instructions.
+// checksums is the table of CRC-32C, which processors support with instructions.
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
 // A header is a record without its data. It is valid during the transaction that it was read in.
@@ -144,8 +144,8 @@ func damagedRecord(id, why string) error {
 // byte.
 func partPrefix(id string) []byte { return append([]byte(id), '/') }
 
-// readParts joins the parts of data. If parts are missing or too long, the result does not have the
-// given size.
+// readParts joins the parts of data. If parts are missing or too long, the length of the result
+// differs from the given size.
 func readParts(tx *bbolt.Tx, id string, size int) []byte {
 	data, prefix := make([]byte, 0, size), partPrefix(id)
 	cursor := tx.Bucket(bucketParts).Cursor()
@@ -202,7 +202,7 @@ var (
 )
 
 // Keys contain hashes of owners: an owner may be longer than a key, and may be a prefix of another
-// one.
+// owner.
 const (
 	ownerLen       = sha256.Size
 	timeLen        = 8
@@ -311,7 +311,7 @@ func deleteTask(tx *bbolt.Tx, e taskEntry) error {
 		addToTaskCounts(tx, e.prefix[:ownerLen], -1, -e.dataLen))
 }
 
-// A taskEntry is what the deletion of a record needs to know of it.
+// A taskEntry contains the data that the deletion of a record requires.
 type taskEntry struct {
 	id      string
 	prefix  []byte // see ownerPrefix
@@ -319,7 +319,7 @@ type taskEntry struct {
 	dataLen int
 }
 
-// expiredTasks returns records that have expired, in the order of their expiry.
+// expiredTasks returns expired records, in the order of their expiry.
 func expiredTasks(tx *bbolt.Tx, now time.Time, limit int) []taskEntry {
 	var found []taskEntry
 	cursor := tx.Bucket(bucketExpires).Cursor()

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// An application has files of one format.
+// An application is a program whose files share a format.
 type application struct {
 	name    string
-	user    func(d dirs) []string // absolute paths of the user's files; none if they are unknown
+	user    func(d dirs) []string // absolute paths of the user's files; empty if unknown
 	project []string              // paths in the directory of a project
 	// convert returns the file in the format of config.Parse.
 	convert func(text []byte) ([]byte, error)
 }
 
-// Names of files that are not those of one application.
+// Names of files that several applications use.
 const (
 	ownApp     = "patchbay"
 	projectApp = "project"
 )
 
-// applications are those whose files are read, in order of precedence. docs/configurations.md has
-// the sources.
+// applications lists the applications whose files are read, in order of precedence.
+// docs/configurations.md names the sources.
 var applications = []application{
 	{ownApp, func(d dirs) []string { return d.in(d.config, "patchbay/mcp.json") }, nil, asIs},
 	{projectApp, noFiles, []string{".mcp.json", "mcp.json"}, asIs},
@@ -54,8 +54,8 @@ var applications = []application{
 
 func noFiles(dirs) []string { return nil }
 
-// appOf returns the application whose files have the end of a path, by default that of the user's
-// own file.
+// appOf returns the application whose files end with a path, by default the application of the
+// user's own file.
 func appOf(path string) application {
 	path = filepath.ToSlash(path)
 	if abs, err := filepath.Abs(path); err == nil {
@@ -75,11 +75,11 @@ func appOf(path string) application {
 	return applications[0]
 }
 
-// dirs are directories of the user's files. An unknown one is empty.
+// dirs holds the directories of the user's files. An unknown directory is empty.
 type dirs struct{ home, config, codex, zed, goose, opencode string }
 
-// userDirs returns only absolute directories: others would depend on the current directory, which
-// may be of another author.
+// userDirs returns only absolute directories: a relative directory would depend on the current
+// directory, which may belong to another author.
 func userDirs() dirs {
 	var d dirs
 	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {

@@ -15,9 +15,10 @@ func Clients() (names []string) {
 	return names
 }
 
-// ClientFile returns the path of the file in which an application has its servers: that of the user,
-// or that of the project in the current directory. Of several it is the first that exists, or whose
-// folder exists. The form of the file is that of the returned application.
+// ClientFile returns the path of the file in which an application stores its servers: the user's
+// file, or the project's file in the current directory. If an application uses several files, the
+// result is the first file that exists, or whose folder exists. The file must be in the form of the
+// returned application.
 func ClientFile(app string, project bool) (path, formOf string, err error) {
 	i := slices.IndexFunc(applications, func(a application) bool { return a.name == app })
 	if i < 0 {

@@ -1,9 +1,9 @@
 // Package configs finds the configuration files with the servers of applications, such as editors,
 // and reads them.
 //
-// A file of the user's home is the user's own. A file in the current directory, or above it up to
-// the root of its repository, is a project file: see [config.TrustStore]. Reading one runs nothing,
-// and replaces no variables.
+// A file in the user's home belongs to the user. A file in the current directory, or above it up to
+// the root of its repository, is a project file: see [config.TrustStore]. Reading a file must not
+// run commands or replace variables.
 package configs
 
 import (
@@ -52,12 +52,13 @@ func Split(target string) (app, server string, ok bool) {
 	})
 }
 
-// Files reads the configuration files, one after the other, in order of precedence: those of the
-// user before those of the project. If path or $PATCHBAY_CONFIG names a file, it is the only one.
-// Each error is for one file, of which only App is set. Files that do not exist are skipped.
+// Files reads the configuration files in order of precedence: the user's files before the project's
+// files. If path or $PATCHBAY_CONFIG names a file, Files reads only this file. An error belongs to
+// a file of which only App is set. Files that do not exist are skipped.
 func Files(path string) iter.Seq2[*File, error] { return filesAt(places(path)) }
 
-// FilesWith reads the files that [Files] does, as if the one at a path of [Places] had a text.
+// FilesWith reads the same files as [Files], but uses a text in place of the file at a path of
+// [Places].
 func FilesWith(named, path string, text []byte) iter.Seq2[*File, error] {
 	all := places(named)
 	for i := range all {
@@ -68,11 +69,11 @@ func FilesWith(named, path string, text []byte) iter.Seq2[*File, error] {
 	return filesAt(all)
 }
 
-// All reads the files of all applications, as [Files] does if the user names none.
+// All reads the files of all applications, like [Files] without a path.
 func All() iter.Seq2[*File, error] { return filesAt(standardPlaces()) }
 
-// AppOf returns the application whose form a file with a path has: "patchbay" unless its path is that
-// of another application.
+// AppOf returns the application whose form the file at a path must use: "patchbay" unless the path
+// belongs to another application.
 func AppOf(path string) string { return appOf(path).name }
 
 func filesAt(places []place) iter.Seq2[*File, error] {
@@ -93,7 +94,7 @@ func filesAt(places []place) iter.Seq2[*File, error] {
 }
 
 // Paths returns the paths of the files that [Files] reads for an application unless the user names
-// one. Those of the project are relative.
+// a file. Paths of the project are relative.
 func Paths(app string) (paths []string) {
 	for _, p := range standardPlaces() {
 		if p.app.name == app {
@@ -108,7 +109,7 @@ type place struct {
 	app     application
 	path    string
 	dir     string // of the project; empty for a file of the user
-	namedBy string // the flag or variable with which the user has named the file; may be empty
+	namedBy string // the flag or variable that names the file; may be empty
 	text    []byte // in place of the content; nil for the content
 }
 
@@ -164,8 +165,8 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, two)
 }
 
-// projectDirs returns the current directory and those above it up to the root of the repository,
-// if it is in one below the user's home directory, the nearest first. All are relative.
+// projectDirs returns the current directory and its parents up to the root of the repository, if
+// the repository is below the user's home directory, the nearest first. All are relative.
 func projectDirs(home string) []string {
 	const most = 64 // levels
 	current, err := os.Getwd()
@@ -199,8 +200,8 @@ func (p *place) read() (*File, error) {
 	return p.parse(text)
 }
 
-// Parse parses the text of a file in the form that its path says. The file is one that the user has
-// named.
+// Parse parses the text of a file in the form that its path specifies. The result counts as a file
+// that the user named.
 func Parse(path string, text []byte) (*File, error) {
 	p := place{app: appOf(path), path: path}
 	return p.parse(text)
@@ -222,9 +223,9 @@ func (p *place) parse(text []byte) (*File, error) {
 	return &File{File: c, App: p.app.name}, nil
 }
 
-// content returns the text of the file. A project file must be regular, and not a link: reading a
-// pipe may block, and a link may lead to a file of the user. A file that the user has named may be
-// a pipe.
+// content returns the text of the file. A project file must be a regular file and not a link:
+// reading a pipe may block, and a link may lead to a file of the user. A file that the user named
+// may be a pipe.
 func (p *place) content() ([]byte, error) {
 	if p.text != nil {
 		return p.text, nil

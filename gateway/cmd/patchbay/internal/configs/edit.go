@@ -19,16 +19,16 @@ type field struct {
 	value any
 }
 
-// A form is how an application writes servers: in which object, and with which members.
+// A form specifies how an application stores servers: in which object, and with which members.
 type form struct {
 	within string // the member with the servers
 	entry  func(name string, command []string) []field
 	syntax syntax
 }
 
-// A syntax edits texts of a file format. Both functions keep all bytes except those of the entry, and
-// return an error instead of a text in which another value would differ. remove returns
-// jsonc.ErrAbsent if the text does not have the entry.
+// A syntax edits texts of a file format. Both functions must keep all bytes outside of the entry,
+// and return an error if another value would change. remove returns jsonc.ErrAbsent if the text
+// does not contain the entry.
 type syntax struct {
 	set    func(text []byte, within, name string, entry []field) ([]byte, error)
 	remove func(text []byte, within, name string) ([]byte, error)
@@ -40,8 +40,8 @@ var (
 	yamlSyntax = syntax{setYAML, removeYAML}
 )
 
-// forms are the forms of applications that can start a command, by name. docs/configurations.md has
-// the sources.
+// forms maps an application that can start a command to its form. docs/configurations.md names the
+// sources.
 var forms = map[string]form{
 	ownApp:           {"mcpServers", plainEntry, jsonSyntax},
 	projectApp:       {"mcpServers", typedEntry, jsonSyntax},
@@ -66,7 +66,7 @@ func typedEntry(name string, command []string) []field {
 	return append([]field{{"type", "stdio"}}, plainEntry(name, command)...)
 }
 
-// zedEntry has the member source that releases before 2026 require.
+// zedEntry contains the member source that releases before 2026 require.
 func zedEntry(name string, command []string) []field {
 	return append(append([]field{{"source", "custom"}}, plainEntry(name, command)...), field{"env", struct{}{}})
 }
@@ -107,8 +107,8 @@ func Install(app string, text []byte, name string, command []string) ([]byte, er
 	return out, nil
 }
 
-// Uninstall returns the text of a file of an application without an entry. The error is
-// jsonc.ErrAbsent if it has none of that name.
+// Uninstall returns the text of an application's file without an entry. The error is
+// jsonc.ErrAbsent if the file does not contain the entry.
 func Uninstall(app string, text []byte, name string) ([]byte, error) {
 	f, ok := forms[app]
 	if !ok {
@@ -120,8 +120,8 @@ func Uninstall(app string, text []byte, name string) ([]byte, error) {
 	return f.syntax.remove(text, f.within, name)
 }
 
-// Entry returns an entry in the text of a file of an application. The error is jsonc.ErrAbsent if it
-// has none of that name.
+// Entry returns an entry in the text of an application's file. The error is jsonc.ErrAbsent if the
+// file does not contain the entry.
 func Entry(app string, text []byte, name string) (*config.Server, error) {
 	if jsonc.IsBlank(text) {
 		return nil, jsonc.ErrAbsent
@@ -157,8 +157,8 @@ func removeJSON(text []byte, within, name string) ([]byte, error) {
 	return jsonc.Remove(text, []string{within, name})
 }
 
-// literalOf returns a value as JSON, which is also a value of YAML and, except objects with members,
-// of TOML.
+// literalOf returns a value as JSON, which is also a value of YAML and, except objects with
+// members, of TOML.
 func literalOf(value any, colon string) string {
 	switch value := value.(type) {
 	case string:
@@ -203,11 +203,11 @@ func newlineOf(text []byte) string {
 	return "\n"
 }
 
-// errOtherValues is returned instead of a text that would have another meaning.
+// errOtherValues is returned instead of a text with another meaning.
 var errOtherValues = errors.New("cannot edit the file without a change of other values")
 
-// sameOthers returns errOtherValues unless two files are the same except for an entry. An object
-// without other entries is the same as none.
+// sameOthers returns errOtherValues unless two files are equal except for an entry. An object
+// without other entries equals an absent object.
 func sameOthers(before, after object, within, name string) error {
 	if describeOthers(before, within, name) != describeOthers(after, within, name) {
 		return errOtherValues

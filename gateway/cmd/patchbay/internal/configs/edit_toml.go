@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
-// parseTOML parses a file. The error has the line and the column.
+// parseTOML parses a file. The error contains the line and the column.
 func parseTOML(text []byte) (all object, err error) {
 	if len(text) > maxTOML {
 		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
@@ -30,7 +30,7 @@ func parseTOML(text []byte) (all object, err error) {
 	return all, nil
 }
 
-// setTOML writes an entry as a table at the place of the old one, or at the end.
+// setTOML writes an entry as a table in place of the old entry, or at the end.
 func setTOML(text []byte, within, name string, entry []field) ([]byte, error) {
 	before, err := parseTOML(text)
 	if err != nil {

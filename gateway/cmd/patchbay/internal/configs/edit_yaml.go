@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// parseYAML parses a file. The error has the line.
+// parseYAML parses a file. The error contains the line.
 func parseYAML(text []byte) (all object, err error) {
 	if len(text) > maxTOML {
 		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
@@ -34,12 +34,13 @@ func parseYAML(text []byte) (all object, err error) {
 
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// hasOtherBreaks reports whether a text has bytes that end lines for the parser, but not for the edits.
+// hasOtherBreaks reports whether a text contains bytes that end lines for the parser, but not for
+// the edits.
 func hasOtherBreaks(text []byte) bool {
 	return bytes.ContainsAny(bytes.ReplaceAll(text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
 }
 
-// isBlankYAML reports whether a text has only empty lines and comments.
+// isBlankYAML reports whether a text contains only empty lines and comments.
 func isBlankYAML(text []byte) bool {
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
@@ -93,7 +94,7 @@ func (f *yamlFile) offset(n *yaml.Node) int {
 	return at
 }
 
-// lineAfter returns the offset of the line after a node that is on one line.
+// lineAfter returns the offset of the line after a node that occupies a single line.
 func (f *yamlFile) lineAfter(n *yaml.Node) int {
 	if n.Line < len(f.lines) {
 		return f.lines[n.Line]
@@ -116,8 +117,8 @@ func member(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 
 func isFlow(n *yaml.Node) bool { return n.Style&yaml.FlowStyle != 0 }
 
-// setYAML writes an entry as the first of its mapping. It tries the places where that is possible,
-// and takes the first with which all other values stay the same.
+// setYAML writes an entry as the first entry of its mapping. It tries the possible places, and
+// takes the first place that keeps all other values.
 func setYAML(text []byte, within, name string, entry []field) ([]byte, error) {
 	original, err := parseYAML(text)
 	if err != nil {
@@ -248,8 +249,8 @@ func removeYAML(text []byte, within, name string) ([]byte, error) {
 	return out, nil
 }
 
-// entryLines returns the part of a text with an entry of a block mapping: its line and those that
-// are indented more. Comments and empty lines at the end stay.
+// entryLines returns the part of a text that contains an entry of a block mapping: its line and the
+// following lines with a larger indent. Comments and empty lines at the end stay.
 func (f *yamlFile) entryLines(key *yaml.Node) (start, end int) {
 	start, end = f.lines[key.Line-1], f.lineAfter(key)
 	for n := key.Line; n < len(f.lines); n++ {
@@ -292,8 +293,8 @@ func (f *yamlFile) flowEntry(key, value *yaml.Node) (start, end int) {
 // flowKeys matches the plain keys that this package writes.
 var flowKeys = regexp.MustCompile(`([{,] ?)([A-Za-z][A-Za-z0-9_-]*): `)
 
-// jsonEnd returns the offset after the value at an offset if it is JSON, or what this package writes;
-// -1 for another value.
+// jsonEnd returns the offset after the value at an offset if it is JSON, or text that this package
+// writes; -1 for another value.
 func jsonEnd(text []byte, at int) int {
 	if end, err := jsonscan.Scan(text, at, jsonscan.Limits{}); err == nil {
 		return end

@@ -13,11 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
-// An object is a JSON object, or a table of TOML or a mapping of YAML. Members that have the wrong
-// type stay in it: config.File.Server reports them.
+// An object is a JSON object, a table of TOML or a mapping of YAML. Members of the wrong type stay
+// in it: config.File.Server reports them.
 type object = map[string]any
 
-// An entry converts the entry of a server; nil for one that is not an MCP server.
+// An entry converts the entry of a server; the result is nil if the entry is not an MCP server.
 type entry func(server object) object
 
 func asIs(text []byte) ([]byte, error) { return text, nil }
@@ -36,16 +36,16 @@ func vscode(text []byte) ([]byte, error) {
 
 func claudeDesktop(text []byte) ([]byte, error) { return convertJSON(text, mcpServers, literal) }
 
-// sameForm converts files whose entries have the members that config.File.Server reads, such as those
-// of Cursor, Windsurf and Cline.
+// sameForm converts files whose entries contain the members that config.File.Server reads, such as
+// the files of Cursor, Windsurf and Cline.
 func sameForm(text []byte) ([]byte, error) {
 	return convertJSON(text, mcpServers, withoutHeaderCommand)
 }
 
 func mcpServers(all object) any { return all["mcpServers"] }
 
-// claudeCode converts the servers of the user and those for the current directory, which come
-// first. Source: Claude Code, MCP installation scopes.
+// claudeCode converts the servers of the user and, first, the servers for the current directory.
+// Source: Claude Code, MCP installation scopes.
 func claudeCode(text []byte) ([]byte, error) {
 	return convertJSON(text, func(all object) any {
 		given := all["mcpServers"]
@@ -92,7 +92,7 @@ var dollarName = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 func opencode(text []byte) ([]byte, error) {
 	return convertJSON(text, func(all object) any { return all["mcp"] }, func(server object) object {
 		if server["command"] == nil && server["url"] == nil {
-			return nil // only enables or disables a server of another file
+			return nil // the entry only enables or disables a server of another file
 		}
 		return eachText(literal(server), func(s string) string {
 			return braceFile.ReplaceAllString(braceEnv.ReplaceAllString(s, "${env:$1:-}"), "${file:$1}")
@@ -105,7 +105,7 @@ var (
 	braceFile = regexp.MustCompile(`\{file:([^{}]+)\}`)
 )
 
-// zed converts settings.json of Zed. Entries of extensions have no command. Source: Zed, Model
+// zed converts settings.json of Zed. Entries of extensions contain no command. Source: Zed, Model
 // Context Protocol.
 func zed(text []byte) ([]byte, error) {
 	return convertJSON(text, func(all object) any { return all["context_servers"] }, func(server object) object {
@@ -158,7 +158,7 @@ func codex(text []byte) ([]byte, error) {
 	})
 }
 
-// goose converts config.yaml of Goose, which has other extensions too. Source:
+// goose converts config.yaml of Goose, which contains other extensions too. Source:
 // crates/goose/src/agents/extension.rs.
 func goose(text []byte) ([]byte, error) {
 	all, err := parseYAML(text)
@@ -240,16 +240,16 @@ func canonical(servers any, others object, convert entry) ([]byte, error) {
 	return json.Marshal(file)
 }
 
-// literal escapes the variables of an application that replaces none.
+// literal escapes the variables of an application that replaces no variables.
 func literal(server object) object { return withoutHeaderCommand(eachText(server, escape)) }
 
 func escape(s string) string { return strings.ReplaceAll(s, "${", "${$}{") }
 
-// escapeExec escapes the variable that runs a command. No other application has it, so an entry that
-// another program has written to its file must not run one.
+// escapeExec escapes the variable that runs a command. Other applications do not define it, so an
+// entry that another program wrote to its file must not run a command.
 func escapeExec(s string) string { return strings.ReplaceAll(s, "${exec:", "${$}{exec:") }
 
-// eachText returns an entry with the texts changed in which variables are replaced.
+// eachText returns an entry after a change of all texts in which variables are replaced.
 func eachText(server object, change func(s string) string) object {
 	changed := func(value any) any {
 		if s, ok := value.(string); ok {
@@ -299,7 +299,7 @@ func put(server object, key, name, value string) {
 // checkNesting returns an error for a file that would use much memory or time: the parser calls
 // itself for each bracket, and its time for a dotted key grows with the square of its parts.
 func checkNesting(text []byte) error {
-	const most, mostDots = 100, 200 // brackets that are not closed, and dots of a line, also those in strings
+	const most, mostDots = 100, 200 // open brackets, and dots of a line, even in strings
 	depth, dots := 0, 0
 	for _, c := range text {
 		switch c {

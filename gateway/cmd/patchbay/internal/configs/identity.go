@@ -9,9 +9,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// Identity returns a text that is the same for the same configuration: that of a named file, or that of
-// the files of the user and of the project files that exist here. path is that of --config. A file of
-// the user that is added later does not change it.
+// Identity returns a text that identifies a configuration: the named file, or the user's files
+// together with the project files that exist here. path is the value of --config. A user's file
+// that is added later does not change the identity.
 func Identity(path string) (string, error) {
 	if named := cmp.Or(path, os.Getenv(config.PathEnv)); named != "" {
 		full, err := filepath.Abs(named)

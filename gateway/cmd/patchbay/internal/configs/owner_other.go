@@ -4,5 +4,5 @@ package configs
 
 import "os"
 
-// keepOwner does nothing: files inherit the access rules of their folder.
+// keepOwner returns at once: files inherit the access rules of their folder.
 func keepOwner(string, *os.File) error { return nil }

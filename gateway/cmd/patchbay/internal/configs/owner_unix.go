@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// keepOwner sets the owner and group of a new file to those of another one. Only root can
-// change the owner.
+// keepOwner gives a new file the owner and group of another file. Only root can change the owner.
 func keepOwner(path string, f *os.File) error {
 	old, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

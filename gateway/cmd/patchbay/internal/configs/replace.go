@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// ErrChanged is returned by Replace if the file does not have the expected content.
+// ErrChanged is returned by Replace if the content of the file differs from the expected content.
 var ErrChanged = errors.New("another program has changed the file: run the command again")
 
 // ReadForEdit reads a user's file for Replace. A file that does not exist is empty.
@@ -31,9 +31,9 @@ func ReadForEdit(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Replace replaces the content of a file from ReadForEdit in one step: other programs and a crash see
-// the old or the new content. A symbolic link stays, and so do the permissions. A new file can only be
-// read by its user. The folder must exist.
+// Replace replaces the content of a file from ReadForEdit in a single step: other programs and a
+// crash see the old or the new content. A symbolic link stays, and so do the permissions. Only its
+// user can read a new file. The folder must exist.
 func Replace(path string, old, text []byte) error {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func Replace(path string, old, text []byte) error {
 
 // writableMode returns the permissions of a file, and an error if it cannot be written.
 func writableMode(path string) (fs.FileMode, error) {
-	const private = 0o600 // it may have secrets
+	const private = 0o600 // it may contain secrets
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return private, nil

@@ -1,4 +1,5 @@
-// Package demo is the server of `patchbay serve`: a small example of every feature of the protocol.
+// Package demo contains the server of `patchbay serve`: a small example of every feature of the
+// protocol.
 //
 // Each file shows one feature: tools, elicitation and sampling, resources, prompts, tasks, MCP Apps
 // and skills.
@@ -16,15 +17,16 @@ import (
 
 // Options configures a [Demo]. The zero value is a server without authorization.
 type Options struct {
-	// Scopes checks the scopes of calls. If it is set, the demo also has [ToolReset]. Default: none.
+	// Scopes checks the scopes of calls. If it is set, the demo also contains [ToolReset]. Default:
+	// no check.
 	Scopes mcp.Middleware
-	// Middleware wraps all requests, including requests that Scopes refuses. Default: none.
+	// Middleware wraps all requests, including requests that Scopes refuses. Default: empty.
 	Middleware []mcp.Middleware
 	// Tasks stores the tasks. Default: in memory.
 	Tasks tasks.Store
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
-	// Observer receives the requests. Default: none.
+	// Observer receives the requests. Default: no observer.
 	Observer mcp.Observer
 }
 

@@ -55,8 +55,8 @@ type publishOutput struct {
 	Note  string `json:"note,omitempty"`
 }
 
-// publish asks in the middle. The task then has the status input_required, and is stored: the
-// answer may come after a restart of the server.
+// publish asks in the middle. The task must then wait with the status input_required, and is
+// stored: the answer may come after a restart of the server.
 func publish(ctx context.Context, in publishInput) (publishOutput, error) {
 	draft, err := mcp.Once(ctx, "draft", func(ctx context.Context) (string, error) {
 		return fmt.Sprintf("d%04d", rand.IntN(10_000)), work(ctx, time.Second, "writing the draft")

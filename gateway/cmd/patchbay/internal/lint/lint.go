@@ -19,7 +19,7 @@ const (
 	maxFindings = 1000
 	// maxShown bounds a text of the server in a finding, in characters.
 	maxShown = 60
-	// maxNamed bounds the names that one finding lists.
+	// maxNamed limits the names that a finding lists.
 	maxNamed = 5
 )
 
@@ -30,7 +30,8 @@ type Severity string
 const (
 	// Error: the specification forbids it, or clients cannot use the item.
 	Error Severity = "error"
-	// Warning: the specification advises against it, or some clients and models have problems.
+	// Warning: the specification advises against it, or it causes problems in some clients and
+	// models.
 	Warning Severity = "warning"
 	// Info: the item could be better.
 	Info Severity = "info"
@@ -42,7 +43,7 @@ func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(order, s) <= slices.Index(order, other)
 }
 
-// A Server is what a server has sent.
+// A Server contains the messages and lists of a server.
 type Server struct {
 	Revision     string             // of the connection
 	Newest       string             // the newest revision that there is
@@ -53,16 +54,17 @@ type Server struct {
 
 	Tools, Prompts, Resources, Templates []stdjson.RawMessage // valid JSON, as listed
 
-	// ToolsAgain are the names of a second list of tools; nil if there was none.
+	// ToolsAgain contains the names of a second list of tools; nil means that the list was read
+	// once.
 	ToolsAgain []string
-	// Served has what the server does, by the name of a capability such as "resources.subscribe",
-	// whether it is declared or not. Capabilities that were not tried are absent.
+	// Served maps a capability such as "resources.subscribe" to whether the server serves it,
+	// declared or not. Capabilities that were not tried are absent.
 	Served map[string]bool
-	// Broken has the lists that could not be read to the end, and why.
+	// Broken maps a list that could not be read to the end to the reason.
 	Broken map[string]string
 }
 
-// A Finding is one place that breaks a rule.
+// A Finding identifies a place that breaks a rule.
 type Finding struct {
 	Rule    *Rule
 	Where   string // such as "tool add"
@@ -83,7 +85,7 @@ type Report struct {
 	Costs    []Cost    // of the tools, in the order of their list
 }
 
-// Check checks a server with all rules except the disabled ones.
+// Check checks a server with all rules except the disabled rules.
 func Check(s *Server, disabled []string) *Report {
 	c := &checker{server: s, disabled: disabled}
 	c.checkServer()
@@ -140,7 +142,7 @@ func textOf(object []byte, key string) string {
 	return text
 }
 
-// has reports whether an object has a member that is not null.
+// has reports whether an object contains a member that is not null.
 func has(object []byte, key string) bool {
 	raw, ok := jsonscan.Get(object, key)
 	return ok && jsonscan.Kind(raw) != 'n'

@@ -91,7 +91,7 @@ func (c *checker) checkTemplate(t *item, text string) {
 		c.add("template-invalid", t.where, "%s", shown(err.Error()))
 	case len(template.Variables()) == 0:
 		c.add("template-constant", t.where, "no variable")
-	case !hasScheme(template.LiteralPrefix()) && !strings.HasPrefix(text, "{"): // a variable may have the scheme
+	case !hasScheme(template.LiteralPrefix()) && !strings.HasPrefix(text, "{"): // a variable may contain the scheme
 		c.add("template-invalid", t.where, "no scheme")
 	}
 }
@@ -102,7 +102,7 @@ func hasScheme(text string) bool {
 	return found && uritemplate.CheckURI(scheme+":x") == nil
 }
 
-// checkContent checks what resources and templates have.
+// checkContent checks the members that resources and templates share.
 func (c *checker) checkContent(it *item) {
 	if text := textOf(it.raw, "mimeType"); text != "" {
 		if kind, _, err := mime.ParseMediaType(text); err != nil || !strings.Contains(kind, "/") {
@@ -129,7 +129,7 @@ func (c *checker) checkContent(it *item) {
 	}
 }
 
-// isTime reports whether a text is an ISO 8601 time in one of the usual forms.
+// isTime reports whether a text is an ISO 8601 time in a common form.
 func isTime(text string) bool {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateOnly, "2006-01-02T15:04Z07:00"} {
 		if _, err := time.Parse(layout, text); err == nil {

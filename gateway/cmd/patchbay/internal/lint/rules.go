@@ -1,12 +1,12 @@
 package lint
 
-// A Rule is one thing that is checked.
+// A Rule is a requirement that is checked.
 type Rule struct {
 	ID       string   `json:"id"`
 	Severity Severity `json:"severity"`
-	Text     string   `json:"text"`   // what has to be true
+	Text     string   `json:"text"`   // the requirement
 	Source   string   `json:"source"` // page of the specification and revisions, or the reason
-	Fix      string   `json:"fix"`    // what to do
+	Fix      string   `json:"fix"`    // how to meet it
 }
 
 // Rules returns all rules.
@@ -22,7 +22,7 @@ func Find(id string) *Rule {
 	return nil
 }
 
-// Sources that several rules have.
+// Sources that several rules share.
 const (
 	fromBase       = "schema, BaseMetadata (all revisions)"
 	fromToolNames  = "server/tools, Tool Names: SHOULD (since 2025-11-25)"
@@ -36,7 +36,7 @@ const (
 	fromVersions   = "basic/versioning (2026-07-28); basic/lifecycle, Version Negotiation"
 )
 
-// rules has all rules, by subject. An id stays what it is: users disable rules by it.
+// rules lists all rules, by subject. An ID must not change: users disable rules by it.
 var rules = []*Rule{
 	{"name-missing", Error, "Tools, prompts, resources and templates have a name.", fromBase,
 		"Add the member name, a string."},

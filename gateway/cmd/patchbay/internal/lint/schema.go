@@ -16,8 +16,8 @@ import (
 const (
 	maxSchemaBytes = 16_000 // of a schema: about 4,000 tokens
 	maxSchemaDepth = 6      // levels of objects and arrays
-	// maxReferences bounds the references of one schema that are looked up here, each with a pass
-	// over the schema. The compiler resolves all of them.
+	// maxReferences limits the references of a schema that are resolved here, each with a pass over
+	// the schema. The compiler resolves all references.
 	maxReferences = 200
 )
 
@@ -83,8 +83,8 @@ func orMissing(raw []byte) string {
 	return shown(string(raw))
 }
 
-// checkSchema checks a schema, and returns what a walk through it has found; nil if it is too large
-// for one.
+// checkSchema checks a schema, and returns the result of a walk through it, or nil if the schema is
+// too large for a walk.
 func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 	where += ", " + key
 	if err := schema.CheckSize(raw); err != nil {
@@ -96,7 +96,7 @@ func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 	}
 	w := &schemaWalk{checker: c, where: where, root: raw, references: maxReferences}
 	if bytes.Contains(raw, []byte(`"$id"`)) {
-		w.references = 0 // only the compiler knows what a reference means
+		w.references = 0 // only the compiler can resolve references
 	}
 	w.visit(raw, "", nil, 0)
 	if w.depth > maxSchemaDepth {
@@ -130,7 +130,7 @@ type schemaWalk struct {
 	references int // that may still be looked up
 
 	depth                int      // levels of objects and arrays
-	explained            bool     // the schema is invalid for a reason that has a finding
+	explained            bool     // a finding explains why the schema is invalid
 	undescribed, untyped []string // paths of properties
 }
 
@@ -140,11 +140,11 @@ var (
 	partSchemas = []string{"items", "additionalProperties", "contains", "unevaluatedProperties", "unevaluatedItems",
 		"propertyNames", "additionalItems"}
 	sameSchemas = []string{"not", "if", "then", "else"}
-	// typing are the keywords that say which values a property has.
+	// typing lists the keywords that restrict the values of a property.
 	typing = []string{"type", "enum", "const", "not", "if", "anyOf", "oneOf", "allOf"}
 )
 
-// A scope has the names of the properties of one value, by a schema and the schemas around it.
+// A scope contains the names of a value's properties, from a schema and the schemas around it.
 type scope struct {
 	names map[string]bool
 	outer *scope
@@ -154,7 +154,7 @@ func (s *scope) has(name string) bool {
 	return s != nil && (s.names[name] || s.outer.has(name))
 }
 
-// visit visits a subschema. outer are the properties that the same value has by outer schemas.
+// visit visits a subschema. outer contains the properties of the same value in outer schemas.
 func (w *schemaWalk) visit(raw []byte, path string, outer *scope, level int) {
 	if jsonscan.Kind(raw) != '{' {
 		return
@@ -237,7 +237,7 @@ func (w *schemaWalk) checkReference(raw []byte, path string) {
 	w.explained = true
 }
 
-// exists reports whether a document has a value at a JSON pointer.
+// exists reports whether a document contains a value at a JSON pointer.
 func exists(document []byte, pointer string) bool {
 	for step := range strings.SplitSeq(pointer[1:], "/") {
 		step = strings.NewReplacer("~1", "/", "~0", "~", "%24", "$", "%25", "%").Replace(step)
@@ -284,7 +284,7 @@ func (w *schemaWalk) checkPattern(raw []byte, path string) {
 
 func (w *schemaWalk) checkRequired(raw []byte, path string, known *scope) {
 	if has(raw, "$ref") || has(raw, "allOf") || has(raw, "patternProperties") || has(raw, "$dynamicRef") {
-		return // they may have the properties
+		return // the subschemas may define the properties
 	}
 	required, _ := jsonscan.Get(raw, "required")
 	var missing []string

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	maxInstructions = 2000 // characters; hosts cut longer ones
+	maxInstructions = 2000 // characters; hosts cut longer instructions
 	maxTools        = 40   // hosts offer 40 to 128 tools of all servers together
 )
 
-// checkServer checks what is not about one item.
+// checkServer checks the server itself rather than its items.
 func (c *checker) checkServer() {
 	s := c.server
 	for _, key := range []string{"name", "version"} {
@@ -47,7 +47,7 @@ func (c *checker) checkServer() {
 	}
 }
 
-// checkCapabilities compares what is declared with what is served.
+// checkCapabilities compares the declared capabilities with the served capabilities.
 func (c *checker) checkCapabilities() {
 	s := c.server
 	sizes := map[string]int{"tools": len(s.Tools), "prompts": len(s.Prompts),
@@ -68,13 +68,13 @@ func (c *checker) checkCapabilities() {
 	}
 }
 
-// hasFeature reports whether a revision has a feature.
+// hasFeature reports whether a revision specifies a feature.
 func hasFeature(revision string, f wire.Feature) bool {
 	r, _ := wire.ParseRevision(revision)
 	return r.Has(f)
 }
 
-// isDeclared reports whether capabilities have an object, or true, at a path such as
+// isDeclared reports whether capabilities contain an object, or true, at a path such as
 // "resources.subscribe".
 func isDeclared(capabilities []byte, path string) bool {
 	for key := range strings.SplitSeq(path, ".") {
@@ -87,8 +87,8 @@ func isDeclared(capabilities []byte, path string) bool {
 	return jsonscan.Kind(capabilities) == '{' || jsonscan.Kind(capabilities) == 't'
 }
 
-// Completion returns the params of a completion that the server should know: of the first argument
-// of a prompt or variable of a template. It is nil without one.
+// Completion returns the params of a completion that the server should support: of the first
+// argument of a prompt or variable of a template. It is nil if the server lists neither.
 func (s *Server) Completion() map[string]any {
 	request := func(kind, key, value, argument string) map[string]any {
 		return map[string]any{"ref": map[string]string{"type": kind, key: value},

@@ -15,7 +15,7 @@ const (
 	minDescription = 12   // bytes: a verb and an object in English, four characters in Chinese
 )
 
-// A collector finds values that occur twice. The key is what was seen, the value where.
+// A collector finds values that occur twice. It maps a value to the place of its first occurrence.
 type collector map[string]string
 
 // seen returns where a value was seen before, or "".

@@ -13,7 +13,7 @@ import (
 const (
 	maxToolName     = 128    // characters
 	maxPortableName = 64     // characters; of functions in the interfaces of several models
-	maxToolTokens   = 1000   // of one tool
+	maxToolTokens   = 1000   // per tool
 	maxTotalTokens  = 10_000 // of all tools
 )
 
@@ -91,7 +91,7 @@ func (c *checker) checkToolTexts(t *item, titles, descriptions collector) {
 	}
 }
 
-// Verbs at the beginning of names, which say what a tool does.
+// Verbs at the beginning of names, which describe the effect of a tool.
 var (
 	destroyingVerbs = []string{"delete", "remove", "destroy", "purge", "erase", "drop", "wipe"}
 	readingVerbs    = []string{"get", "list", "read", "search", "find", "show", "describe", "fetch"}
@@ -155,8 +155,8 @@ func (c *checker) addCost(t *item) int {
 	return cost.Tokens
 }
 
-// Tokens estimates the tokens of a text: one for 4 ASCII characters, and one for 2 bytes of other
-// characters, rounded up. Tokenizers differ by about 25%.
+// Tokens estimates the tokens of a text: a token per 4 ASCII characters, and a token per 2 bytes of
+// other characters, rounded up. Tokenizers differ by about 25%.
 func Tokens(text string) int {
 	ascii := 0
 	for i := range len(text) {

@@ -25,7 +25,7 @@ type call struct {
 	rounds      []*round
 }
 
-// A round is what the server has sent until a result, an error or a question.
+// A round contains the messages of the server up to a result, an error or a question.
 type round struct {
 	notes   []note
 	pause   time.Duration  // before the end
@@ -48,11 +48,11 @@ type builder struct {
 	rec         Recording
 }
 
-// A connection has the requests in progress on one connection.
+// A connection holds the requests in progress on a connection.
 type connection struct {
 	requests  map[jsonrpc.ID]*request
 	tokens    map[string]*request // by progress token
-	latest    []*request          // in progress, and some that have ended
+	latest    []*request          // in progress, and some that ended
 	questions map[jsonrpc.ID]*round
 	states    map[string]*call // whose last result asks for input, by requestState
 	asking    map[string]*call // the same by key
@@ -62,7 +62,7 @@ type connection struct {
 type request struct {
 	method string
 	call   *call  // nil for a request that is not replayed
-	open   *round // the current one
+	open   *round // the current round
 	last   time.Time
 	ended  bool
 }
@@ -134,8 +134,8 @@ func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
 	}
 }
 
-// current returns the request in progress that began last, or nil. The messages of a server that
-// name no request are taken for those of this one.
+// current returns the request in progress that began last, or nil. Messages of a server that
+// identify no request are assigned to it.
 func (c *connection) current() *request {
 	for len(c.latest) > 0 {
 		if r := c.latest[len(c.latest)-1]; !r.ended {
@@ -178,7 +178,8 @@ func (r *request) pause(now time.Time) time.Duration {
 	return d
 }
 
-// question ends a round with a request of a server of the session era, in the form of newer ones.
+// question ends a round with a request of a server of a revision with sessions, in the form of
+// newer revisions.
 func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 	r := c.current()
 	known := m.Method == wire.MethodElicitationCreate || m.Method == wire.MethodSamplingCreateMessage ||
@@ -220,7 +221,7 @@ func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Messa
 	}
 }
 
-// raise adds what the newest revision requires and older ones do not have.
+// raise adds members that the newest revision requires and older revisions lack.
 func (r *round) raise(method string) {
 	if r.err != nil {
 		if r.err.Code == wire.CodeResourceNotFoundLegacy && method == wire.MethodResourcesRead {
@@ -235,7 +236,8 @@ func (r *round) raise(method string) {
 	}
 }
 
-// describe records what the server has said about itself: to server/discover, or else to initialize.
+// describe records the server's description of itself: its result of server/discover, or else of
+// initialize.
 func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 	modern := method == wire.MethodDiscover
 	if m.Error != nil || l.Cut != 0 || jsonscan.Kind(m.Result) != '{' || b.rec.modern && !modern {
@@ -253,7 +255,7 @@ func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 	}
 	text, comma = append(text, `],"capabilities":{`...), ""
 	for key, value := range jsonscan.Members(declared) {
-		if string(key) != "tasks" { // those of 2025-11-25 are not translated
+		if string(key) != "tasks" { // tasks of 2025-11-25 are not translated
 			text = append(jsonscan.AppendQuote(append(text, comma...), string(key)), ':')
 			text = append(text, value...)
 			comma = ","
@@ -279,7 +281,7 @@ func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 func (b *builder) recording() (*Recording, error) {
 	rec := &Recording{calls: map[string][]*call{}, discovered: b.rec.discovered}
 	for _, c := range b.rec.order {
-		if len(c.rounds) > 0 { // else the server has not answered
+		if len(c.rounds) > 0 { // otherwise the server did not respond
 			rec.order = append(rec.order, c)
 			rec.calls[c.key] = append(rec.calls[c.key], c)
 		}
@@ -294,8 +296,8 @@ func (b *builder) recording() (*Recording, error) {
 	return rec, nil
 }
 
-// keyOf returns a text that is equal for equal requests: with the method, and the params in
-// canonical form (RFC 8785) without `_meta` and answers. Absent arguments are empty ones.
+// keyOf returns a text that is equal for equal requests: it contains the method, and the params in
+// canonical form (RFC 8785) without `_meta` and answers. Absent arguments equal empty arguments.
 func keyOf(method string, params []byte) string {
 	text, comma := []byte{'{'}, ""
 	for key, value := range jsonscan.Members(params) {
@@ -328,7 +330,7 @@ func canonical(text []byte) string {
 	return string(v)
 }
 
-// summary returns what distinguishes a request, for errors.
+// summary returns the part of params that identifies a request in errors.
 func summary(params []byte) string {
 	const most = 80 // characters
 	text := ""

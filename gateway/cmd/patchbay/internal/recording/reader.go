@@ -15,20 +15,21 @@ import (
 const (
 	// maxLines bounds the lines of a recording: a replay needs some memory for each.
 	maxLines = 1_000_000
-	// maxConnections bounds the connections of a recording, each of which has tables of its own.
+	// maxConnections limits the connections of a recording, because each connection holds its own
+	// tables.
 	maxConnections = 10_000
 )
 
-// A Recording is what a server has answered, by request. It is not changed after Read.
+// A Recording contains the responses of a server, by request. It must not change after Read.
 type Recording struct {
 	calls      map[string][]*call // by key, in the order of the requests
 	order      []*call            // all of them
-	discovered []byte             // the result of server/discover; nil if the recording has none
-	modern     bool               // discovered is that of the server itself
+	discovered []byte             // the result of server/discover, or nil
+	modern     bool               // discovered is the server's own result
 }
 
-// Read reads a recording. An incomplete last line, which a process leaves that was killed, is
-// ignored. The errors name the line.
+// Read reads a recording. It ignores an incomplete last line, which a killed process leaves. The
+// errors name the line.
 func Read(r io.Reader) (*Recording, error) {
 	limited := &io.LimitedReader{R: r, N: maxFile + 1}
 	lines := bufio.NewScanner(limited)
@@ -62,7 +63,7 @@ func Read(r io.Reader) (*Recording, error) {
 	return b.recording()
 }
 
-// splitLines returns lines with their line break, which the last one may lack.
+// splitLines returns lines with their line break, which the last line may lack.
 func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i+1], nil
@@ -73,7 +74,7 @@ func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
-// add adds a line. Only the first line of a connection has the version.
+// add adds a line. Only the first line of a connection contains the version.
 func (b *builder) add(text []byte, first bool) error {
 	var l entry
 	err := json.Unmarshal(text, &l)

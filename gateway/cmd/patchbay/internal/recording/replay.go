@@ -25,13 +25,13 @@ type replay struct {
 }
 
 // Handler returns a server that replays the recording to clients of every revision. Equal requests
-// get their recorded answers in order, and then the last one again. With delay it pauses as the
-// server did.
+// get their recorded responses in order, and afterwards the last response again. With delay it
+// pauses like the recorded server.
 func (r *Recording) Handler(delay bool) mcp.Handler {
 	return &replay{rec: r, delay: delay, next: map[string]int{}}
 }
 
-// ServeMCP replays one round of a call.
+// ServeMCP replays a round of a call.
 func (p *replay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	switch req.Method {
 	case wire.MethodDiscover:
@@ -98,7 +98,7 @@ func (p *replay) find(req *mcp.Request) (c *call, round int, err error) {
 	}
 	answers, _ := req.Param("inputResponses")
 	c = calls[n]
-	for _, other := range calls { // another call may have the answers of this client
+	for _, other := range calls { // another call may contain the answers of this client
 		if c.rounds[round].answers != canonical(answers) && other.follows(c, round, canonical(answers)) {
 			c = other
 		}
@@ -109,15 +109,15 @@ func (p *replay) find(req *mcp.Request) (c *call, round int, err error) {
 	return c, round, nil
 }
 
-// follows reports whether the call asked the same questions as another one up to a round, and was
-// given these answers.
+// follows reports whether the call asked the same questions as another call up to a round, and got
+// the given answers.
 func (c *call) follows(other *call, round int, answers string) bool {
 	return round+1 < len(c.rounds) && c.rounds[round].answers == answers &&
 		string(questions(c.rounds[round])) == string(questions(other.rounds[round]))
 }
 
-// isTask reports whether a result is a task, of 2025-11-25 or of the extension. The end of a task may
-// have been a notification of a subscription, so a client could wait for it without limit.
+// isTask reports whether a result is a task, of 2025-11-25 or of the extension. The end of a task
+// may have been a notification of a subscription, so a client could wait for it without limit.
 func isTask(result []byte) bool {
 	task, _ := jsonscan.Get(result, "task")
 	_, hasContent := jsonscan.Get(result, "content")
@@ -143,7 +143,7 @@ func (p *replay) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send sends a notification if the client has asked for it.
+// send sends a notification if the client subscribed to it.
 func (n *note) send(ctx context.Context, req *mcp.Request) error {
 	params := n.params
 	if n.method == wire.NotificationProgress {
@@ -166,8 +166,8 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 	return req.Notify(ctx, n.method, params)
 }
 
-// missingCapability returns the capability, as an object, that the questions of a result require and
-// the client does not have.
+// missingCapability returns the capability, as an object, that the questions of a result require
+// and the client lacks.
 func missingCapability(req *mcp.Request, result []byte) string {
 	has := req.Capabilities()
 	asked, _ := jsonscan.Get(result, "inputRequests")
@@ -200,7 +200,7 @@ func listen(ctx context.Context, req *mcp.Request) error {
 	return context.Cause(ctx)
 }
 
-// unknown returns the error for a request that was not recorded. It names what was.
+// unknown returns the error for a request that was not recorded. It names the recorded requests.
 func (r *Recording) unknown(req *mcp.Request) error {
 	const most = 5 // calls that the error names
 	var names, methods []string

@@ -1,9 +1,9 @@
 // Package recording writes the messages between a client and a server to a file, and replays them
 // as a server.
 //
-// A recording has one JSON value per line. The first line of each connection has the version of the
-// format; every line names its connection, so that several processes can append to one file. `patchbay
-// help recordings` describes the members.
+// A recording contains one JSON value per line. The first line of each connection contains the
+// version of the format; every line identifies its connection, so that several processes can append
+// to a file. `patchbay help recordings` specifies the members.
 package recording
 
 import (
@@ -29,12 +29,13 @@ import (
 const version = 1
 
 const (
-	// maxMessage bounds a recorded message, in bytes: larger ones, such as images, make a file that
-	// no editor opens.
+	// maxMessage limits a recorded message, in bytes: larger messages, such as images, make a file
+	// that no editor opens.
 	maxMessage = 4 << 20
 	// maxFile bounds a recording, in bytes: a replay holds it in memory.
 	maxFile = 256 << 20
-	// maxHeaders and maxHeader bound the recorded headers of a message, and one value in characters.
+	// maxHeaders and maxHeader limit the recorded headers of a message, and the characters of a
+	// value.
 	maxHeaders, maxHeader = 100, 1000
 	// maxLine bounds a line, in bytes: the message, and the headers in their longest encoding.
 	maxLine = maxMessage + maxHeaders*maxHeader*12
@@ -73,12 +74,11 @@ type Writer struct {
 	mu   sync.Mutex // guards the fields below
 	file *os.File
 	size int64
-	err  error // the first one; nothing is written after it
+	err  error // the first error, after which nothing is written
 }
 
-// Open creates a file of mode 0600, or opens one to which it appends: a regular file, and no
-// symbolic link, that only its user can access and that
-// begins as a recording does.
+// Open creates a file of mode 0600, or opens a file to append to it. An existing file must be
+// regular, accessible only to its user, and begin like a recording; symbolic links are rejected.
 func Open(path string) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if !errors.Is(err, os.ErrExist) {
@@ -136,8 +136,8 @@ func checkAppend(f *os.File, size int64) error {
 	return nil
 }
 
-// Trace returns a function for [mcp.Trace] that records one connection. The target is the name of
-// the server.
+// Trace returns a function for [mcp.Trace] that records a connection. The target is the name of the
+// server.
 func (w *Writer) Trace(program, target string) func(mcp.Frame) {
 	connection := rand.Text()[:8]
 	w.write(&entry{Version: version, Program: program, Target: target, Connection: connection})
@@ -199,13 +199,13 @@ func (w *Writer) write(l *entry) {
 		err = fmt.Errorf("stopped: a recording has at most %d MiB", maxFile>>20)
 	case err == nil:
 		var n int
-		n, err = w.file.Write(append(text, '\n')) // in one write, since others may append too
+		n, err = w.file.Write(append(text, '\n')) // a single write, since other processes may append too
 		w.size += int64(n)
 	}
 	w.err = err
 }
 
-// Close closes the file. The error is the first one of all writes.
+// Close closes the file. It returns the first error of all writes.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,8 +17,9 @@ const (
 // tracerName is the instrumentation scope of the spans of commands.
 const tracerName = "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay"
 
-// BeginCommand begins the span of a command, such as "patchbay call", within which its requests are one
-// trace. end ends it with the exit code. The span has no arguments: they may be secret.
+// BeginCommand begins the span of a command, such as "patchbay call", which makes its requests a
+// single trace. end ends the span with the exit code. The span contains no arguments: they may be
+// secret.
 func (e *Exporters) BeginCommand(ctx context.Context, name string) (_ context.Context, end func(code int)) {
 	ctx, span := e.Traces.Tracer(tracerName).Start(ctx, name)
 	return ctx, func(code int) {

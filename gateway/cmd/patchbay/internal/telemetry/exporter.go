@@ -11,12 +11,12 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// errRedirected reports that the collector has redirected an export.
+// errRedirected reports that the collector redirected an export.
 var errRedirected = errors.New("the collector sends a redirect, which is not followed: another server would receive " +
 	"the headers and the data; set its own URL as the endpoint")
 
-// proxyOf returns the proxy of the environment, as exporters use without it, and an error for a request that
-// follows a redirect: headers of exports have keys.
+// proxyOf returns the proxy of the environment, as exporters use by default, and an error for a
+// request that follows a redirect: headers of exports contain keys.
 func proxyOf(r *http.Request) (*url.URL, error) {
 	if r.Response != nil {
 		return nil, errRedirected

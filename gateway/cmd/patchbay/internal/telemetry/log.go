@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 )
 
-// An sdkLog receives what the OpenTelemetry SDK and its exporters report. While they start, these are
-// errors of variables, which they would replace by defaults.
+// An sdkLog receives the reports of the OpenTelemetry SDK and its exporters. While they start, they
+// report variables with errors, which they would replace by defaults.
 type sdkLog struct {
 	lines limitedlog.Log
 
@@ -25,7 +25,7 @@ type sdkLog struct {
 	failed   error // while starting
 }
 
-// useLog makes the errors of the SDK, which is global, those of a log.
+// useLog sends the errors of the SDK, which is global, to a log.
 func useLog(log *slog.Logger) *sdkLog {
 	l := &sdkLog{starting: true, lines: limitedlog.Log{
 		Logger: log, Summary: "telemetry: more errors of OpenTelemetry", What: "errors",
@@ -35,7 +35,7 @@ func useLog(log *slog.Logger) *sdkLog {
 	return l
 }
 
-// started returns the errors since the beginning. Further ones are logged.
+// started returns the errors since the beginning. Further errors are logged.
 func (l *sdkLog) started() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *sdkLog) started() error {
 	return l.failed
 }
 
-// discard makes the SDK report nothing: the program or its log is at its end.
+// discard silences the SDK, because the program or its log is ending.
 func (l *sdkLog) discard() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	otel.SetLogger(logr.Discard())
@@ -67,8 +67,8 @@ func (l *sdkLog) report(what string, err error) {
 // Enabled reports whether a record is an error: the others are about the SDK itself.
 func (l *sdkLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
-// Handle reports a record without its other attributes, which have the values of variables: those of
-// OTEL_EXPORTER_OTLP_HEADERS are secret.
+// Handle reports a record without its other attributes, which contain the values of variables, such
+// as the secret OTEL_EXPORTER_OTLP_HEADERS.
 func (l *sdkLog) Handle(_ context.Context, r slog.Record) error {
 	err := errors.New("failed")
 	r.Attrs(func(a slog.Attr) bool {
@@ -87,7 +87,7 @@ func (l *sdkLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup returns the same handler.
 func (l *sdkLog) WithGroup(string) slog.Handler { return l }
 
-// maxError bounds the error of a collector in a line, in bytes: it may have a page of a proxy.
+// maxError limits the error of a collector in a line, in bytes: it may contain a page of a proxy.
 const maxError = 300
 
 func shorten(text string) string {
@@ -98,7 +98,7 @@ func shorten(text string) string {
 	return text
 }
 
-// reminder is how often the log has a line while a collector cannot be reached.
+// reminder is the interval between lines of the log while a collector cannot be reached.
 const reminder = 10 * time.Minute
 
 // An exportLog logs when exports begin to fail, and when they succeed again. It is safe for concurrent
@@ -108,7 +108,7 @@ type exportLog struct {
 	what string // traces or metrics
 
 	mu     sync.Mutex // guards the fields below
-	failed int        // exports since the last that has succeeded
+	failed int        // exports since the last success
 	logged time.Time
 }
 

@@ -29,12 +29,13 @@ const (
 	closeTimeout   = time.Second
 )
 
-// Ops configures the ops listener. Its responses have no secrets: it has no authorization.
+// Ops configures the ops listener. Its responses must not contain secrets, because it requires no
+// authorization.
 type Ops struct {
 	// Metrics are served on /metrics.
 	Metrics prometheus.Gatherer
-	// Ready returns the reason why the program cannot serve, or nil, and details for /readyz?verbose,
-	// which encode to JSON.
+	// Ready returns the reason why the program cannot serve, or nil, and details for
+	// /readyz?verbose, which are encoded as JSON.
 	Ready func() (details any, err error)
 	// Pprof serves profiles on /debug/pprof/, on a loopback address only.
 	Pprof bool
@@ -42,8 +43,8 @@ type Ops struct {
 	Logger *slog.Logger
 }
 
-// CheckAddr returns an error for an address of the ops listener that is not host:port, for that of the MCP
-// server, and with pprof for one that other machines reach.
+// CheckAddr returns an error for an address of the ops listener that is not host:port, that equals
+// the address of the MCP server, or, with pprof, that other machines can reach.
 func CheckAddr(addr, server string, pprof bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || port != "0" && !netx.IsPort(port) {
@@ -66,7 +67,7 @@ func errPprof(addr string) error {
 		"have the memory of the process", addr)
 }
 
-// sameHost reports whether listeners at two hosts would have the same connections at one port.
+// sameHost reports whether listeners at two hosts would accept the same connections at a port.
 func sameHost(a, b string) bool {
 	if a == b {
 		return true
@@ -101,7 +102,7 @@ func (o *Ops) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: o.handler(local), MaxHeaderBytes: opsHeaderBytes,
 		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
-		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug), // what clients send is not a problem
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug), // errors of clients are no problem
 	}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -113,13 +114,13 @@ func (o *Ops) Serve(ctx context.Context, l net.Listener) error {
 	})
 	err = server.Serve(l)
 	if stop() {
-		return err // the listener has failed
+		return err // the listener failed
 	}
 	<-closed
 	return nil
 }
 
-// handler returns the handler of all paths. local says that the listener is on loopback.
+// handler returns the handler of all paths. local means that the listener is on loopback.
 func (o *Ops) handler(local bool) http.Handler {
 	mux := http.NewServeMux()
 	paths := []string{"/metrics", "/healthz", "/readyz"}
@@ -128,9 +129,9 @@ func (o *Ops) handler(local bool) http.Handler {
 	log := &scrapeLog{limitedlog.Log{Logger: o.Logger, Summary: "ops: more errors of metrics", What: "errors"}}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
 		ErrorLog: log, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes,
-		EnableOpenMetrics: true, // which has exemplars
+		EnableOpenMetrics: true, // OpenMetrics supports exemplars
 	}))
-	if o.Pprof { // without cmdline: the arguments may have secrets
+	if o.Pprof { // without cmdline: the arguments may contain secrets
 		paths = append(paths, "/debug/pprof/")
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -154,9 +155,9 @@ func (o *Ops) handler(local bool) http.Handler {
 	})
 }
 
-// refusal returns why a request is refused, "" if it is not: web pages read nothing and start no profile.
-// A listener on loopback serves no other hosts, against DNS rebinding: the name of a page may resolve to
-// this machine.
+// refusal returns why a request is refused, or "": web pages must not read data or start profiles.
+// A listener on loopback rejects other host names, against DNS rebinding: the name of a page may
+// resolve to this machine.
 func refusal(r *http.Request, local bool) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -28,12 +28,12 @@ import (
 
 // Options configures [Start].
 type Options struct {
-	// Service is the name of the program in traces and metrics, unless OTEL_SERVICE_NAME has another, and
-	// Version is its version.
+	// Service is the name of the program in traces and metrics, unless OTEL_SERVICE_NAME specifies
+	// another, and Version is its version.
 	Service, Version string
 	// Prometheus makes a Gatherer of the metrics, also with OTEL_SDK_DISABLED.
 	Prometheus bool
-	// OnlyTraces is for programs that end soon, whose metrics say nothing.
+	// OnlyTraces is for programs that end soon, whose metrics are meaningless.
 	OnlyTraces bool
 	// StopTimeout bounds [Exporters.Stop]. Default: 5 seconds.
 	StopTimeout time.Duration
@@ -41,21 +41,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Exporters are the providers of traces and metrics, and what exports them.
+// Exporters holds the providers of traces and metrics, and their exporters.
 type Exporters struct {
-	Traces     trace.TracerProvider          // one without effects if no traces are exported
-	Metrics    metric.MeterProvider          // one without effects if no metrics are exported
+	Traces     trace.TracerProvider          // a no-op if no traces are exported
+	Metrics    metric.MeterProvider          // a no-op if no metrics are exported
 	Gatherer   prometheus.Gatherer           // of the metrics; nil without Prometheus
 	Propagator propagation.TextMapPropagator // nil if no traces are exported
 
 	opts   Options
-	log    *sdkLog // nil if nothing is exported
+	log    *sdkLog // nil without exporters
 	over   context.Context
 	giveUp context.CancelCauseFunc
 	stop   []func(context.Context) error
 }
 
-// errStopped ends exports that have not succeeded in time.
+// errStopped ends exports that did not succeed in time.
 var errStopped = errors.New("the program has ended")
 
 // Discard returns Exporters without effects.
@@ -66,8 +66,9 @@ func Discard() *Exporters {
 // Exports reports whether something is exported.
 func (e *Exporters) Exports() bool { return e.log != nil }
 
-// Start returns the exporters that the environment asks for, and the Gatherer of the options. Without any,
-// they have no effects and nothing runs. An invalid variable is an error.
+// Start returns the exporters that the environment selects, and the Gatherer of the options.
+// Without exporters, the providers are no-ops and no goroutine runs. An invalid variable is an
+// error.
 func Start(ctx context.Context, o *Options) (*Exporters, error) {
 	e := Discard()
 	e.opts = *o
@@ -101,8 +102,9 @@ func Start(ctx context.Context, o *Options) (*Exporters, error) {
 	return e, nil
 }
 
-// describe returns the attributes of this process: the service, and those of OTEL_RESOURCE_ATTRIBUTES. None
-// is about the machine and the command line: /metrics has them too.
+// describe returns the attributes of this process: the service, and the attributes of
+// OTEL_RESOURCE_ATTRIBUTES. No attribute describes the machine or the command line, because
+// /metrics contains them too.
 func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	res, err := resource.New(ctx,
 		resource.WithAttributes(
@@ -114,7 +116,8 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	return res, nil
 }
 
-// defaultEndpoint is that of the specification, with the path of a signal. That of the exporters is https.
+// defaultEndpoint is the default of the specification, with the path of a signal. The exporters'
+// own default is https.
 const defaultEndpoint = "http://localhost:4318/v1/"
 
 func (e *Exporters) startTraces(ctx context.Context, r request, res *resource.Resource) error {
@@ -166,8 +169,8 @@ func (e *Exporters) startMetrics(ctx context.Context, r request, res *resource.R
 	return nil
 }
 
-// prometheusReader returns the reader of the Gatherer, which also has the metrics of the process and of
-// Go that all programs for Prometheus have.
+// prometheusReader returns the reader of the Gatherer, which also contains the usual metrics of the
+// process and of Go.
 func (e *Exporters) prometheusReader() (sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
@@ -181,7 +184,7 @@ func (e *Exporters) prometheusReader() (sdkmetric.Reader, error) {
 	return otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 }
 
-// Stop exports what is left, for at most the StopTimeout. Failures are logged.
+// Stop exports the remaining data, for at most the StopTimeout. Failures are logged.
 func (e *Exporters) Stop() {
 	if e.log == nil {
 		return

@@ -38,14 +38,14 @@ const (
 	varPropagators = "OTEL_PROPAGATORS"
 )
 
-// A request has the exporters that the variables select.
+// A request lists the exporters that the variables select.
 type request struct {
 	traces, metrics bool // export by OTLP
 	prometheus      bool // metrics for Prometheus
 	propagator      propagation.TextMapPropagator
 }
 
-// requested returns what the variables ask for, and an error for invalid ones.
+// requested returns the exporters that the variables select, and an error for invalid variables.
 func requested() (r request, err error) {
 	if strings.EqualFold(strings.TrimSpace(os.Getenv(varDisabled)), "true") {
 		return request{}, nil
@@ -66,7 +66,8 @@ func requested() (r request, err error) {
 	return r, firstOf(err)
 }
 
-// firstOf returns the first of joined errors: that of a variable for both signals is there twice.
+// firstOf returns the first of joined errors: a variable for both signals causes the same error
+// twice.
 func firstOf(err error) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return firstOf(all.Unwrap()[0])
@@ -74,8 +75,8 @@ func firstOf(err error) error {
 	return err
 }
 
-// exportersOf returns the exporters of a signal. Without OTEL_<SIGNAL>_EXPORTER it is OTLP if a variable
-// has the endpoint: without one, nothing is sent to the default endpoint.
+// exportersOf returns the exporters of a signal. Without OTEL_<SIGNAL>_EXPORTER it is OTLP if a
+// variable contains the endpoint: the default endpoint must be requested.
 func exportersOf(signal string, allowed ...string) ([]string, error) {
 	name := "OTEL_" + signal + "_EXPORTER"
 	value := strings.TrimSpace(os.Getenv(name))
@@ -108,8 +109,8 @@ func list(value string) (all []string) {
 	return all
 }
 
-// signalVariable returns the name and the value of a variable of OTLP for a signal. That of the signal,
-// such as OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, comes before the one for all signals.
+// signalVariable returns the name and the value of a variable of OTLP for a signal. The variable of
+// the signal, such as OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, overrides the variable for all signals.
 func signalVariable(signal, name string) (variable, value string) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
 	for _, variable := range []string{prefix + signal + "_" + strings.TrimPrefix(name, prefix), name} {
@@ -120,8 +121,8 @@ func signalVariable(signal, name string) (variable, value string) {
 	return "", ""
 }
 
-// checkOTLP returns an error for a protocol that is not supported, and for an invalid endpoint, which the
-// exporter would replace by its default.
+// checkOTLP returns an error for a protocol that is not supported, and for an invalid endpoint,
+// which the exporter would replace by its default.
 func checkOTLP(signal string) error {
 	const protocol = "http/protobuf"
 	if variable, value := signalVariable(signal, varProtocol); variable != "" && value != protocol {
@@ -134,7 +135,7 @@ func checkOTLP(signal string) error {
 	}
 	u, err := url.Parse(value)
 	switch {
-	case err != nil: // the error has the value, which may have a password
+	case err != nil: // the error contains the value, which may contain a password
 		return fmt.Errorf("invalid %s: must be an http or https URL, such as http://127.0.0.1:4318", variable)
 	case !netx.IsHTTP(u):
 		return fmt.Errorf("invalid %s %.100q: must be an http or https URL, such as http://127.0.0.1:4318", variable,
@@ -168,8 +169,8 @@ func checkSampler() error {
 	return nil
 }
 
-// propagatorOf returns the propagator of OTEL_PROPAGATORS. The default has no baggage: servers of others
-// would receive it.
+// propagatorOf returns the propagator of OTEL_PROPAGATORS. The default omits baggage, which
+// third-party servers would receive.
 func propagatorOf(value string) (propagation.TextMapPropagator, error) {
 	if strings.TrimSpace(value) == "" {
 		return propagation.TraceContext{}, nil

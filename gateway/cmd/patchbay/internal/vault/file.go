@@ -55,10 +55,10 @@ func checkPrivate(dir string) error {
 	return private.CheckOwner(dir, info)
 }
 
-// writeFile replaces a file atomically: after a crash it has the old or the new content. The caller
-// has locked the file.
+// writeFile replaces a file atomically: after a crash it contains the old or the new content. The
+// caller must hold the lock of the file.
 func writeFile(path string, text []byte) error {
-	temp := path + ".new" // overwrites one left by a crash
+	temp := path + ".new" // overwrites a file left by a crash
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return err // the two errors are of file systems without support
+		return err // file systems without support return the two errors
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (k keyring) put(ctx context.Context, id, text string) error {
 	return err
 }
 
-// remove removes a key that nothing uses any more.
+// remove removes an unused key.
 func (k keyring) remove(ctx context.Context, id string) error {
 	_, err := k.call(ctx, func() (string, error) { return "", system.Delete(keyringService, id) })
 	return err
@@ -77,7 +77,7 @@ func (k keyring) call(ctx context.Context, f func() (string, error)) (string, er
 }
 
 // hasKeyring reports whether there may be a keyring. Without a running D-Bus, a call would start a
-// bus that has no keyring.
+// bus without a keyring.
 func hasKeyring() bool {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return true

@@ -42,11 +42,12 @@ const (
 	// minIterations and maxIterations bound the iterations in a file: they must be neither weak nor a
 	// denial of service.
 	minIterations, maxIterations = 100_000, 10_000_000
-	// minPassphrase is the shortest passphrase, in bytes: a shorter one can be guessed.
+	// minPassphrase limits how short a passphrase may be, in bytes: a shorter passphrase can be
+	// guessed.
 	minPassphrase = 8
 )
 
-// A metadata is the content of vault.json. It has no secrets.
+// A metadata is the content of vault.json. It must not contain secrets.
 type metadata struct {
 	Version    int    `json:"version"`
 	ID         string `json:"id"`
@@ -107,8 +108,8 @@ func (v *Vault) checkEmpty() error {
 	return nil
 }
 
-// unlock returns the sealer of the vault; if there is no vault, that of missing. It is cached by
-// the id of the vault, which may be removed and created again.
+// unlock returns the sealer of the vault or, without a vault, the result of missing. It is cached
+// by the ID of the vault, which may be removed and created again.
 func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*sealer, error)) (*sealer, error) {
 	select {
 	case v.unlocking <- struct{}{}:
@@ -192,7 +193,7 @@ func (v *Vault) key(ctx context.Context, m *metadata) ([]byte, error) {
 	return key, nil
 }
 
-// create creates the vault, unless another process has done so.
+// create creates the vault, unless another process created it first.
 func (v *Vault) create(ctx context.Context) (*sealer, error) {
 	if err := os.MkdirAll(v.dir, 0o700); err != nil {
 		return nil, err

@@ -2,10 +2,11 @@
 // program.
 //
 // A vault is a directory that only its user can access. Each value is a file encrypted with
-// AES-256-GCM. The key is in the system keyring if there is one, else derived from a passphrase or
-// in a file in the same directory. The keyring has the key and not the values because Windows
-// limits its values to 2560 bytes and macOS to about 3000, less than a set of tokens may need, and
-// because a keyring has no lock with which two processes could agree which one refreshes a token.
+// AES-256-GCM. The key is in the system keyring if the system provides one, else derived from a
+// passphrase or in a file in the same directory. The keyring holds the key instead of the values
+// because Windows limits its values to 2560 bytes and macOS to about 3000, less than a set of
+// tokens may need, and because a keyring offers no lock with which two processes could agree which
+// of them refreshes a token.
 package vault
 
 import (
@@ -28,7 +29,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
-// Errors of a vault, besides those of the file system. None of them loses values.
+// Errors of a vault, besides errors of the file system. A value is never lost.
 var (
 	// ErrDamaged is returned for a file that was changed, or written by something else.
 	ErrDamaged = errors.New("damaged file")
@@ -41,14 +42,14 @@ var (
 const (
 	// maxValue bounds a value, in bytes: a set of tokens is a few KiB.
 	maxValue = 1 << 20
-	// maxKey bounds the key of a value, in bytes, as [oauthclient.Store] has it.
+	// maxKey limits the key of a value, in bytes, like [oauthclient.Store].
 	maxKey = 4 << 10
 	// keySize is the key size of AES-256, in bytes.
 	keySize = seal.MinSecret
 	// sealOverhead is the size of magic, nonce, tag, and the key with its length, in bytes.
 	sealOverhead = len(magic) + 12 + 16 + 2 + maxKey
-	// keyringTimeout bounds a call of the keyring: the user may have to unlock it, and a broken D-Bus
-	// never answers.
+	// keyringTimeout limits a call of the keyring: the user may have to unlock it, and a broken
+	// D-Bus never answers.
 	keyringTimeout = 30 * time.Second
 )
 
@@ -120,7 +121,7 @@ func (v *Vault) Describe() (Description, error) {
 	return Description{Dir: v.dir, Key: m.Key}, err
 }
 
-// KeyFile returns the path of the file that has the key if the keyring does not.
+// KeyFile returns the path of the file that contains the key if the keyring does not.
 func (v *Vault) KeyFile() string {
 	m, err := v.readMetadata()
 	if m == nil || err != nil {
@@ -233,8 +234,8 @@ func (v *Vault) unseal(s *sealer, key string, text []byte) ([]byte, error) {
 	return value, nil
 }
 
-// Keys returns the keys that have values, sorted, also if there is an error for some of them. It
-// leaves out values that were written before files had their keys.
+// Keys returns the keys of all values, sorted, even if some values cause an error. It omits values
+// that were written before files contained their keys.
 func (v *Vault) Keys(ctx context.Context) (keys []string, err error) {
 	files, err := filepath.Glob(filepath.Join(v.dir, "*.sealed"))
 	if err != nil || len(files) == 0 {
@@ -265,8 +266,8 @@ func (v *Vault) Keys(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// The first line of every encrypted file says what is encrypted: the key with the value, or the
-// value alone.
+// The first line of every encrypted file specifies what is encrypted: the key with the value, or
+// the value alone.
 const (
 	magic           = "patchbay sealed 2\n"
 	magicWithoutKey = "patchbay sealed 1\n"
@@ -295,7 +296,8 @@ func (s *sealer) seal(name, key string, value []byte) []byte {
 	return s.aead.Seal([]byte(magic), nil, plain, s.additionalData(magic, name))
 }
 
-// open returns the key and the value of a file. wanted is the key of a file that does not have it.
+// open returns the key and the value of a file. wanted is the key for a file that does not contain
+// its key.
 func (s *sealer) open(name, wanted string, text []byte) (key string, value []byte, err error) {
 	key, value, err = s.openOwn(name, wanted, text)
 	if err != nil && s.previous != nil {
