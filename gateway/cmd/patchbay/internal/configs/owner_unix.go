@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a new file the owner and group of another file. Only root can change the owner.
+// keepOwner sets the owner and group of a new file to those of another file. Only root can change the owner.
 func keepOwner(path string, f *os.File) error {
 	old, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

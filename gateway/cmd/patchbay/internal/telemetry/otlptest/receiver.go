@@ -19,25 +19,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxBody bounds a request, in bytes. A batch of 512 spans has about 200 KiB.
+// maxBody limits a request, in bytes. A batch of 512 spans takes about 200 KiB.
 const maxBody = 4 << 20
 
-// A Span is a received span, with the attributes of the process that has made it.
+// A Span is a received span, with the attributes of its process.
 type Span struct {
 	*trace.Span
 	Resource map[string]string
 }
 
-// Attribute returns an attribute as text, "" without one.
+// Attribute returns an attribute as text, or "" if the span lacks it.
 func (s *Span) Attribute(key string) string { return texts(s.Attributes)[key] }
 
-// A Metric is a received metric, with the attributes of the process that has made it.
+// A Metric is a received metric, with the attributes of its process.
 type Metric struct {
 	*metrics.Metric
 	Resource map[string]string
 }
 
-// A Receiver is a collector that keeps what it has received. It is safe for concurrent use.
+// A Receiver is a collector that stores the data it receives. It is safe for concurrent use.
 type Receiver struct {
 	// URL is the value for OTEL_EXPORTER_OTLP_ENDPOINT.
 	URL string
@@ -46,7 +46,7 @@ type Receiver struct {
 	spans   []*Span
 	metrics []*Metric
 	headers http.Header // of the last request
-	refuse  int         // a status; 0 for none
+	refuse  int         // a status that must be returned; 0 accepts requests
 	refused int
 	changed chan struct{} // closed by the next request
 }
