@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// maxClientName bounds the name of a client, in bytes: pages show it on one line.
+	// maxClientName limits the name of a client, in bytes: pages show it on one line.
 	maxClientName = 200
-	// maxRedirectURIs bounds the redirect URIs of one client. Real ones have a handful.
+	// maxRedirectURIs limits the redirect URIs of one client. Real ones have a handful.
 	maxRedirectURIs = 32
 	// defaultDocumentLifetime is for documents without cache directives.
 	defaultDocumentLifetime, maxDocumentLifetime = 5 * time.Minute, 24 * time.Hour

@@ -27,7 +27,7 @@
 // # Verifying tokens
 //
 // A [Verifier] verifies a token and returns its claims: [NewJWTVerifier] for signed tokens (JWT),
-// [NewIntrospectionVerifier] for opaque tokens that the authorization server has to be asked about,
+// [NewIntrospectionVerifier] for opaque tokens that the authorization server must be asked about,
 // [NewStaticVerifier] for a few tokens in a configuration. Handlers get the caller with
 // mcp.PrincipalFrom(ctx). They never see the token, so that they cannot pass it on.
 //

@@ -27,7 +27,7 @@ type FetcherOptions struct {
 	AllowedHosts []string
 	// Proxy returns the proxy for a request, as that of [http.Transport] does. A host that resolves
 	// here is refused, before the proxy is asked, unless all its addresses are allowed. The proxy
-	// resolves names itself, so it has to refuse internal addresses, too. Default: no proxy, not
+	// resolves names itself, so it must refuse internal addresses, too. Default: no proxy, not
 	// even from the environment.
 	Proxy func(*http.Request) (*url.URL, error)
 	// Timeout bounds each exchange as a whole, and each discovery, which consists of several.

@@ -22,11 +22,11 @@ import (
 
 // Limits of key sets.
 const (
-	// maxKeys bounds the keys of a set. Real ones have two or three, with many tenants some dozens.
+	// maxKeys limits the keys of a set. Real ones have two or three, with many tenants some dozens.
 	maxKeys = 100
-	// maxCandidates bounds the keys that are tried on one token.
+	// maxCandidates limits the keys that are tried on one token.
 	maxCandidates = 4
-	// maxRSABits bounds the work of one verification; real keys have 4096 at most.
+	// maxRSABits limits the work of one verification; real keys have 4096 at most.
 	maxRSABits = 8192
 	// keySetLifetime is how long a set is used before it is fetched again.
 	keySetLifetime = 10 * time.Minute
@@ -128,7 +128,7 @@ func newRemoteKeySet(f *Fetcher, issuer, address string, allowed []jose.Signatur
 	return &remoteKeySet{fetcher: f.For(u), issuer: issuer, address: address, allowed: allowed}, nil
 }
 
-// fresh returns the current set, nil if it has to be fetched.
+// fresh returns the current set, nil if it must be fetched.
 func (r *remoteKeySet) fresh(now time.Time) *keySet {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -146,7 +146,7 @@ func (g *guard) challenge(scheme string) Challenge {
 	return c
 }
 
-// maxForm bounds how much of a form is searched for a token, in bytes.
+// maxForm limits how much of a form is searched for a token, in bytes.
 const maxForm = 64 << 10
 
 type credentials struct {

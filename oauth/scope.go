@@ -141,10 +141,10 @@ func (r *ScopeRules) validate() error {
 	return nil
 }
 
-// maxLoggedName bounds the name of a tool or the URI of a resource in the log, in bytes.
+// maxLoggedName limits the name of a tool or the URI of a resource in the log, in bytes.
 const maxLoggedName = 256
 
-// maxSubscribed bounds the resources of one subscription. Servers accept at most 1000.
+// maxSubscribed limits the resources of one subscription. Servers accept at most 1000.
 const maxSubscribed = 1000
 
 func (r *ScopeRules) needs(req *mcp.Request) []Scopes {

@@ -24,9 +24,9 @@ var (
 
 // Limits of tokens.
 const (
-	// maxToken bounds an access token, in bytes. Large ones, with groups in them, have 4 KiB.
+	// maxToken limits an access token, in bytes. Large ones, with groups in them, have 4 KiB.
 	maxToken = 16 << 10
-	// maxIdentity bounds the issuer, the subject and the client id of a token, in bytes.
+	// maxIdentity limits the issuer, the subject and the client id of a token, in bytes.
 	maxIdentity = 2 << 10
 	// clockSkew is how much the clock of an authorization server may differ from this one.
 	clockSkew = 30 * time.Second

@@ -45,13 +45,13 @@ type IntrospectionOptions struct {
 
 const (
 	defaultIntrospectionCacheTime = 30 * time.Second
-	// maxIntrospections bounds concurrent introspections of new tokens, so that unauthenticated
+	// maxIntrospections limits concurrent introspections of new tokens, so that unauthenticated
 	// requests cannot flood the authorization server. maxQueued bounds those that wait, at most for
 	// maxQueueTime: a longer queue only delays their refusal.
 	maxIntrospections = 32
 	maxQueued         = 128
 	maxQueueTime      = 5 * time.Second
-	// maxRenewals bounds concurrent introspections of tokens that were accepted before. They do not
+	// maxRenewals limits concurrent introspections of tokens that were accepted before. They do not
 	// wait for new ones, most of which are invalid in a flood.
 	maxRenewals = 16
 	// refusalTime is how long a refusal is cached. It is short, since a token may become valid later,

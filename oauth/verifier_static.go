@@ -16,7 +16,7 @@ import (
 const (
 	// minStaticToken is the shortest token that cannot be guessed: 128 bits in base64url.
 	minStaticToken = 22
-	// maxStaticTokens bounds the table, since each request is compared with every entry.
+	// maxStaticTokens limits the table, since each request is compared with every entry.
 	maxStaticTokens = 1000
 )
 

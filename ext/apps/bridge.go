@@ -84,7 +84,7 @@ const (
 // message of the frame to [Bridge.Handle] and posts the response back. The other methods notify the
 // page of the tool call that it shows. All methods are safe for concurrent use.
 //
-// The host has to check that event.source of a message is the frame's window. event.origin does not
+// The host must check that event.source of a message is the frame's window. event.origin does not
 // identify the frame: it is "null" for every sandboxed frame.
 //
 // Spec: SEP-1865, Communication Protocol.

@@ -49,7 +49,7 @@ type Styles struct {
 
 // StyleSheets are style sheets that pages may include.
 type StyleSheets struct {
-	// Fonts holds @font-face and @import rules. The page's ResourceDomains have to include their
+	// Fonts holds @font-face and @import rules. The page's ResourceDomains must include their
 	// origins.
 	Fonts string `json:"fonts,omitzero"`
 }

@@ -18,7 +18,7 @@
 // # Pages
 //
 // In its frame, the view's document exchanges JSON-RPC 2.0 messages with the host: it posts
-// messages to the parent window, and accepts messages whose event.source is that window. It has to
+// messages to the parent window, and accepts messages whose event.source is that window. It must
 //
 //   - send the request ui/initialize, with appInfo, appCapabilities and the protocolVersion
 //     [Revision]; the response has hostInfo, hostCapabilities and hostContext;

@@ -18,7 +18,7 @@ type Frame struct {
 	// CSP lists the origins that the view uses. Default: none.
 	CSP CSP `json:"csp,omitzero"`
 	// Permissions are the permissions that the view asks for. A host may refuse them, and the view
-	// has to check what it got. Default: none.
+	// must check what it got. Default: none.
 	Permissions Permissions `json:"permissions,omitzero"`
 	// Domain asks for a dedicated origin, in a form that the host defines. Default: the host
 	// chooses.

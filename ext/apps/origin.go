@@ -121,7 +121,7 @@ func isPrivate(name string) bool {
 
 // checkLink checks an http or https URL, and returns it in the form in which it is shown to the
 // user and opened. Characters beyond ASCII are escaped, so that they cannot change how the rest of
-// the URL is displayed. The host has to be ASCII, because browsers disagree on escapes in it. Spec:
+// the URL is displayed. The host must be ASCII, because browsers disagree on escapes in it. Spec:
 // SEP-1865, ui/open-link; basic/security_best_practices, Authorization URLs.
 func checkLink(text string) (string, error) {
 	if len(text) > maxURI {

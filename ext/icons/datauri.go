@@ -14,9 +14,9 @@ import (
 const dataScheme = "data:"
 
 const (
-	// maxDataURI bounds a data URI, in bytes: one of maxData bytes that are all escaped.
+	// maxDataURI limits a data URI, in bytes: one of maxData bytes that are all escaped.
 	maxDataURI = 3*maxData + maxDataHead
-	// maxDataHead bounds what precedes the comma of a data URI, in bytes: a media type.
+	// maxDataHead limits what precedes the comma of a data URI, in bytes: a media type.
 	maxDataHead = 256
 )
 

@@ -37,7 +37,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// maxData bounds an image, in bytes. It is the limit of an [oauth.Fetcher]. Icons have a few
+// maxData limits an image, in bytes. It is the limit of an [oauth.Fetcher]. Icons have a few
 // kilobytes.
 const maxData = oauthfetch.MaxDocument
 

@@ -27,9 +27,9 @@ const (
 var acceptedTypes = strings.Join([]string{typePNG, typeJPEG, typeGIF, typeWebP, typeSVG}, ", ")
 
 const (
-	// maxSide bounds the width and the height of an image, in pixels: decoded, it has at most 64 MiB.
+	// maxSide limits the width and the height of an image, in pixels: decoded, it has at most 64 MiB.
 	maxSide = 4096
-	// maxDepth bounds the nesting of an SVG document: programs that draw it are often recursive.
+	// maxDepth limits the nesting of an SVG document: programs that draw it are often recursive.
 	maxDepth = 256
 	// svgNamespace is that of the elements of SVG.
 	svgNamespace = "http://www.w3.org/2000/svg"

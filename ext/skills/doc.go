@@ -25,7 +25,7 @@
 //
 // The text of a skill comes from the server and must not be trusted. The digests come from the same
 // server: they prove that a file is the one that was listed, not that it is harmless. A host
-// therefore has to
+// therefore must
 //
 //   - name the server to the model and to the user wherever it shows a skill or its content, with a
 //     label of its own, because a server chooses its name freely. A skill is identified by its
@@ -56,7 +56,7 @@ const skillFile = "SKILL.md"
 
 const directoryType = "inode/directory"
 
-// Limits of one skill. Every host has to accept a skill within them.
+// Limits of one skill. Every host must accept a skill within them.
 //
 // Spec: skills.mdx, Limits.
 const (

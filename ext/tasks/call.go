@@ -37,7 +37,7 @@ func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (
 	}
 	c.form = form
 	var quota *reservation
-	if c.mustBeTask { // reserved before the handler has effects, since the result has to be stored in any case
+	if c.mustBeTask { // reserved before the handler has effects, since the result must be stored in any case
 		if quota, err = s.reserve(ctx, req); err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxToolSupports bounds the number of tools of a server whose taskSupport is remembered.
+// maxToolSupports limits the number of tools of a server whose taskSupport is remembered.
 const maxToolSupports = 10_000
 
 // client2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks, as
@@ -24,7 +24,7 @@ type client2025 struct{}
 // hasNotifications returns false. The server sends the task's progress with tasks/result.
 func (client2025) hasNotifications() bool { return false }
 
-// send sends a call as a task if the tool has to be called so, or may be and the caller wants a
+// send sends a call as a task if the tool must be called so, or may be and the caller wants a
 // handle. If a handle is wanted and the tools cannot be listed now, the call is not sent: without a
 // task, its result would be lost with its connection. Spec: basic/utilities/tasks (2025-11-25),
 // Tool-Level Negotiation.
@@ -322,7 +322,7 @@ func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Re
 	}
 }
 
-// fetchResult sends tasks/result. The request has to be repeated if both results are nil.
+// fetchResult sends tasks/result. The request must be repeated if both results are nil.
 func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	sent := time.Now()
 	res, err := w.sendResultRequest(ctx, req)

@@ -26,11 +26,11 @@ type Handle struct {
 }
 
 // Start calls a tool and returns a handle as soon as the server has made a task of the call. The
-// client has to be created with the options that [Declare] returns. args has to encode to a JSON
+// client must be created with the options that [Declare] returns. args must encode to a JSON
 // object, or be nil.
 //
 // If the server returns a result at once, the handle has no ID, and Wait returns the result. Input
-// requests that come before the task are answered by the client's functions. The client has to
+// requests that come before the task are answered by the client's functions. The client must
 // declare what the task will ask for, even if another process is to answer: see [Declare].
 //
 // A server of revision 2025-11-25 says in its list of tools which ones run as tasks. If the list
@@ -93,7 +93,7 @@ func (h *Handle) poller() *poller {
 // Wait waits until the task has ended and returns the result as [mcp.Client.CallTool] does. A tool
 // error is a result with IsError, in both forms of tasks. A task that failed otherwise returns its
 // [*mcp.Error], and a cancelled task an error that satisfies errors.Is with [mcp.ErrCancelled]. The
-// client's functions answer input requests, within the limits of one request. The client has to be
+// client's functions answer input requests, within the limits of one request. The client must be
 // created with the options that [Declare] returns.
 //
 // Concurrent calls of Wait on one handle ask each question once. Separate handles for one task do
@@ -124,7 +124,7 @@ func isUnsupported(err error) bool {
 }
 
 // Answer answers open input requests of the task, all or some of them, by their keys in
-// [Task.InputRequests]. Each answer has to encode to the result of its request, such as an
+// [Task.InputRequests]. Each answer must encode to the result of its request, such as an
 // [*mcp.ElicitResult] or an [*mcp.CreateMessageResult]. Wait does not ask again what was answered. The
 // server may show answered requests for a moment longer.
 //
@@ -221,7 +221,7 @@ func hasChanged(before, after *Task) bool {
 //
 // Only servers of revision 2025-11-25 list tasks, and only if they declare it; a [Server] lists the
 // tasks of authenticated callers. For other servers the iteration yields an error that says so, and
-// clients have to keep the IDs of their tasks.
+// clients must keep the IDs of their tasks.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Listing Tasks.
 func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error] {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxResponses bounds the responses to the input requests of one run together, in bytes. With
-	// the handler's state and its result they have to fit into a record.
+	// maxResponses limits the responses to the input requests of one run together, in bytes. With
+	// the handler's state and its result they must fit into a record.
 	maxResponses = 4 << 20
 	// maxRetries is how many times in a row a question may be repeated because its answer was
 	// invalid: enough for a person who mistypes, and an end for a client that accepts every form

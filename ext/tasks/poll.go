@@ -15,9 +15,9 @@ import (
 // Limits of polling.
 const (
 	defaultPollInterval = time.Second
-	// minPollInterval bounds the load that a server can ask for.
+	// minPollInterval limits the load that a server can ask for.
 	minPollInterval = 50 * time.Millisecond
-	// maxPollInterval bounds how late the end of a task is noticed.
+	// maxPollInterval limits how late the end of a task is noticed.
 	maxPollInterval = 5 * time.Minute
 	// subscribedInterval is how often a task with a subscription is polled at most, because its
 	// stream may be broken without an error.

@@ -73,7 +73,7 @@ func (p *progressSender) forward(ctx context.Context, method string, params json
 	return p.notify(ctx, method, params)
 }
 
-// sendMessage sends a status message as progress. Progress has to increase with each notification,
+// sendMessage sends a status message as progress. Progress must increase with each notification,
 // and a message has no number: it gets the next integer, and no total.
 func (p *progressSender) sendMessage(ctx context.Context, text string) {
 	if p == nil || !p.sendsMessages || text == "" {

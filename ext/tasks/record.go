@@ -62,7 +62,7 @@ type state struct {
 	Failed    bool   `json:"failed,omitzero"`  // Error is set
 	IsError   bool   `json:"isError,omitzero"` // of the Result
 
-	// The payload. A member that is added here has to be added to headOf, too.
+	// The payload. A member that is added here must be added to headOf, too.
 	Params  json.RawMessage        `json:"params,omitzero"`   // of the call; nil once it is done
 	Open    map[string]openRequest `json:"open,omitempty"`    // by the keys that clients see
 	Answers inputResponses         `json:"answers,omitempty"` // to the last run's input requests, by the handler's keys

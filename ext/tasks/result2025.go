@@ -71,7 +71,7 @@ type resultRequest struct {
 	sent      progress
 }
 
-// response returns the response to the request, or nil if it has to wait.
+// response returns the response to the request, or nil if it must wait.
 func (r *resultRequest) response(ctx context.Context) (mcp.Result, error) {
 	release, err := r.server.acquireRead(ctx)
 	if err != nil {

@@ -127,7 +127,7 @@ func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detai
 	return &detailedTask{Fields: f.fields(j), InputRequests: j.inputRequests(), Result: j.Result, Error: j.Error}, nil
 }
 
-// serve serves the requests about one task. Their client has to declare the extension. Spec: tasks
+// serve serves the requests about one task. Their client must declare the extension. Spec: tasks
 // extension, Task Polling, Task Update Requests, Task Cancellation.
 func (f serverExtension) serve(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == methodResult || req.Method == methodList {

@@ -45,7 +45,7 @@ const MaxRecord = 20 << 20
 // maxID is the largest length of a record's ID: more than twice what an unguessable one takes.
 const maxID = 64
 
-// Check returns an error if every [Store] has to refuse the record, because its ID is invalid or
+// Check returns an error if every [Store] must refuse the record, because its ID is invalid or
 // its Data too long. It is for implementations of Store.
 func (r Record) Check() error {
 	if !validID(r.ID) {

@@ -85,7 +85,7 @@ func (s *subscription) changes() <-chan struct{} {
 	return s.changed
 }
 
-// received returns the task of the last notification, once; nil if the task has to be polled.
+// received returns the task of the last notification, once; nil if the task must be polled.
 func (s *subscription) received() *seenTask {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -114,7 +114,7 @@ func (s *Server) hasTools() bool {
 var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error")
 
 // Begin makes a task of the call that ctx belongs to, in a handler of a tool with
-// [ToolOptions.ManualStart]. It returns an error, which the handler has to return. The handler then
+// [ToolOptions.ManualStart]. It returns an error, which the handler must return. The handler then
 // runs again within the task, where Begin returns nil. The code before Begin therefore runs more
 // than once, as with [mcp.Ask]: keep it free of effects, or use [mcp.Once]. Answers to questions
 // asked before Begin are available in the task.

@@ -30,7 +30,7 @@ const (
 	MaxItemBytes = 1 << 20
 	// MaxNameBytes is the maximum length of an original name in bytes. Real names have at most 128.
 	MaxNameBytes = 1024
-	// maxListProblems bounds the problems that a list keeps: a hostile list consists of them.
+	// maxListProblems limits the problems that a list keeps: a hostile list consists of them.
 	maxListProblems = 100
 )
 

@@ -27,7 +27,7 @@ func (c *Catalogue) Tokens() (n int) {
 
 // Limits of a search.
 const (
-	// maxQueryTerms bounds the work for one query: it is a phrase, not a text.
+	// maxQueryTerms limits the work for one query: it is a phrase, not a text.
 	maxQueryTerms = 64
 	// maxIndexedText is the number of bytes that are indexed of each field, and of all argument
 	// names. Descriptions say at their beginning what a tool does.

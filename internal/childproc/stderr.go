@@ -19,7 +19,7 @@ import (
 const (
 	// maxStderrLine is the length at which a line of standard error is cut.
 	maxStderrLine = 64 << 10
-	// maxLastLines and maxLastBytes bound the part of standard error that an [Exit] has: about a
+	// maxLastLines and maxLastBytes limit the part of standard error that an [Exit] has: about a
 	// screen.
 	maxLastLines = 16
 	maxLastBytes = 4 << 10

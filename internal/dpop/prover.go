@@ -28,7 +28,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// maxNonces bounds the nonces that a Prover keeps: a client has one resource and seldom more than
+// maxNonces limits the nonces that a Prover keeps: a client has one resource and seldom more than
 // two authorization servers.
 const maxNonces = 64
 
@@ -180,7 +180,7 @@ func (p *Prover) CheckServer(algorithms []string) error {
 	return nil
 }
 
-// CheckTokenType returns an error if a token is not bound to the key and has to be.
+// CheckTokenType returns an error if a token is not bound to the key and must be.
 //
 // Spec: RFC 9449, section 5.
 func (p *Prover) CheckTokenType(tokenType string) error {
@@ -201,7 +201,7 @@ const Header, HeaderNonce = "DPoP", "DPoP-Nonce"
 
 const typeProof = "dpop+jwt"
 
-// maxNonce bounds a nonce, in bytes: it goes into a header with every request.
+// maxNonce limits a nonce, in bytes: it goes into a header with every request.
 const maxNonce = 1 << 10
 
 // tokenHash returns the ath claim for an access token.

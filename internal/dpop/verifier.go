@@ -31,9 +31,9 @@ const (
 	clockSkew = time.Minute
 	// ProofValidity is how long a proof is valid by at least one of the clocks.
 	ProofValidity = proofLifetime + 2*clockSkew
-	// maxProof bounds a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
+	// maxProof limits a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
 	maxProof = 8 << 10
-	// maxJWTID bounds the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
+	// maxJWTID limits the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
 	maxJWTID = 1 << 10
 	// defaultMaxProofs is about 5800 requests a second.
 	defaultMaxProofs = 1 << 20

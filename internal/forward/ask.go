@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxSuspended bounds the calls that wait for the answers of clients, and
+	// maxSuspended limits the calls that wait for the answers of clients, and
 	// maxSuspendedPerPrincipal those of one principal. Each holds a request at the server, and asks
 	// a user: more of them than a user can answer are an error or an attack.
 	maxSuspended             = 64
 	maxSuspendedPerPrincipal = 16
-	// maxRounds bounds how often the client of one call is asked, so that a server that never stops
+	// maxRounds limits how often the client of one call is asked, so that a server that never stops
 	// asking fails.
 	maxRounds = 32
-	// maxOpen and maxOpenBytes bound the open questions of one call, and the size of their params.
+	// maxOpen and maxOpenBytes limit the open questions of one call, and the size of their params.
 	maxOpen      = 64
 	maxOpenBytes = 1 << 20
 	// maxAskingTime is how long after its start a call may still ask. The time that clients take to

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// maxKeptLogs bounds the log messages that are kept while a client is asked.
+// maxKeptLogs limits the log messages that are kept while a client is asked.
 const maxKeptLogs = 64 << 10
 
 // kept are notifications for the next request of the client of a suspended call.

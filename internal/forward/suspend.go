@@ -21,7 +21,7 @@ const (
 	// collectTime is how long a call collects further questions after the first one. Servers that
 	// ask several at once send them without a pause; a user does not notice the delay.
 	collectTime = 15 * time.Millisecond
-	// maxKeptResult bounds a result that arrives while the client is asked.
+	// maxKeptResult limits a result that arrives while the client is asked.
 	maxKeptResult = 1 << 20
 	// cancelDelay is how long a server that has been told that its questions have no answer may
 	// take to end the request itself, before it is cancelled.

@@ -48,7 +48,7 @@ type source struct {
 	lookedUp time.Time    // when it was found
 }
 
-// isStale reports whether the scope has to be looked up. The caller holds mu.
+// isStale reports whether the scope must be looked up. The caller holds mu.
 func (s *source) isStale() bool {
 	return s.scope == Unusable || s.expires && time.Since(s.lookedUp) >= sourceScopeLifetime
 }

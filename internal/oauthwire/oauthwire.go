@@ -55,11 +55,11 @@ const (
 	WellKnownOpenID   = "/.well-known/openid-configuration"
 )
 
-// maxCredential bounds a client_id and a client_secret, in bytes: both travel in headers. A
+// maxCredential limits a client_id and a client_secret, in bytes: both travel in headers. A
 // client_id may be a URL.
 const maxCredential = 4 << 10
 
-// maxScope bounds one scope, in bytes: scopes travel in URLs.
+// maxScope limits one scope, in bytes: scopes travel in URLs.
 const maxScope = 256
 
 // IsToken68 reports whether text is a token68, which is also the syntax of a bearer token.

@@ -26,7 +26,7 @@ func (l *MinuteLimit) Allow(now time.Time, perMinute float64) bool {
 	return true
 }
 
-// maxRecentIDs bounds the ids of a peer. A user visits far fewer pages.
+// maxRecentIDs limits the ids of a peer. A user visits far fewer pages.
 const maxRecentIDs = 256
 
 // RecentIDs has ids of which a peer may announce the end, such as those of the pages that the user was

@@ -3,7 +3,7 @@ package schema
 import "bytes"
 
 const (
-	// maxFrames bounds the depth of an evaluation: 64 levels of JSON, each with references and
+	// maxFrames limits the depth of an evaluation: 64 levels of JSON, each with references and
 	// compositions.
 	maxFrames = 2_000
 

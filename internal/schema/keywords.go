@@ -304,7 +304,7 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	return &pattern{re, cost}, nil
 }
 
-// maxPatterns bounds the compiled patterns of one schema, in instructions and class bounds, to a few
+// maxPatterns limits the compiled patterns of one schema, in instructions and class bounds, to a few
 // megabytes. A bound on their length is not enough: x{1000} is a thousand instructions.
 const maxPatterns = 100_000
 

@@ -27,7 +27,7 @@ import (
 const (
 	// timeout bounds the download of one schema, on a slow connection.
 	timeout = time.Minute
-	// maxSchema bounds the size of a schema. The largest one has 200 KB.
+	// maxSchema limits the size of a schema. The largest one has 200 KB.
 	maxSchema = 4 << 20
 )
 

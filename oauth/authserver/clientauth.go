@@ -264,7 +264,7 @@ func (s *Server) useOnce(ctx context.Context, kind, issuer, id string, expires t
 	})
 }
 
-// usableUntil returns until when the use of an assertion has to be stored.
+// usableUntil returns until when the use of an assertion must be stored.
 func (c *assertionClaims) usableUntil() time.Time { return unixTime(c.Expires).Add(assertionSkew) }
 
 // unixTime returns the time of a NumericDate. Values that a time.Time cannot hold are replaced by

@@ -14,7 +14,7 @@
 //	mux.Handle("/mcp", protect(mcphttp.NewHandler(server, nil)))
 //	mux.Handle("/", auth)
 //
-// The last pattern has to match the whole host: the Server serves its pages and endpoints, and the
+// The last pattern must match the whole host: the Server serves its pages and endpoints, and the
 // metadata of both servers below /.well-known/. See examples/authserver for a complete program.
 // Package stores/bolt has a [Store] that survives a restart.
 //

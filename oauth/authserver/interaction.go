@@ -112,8 +112,8 @@ func (l *LoginRequest) Resource() string { return l.in.Resource }
 func (l *LoginRequest) CSRF() string { return l.in.CSRF }
 
 // URL returns the URL of a page of the login, such as the redirect URI for an identity provider. It
-// does not contain the interaction: a link or form has to add the parameter interaction, and the
-// state for an identity provider has to begin with the ID and a dot.
+// does not contain the interaction: a link or form must add the parameter interaction, and the
+// state for an identity provider must begin with the ID and a dot.
 func (l *LoginRequest) URL(path string) string { return l.s.loginURL(path) }
 
 // PageURL returns the URL of a page of the login with the parameter interaction, for links and
@@ -236,7 +236,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Another site of the same domain may have set a second cookie of this name. One of them has to
+	// Another site of the same domain may have set a second cookie of this name. One of them must
 	// match.
 	for _, c := range r.CookiesNamed(s.cookieName(in.ID)) {
 		if subtle.ConstantTimeCompare(sumOf(c.Value), in.Browser) == 1 {

@@ -224,7 +224,7 @@ func (k *signingKeys) load(ctx context.Context) ([]timedSigner, error) {
 	return signers, nil
 }
 
-// rotate returns the present keys, and reports whether they have to be stored.
+// rotate returns the present keys, and reports whether they must be stored.
 func (k *signingKeys) rotate(value []byte, now time.Time) (records []keyRecord, due bool, err error) {
 	if value != nil {
 		if err := json.Unmarshal(value, &records); err != nil {
@@ -250,7 +250,7 @@ func (k *signingKeys) rotate(value []byte, now time.Time) (records []keyRecord, 
 }
 
 // reseal returns the keys that can be opened, sealed with the first seal key, and reports whether
-// they have to be stored. Keys that cannot be opened are dropped, which ends the tokens that they
+// they must be stored. Keys that cannot be opened are dropped, which ends the tokens that they
 // signed. If no key can be opened, reseal returns an error: the configured seal keys are then more
 // likely wrong than lost.
 func (k *signingKeys) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {

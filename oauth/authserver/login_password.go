@@ -30,9 +30,9 @@ const (
 	// Maximum lengths in bytes, as in the login page.
 	maxPassword = 1 << 10
 	maxUserName = 256
-	// maxPasswordChecks bounds concurrent checks. There are fewer if that would take all processors.
+	// maxPasswordChecks limits concurrent checks. There are fewer if that would take all processors.
 	maxPasswordChecks = 2
-	// maxPasswordQueue bounds the attempts that wait for a check, for about 6 seconds. A longer queue
+	// maxPasswordQueue limits the attempts that wait for a check, for about 6 seconds. A longer queue
 	// would only delay their refusal.
 	maxPasswordQueue = 64
 )

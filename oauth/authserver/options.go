@@ -128,7 +128,7 @@ type Client struct {
 // Registration is the policy of dynamic client registration.
 type Registration struct {
 	Disabled bool // refuse all registrations
-	// TokenHash is the hash of an initial access token that registrations have to present, from
+	// TokenHash is the hash of an initial access token that registrations must present, from
 	// [NewClientSecret] or [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
 	// MaxUnused is the maximum number of registered clients that have not been used yet. They
@@ -159,7 +159,7 @@ type Lifetimes struct {
 	Access time.Duration
 	// RefreshIdle is the time after which an unused refresh token expires. Default: 14 days.
 	RefreshIdle time.Duration
-	// Refresh is the time after which the user has to log in again. Default: 90 days.
+	// Refresh is the time after which the user must log in again. Default: 90 days.
 	Refresh time.Duration
 	// RefreshGrace is the time after the use of a refresh token in which the same token returns the
 	// same successor again: a client whose connection broke, or with two processes, then stays logged

@@ -31,7 +31,7 @@ const (
 var ErrUserRefused = errors.New("authserver: the user may not log in")
 
 // A Provider is an identity provider: an OpenID provider, or an OAuth server with an API that
-// identifies the user. The server has to be registered there as a client with the redirect URI
+// identifies the user. The server must be registered there as a client with the redirect URI
 // <issuer>/login/callback/<ID>.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.

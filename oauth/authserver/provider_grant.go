@@ -61,7 +61,7 @@ func (g *providerGrant) set(token *oauth2.Token) {
 	}
 }
 
-// dueAt returns when the access token has to be renewed, or its expiry if there is no refresh
+// dueAt returns when the access token must be renewed, or its expiry if there is no refresh
 // token; zero if the expiry is unknown. A token with a lifetime of at most two minutes is renewed
 // after half of it.
 func (g *providerGrant) dueAt() time.Time {

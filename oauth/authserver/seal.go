@@ -31,7 +31,7 @@ var errUnsealed = errors.New("authserver: a sealed value cannot be opened")
 // errChanged is an errUnsealed for a value that was modified or that belongs to another record.
 var errChanged = fmt.Errorf("%w: it was modified, or belongs to another record", errUnsealed)
 
-// A SealKey encrypts the secrets that an authorization server has to read again, such as the tokens
+// A SealKey encrypts the secrets that an authorization server must read again, such as the tokens
 // of identity providers, before they are written to a [Store].
 type SealKey struct {
 	// ID identifies the key in what it sealed, unencrypted. It has 1 to 64 printable ASCII

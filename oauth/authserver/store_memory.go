@@ -22,8 +22,8 @@ const (
 // ErrStoreClosed reports that a store was closed.
 var ErrStoreClosed = errors.New("authserver: store closed")
 
-// NewMemoryStore returns a Store in memory. After a restart all users have to log in again, and all
-// clients have to register again. For a store that survives a restart see package stores/bolt.
+// NewMemoryStore returns a Store in memory. After a restart all users must log in again, and all
+// clients must register again. For a store that survives a restart see package stores/bolt.
 func NewMemoryStore() Store { return &memoryStore{kinds: map[string]map[string]memoryRecord{}} }
 
 type memoryStore struct {

@@ -26,7 +26,7 @@ import (
 const (
 	// callbackPath is the path of the redirect URI if none is registered.
 	callbackPath = "/callback"
-	// maxCallbackHeader bounds the header block, in bytes. Browsers send the cookies of localhost.
+	// maxCallbackHeader limits the header block, in bytes. Browsers send the cookies of localhost.
 	maxCallbackHeader   = 64 << 10
 	callbackReadTimeout = 10 * time.Second
 	// outcomeTimeout is how long the page waits for the outcome of the login.
@@ -235,7 +235,7 @@ func (p page) of(login *LoginRequest) page {
 	return p
 }
 
-// maxShown bounds a name on a page, in bytes: no host is longer.
+// maxShown limits a name on a page, in bytes: no host is longer.
 const maxShown = 255
 
 var (

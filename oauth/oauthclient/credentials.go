@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// maxStoreKey bounds a key of a Store, in bytes.
+	// maxStoreKey limits a key of a Store, in bytes.
 	maxStoreKey = 4 << 10
-	// maxScopes bounds the scopes of a peer and of a request: they travel in URLs.
+	// maxScopes limits the scopes of a peer and of a request: they travel in URLs.
 	maxScopes = 100
 	// renewBefore is how long before its expiry a token is renewed; less for short-lived ones.
 	renewBefore = 30 * time.Second

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxServers bounds the authorization servers of one resource that are tried. Real ones have
+	// maxServers limits the authorization servers of one resource that are tried. Real ones have
 	// one or two.
 	maxServers = 4
 	// headerRevision names the revision of MCP that metadata is fetched for. Spec:

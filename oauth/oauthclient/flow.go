@@ -276,7 +276,7 @@ func (f *flow) wait(ctx context.Context, w *waiter) error {
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
-		if w != nil && f.leave(w) { // the flow ends, but may still have to update the store
+		if w != nil && f.leave(w) { // the flow ends, but may still update the store
 			timer := time.NewTimer(endTimeout)
 			defer timer.Stop()
 			select {

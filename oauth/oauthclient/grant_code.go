@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// maxCode bounds an authorization code, in bytes. It travels in a URL.
+// maxCode limits an authorization code, in bytes. It travels in a URL.
 const maxCode = 8 << 10
 
 // An Authorizer lets the user log in, in a browser. [NewBrowser] and [NewAuthorizer] return

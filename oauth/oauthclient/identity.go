@@ -308,7 +308,7 @@ func (t *Transport) forgetClient(ctx context.Context, c *Registration) error {
 const documentLifetime = time.Hour
 
 // NewMetadataHandler returns a handler that serves the metadata of a client as a Client ID Metadata
-// Document. It has to be mounted at the URL that is meta.ClientID. The error is that of
+// Document. It must be mounted at the URL that is meta.ClientID. The error is that of
 // [oauth.ClientMetadata.Validate]. meta is not retained.
 //
 // Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.

@@ -75,7 +75,7 @@ func (v *memoryValue) get() []byte {
 	return v.value
 }
 
-// maxUnsaved bounds the values that are kept for a store that fails.
+// maxUnsaved limits the values that are kept for a store that fails.
 const maxUnsaved = 24
 
 // reloadTimeout bounds reading from a store whose Update has failed.

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// maxTokenSize bounds a token, in bytes. Servers limit header blocks to 64 KiB.
+	// maxTokenSize limits a token, in bytes. Servers limit header blocks to 64 KiB.
 	maxTokenSize = 32 << 10
-	// maxTokenLifetime bounds the lifetime of a token, so that a time.Duration cannot overflow.
+	// maxTokenLifetime limits the lifetime of a token, so that a time.Duration cannot overflow.
 	maxTokenLifetime = 365 * 24 * time.Hour
 )
 

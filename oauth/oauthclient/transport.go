@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// maxAttempts bounds the authorizations for one request: for a new token, and for more scopes.
+	// maxAttempts limits the authorizations for one request: for a new token, and for more scopes.
 	maxAttempts = 2
 	// maxDrained and drainTimeout bound reading the body of a refusal, so that its connection can
 	// be reused.

@@ -82,7 +82,7 @@ func checkUnknown(s *store) {
 	s.wantCount("bob", 0, 1)
 }
 
-// wantOne calls f 16 times concurrently: one call has to succeed, and the others to conflict.
+// wantOne calls f 16 times concurrently: one call must succeed, and the others must conflict.
 func (s *store) wantOne(what string, f func(i int) error) {
 	var succeeded atomic.Int32
 	s.concurrently(16, func(i int) {

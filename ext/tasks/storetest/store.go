@@ -101,7 +101,7 @@ func (s *store) mustList(owner string, after tasks.Cursor, limit int) []tasks.Re
 	return page
 }
 
-// mustDeleteExpired calls DeleteExpired, which has to delete want records.
+// mustDeleteExpired calls DeleteExpired, which must delete want records.
 func (s *store) mustDeleteExpired(now time.Time, limit, want int) {
 	n, err := s.DeleteExpired(s.ctx, now, limit)
 	if err != nil || n != want {
