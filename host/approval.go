@@ -181,8 +181,8 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 	add(p.meta)
 	params := req.Params
 	for _, key := range []string{"_meta", "inputResponses", "requestState"} {
-		if has(params, key) {
-			params = without(params, key)
+		if jsonscan.Has(params, key) {
+			params = jsonscan.Without(params, key)
 		}
 	}
 	params, err := canonical(params)

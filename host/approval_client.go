@@ -98,7 +98,7 @@ func (p *approval) message() string {
 // claimsOf returns the hints of a definition: they are not verified.
 func claimsOf(definition []byte) string {
 	annotations, _ := jsonscan.Get(definition, "annotations")
-	if !isObject(annotations) {
+	if !jsonscan.IsObject(annotations) {
 		return ""
 	}
 	var claims []string
@@ -157,7 +157,7 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 	}
 	p.nonce = rand.Text()
 	inner := *req
-	inner.Params = without(without(req.Params, "requestState"), "inputResponses")
+	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
 	return &inner, nil
 }
 
@@ -165,8 +165,8 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 func answerOf(responses []byte) Answer {
 	answer, _ := jsonscan.Get(responses, approvalKey)
 	content, _ := jsonscan.Get(answer, "content")
-	if stringMember(answer, "action") != "accept" || !isObject(content) {
+	if jsonscan.GetString(answer, "action") != "accept" || !jsonscan.IsObject(content) {
 		return AnswerDeny
 	}
-	return Answer(stringMember(content, "decision"))
+	return Answer(jsonscan.GetString(content, "decision"))
 }

@@ -76,13 +76,14 @@ func (v *View) checkMethod(req *mcp.Request) error {
 	case param == "":
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return v.refused(req, kind, stringMember(req.Params, param), unknownTarget(kind, stringMember(req.Params, param)))
+	name := jsonscan.GetString(req.Params, param)
+	return v.refused(req, kind, name, unknownTarget(kind, name))
 }
 
 // referenceKind returns the kind of request that a reference of completion/complete is for.
 func referenceKind(req *mcp.Request) ActionKind {
 	ref, _ := req.Param("ref")
-	if stringMember(ref, "type") == "ref/prompt" {
+	if jsonscan.GetString(ref, "type") == "ref/prompt" {
 		return ActionGet
 	}
 	return ActionRead

@@ -108,8 +108,8 @@ func argumentsOf(req *mcp.Request) json.RawMessage {
 	}
 	params := req.Params
 	for _, key := range elsewhere {
-		if has(params, key) {
-			params = without(params, key)
+		if jsonscan.Has(params, key) {
+			params = jsonscan.Without(params, key)
 		}
 	}
 	for range jsonscan.Members(params) {
@@ -163,7 +163,7 @@ func (v *View) isVisible(p Policy, item *catalogue.Item) bool {
 func (v *View) denied(req *mcp.Request, r *route, d *Decision) error {
 	if d.Do == OutcomeHide { // as if the item did not exist
 		if r.kind == ActionRead {
-			return mcp.NotFound(stringMember(req.Params, "uri"))
+			return mcp.NotFound(jsonscan.GetString(req.Params, "uri"))
 		}
 		if r.item != nil {
 			return unknownItem(r.item.Kind, r.item.Public)

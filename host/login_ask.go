@@ -204,7 +204,7 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 	responses, _ := req.Param("inputResponses")
 	answer, answered := jsonscan.Get(responses, loginKey)
 	inner := *req
-	inner.Params = without(without(req.Params, "requestState"), "inputResponses")
+	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
 	if st.State != nil {
 		inner.Params = jsonscan.WithMember(inner.Params, "requestState", st.State)
 	}
@@ -218,7 +218,7 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 	if p == nil {
 		return &inner, &st, nil
 	}
-	if stringMember(answer, "action") != "accept" {
+	if jsonscan.GetString(answer, "action") != "accept" {
 		return &inner, &st, p.up.errorf(CodeAuthRequired, "a login is required, and the user has not agreed to it")
 	}
 	return &inner, &st, v.awaitLogin(ctx, &inner, p, &st)

@@ -84,7 +84,7 @@ func publicQuestion(request []byte, server string) []byte {
 		params = jsonscan.WithMember(params, "_meta", meta)
 	}
 	params = visibleQuestion(params, false)
-	if server != "" && stringMember(request, "method") == wire.MethodElicitationCreate {
+	if server != "" && jsonscan.GetString(request, "method") == wire.MethodElicitationCreate {
 		message, _ := jsonscan.Get(params, "message")
 		if text, err := jsonscan.Unquote(message); err == nil {
 			params = jsonscan.WithMember(params, "message", jsonscan.AppendQuote(nil, "["+server+"] "+text))

@@ -364,24 +364,24 @@ func definitionsOf(kind catalogue.Kind, l *catalogue.List) (all []foundDefinitio
 // definition is returned if it has nothing of it.
 func withoutVolatile(raw json.RawMessage) json.RawMessage {
 	if _, ok := jsonscan.Get(raw, "size"); ok {
-		raw = without(raw, "size")
+		raw = jsonscan.Without(raw, "size")
 	}
 	annotations, _ := jsonscan.Get(raw, "annotations")
-	if !isObject(annotations) {
+	if !jsonscan.IsObject(annotations) {
 		return raw
 	}
 	if _, ok := jsonscan.Get(annotations, "lastModified"); !ok {
 		return raw
 	}
-	if annotations = without(annotations, "lastModified"); string(annotations) == "{}" {
-		return without(raw, "annotations")
+	if annotations = jsonscan.Without(annotations, "lastModified"); string(annotations) == "{}" {
+		return jsonscan.Without(raw, "annotations")
 	}
 	return jsonscan.WithMember(raw, "annotations", annotations)
 }
 
 // changedMembers returns the names of the members in which two definitions differ, as text.
 func changedMembers(old, now json.RawMessage) string {
-	if !isObject(old) || !isObject(now) {
+	if !jsonscan.IsObject(old) || !jsonscan.IsObject(now) {
 		return ""
 	}
 	const most = 5

@@ -84,7 +84,7 @@ func (r *redactor) structured(raw []byte) []byte {
 		object := raw
 		if at[0] != "" {
 			var ok bool
-			if object, ok = jsonscan.Get(raw, at[0]); !ok || !isObject(object) {
+			if object, ok = jsonscan.Get(raw, at[0]); !ok || !jsonscan.IsObject(object) {
 				continue
 			}
 		}
@@ -307,7 +307,7 @@ func faultResult(e *mcp.Error) mcp.RawResult {
 // redactFault returns the error of a server with the message and data of its redacted form.
 func redactFault(e *mcp.Error, raw []byte) error {
 	fault, _ := jsonscan.Get(raw, "error")
-	out := mcp.Errorf(e.Code, "%s", stringMember(fault, "message"))
+	out := mcp.Errorf(e.Code, "%s", jsonscan.GetString(fault, "message"))
 	if data, ok := jsonscan.Get(fault, "data"); ok {
 		out.Data = data
 	}

@@ -15,7 +15,7 @@ var errUnredactable = statement{errors.New("denied: the policy redacts parts of 
 // an error.
 func redactable(raw []byte) bool {
 	for _, wrapper := range []string{"result", "error"} {
-		if inner, ok := jsonscan.Get(raw, wrapper); ok && isObject(inner) && !redactable(inner) {
+		if inner, ok := jsonscan.Get(raw, wrapper); ok && jsonscan.IsObject(inner) && !redactable(inner) {
 			return false
 		}
 	}
@@ -27,7 +27,7 @@ func redactable(raw []byte) bool {
 	if text, ok := jsonscan.Get(raw, "message"); ok && !redactableText(text) { // a member of errors
 		return false
 	}
-	if completion, ok := jsonscan.Get(raw, "completion"); ok && isObject(completion) {
+	if completion, ok := jsonscan.Get(raw, "completion"); ok && jsonscan.IsObject(completion) {
 		values, _ := jsonscan.Get(completion, "values")
 		for value := range jsonscan.Elements(values) {
 			if !redactableText(value) {
@@ -55,7 +55,7 @@ func redactable(raw []byte) bool {
 // redactableContent reports whether pointers apply to a content block, or to the content of a
 // message or an embedded resource.
 func redactableContent(content []byte) bool {
-	if !isObject(content) {
+	if !jsonscan.IsObject(content) {
 		return false
 	}
 	if text, ok := jsonscan.Get(content, "text"); ok {

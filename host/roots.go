@@ -70,7 +70,7 @@ func (p *pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, oth
 		method, _ := jsonscan.Get(request, "method")
 		if name, err := jsonscan.Unquote(method); err == nil && name == wire.MethodRootsList {
 			keys = append(keys, string(key))
-			left = without(left, string(key))
+			left = jsonscan.Without(left, string(key))
 			continue
 		}
 		others = true
@@ -105,7 +105,7 @@ func (p *pool) withRoots(req *mcp.Request, keys []string) *mcp.Request {
 // nextRound returns the request that answers a result with roots alone.
 func (p *pool) nextRound(req *mcp.Request, res mcp.RawResult, keys []string) *mcp.Request {
 	inner := *req
-	inner.Params = without(without(req.Params, "requestState"), "inputResponses")
+	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
 	if state, ok := jsonscan.Get(res, "requestState"); ok {
 		inner.Params = jsonscan.WithMember(inner.Params, "requestState", slices.Clone(state))
 	}

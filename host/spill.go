@@ -215,7 +215,7 @@ func spilledText(raw mcp.RawResult) (text []byte, mimeType string) {
 			}
 		}
 	}
-	if blocks == 1 && only != "" && !has(raw, "structuredContent") {
+	if blocks == 1 && only != "" && !jsonscan.Has(raw, "structuredContent") {
 		return []byte(strings.ToValidUTF8(only, "\uFFFD")), "text/plain"
 	}
 	return bytes.ToValidUTF8(bytes.Clone(raw), []byte("\uFFFD")), "application/json"
@@ -241,7 +241,7 @@ func (s *spilledResult) at(page int) []byte {
 // result of a tool with an output schema, except in an error.
 func (s *spilledResult) callResult(raw mcp.RawResult, l *config.CallerLimits, r *route) mcp.RawResult {
 	isError, _ := jsonscan.Get(raw, "isError")
-	failed := string(isError) == "true" || r.item != nil && has(r.item.Raw, "outputSchema")
+	failed := string(isError) == "true" || r.item != nil && jsonscan.Has(r.item.Raw, "outputSchema")
 	pages := s.pages()
 	text := fmt.Sprintf("The tool has run. Its result has %d bytes, more than limits.resultBytes of %v. "+
 		"It can be read with resources/read for %v, in %d pages: %s to %s", len(raw), l.ResultBytes, spillTime, pages,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -106,7 +107,7 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *route {
 			}
 		}
 	}
-	if p == nil || !v.mayContinue(p, kind, st.Target, stringMember(req.Params, "name")) {
+	if p == nil || !v.mayContinue(p, kind, st.Target, jsonscan.GetString(req.Params, "name")) {
 		return nil
 	}
 	return &route{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}

@@ -37,13 +37,11 @@ func taskFormOf(req *mcp.Request) taskForm {
 	switch {
 	case coreTasks(req.Revision()):
 		return sessionTasks
-	case isModern(req.Revision()) && isObject(req.Capabilities().Extensions[extensionTasks]):
+	case isModern(req.Revision()) && jsonscan.IsObject(req.Capabilities().Extensions[extensionTasks]):
 		return extendedTasks
 	}
 	return noTasks
 }
-
-func isObject(raw []byte) bool { return jsonscan.Kind(raw) == '{' }
 
 // taskForm returns the form of the server, as it was last connected.
 func (p *pool) taskForm() taskForm {
@@ -75,12 +73,12 @@ func (p *pool) declares(path ...string) bool {
 // hasMember reports whether an object has an object at a path.
 func hasMember(object []byte, path ...string) bool {
 	for _, key := range path {
-		if !isObject(object) {
+		if !jsonscan.IsObject(object) {
 			return false
 		}
 		object, _ = jsonscan.Get(object, key)
 	}
-	return isObject(object)
+	return jsonscan.IsObject(object)
 }
 
 // The values of the member taskSupport of a tool.
@@ -95,17 +93,7 @@ func taskSupport(tool []byte) string {
 		return ""
 	}
 	execution, _ := jsonscan.Get(tool, "execution")
-	return stringMember(execution, "taskSupport")
-}
-
-// stringMember returns a member of an object that is a string, else "".
-func stringMember(object []byte, key string) string {
-	if !isObject(object) {
-		return ""
-	}
-	raw, _ := jsonscan.Get(object, key)
-	text, _ := jsonscan.Unquote(raw)
-	return text
+	return jsonscan.GetString(execution, "taskSupport")
 }
 
 // taskNames are the members of a task that have another name in the other form.
@@ -138,7 +126,7 @@ func taskMembers(task []byte, to taskForm, handle, status string) []byte {
 // relate returns an object whose `_meta` names a task by its handle, or no task if handle is empty.
 func relate(object []byte, handle string) []byte {
 	meta, ok := jsonscan.Get(object, "_meta")
-	if !ok || !isObject(meta) {
+	if !ok || !jsonscan.IsObject(meta) {
 		if handle == "" {
 			return object
 		}
@@ -148,7 +136,7 @@ func relate(object []byte, handle string) []byte {
 		if _, ok := jsonscan.Get(meta, wire.MetaRelatedTask); !ok {
 			return object
 		}
-		return jsonscan.WithMember(object, "_meta", without(meta, wire.MetaRelatedTask))
+		return jsonscan.WithMember(object, "_meta", jsonscan.Without(meta, wire.MetaRelatedTask))
 	}
 	id := append(jsonscan.AppendQuote([]byte(`{"taskId":`), handle), '}')
 	return jsonscan.WithMember(object, "_meta", jsonscan.WithMember(meta, wire.MetaRelatedTask, id))
@@ -159,7 +147,7 @@ func relateQuestions(requests []byte, handle string) []byte {
 	b := []byte{'{'}
 	for key, request := range jsonscan.Members(requests) {
 		params, ok := jsonscan.Get(request, "params")
-		if !ok || !isObject(params) {
+		if !ok || !jsonscan.IsObject(params) {
 			params = []byte("{}")
 		}
 		if len(b) > 1 {
@@ -188,7 +176,7 @@ func isFinal(status string) bool {
 // isToolError reports whether the result of a call says that the tool has failed. In revision
 // 2025-11-25 such a task is failed, in the extension it is completed.
 func isToolError(result json.RawMessage) bool {
-	if !isObject(result) {
+	if !jsonscan.IsObject(result) {
 		return false
 	}
 	value, _ := jsonscan.Get(result, "isError")

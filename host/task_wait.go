@@ -116,7 +116,7 @@ func (v *View) waitSender(req *mcp.Request, t *task, w *taskWait) waitSender {
 		}
 		s, res, roots, err := t.pool.forward(ctx, &inner, t.Class, c, &o)
 		raw, ok := res.(mcp.RawResult)
-		if err == nil && (!ok || !isObject(raw)) {
+		if err == nil && (!ok || !jsonscan.IsObject(raw)) {
 			err = t.pool.up.errorf(CodeInvalidResult, "tasks/result: the result is not an object")
 		}
 		if s != nil {

@@ -38,7 +38,8 @@ func (t tasks) running(now time.Time) bool {
 // extension (2026-07-28); basic/utilities/tasks (2025-11-25).
 func (s *start) noteTask(res mcp.RawResult) {
 	task := []byte(res)
-	if created, _ := jsonscan.Get(res, "task"); isObject(created) && res.ResultType() == resultTask { // of 2025-11-25
+	created, _ := jsonscan.Get(res, "task")
+	if jsonscan.IsObject(created) && res.ResultType() == resultTask { // of 2025-11-25
 		task = created
 	}
 	raw, ok := jsonscan.Get(task, "taskId")

@@ -63,7 +63,7 @@ func promptNames(definition []byte) *fold.Names {
 	arguments, _ := jsonscan.Get(definition, "arguments")
 	var names []string
 	for argument := range jsonscan.Elements(arguments) {
-		names = append(names, stringMember(argument, "name"))
+		names = append(names, jsonscan.GetString(argument, "name"))
 	}
 	return fold.Named(names)
 }

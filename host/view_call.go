@@ -343,7 +343,7 @@ func withoutHidden(req *mcp.Request, item *catalogue.Item) *mcp.Request {
 		return req
 	}
 	for _, name := range hidden {
-		arguments = without(arguments, name)
+		arguments = jsonscan.Without(arguments, name)
 	}
 	inner := *req
 	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
@@ -368,23 +368,9 @@ func (v *View) openState(req *mcp.Request, r *route) (st requestState, ok bool, 
 // withState returns params with the state of the server in place of the caller's.
 func withState(params json.RawMessage, state *string) json.RawMessage {
 	if state == nil {
-		return without(params, "requestState")
+		return jsonscan.Without(params, "requestState")
 	}
 	return jsonscan.WithMember(params, "requestState", jsonscan.AppendQuote(nil, *state))
-}
-
-func without(object []byte, key string) json.RawMessage {
-	b := []byte{'{'}
-	for k, value := range jsonscan.Members(object) {
-		if string(k) == key {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(jsonscan.AppendQuote(b, string(k)), ':'), value...)
-	}
-	return append(b, '}')
 }
 
 // result returns what the caller receives for a result of a server.

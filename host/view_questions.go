@@ -80,7 +80,7 @@ func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params 
 			return undeclared
 		}
 	case wire.MethodSamplingCreateMessage:
-		if caps.Sampling == nil || has(params, "tools") && caps.Sampling.Tools == nil {
+		if caps.Sampling == nil || jsonscan.Has(params, "tools") && caps.Sampling.Tools == nil {
 			return undeclared
 		}
 	case wire.MethodElicitationCreate:
@@ -110,11 +110,6 @@ func checkForm(params []byte) (err error) {
 		return text
 	})
 	return err
-}
-
-func has(object []byte, key string) bool {
-	_, ok := jsonscan.Get(object, key)
-	return ok
 }
 
 // visibleQuestion returns the params of a question without hidden characters in the texts that a

@@ -97,7 +97,7 @@ func (v *View) useSearch(ctx context.Context, req *mcp.Request, name string) (re
 	switch {
 	case name != searchTool && args.Name == "":
 		return failed("missing arguments.name: must be the name of a tool"), true, nil
-	case len(args.Arguments) > 0 && !isObject(args.Arguments):
+	case len(args.Arguments) > 0 && !jsonscan.IsObject(args.Arguments):
 		return failed("invalid arguments.arguments: must be an object"), true, nil
 	}
 	switch name {
@@ -145,7 +145,7 @@ func (v *View) callFound(ctx context.Context, req *mcp.Request, name string, arg
 	inner := *req
 	inner.Params = jsonscan.WithMember(req.Params, "name", jsonscan.AppendQuote(nil, item.Public))
 	if len(args) == 0 {
-		inner.Params = without(inner.Params, "arguments")
+		inner.Params = jsonscan.Without(inner.Params, "arguments")
 	} else {
 		inner.Params = jsonscan.WithMember(inner.Params, "arguments", args)
 	}

@@ -62,7 +62,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		}
 		res, err := v.send(ctx, &inner, &route{kind: ActionOther, pool: p})
 		raw, ok := res.(mcp.RawResult)
-		if err != nil || !ok || !isObject(raw) {
+		if err != nil || !ok || !jsonscan.IsObject(raw) {
 			if at.Cursor != "" { // the client has a part of its list
 				return res, err
 			}
@@ -97,15 +97,15 @@ func (v *View) skillPage(p *pool, raw []byte, next string) []byte {
 // publicSkill returns a skill with the URIs that callers know, all of them in one directory. Its files
 // are read from its server.
 func (v *View) publicSkill(p *pool, skill []byte) []byte {
-	if !isObject(skill) {
+	if !jsonscan.IsObject(skill) {
 		return skill
 	}
 	files, _ := jsonscan.Get(skill, "resources")
 	isList := jsonscan.Kind(files) == '['
-	mapped := v.mapsSkill(p, stringMember(skill, "uri"))
+	mapped := v.mapsSkill(p, jsonscan.GetString(skill, "uri"))
 	if isList {
 		for file := range jsonscan.Elements(files) {
-			mapped = mapped || v.mapsSkill(p, stringMember(file, "uri"))
+			mapped = mapped || v.mapsSkill(p, jsonscan.GetString(file, "uri"))
 		}
 		skill = jsonscan.WithMember(skill, "resources", v.skillFiles(p, files, mapped))
 	}
@@ -133,7 +133,7 @@ func (v *View) skillFiles(p *pool, array []byte, mapped bool) []byte {
 // skillFile returns an object whose member uri is that which callers know. A mapped one keeps its
 // slashes, because the directory of a skill is part of its meaning.
 func (v *View) skillFile(p *pool, object []byte, mapped bool) []byte {
-	uri := stringMember(object, "uri")
+	uri := jsonscan.GetString(object, "uri")
 	switch {
 	case uri == "" || len(uri) > maxNamedURI:
 		return object
@@ -178,7 +178,7 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 		res, err = v.send(ctx, &inner, &route{kind: ActionRead, pool: r.pool, target: r.target})
 		raw, ok := res.(mcp.RawResult)
 		switch {
-		case err == nil && ok && isObject(raw):
+		case err == nil && ok && jsonscan.IsObject(raw):
 			return v.skillResult(r, uri, raw), nil
 		case err == nil:
 			return res, nil

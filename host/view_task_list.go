@@ -97,7 +97,7 @@ func (v *View) taskPage(ctx context.Context, req *mcp.Request, p *pool, at listC
 
 // listed returns the tasks of a page, each after a comma, with the ids that the caller knows.
 func (v *View) listed(p *pool, class string, page []byte) (tasks []byte) {
-	if !isObject(page) {
+	if !jsonscan.IsObject(page) {
 		return nil
 	}
 	list, _ := jsonscan.Get(page, "tasks")
@@ -105,7 +105,7 @@ func (v *View) listed(p *pool, class string, page []byte) (tasks []byte) {
 		return nil
 	}
 	for raw := range jsonscan.Elements(list) {
-		id := stringMember(raw, "taskId")
+		id := jsonscan.GetString(raw, "taskId")
 		t, err := v.newTask(p, v.host.issued.find(v.principal, taskID{Server: p.up.name, Class: class, ID: id}))
 		if id == "" || err != nil {
 			continue
@@ -129,7 +129,7 @@ const maxPagesInTurn = 200
 
 // cursorAfter returns the cursor after a page of the first of the servers; "" after the last page.
 func (v *View) cursorAfter(req *mcp.Request, pools []*pool, at listCursor, page []byte) string {
-	cursor := stringMember(page, "nextCursor")
+	cursor := jsonscan.GetString(page, "nextCursor")
 	if cursor == "" || at.Page+1 >= maxPagesInTurn {
 		return v.nextListCursor(req, pools[1:])
 	}

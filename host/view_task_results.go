@@ -29,14 +29,14 @@ func (v *View) extendTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 		if fault, ok := errors.AsType[*mcp.Error](err); ok && fault.Code == mcp.CodeInvalidParams {
 			// The extension acknowledges the cancellation of a task that has ended.
 			raw, getErr := v.about(ctx, req, t, methodTaskGet, nil)
-			if getErr == nil && isFinal(stringMember(raw, "status")) {
+			if getErr == nil && isFinal(jsonscan.GetString(raw, "status")) {
 				err = nil
 			}
 		}
 		return mcp.RawResult(`{"resultType":"complete"}`), err
 	case methodTaskUpdate:
 		raw, _ := req.Param("inputResponses")
-		if !isObject(raw) {
+		if !jsonscan.IsObject(raw) {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
 		}
 		w := v.existingWait(t)
@@ -57,7 +57,7 @@ func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.
 	if err != nil {
 		return nil, err
 	}
-	status := stringMember(raw, "status")
+	status := jsonscan.GetString(raw, "status")
 	var more []byte
 	if status == taskInputRequired {
 		if status, more, err = v.questions(ctx, req, t); err != nil {
@@ -67,7 +67,7 @@ func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.
 			if raw, err = v.about(ctx, req, t, methodTaskGet, nil); err != nil {
 				return nil, err
 			}
-			if status = stringMember(raw, "status"); status == taskInputRequired {
+			if status = jsonscan.GetString(raw, "status"); status == taskInputRequired {
 				status = taskWorking // it asks again: the next request waits for that
 			}
 		}
@@ -131,12 +131,12 @@ func (v *View) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.Ra
 		return nil, err
 	}
 	defer w.attach(req)()
-	if responses, ok := req.Param("inputResponses"); ok && isObject(responses) {
+	if responses, ok := req.Param("inputResponses"); ok && jsonscan.IsObject(responses) {
 		if err := w.deliver(ctx, responses); err != nil {
 			return nil, err
 		}
 	}
-	now, err := w.next(ctx, stringMember(req.Params, "requestState"))
+	now, err := w.next(ctx, jsonscan.GetString(req.Params, "requestState"))
 	switch {
 	case err != nil:
 		return nil, err
@@ -157,22 +157,22 @@ func (v *View) askAbout(t *task, requests []byte, state string) mcp.RawResult {
 
 // followTask serves tasks/result for a server of the extension, which is polled.
 func (v *View) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
-	if responses, ok := req.Param("inputResponses"); ok && isObject(responses) {
+	if responses, ok := req.Param("inputResponses"); ok && jsonscan.IsObject(responses) {
 		members := append([]byte(`,"inputResponses":`), responses...)
 		if _, err := v.about(ctx, req, t, methodTaskUpdate, members); err != nil {
 			return nil, err
 		}
 	}
-	asked := stringMember(req.Params, "requestState")
+	asked := jsonscan.GetString(req.Params, "requestState")
 	for {
 		raw, err := v.about(ctx, req, t, methodTaskGet, nil)
 		if err != nil {
 			return nil, err
 		}
-		switch stringMember(raw, "status") {
+		switch jsonscan.GetString(raw, "status") {
 		case taskCompleted:
 			result, _ := jsonscan.Get(raw, "result")
-			if !isObject(result) {
+			if !jsonscan.IsObject(result) {
 				return nil, t.pool.up.errorf(CodeInvalidResult, "tasks/get: the task is completed and has no result")
 			}
 			result = jsonscan.WithMember(result, "resultType", []byte(`"complete"`))
@@ -201,12 +201,12 @@ func (v *View) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 func taskError(task []byte) error {
 	raw, _ := jsonscan.Get(task, "error")
 	e := &mcp.Error{Code: mcp.CodeInternalError, Message: "the task has failed"}
-	if !isObject(raw) {
+	if !jsonscan.IsObject(raw) {
 		return e
 	}
 	code, _ := jsonscan.Get(raw, "code")
 	if n, err := strconv.Atoi(string(code)); err == nil {
-		e.Code, e.Message = n, stringMember(raw, "message")
+		e.Code, e.Message = n, jsonscan.GetString(raw, "message")
 		e.Data, _ = jsonscan.Get(raw, "data")
 	}
 	return e
@@ -214,7 +214,7 @@ func taskError(task []byte) error {
 
 // keysOf returns a text that is unequal for objects with different keys; "" if there are none.
 func keysOf(object []byte) string {
-	if !isObject(object) {
+	if !jsonscan.IsObject(object) {
 		return ""
 	}
 	h, n := fnv.New64a(), 0

@@ -48,7 +48,8 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 
 // changesTask reports whether a request ends a task or answers its questions.
 func changesTask(req *mcp.Request) bool {
-	return req.Method == methodTaskUpdate || req.Method == methodTaskCancel || has(req.Params, "inputResponses")
+	return req.Method == methodTaskUpdate || req.Method == methodTaskCancel ||
+		jsonscan.Has(req.Params, "inputResponses")
 }
 
 func (v *View) serveTask(ctx context.Context, req *mcp.Request, t *task, form taskForm) (mcp.Result, error) {
@@ -98,7 +99,7 @@ func (v *View) about(
 		return nil, err
 	}
 	raw, ok := res.(mcp.RawResult)
-	if !ok || !isObject(raw) || raw.ResultType() != mcp.ResultComplete {
+	if !ok || !jsonscan.IsObject(raw) || raw.ResultType() != mcp.ResultComplete {
 		return nil, t.pool.up.errorf(CodeInvalidResult, "%s: the result is not a complete object", method)
 	}
 	return raw, nil
@@ -119,12 +120,12 @@ func withTasks(req *mcp.Request, p *pool) json.RawMessage {
 	capabilities := p.clientCapabilities(req)
 	if capabilities == nil {
 		var err error
-		if capabilities, err = json.Marshal(req.Capabilities()); err != nil || !isObject(capabilities) {
+		if capabilities, err = json.Marshal(req.Capabilities()); err != nil || !jsonscan.IsObject(capabilities) {
 			capabilities = json.RawMessage("{}")
 		}
 	}
 	extensions, _ := jsonscan.Get(capabilities, "extensions")
-	if !isObject(extensions) {
+	if !jsonscan.IsObject(extensions) {
 		extensions = []byte("{}")
 	}
 	extensions = jsonscan.WithMember(extensions, extensionTasks, []byte("{}"))
@@ -154,7 +155,7 @@ func taskParams(req *mcp.Request) (members []byte) {
 // publicTask returns a task of a server of the extension as callers of the extension know it.
 func (v *View) publicTask(t *task, raw []byte) mcp.RawResult {
 	raw = jsonscan.WithMember(raw, "taskId", jsonscan.AppendQuote(nil, t.handle))
-	if result, ok := jsonscan.Get(raw, "result"); ok && isObject(result) {
+	if result, ok := jsonscan.Get(raw, "result"); ok && jsonscan.IsObject(result) {
 		raw = jsonscan.WithMember(raw, "result", v.mapResult(t.pool, methodToolsCall, result))
 	}
 	return v.publicQuestions(raw, t.pool)
@@ -182,7 +183,7 @@ func (v *View) reduceTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 	}
 	raw, err := v.about(ctx, req, t, methodTaskGet, nil)
 	if err == nil && req.Method == methodTaskCancel {
-		if status := stringMember(raw, "status"); isFinal(status) {
+		if status := jsonscan.GetString(raw, "status"); isFinal(status) {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: the task is %s already", status)
 		}
 		if _, err = v.about(ctx, req, t, methodTaskCancel, nil); err == nil {
@@ -197,7 +198,7 @@ func (v *View) reduceTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 
 // sessionMembers are [taskMembers] of a task of the extension in the form of revision 2025-11-25.
 func sessionMembers(task []byte, handle string) []byte {
-	status := stringMember(task, "status")
+	status := jsonscan.GetString(task, "status")
 	if result, _ := jsonscan.Get(task, "result"); status == taskCompleted && isToolError(result) {
 		status = taskFailed
 	}
@@ -235,7 +236,7 @@ func (v *View) taskCall(req *mcp.Request, r *route, o *mcpint.ForwardOptions) (*
 	}
 	if c.caller == sessionTasks {
 		task, ok := req.Param("task")
-		c.wanted = ok && isObject(task)
+		c.wanted = ok && jsonscan.IsObject(task)
 	}
 	inner := *req
 	switch {
@@ -243,12 +244,12 @@ func (v *View) taskCall(req *mcp.Request, r *route, o *mcpint.ForwardOptions) (*
 		return nil, nil, mcp.Errorf(mcp.CodeMethodNotFound,
 			"this tool does not run as a task: call it without params.task")
 	case c.wanted && c.server == extendedTasks:
-		inner.Params = without(req.Params, "task")
+		inner.Params = jsonscan.Without(req.Params, "task")
 		o.Capabilities = withTasks(req, r.pool)
 	case c.caller == extendedTasks && c.server == sessionTasks && support != "" && support != "forbidden":
 		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
 	case c.caller != sessionTasks && hasMember(req.Params, "task"): // it has no meaning for this caller
-		inner.Params = without(req.Params, "task")
+		inner.Params = jsonscan.Without(req.Params, "task")
 	}
 	return c, &inner, nil
 }
@@ -291,7 +292,7 @@ func (v *View) keep(req *mcp.Request, r *route, res mcp.Result) (mcp.Result, err
 	if !ok || r.kind != ActionCall || taskFormOf(req) != sessionTasks || r.pool.taskForm() != extendedTasks {
 		return res, nil
 	}
-	if task, _ := req.Param("task"); !isObject(task) || raw.ResultType() != mcp.ResultComplete {
+	if task, _ := req.Param("task"); !jsonscan.IsObject(task) || raw.ResultType() != mcp.ResultComplete {
 		return res, nil
 	}
 	return v.keepResult(req, r, raw)
@@ -312,7 +313,7 @@ func (c *taskCall) created(p *pool, id taskID, raw mcp.RawResult) (mcp.Result, e
 	if c.server == sessionTasks {
 		made, _ = jsonscan.Get(raw, "task")
 	}
-	id.ID = stringMember(made, "taskId")
+	id.ID = jsonscan.GetString(made, "taskId")
 	if c.server == noTasks || c.caller == noTasks || id.ID == "" || c.caller == sessionTasks && !c.wanted {
 		return nil, &Error{Code: CodeInvalidResult, Server: p.up.name, MayHaveRun: true,
 			Err: errors.New("the result is a task that was not asked for, or has no id")}
@@ -328,7 +329,8 @@ func (c *taskCall) created(p *pool, id taskID, raw mcp.RawResult) (mcp.Result, e
 	case c.caller == extendedTasks && c.server == extendedTasks:
 		return c.view.publicTask(t, raw), nil
 	case c.caller == extendedTasks:
-		b := append([]byte(`{"resultType":"task"`), extendedMembers(made, t.handle, stringMember(made, "status"))...)
+		status := jsonscan.GetString(made, "status")
+		b := append([]byte(`{"resultType":"task"`), extendedMembers(made, t.handle, status)...)
 		return mcp.RawResult(append(b, '}')), nil
 	case c.server == extendedTasks:
 		b := append([]byte(`{"resultType":"task","task":{`), sessionMembers(made, t.handle)[1:]...)

@@ -12,7 +12,7 @@ import (
 
 // changesTools reports whether [View.toolsFor] may change a page for the client of a request.
 func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
-	return p.tasks || p.visibility && !isObject(req.Capabilities().Extensions[extensionApps]) ||
+	return p.tasks || p.visibility && !jsonscan.IsObject(req.Capabilities().Extensions[extensionApps]) ||
 		taskFormOf(req) == sessionTasks && slices.ContainsFunc(v.pools(), func(p *pool) bool {
 			return p.taskForm() == extendedTasks
 		})
@@ -21,14 +21,14 @@ func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
 // toolsFor returns a list of tools as the client of a request receives it: without those that run as
 // tasks only, or are for pages only, unless the client supports that.
 func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json.RawMessage {
-	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
+	caller, pages := taskFormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]taskForm{}
 	for _, p := range v.pools() {
 		forms[p.up.name] = p.taskForm()
 	}
 	b := []byte{'['}
 	for tool := range jsonscan.Elements(tools) {
-		if item := m.catalogue.Find(catalogue.Tools, stringMember(tool, "name")); item != nil {
+		if item := m.catalogue.Find(catalogue.Tools, jsonscan.GetString(tool, "name")); item != nil {
 			if tool = toolFor(caller, forms[item.Server], tool); tool == nil || !pages && isForPages(tool) {
 				continue
 			}
@@ -43,7 +43,7 @@ func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json
 
 // usableBy returns the tools that the list for a client has.
 func (v *View) usableBy(req *mcp.Request, tools []*catalogue.Item) []*catalogue.Item {
-	caller, pages := taskFormOf(req), isObject(req.Capabilities().Extensions[extensionApps])
+	caller, pages := taskFormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]taskForm{}
 	for _, p := range v.pools() {
 		forms[p.up.name] = p.taskForm()
@@ -63,7 +63,7 @@ func toolFor(caller, server taskForm, tool []byte) []byte {
 	case caller == sessionTasks && server == extendedTasks: // the server decides with each call
 		return jsonscan.WithMember(tool, "execution", []byte(`{"taskSupport":"`+supportOptional+`"}`))
 	case support != "" && caller != sessionTasks:
-		return without(tool, "execution")
+		return jsonscan.Without(tool, "execution")
 	}
 	return tool
 }

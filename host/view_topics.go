@@ -110,7 +110,7 @@ func (v *View) decideTask(t *task, params json.RawMessage) json.RawMessage {
 		return json.RawMessage(raw)
 	}
 	for _, member := range []string{"result", "error", "inputRequests", "statusMessage"} {
-		params = without(params, member)
+		params = jsonscan.Without(params, member)
 	}
 	return params
 }
@@ -213,11 +213,11 @@ func (l *topicListener) handles(ids []byte) (handles []string) {
 // pass passes a notification of a topic to the subscriptions of the view that have asked for it.
 func (l *topicListener) pass(e mcp.Event) {
 	if e.Method == notificationTask {
-		t := l.tasks[stringMember(e.Params, "taskId")]
+		t := l.tasks[jsonscan.GetString(e.Params, "taskId")]
 		if t == nil {
 			return
 		}
-		e.Params = l.view.decideTask(t, json.RawMessage(l.view.publicTask(t, without(e.Params, "_meta"))))
+		e.Params = l.view.decideTask(t, json.RawMessage(l.view.publicTask(t, jsonscan.Without(e.Params, "_meta"))))
 		quoted := jsonscan.AppendQuote(nil, t.handle)
 		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: quoted}}
 	} else {
@@ -227,7 +227,7 @@ func (l *topicListener) pass(e mcp.Event) {
 				e.Filter.Topics[member] = value
 			}
 		}
-		e.Params = without(e.Params, "_meta")
+		e.Params = jsonscan.Without(e.Params, "_meta")
 		l.view.host.recent.add(l.view.principal, l.pool.up.name)
 	}
 	l.view.changes.Send(mcp.Event{Kind: mcp.EventTopic, Method: e.Method, Params: e.Params, Filter: e.Filter})

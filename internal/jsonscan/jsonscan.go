@@ -150,6 +150,38 @@ func GetNonNull(obj []byte, key string) ([]byte, bool) {
 	return value, ok
 }
 
+// Has reports whether a validated object contains a member.
+func Has(obj []byte, key string) bool {
+	_, ok := Get(obj, key)
+	return ok
+}
+
+// GetString returns the string in one member of a validated object: empty for any other value, and without the
+// member.
+func GetString(obj []byte, key string) string {
+	raw, _ := Get(obj, key)
+	text, _ := Unquote(raw)
+	return text
+}
+
+// IsObject reports whether a validated value is an object.
+func IsObject(raw []byte) bool { return Kind(raw) == '{' }
+
+// Without returns a copy of a validated object that lacks one member.
+func Without(obj []byte, key string) []byte {
+	out := []byte{'{'}
+	for k, value := range Members(obj) {
+		if string(k) == key {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(AppendQuote(out, string(k)), ':'), value...)
+	}
+	return append(out, '}')
+}
+
 // WithMember returns a copy of a validated object in which one member has the given value: in its
 // place if it is there, else at the end.
 func WithMember(obj []byte, key string, value []byte) []byte {

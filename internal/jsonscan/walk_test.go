@@ -148,3 +148,24 @@ func TestAppendQuoteEncodesStrings(t *testing.T) {
 		t.Errorf("AppendQuote of 1000 letters = %s, want them in quotes", got)
 	}
 }
+
+func TestWithout(t *testing.T) {
+	for _, test := range []struct{ obj, want string }{
+		{`{"a":1,"b":{"a":2},"c":[3]}`, `{"b":{"a":2},"c":[3]}`},
+		{`{"\u0061":1}`, `{}`},
+		{`{"b":1}`, `{"b":1}`},
+		{`[1]`, `{}`},
+	} {
+		if got := jsonscan.Without([]byte(test.obj), "a"); string(got) != test.want {
+			t.Errorf("Without(%s, a) = %s, want %s", test.obj, got, test.want)
+		}
+	}
+}
+
+func TestGetStringReturnsOnlyStrings(t *testing.T) {
+	for obj, want := range map[string]string{`{"a":"x"}`: "x", `{"a":1}`: "", `{"b":"x"}`: "", `["a","x"]`: "", ``: ""} {
+		if got := jsonscan.GetString([]byte(obj), "a"); got != want {
+			t.Errorf("GetString(%s, a) = %q, want %q", obj, got, want)
+		}
+	}
+}
