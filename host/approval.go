@@ -9,7 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,46 +20,62 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An approval is the approval of one request.
-type approval struct {
-	view     *View
-	route    *route
-	action   *Action
-	decision Decision
-	binding  string          // what is approved
-	meta     json.RawMessage // the approved members of `_meta` that the server receives; nil if there are none
-	session  string          // the digest of the caller's session, empty without one
-	nonce    string          // of an approved request
-	original *mcp.Request
-	begins   bool // the request carries an answer for the host: the server has seen nothing of it
+// approverOptions configures an [approver].
+type approverOptions struct {
+	state StateStore
+	ring  *seal.KeyRing // seals the states of questions
+	// process binds questions to this process; empty if the state outlives it.
+	process string
+	logger  *slog.Logger
+	ctx     context.Context // ends with the host
+	run     func(f func())  // runs f in a goroutine that ends with ctx
+	epoch   func() uint64   // of the policy
+	changed func(e Event)   // a request begins to wait, or is decided
+	record  func(r *Record) // records an answer of the operator
+	held    *heldRequests   // counts the requests that wait
+	// waits counts a request for a server that waits, until done is called.
+	waits func(server string) (done func())
+	// count counts the end of a request that needed an approval.
+	count func(ctx context.Context, granted bool, err error)
 }
 
-// decide decides about a request before it is sent. It returns the request to send; or an error that
-// refuses it, or a result that asks the client's user for approval.
-func (v *View) decide(
-	ctx context.Context, p Policy, req *mcp.Request, r *route, a *Action, rec *recording,
-) (send *mcp.Request, asks mcp.Result, err error) {
-	of := &approval{view: v, route: r, action: a, original: req, decision: v.ask(ctx, p, req, a)}
-	d := &of.decision
-	v.host.countDecision(a.Kind, d)
-	defer func() { rec.decided(d) }()
-	if d.Do == OutcomeAllow || d.Do == OutcomeAsk { // what a policy hides, no limit shows
-		if err := v.admit(ctx, req, r); err != nil {
-			return nil, nil, err
-		}
-	}
-	switch d.Do {
-	case OutcomeAllow:
-		r.approval = of
-		return req, nil, nil
-	case OutcomeAsk:
-		return of.approve(ctx, req)
-	}
-	return nil, nil, v.denied(req, r, d)
+// An approver obtains the approvals of requests: by grants, by asking the client of the caller, or by waiting for
+// the operator. It is safe for concurrent use.
+type approver struct {
+	approverOptions
+	asking  atomic.Pointer[asking]
+	answers answerSignal
+	granted sync.Map      // digests of sessions with grants
+	pruned  atomic.Uint64 // approvals used
+}
+
+// An approval is the approval of one request.
+type approval struct {
+	*approver
+	caller      *Caller
+	principal   string
+	action      *Action
+	decision    Decision
+	identity    string // of the server; configurations with one state may have different servers with one name
+	withoutMeta string // the member of `_meta` that the server does not receive
+	call        string // identifies the events of the request
+	original    *mcp.Request
+	// round returns the earlier request that the request continues.
+	round func(req *mcp.Request) (st requestState, continues bool, err error)
+	// stillApplies reports whether the definition is still the same, and returns an error if the policy
+	// now refuses the request.
+	stillApplies func(ctx context.Context, req *mcp.Request) (bool, error)
+
+	binding string          // identifies the request that is approved
+	meta    json.RawMessage // the approved members of `_meta` that the server receives; nil if there are none
+	session string          // the digest of the caller's session, empty without one
+	nonce   string          // of an approved request
+	begins  bool            // the request carries an answer for the host: the server has seen nothing of it
 }
 
 // approve returns a request that is approved: by a grant, by an answer that it carries, or by an
@@ -67,24 +86,23 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 		return nil, nil, err
 	}
 	p.action.Arguments = argumentsOf(send)
-	p.session = p.view.sessionOf(ctx)
+	p.session = sessionOf(ctx, p.caller)
 	if p.binding, err = p.bind(req); err != nil {
 		return nil, nil, err
 	}
-	p.route.approval = p
 	if continues(req) {
 		if st, ok := p.openAnswer(req); ok {
 			p.begins = true
 			send, err = p.answered(ctx, send, st)
-			p.view.host.countApproval(ctx, false, err)
+			p.count(ctx, false, err)
 			return send, asks, err
 		}
 		return send, nil, p.resume(ctx, req)
 	}
-	grant, err := p.granted(ctx)
+	grant, err := p.findGrant(ctx)
 	defer func() {
 		if asks == nil { // else its answer is counted
-			p.view.host.countApproval(ctx, grant != nil, err)
+			p.count(ctx, grant != nil, err)
 		}
 	}()
 	switch {
@@ -100,7 +118,7 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 
 // request asks by the first channel that is there.
 func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Result, err error) {
-	channels := p.view.host.asking.Load().channels
+	channels := p.asking.Load().channels
 	if len(channels) == 0 {
 		channels = []Channel{ChannelClient}
 	}
@@ -116,7 +134,7 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 		case c == ChannelClient && mayElicit(req):
 			p.decision.Channel = c
 			return p.question(req), nil
-		case c == ChannelConsole, c == ChannelWebhook && p.view.host.asking.Load().webhook != nil:
+		case c == ChannelConsole, c == ChannelWebhook && p.asking.Load().webhook != nil:
 			return nil, p.await(ctx, req, channels[n:])
 		}
 	}
@@ -127,7 +145,7 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 // resume checks that a request which answers a question of its server was approved when it began, and
 // that no other request has given this answer.
 func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
-	st, continues, err := p.view.openState(req, p.route)
+	st, continues, err := p.round(req)
 	switch {
 	case err != nil:
 		return err
@@ -172,8 +190,8 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
 		h.Write(b)
 	}
-	for _, text := range []string{p.view.caller.principal(), p.view.caller.Profile, p.action.Server, p.identity(),
-		p.action.Method, p.action.Target, strconv.FormatUint(p.view.host.epoch(), 10)} {
+	for _, text := range []string{p.caller.principal(), p.caller.Profile, p.action.Server, p.identity,
+		p.action.Method, p.action.Target, strconv.FormatUint(p.epoch(), 10)} {
 		add([]byte(text))
 	}
 	add(p.action.Digest[:])
@@ -200,22 +218,13 @@ func (p *approval) sentMeta(req *mcp.Request) json.RawMessage {
 	if !ok {
 		return nil
 	}
-	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.route.pool.withoutMeta())
+	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.withoutMeta)
 	delete(sent, wire.MetaTraceParent)
 	delete(sent, wire.MetaTraceState)
 	if len(sent) == 0 {
 		return nil
 	}
 	return mustJSON(sent)
-}
-
-// identity returns the identity of the server: configurations with one state may have different servers with one
-// name.
-func (p *approval) identity() string {
-	if s := p.route.pool.up.entry().server; s != nil {
-		return s.Identity()
-	}
-	return ""
 }
 
 // canonical returns a value in canonical form (RFC 8785), except that numbers are unchanged: large
@@ -249,16 +258,15 @@ func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
 
 // consume makes sure that an approval is used once, in all processes that share the state.
 func (p *approval) consume(ctx context.Context, nonce string) error {
-	h := p.view.host
-	err := h.opts.State.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(stateTTL).Unix()))
+	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(stateTTL).Unix()))
 	switch {
 	case errors.Is(err, ErrConflict):
 		return p.fail(CodeDenied, statement{errors.New("this approval was used before: it is for one request")})
 	case err != nil:
 		return p.fail(CodeApprovalNeeded, err)
 	}
-	if h.pruned.Add(1)%pruneInterval == 0 {
-		h.pruneUsed(ctx)
+	if p.pruned.Add(1)%pruneInterval == 0 {
+		p.pruneUsed(ctx)
 	}
 	return nil
 }
@@ -267,14 +275,14 @@ func (p *approval) consume(ctx context.Context, nonce string) error {
 const pruneInterval = 256
 
 // pruneUsed removes used approvals that have expired.
-func (h *Host) pruneUsed(ctx context.Context) {
+func (p *approver) pruneUsed(ctx context.Context) {
 	now := time.Now().Unix()
-	for e, err := range h.opts.State.List(ctx, stateUsed) {
+	for e, err := range p.state.List(ctx, stateUsed) {
 		if err != nil {
 			return
 		}
 		if expires, err := strconv.ParseInt(string(e.Value), 10, 64); err != nil || expires < now {
-			_ = h.opts.State.CompareAndSet(ctx, stateUsed, e.Key, e.Version, nil) // else the next time
+			_ = p.state.CompareAndSet(ctx, stateUsed, e.Key, e.Version, nil) // else the next time
 		}
 	}
 }
@@ -295,9 +303,9 @@ func (d *Decision) because() (text string) {
 }
 
 // sessionOf returns the digest of the session of a request, empty without one.
-func (v *View) sessionOf(ctx context.Context) string {
-	if v.caller.Session != "" {
-		return sessionDigest(v.caller.Session)
+func sessionOf(ctx context.Context, c *Caller) string {
+	if c.Session != "" {
+		return sessionDigest(c.Session)
 	}
 	return sessionDigest(mcpint.SessionID(ctx))
 }

@@ -43,8 +43,8 @@ func mayElicit(req *mcp.Request) bool {
 // question returns the result that asks the client's user.
 func (p *approval) question(req *mcp.Request) mcp.Result {
 	st := approvalState{p.binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
-	sealed := p.view.host.states.ring.SealText(mustJSON(st), p.bound(req)...)
-	decision := map[string]any{"type": "string", "title": "Decision", "enum": p.answers(),
+	sealed := p.ring.SealText(mustJSON(st), p.bound(req)...)
+	decision := map[string]any{"type": "string", "title": "Decision", "enum": p.choices(),
 		"description": "once: this request only; session and always: further requests for the same, with any arguments"}
 	requested := mustJSON(map[string]any{"type": "object", "required": []string{"decision"},
 		"properties": map[string]any{"decision": decision}})
@@ -58,15 +58,15 @@ func (p *approval) question(req *mcp.Request) mcp.Result {
 // bound returns what the state of the question is bound to. Without a state that outlives the process,
 // only this process has the approvals that were used.
 func (p *approval) bound(req *mcp.Request) []string {
-	bound := append([]string{approvalKey}, bound(p.view.caller, req)...)
-	if _, ok := p.view.host.opts.State.(*MemoryState); ok {
-		bound = append(bound, p.view.host.callIDs.prefix)
+	bound := append([]string{approvalKey}, bound(p.caller, req)...)
+	if p.process != "" {
+		bound = append(bound, p.process)
 	}
 	return bound
 }
 
-// answers returns the answers that a user can choose.
-func (p *approval) answers() []Answer {
+// choices returns the answers that a user can choose.
+func (p *approval) choices() []Answer {
 	answers := []Answer{AnswerOnce, AnswerSession, AnswerAlways, AnswerDeny}
 	if p.session == "" {
 		answers = slices.Delete(answers, 1, 2)
@@ -127,7 +127,7 @@ func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 	if !ok || err != nil {
 		return st, false
 	}
-	plain, _, err := p.view.host.states.ring.OpenText(text, p.bound(req)...)
+	plain, _, err := p.ring.OpenText(text, p.bound(req)...)
 	return st, err == nil && json.Unmarshal(plain, &st) == nil
 }
 
@@ -137,7 +137,7 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 		return nil, p.fail(CodeDenied, statement{errors.New(
 			"the policy now requires another approval: start it again")})
 	}
-	p.decision.Channel, p.decision.Approver = ChannelClient, cutApprover(cmp.Or(principalText(p.view.caller), "local"))
+	p.decision.Channel, p.decision.Approver = ChannelClient, cutApprover(cmp.Or(principalText(p.caller), "local"))
 	responses, _ := req.Param("inputResponses")
 	answer := answerOf(responses)
 	switch {
@@ -146,7 +146,7 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 			"the approval is for another request, or the policy or the definition has changed since: start it again")})
 	case time.Now().Unix() > st.Expires:
 		return nil, p.fail(CodeApprovalExpired, errNotInTime)
-	case answer == AnswerDeny || !slices.Contains(p.answers(), answer):
+	case answer == AnswerDeny || !slices.Contains(p.choices(), answer):
 		return nil, p.fail(CodeDenied, statement{errors.New("the user has not approved the request")})
 	}
 	if err := p.consume(ctx, st.Nonce); err != nil {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -27,50 +26,57 @@ const (
 	awaitProgress = 15 * time.Second
 )
 
-// heldRequests counts the requests that wait. It is safe for concurrent use.
+// heldRequests counts the requests that wait for a user. It is safe for concurrent use.
 type heldRequests struct {
 	mu  sync.Mutex // guards the fields below
 	all int
 	by  map[string]int // principals
-	end bool           // no request waits any more
+}
 
+// An answerSignal wakes the requests that wait when there is an answer. It is safe for concurrent use.
+type answerSignal struct {
+	mu       sync.Mutex    // guards the fields below
+	end      bool          // no request waits any more
 	answered chan struct{} // closed with the next answer; nil before a request waits for it
 }
 
 // next returns a channel that is closed with the next answer.
-func (h *heldRequests) next() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.answered == nil {
-		h.answered = make(chan struct{})
+func (s *answerSignal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answered == nil {
+		s.answered = make(chan struct{})
 	}
-	return h.answered
+	return s.answered
 }
 
 // wake makes all requests look for an answer.
-func (h *heldRequests) wake() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.answered != nil {
-		close(h.answered)
-		h.answered = nil
+func (s *answerSignal) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wakeLocked()
+}
+
+func (s *answerSignal) wakeLocked() {
+	if s.answered != nil {
+		close(s.answered)
+		s.answered = nil
 	}
 }
 
-// ended reports whether requests wait no more.
-func (h *heldRequests) ended() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.end
+// stop ends the waiting of all requests, and of later ones.
+func (s *answerSignal) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = true
+	s.wakeLocked()
 }
 
-// EndApprovals refuses the requests that wait for an approval of the operator, and from now on those that
-// would: the program is ending. Other requests go on. Call it before the shutdown of what serves the host.
-func (h *Host) EndApprovals() {
-	h.held.mu.Lock()
-	h.held.end = true
-	h.held.mu.Unlock()
-	h.held.wake()
+// ended reports whether requests wait no more.
+func (s *answerSignal) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end
 }
 
 // errEnding is the reason of a request that waits when the program ends.
@@ -101,42 +107,39 @@ func (h *heldRequests) remove(principal string) {
 
 // await waits until the operator or the webhook has approved the request.
 func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Channel) error {
-	h := p.view.host
-	if !h.held.add(p.view.principal) {
+	if !p.held.add(p.principal) {
 		return p.fail(CodeLimited, statement{errors.New("too many requests wait for approval")})
 	}
-	defer h.held.remove(p.view.principal)
-	held := &p.route.pool.up.counts.held
-	held.Add(1)
-	defer held.Add(-1)
+	defer p.held.remove(p.principal)
+	defer p.waits(p.action.Server)()
 	now := time.Now().UTC()
 	client := req.ClientInfo()
 	entry := &pendingEntry{Pending: Pending{ID: strings.ToLower(rand.Text()[:10]), Created: now,
-		Expires: now.Add(approvalTime), Principal: principalText(p.view.caller),
+		Expires: now.Add(approvalTime), Principal: principalText(p.caller),
 		Client: strings.TrimSpace(client.Name + " " + client.Version),
 		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Arguments: p.action.Arguments,
 		Meta: p.meta, Definition: p.action.Definition,
-		Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.answers()}}
-	if err := h.opts.State.CompareAndSet(ctx, statePending, entry.ID, 0, mustJSON(entry)); err != nil {
+		Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.choices()}}
+	if err := p.state.CompareAndSet(ctx, statePending, entry.ID, 0, mustJSON(entry)); err != nil {
 		return p.fail(CodeApprovalNeeded, err)
 	}
 	kept := false // the entry, for whom decides about the request later
 	defer func() {
 		if !kept {
-			h.forgetPending(entry.ID)
+			p.forgetPending(entry.ID)
 		}
 	}()
-	h.events.send(Event{Server: p.action.Server, Pending: entry.ID})
+	p.changed(Event{Server: p.action.Server, Pending: entry.ID})
 	ctx, cancel := context.WithTimeout(ctx, approvalTime)
 	defer cancel()
-	stop := context.AfterFunc(h.ctx, cancel)
+	stop := context.AfterFunc(p.ctx, cancel)
 	defer stop()
 	answer, err := p.answer(ctx, req, entry, channels)
 	if errors.Is(err, errPolicyChanged) {
 		kept = true
-		h.voidPending(entry.ID)
+		p.voidPending(entry.ID)
 	}
-	h.events.send(Event{Server: p.action.Server, Pending: entry.ID, Decided: true, Answer: answer})
+	p.changed(Event{Server: p.action.Server, Pending: entry.ID, Decided: true, Answer: answer})
 	if err == nil && p.decision.Channel == ChannelConsole {
 		p.recordAnswer(entry.ID, answer)
 	}
@@ -146,7 +149,7 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 	case answer == AnswerDeny:
 		return p.fail(CodeDenied, statement{errors.New("the operator has not approved the request")})
 	}
-	if err := p.stillApplies(ctx, req); err != nil {
+	if err := p.checkAgain(ctx, req); err != nil {
 		return err
 	}
 	if err := p.grant(ctx, answer); err != nil {
@@ -158,42 +161,38 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 
 // recordAnswer records what the operator has answered, with the id of the call.
 func (p *approval) recordAnswer(id string, answer Answer) {
-	h := p.view.host
-	if h.opts.Recorder == nil {
-		return
-	}
 	action := "approve"
 	if answer == AnswerDeny {
 		action = "deny"
 	}
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
-		"principal": principalText(p.view.caller)})
-	_ = h.Record(&Record{Event: RecordAdmin, Call: p.route.call, Start: time.Now(), Method: p.action.Method,
+		"principal": principalText(p.caller)})
+	p.record(&Record{Event: RecordAdmin, Call: p.call, Start: time.Now(), Method: p.action.Method,
 		Rule: p.decision.Rule, Channel: string(ChannelConsole), Approver: p.decision.Approver, Detail: detail,
-		Action: Action{Server: p.action.Server, Target: p.action.Target}}) // the Recorder reports its failures
+		Action: Action{Server: p.action.Server, Target: p.action.Target}})
 }
 
 // forgetPending removes the entry of a request that does not wait any more.
-func (h *Host) forgetPending(id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), 2*time.Second) // it also expires
+func (p *approver) forgetPending(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 2*time.Second) // it also expires
 	defer cancel()
-	if _, version, err := h.opts.State.Get(ctx, statePending, id); err == nil && version != 0 {
-		_ = h.opts.State.CompareAndSet(ctx, statePending, id, version, nil)
+	if _, version, err := p.state.Get(ctx, statePending, id); err == nil && version != 0 {
+		_ = p.state.CompareAndSet(ctx, statePending, id, version, nil)
 	}
 }
 
 // voidPending keeps the entry of a request that waits no more since the policy has changed, until it expires:
 // the operator learns why the request cannot be approved.
-func (h *Host) voidPending(id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), 2*time.Second)
+func (p *approver) voidPending(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 2*time.Second)
 	defer cancel()
-	value, version, err := h.opts.State.Get(ctx, statePending, id)
+	value, version, err := p.state.Get(ctx, statePending, id)
 	var entry pendingEntry
 	if err != nil || version == 0 || json.Unmarshal(value, &entry) != nil {
 		return
 	}
 	entry.Void = errPolicyChanged.Error()
-	_ = h.opts.State.CompareAndSet(ctx, statePending, id, version, mustJSON(entry)) // it also expires
+	_ = p.state.CompareAndSet(ctx, statePending, id, version, mustJSON(entry)) // it also expires
 }
 
 // errPolicyChanged is the reason of a request that waits when the policy changes.
@@ -213,24 +212,24 @@ func (p *approval) answer(
 	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []Channel,
 ) (Answer, error) {
 	answered := make(chan webhookAnswer, 1)
-	from := p.view.host.asking.Load()
+	from := p.asking.Load()
 	if webhook := from.webhook; webhook != nil && slices.Contains(channels, ChannelWebhook) {
 		pending := entry.Pending
-		p.view.host.work.run(func() { // ends with ctx
+		p.run(func() { // ends with ctx
 			answer, err := webhook(ctx, &pending)
 			answered <- webhookAnswer{answer, err}
 		})
 	}
-	epoch := p.view.host.epoch()
+	epoch := p.epoch()
 	poll, progress := time.NewTicker(awaitPoll), time.NewTicker(awaitProgress)
 	defer poll.Stop()
 	defer progress.Stop()
 	for n := 1; ; {
-		next := p.view.host.held.next()
-		if p.view.host.held.ended() {
+		next := p.answers.next()
+		if p.answers.ended() {
 			return "", p.fail(CodeUnavailable, errEnding)
 		}
-		if p.view.host.epoch() != epoch {
+		if p.epoch() != epoch {
 			return "", p.fail(CodeDenied, statement{fmt.Errorf(
 				"%w since the request began: start it again", errPolicyChanged)})
 		}
@@ -246,7 +245,7 @@ func (p *approval) answer(
 			case got.err != nil && !slices.Contains(channels, ChannelConsole):
 				return "", p.fail(CodeApprovalNeeded, fmt.Errorf("ask the webhook: %w", got.err))
 			case got.err != nil:
-				p.view.host.opts.Logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
+				p.logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
 					"error", got.err)
 			case got.answer != "":
 				p.decision.Channel, p.decision.Approver = ChannelWebhook, cutApprover(from.webhookName)
@@ -270,7 +269,7 @@ func (p *approval) answer(
 // stored returns the answer in the state, or "" if the request is not answered yet. With an answer,
 // it sets the channel and the approver of the decision.
 func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
-	value, version, err := p.view.host.opts.State.Get(ctx, statePending, id)
+	value, version, err := p.state.Get(ctx, statePending, id)
 	var entry pendingEntry
 	switch {
 	case err != nil:
@@ -295,26 +294,17 @@ func notifyProgress(ctx context.Context, req *mcp.Request, n int, message string
 	_ = req.Notify(ctx, "notifications/progress", b) // without it, the client may stop waiting
 }
 
-// stillApplies checks, after a wait, that the policy and the definition are those that the request was
-// approved under.
-func (p *approval) stillApplies(ctx context.Context, req *mcp.Request) error {
-	changed := p.fail(CodeDenied, statement{errors.New(
-		"the policy or the definition has changed since the request began: start it again")})
-	if item := p.route.item; item != nil {
-		now, _, err := p.view.find(ctx, item.Kind, item.Public)
-		if err != nil || now == nil && item.Kind == catalogue.Tools {
-			now, _ = p.view.appTool(item.Public)
-		}
-		if now == nil || now.Server != item.Server || now.Digest != item.Digest {
-			return changed
-		}
+// checkAgain checks, after a wait, that the policy and the definition are unchanged since the request was
+// approved.
+func (p *approval) checkAgain(ctx context.Context, req *mcp.Request) error {
+	binding, err := p.bind(req)
+	same := err == nil && binding == p.binding
+	if same {
+		same, err = p.stillApplies(ctx, req)
 	}
-	if binding, err := p.bind(req); err != nil || binding != p.binding {
-		return changed
+	if !same {
+		return p.fail(CodeDenied, statement{errors.New(
+			"the policy or the definition has changed since the request began: start it again")})
 	}
-	again := *p.action
-	if d := p.view.ask(ctx, p.view.host.currentPolicy(), req, &again); d.Do != OutcomeAllow && d.Do != OutcomeAsk {
-		return p.view.denied(req, p.route, &d)
-	}
-	return nil
+	return err
 }

@@ -105,7 +105,7 @@ type Approvals struct {
 func NewApprovals(s StateStore) *Approvals { return &Approvals{state: s} }
 
 // Approvals returns the requests that wait for approval, and the grants.
-func (h *Host) Approvals() *Approvals { return &Approvals{h.opts.State, h.held.wake} }
+func (h *Host) Approvals() *Approvals { return &Approvals{h.opts.State, h.approver.answers.wake} }
 
 // ErrNotPending reports that no request with the id waits for approval: it was decided, canceled, or
 // has expired.

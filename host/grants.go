@@ -19,14 +19,14 @@ const (
 	maxGranted = 2 << 10
 )
 
-// granted returns the grant that approves a request, or nil if there is none.
-func (p *approval) granted(ctx context.Context) (*Grant, error) {
+// findGrant returns the grant that approves a request, or nil if there is none.
+func (p *approval) findGrant(ctx context.Context) (*Grant, error) {
 	for _, scope := range []Answer{AnswerAlways, AnswerSession} {
 		if scope == AnswerSession && p.session == "" {
 			continue
 		}
 		key := p.grantKey(scope)
-		value, version, err := p.view.host.opts.State.Get(ctx, stateGrant, key)
+		value, version, err := p.state.Get(ctx, stateGrant, key)
 		if err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func (p *approval) granted(ctx context.Context) (*Grant, error) {
 			continue
 		}
 		if g.Definition != hex.EncodeToString(p.action.Digest[:]) { // void, also if the old one comes back
-			err := p.view.host.opts.State.CompareAndSet(ctx, stateGrant, key, version, nil)
+			err := p.state.CompareAndSet(ctx, stateGrant, key, version, nil)
 			if err != nil && !errors.Is(err, ErrConflict) {
 				return nil, err
 			}
@@ -54,7 +54,7 @@ func (p *approval) grant(ctx context.Context, scope Answer) error {
 		return nil
 	}
 	key := p.grantKey(scope)
-	g := &Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.view.caller),
+	g := &Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.caller),
 		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Rule: p.decision.Rule,
 		Scope: scope, Channel: p.decision.Channel, Approver: p.decision.Approver,
 		Definition: hex.EncodeToString(p.action.Digest[:])}
@@ -62,16 +62,16 @@ func (p *approval) grant(ctx context.Context, scope Answer) error {
 		g.Expires, g.Session = g.Created.Add(sessionGrantTime), p.session
 	}
 	for {
-		_, version, err := p.view.host.opts.State.Get(ctx, stateGrant, key)
+		_, version, err := p.state.Get(ctx, stateGrant, key)
 		if err == nil && version == 0 {
 			err = p.checkGrants(ctx, g.Principal)
 		}
 		if err == nil {
-			err = p.view.host.opts.State.CompareAndSet(ctx, stateGrant, key, version, mustJSON(g))
+			err = p.state.CompareAndSet(ctx, stateGrant, key, version, mustJSON(g))
 		}
 		if !errors.Is(err, ErrConflict) {
 			if scope == AnswerSession {
-				p.view.host.granted.Store(p.session, true)
+				p.granted.Store(p.session, true)
 			}
 			return err
 		}
@@ -80,7 +80,7 @@ func (p *approval) grant(ctx context.Context, scope Answer) error {
 
 // checkGrants returns an error if a principal has as many grants as it may have.
 func (p *approval) checkGrants(ctx context.Context, principal string) error {
-	all, err := p.view.host.Approvals().Grants(ctx)
+	all, err := NewApprovals(p.state).Grants(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,19 +106,19 @@ func (p *approval) grantKey(scope Answer) string {
 	if rule == "" {
 		rule = p.decision.Rule
 	}
-	sum := sha256.Sum256([]byte(joinKey(p.view.caller.principal(), p.view.caller.Profile, p.action.Server,
-		p.identity(), p.action.Method, p.action.Target, rule, session)))
+	sum := sha256.Sum256([]byte(joinKey(p.caller.principal(), p.caller.Profile, p.action.Server,
+		p.identity, p.action.Method, p.action.Target, rule, session)))
 	return hex.EncodeToString(sum[:])
 }
 
-// endGrants removes the grants for a session that has ended.
-func (h *Host) endGrants(session string) {
+// endSession removes the grants for a session that has ended.
+func (p *approver) endSession(session string) {
 	digest := sessionDigest(session)
-	if _, ok := h.granted.LoadAndDelete(digest); !ok {
+	if _, ok := p.granted.LoadAndDelete(digest); !ok {
 		return
 	}
-	if _, err := h.Approvals().revoke(h.ctx, func(g *Grant) bool { return g.Session == digest }); err != nil {
-		h.opts.Logger.Warn("host: grants of a session not removed: they expire", "error", err)
+	if _, err := NewApprovals(p.state).revoke(p.ctx, func(g *Grant) bool { return g.Session == digest }); err != nil {
+		p.logger.Warn("host: grants of a session not removed: they expire", "error", err)
 	}
 }
 

@@ -87,16 +87,14 @@ type Options struct {
 type Host struct {
 	opts     Options
 	set      atomic.Pointer[serverSet] // see [Host.Reload]
-	asking   atomic.Pointer[asking]    // how approvals are asked for; see [Host.Reload]
+	approver *approver
 	states   *stateSealer
 	callIDs  *callIDs
 	policy   atomic.Pointer[Policy]
 	recent   recentServers
 	misnamed misnamedItems
 	held     heldRequests
-	granted  sync.Map      // digests of sessions with grants
-	pruned   atomic.Uint64 // approvals used
-	dials    bool          // connections are those of Dial
+	dials    bool // connections are those of Dial
 	waits    taskWaits
 	logins   logins
 	memory   memoryTokens
@@ -161,13 +159,14 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.approver = h.newApprover()
 	rules, err := h.configured(f)
 	if err != nil {
 		return nil, err
 	}
 	h.use(rules)
 	h.set.Store(set)
-	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.poked = make(chan struct{}, 1)
 	h.work.run(h.supervise)
 	h.startPins(set)

@@ -106,7 +106,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 		v.servers()
 	}
 	h.poke()
-	h.held.wake() // requests that the last policy has asked about are void
+	h.approver.answers.wake() // requests that the last policy has asked about are void
 	h.recordConfig(f, "reload")
 	return d, nil
 }

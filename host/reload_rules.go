@@ -29,7 +29,7 @@ func (h *Host) configured(f *config.File) (*Options, error) {
 
 // use makes the policy and the channels of options those of the host.
 func (h *Host) use(o *Options) {
-	h.asking.Store(&asking{channels: slices.Clone(o.Channels), webhook: o.Webhook, webhookName: o.WebhookName})
+	h.approver.asking.Store(&asking{channels: slices.Clone(o.Channels), webhook: o.Webhook, webhookName: o.WebhookName})
 	if o.Policy == nil {
 		h.policy.Store(nil)
 		return

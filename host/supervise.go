@@ -340,7 +340,7 @@ func (h *Host) EndSession(session string) {
 		}
 	}
 	h.mu.Unlock()
-	h.endGrants(session)
+	h.approver.endSession(session)
 	for _, u := range h.all() {
 		if u.share() == config.ShareSession {
 			u.endSession(session)
