@@ -2,7 +2,6 @@ package conformance_test
 
 import (
 	"net/http"
-	"os/exec"
 	"regexp"
 	"testing"
 )
@@ -84,22 +83,6 @@ var recordings = []recording{
 	{name: "trace", steps: commands("patchbay call demo add a=1 b=2 --trace trace.jsonl",
 		`grep -o '"method":"[a-z/]*"' trace.jsonl`)},
 	{name: "lint", steps: commands("patchbay lint hotel")},
-	{name: "dev", dir: "server", files: map[string]string{"server/run.sh": "exec patchbay serve --stdio\n"}, steps: []step{
-		{keys: "patchbay dev --http FREE -- sh run.sh\r", want: "Bearer"},
-		{want: "← tools/call add", act: func(t *testing.T, s *studio, screen string) string {
-			url, key := "http://"+s.free+"/mcp", regexp.MustCompile(printedKey[0]).FindString(screen)
-			if out, err := exec.Command(s.patchbay, "call", url, "add", "a=1", "b=2", "--header",
-				"Authorization:"+key).CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-			return ""
-		}},
-		{want: "restart", act: func(t *testing.T, s *studio, _ string) string {
-			s.write(t, "server/run.sh", "exec patchbay serve --stdio # changed\n")
-			return ""
-		}},
-	}, normalise: [][2]string{printedKey, {`\d+ bytes \(.*?\)`, "… bytes (… ms)"}, {`(?s)(run.sh changed\n).*`, "$1"}}},
-	{name: "new", steps: commands("patchbay new server weather", "ls weather")},
 	{name: "bench", steps: commands("patchbay bench -n 1000 -c 8 demo add a=1 b=2"),
 		normalise: [][2]string{{`[0-9.]+ ?(ms|µs|s)\b`, "… ms"}, {`[0-9.]+ per second`, "… per second"}}},
 	{name: "sample", steps: []step{

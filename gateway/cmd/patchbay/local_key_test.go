@@ -60,14 +60,12 @@ func TestServersOverHTTPNeedAKey(t *testing.T) {
 	demo := []string{"--", built, "serve", "--stdio", "--tasks", "memory"}
 	recorded := filepath.Join(dir, "a.jsonl")
 	demoSession(t, mcp.Command(built, append([]string{"record", recorded}, demo...)...), mcptest.Modern)
-	t.Chdir(dir) // which dev watches
 	first := ""
 	for name, args := range map[string][]string{
 		"serve":  {"serve", "--addr", "127.0.0.1:0", "--tasks", "memory"},
 		"bridge": append([]string{"bridge", "--http", ":0"}, demo...),
 		"json":   append([]string{"bridge", "--json", "--http", ":0"}, demo...),
 		"record": append([]string{"record", filepath.Join(dir, "b.jsonl"), "--http", ":0"}, demo...),
-		"dev":    append([]string{"dev", "--http", ":0"}, demo...),
 		"mock":   {"mock", recorded, "--http", ":0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -255,8 +255,7 @@ func TestGoRunExitsAtEndOfInput(t *testing.T) {
 	defer null.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "run", "./gateway/cmd/patchbay", "serve", "--stdio")
-	cmd.Dir = filepath.Join("..", "..")
+	cmd := exec.CommandContext(ctx, "go", "run", ".", "serve", "--stdio")
 	cmd.Stdin = null
 	out, err := cmd.Output()
 	if err != nil || len(out) > 0 {

@@ -64,8 +64,8 @@ func (p *program) commands() []*cobra.Command {
 			p.authCommand("logout", "Log out of a server", p.logout),
 			p.tokenCommand(),
 			p.vaultKeyCommand())),
-		inGroup(groupOther, p.serveCommand(), p.gatewayCommand(), p.mockCommand(), p.devCommand(), p.newCommand(),
-			p.serversCommand(), p.trustCommand(), p.completionCommand(), p.manCommand(), p.versionCommand()),
+		inGroup(groupOther, p.serveCommand(), p.gatewayCommand(), p.mockCommand(), p.serversCommand(),
+			p.trustCommand(), p.completionCommand(), p.manCommand(), p.versionCommand()),
 		[]*cobra.Command{
 			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
 			{Use: "config", Short: "How to name servers in a configuration file"},

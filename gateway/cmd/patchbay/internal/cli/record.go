@@ -102,27 +102,15 @@ func openRecording(file string) (*os.File, error) {
 	return os.Open(file)
 }
 
-// serveLocal listens on an address of this machine and calls serveOn.
+// serveLocal serves HTTP on an address of this machine until ctx is done. It prints the URL, and the
+// key that clients must send.
 func (p *program) serveLocal(ctx context.Context, h mcp.Handler, addr string) error {
-	listener, err := listenLocal(ctx, addr)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	return p.serveOn(ctx, listener, h)
-}
-
-func listenLocal(ctx context.Context, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
-		return nil, &coded{exitFailure, err}
+		return &coded{exitFailure, err}
 	}
-	return listener, nil
-}
-
-// serveOn prints the URL of a server and the key for its clients, and serves HTTP at the URL until ctx is done.
-func (p *program) serveOn(ctx context.Context, listener net.Listener, h mcp.Handler) error {
+	defer listener.Close()
 	address := "http://" + listener.Addr().String() + endpoint
 	key := p.httpKey()
 	switch {

@@ -135,7 +135,7 @@ func TestShellRefusesCommandsForOutside(t *testing.T) {
 			outside = append(outside, cmd.Name())
 		}
 	}
-	for _, name := range []string{"bridge", "record", "mock", "dev", "serve", "new", "auth", "completion"} {
+	for _, name := range []string{"bridge", "record", "mock", "serve", "auth", "completion"} {
 		if !slices.Contains(outside, name) {
 			t.Errorf("%s is not among %q", name, outside)
 		}
