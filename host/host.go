@@ -95,11 +95,9 @@ type Host struct {
 	misnamed misnamedItems
 	held     heldRequests
 	dials    bool // connections are those of Dial
-	waits    taskWaits
 	logins   logins
 	memory   memoryTokens
-	kept     keptTasks
-	issued   issuedTasks
+	tasks    taskTable
 	// processes counts those of commands.
 	processes processCount
 	rates     *rateTable
@@ -161,6 +159,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.approver = h.newApprover()
+	h.tasks.ring, h.tasks.run = h.states.ring, h.work.run
 	rules, err := h.configured(f)
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func (v *View) serveWithin(
 	if err != nil {
 		return res, err
 	}
-	return v.keep(req, r, res)
+	return v.keepTask(req, r, res)
 }
 
 // serveInTurn sends a request when it is its turn, and counts it.

@@ -52,8 +52,7 @@ func hasOwn(meta []byte) bool {
 
 // publicQuestions returns a result with its questions as callers see them: with the name of the server if
 // there are several, and without members of `_meta` that only the host sets.
-func (v *View) publicQuestions(raw []byte, p *pool) []byte {
-	server := p.up.name
+func (v *View) publicQuestions(raw []byte, server string) []byte {
 	if v.single() {
 		server = ""
 	}

@@ -43,31 +43,29 @@ func taskFormOf(req *mcp.Request) taskForm {
 	return noTasks
 }
 
-// taskForm returns the form of the server, as it was last connected.
-func (p *pool) taskForm() taskForm {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// A taskServer describes a server as it was last connected.
+type taskServer struct {
+	name         string
+	revision     string          // empty before the first connection
+	capabilities json.RawMessage // nil before the first connection
+	shared       bool            // by several callers
+}
+
+// form returns the form of the server.
+func (s *taskServer) form() taskForm {
 	switch {
-	case coreTasks(p.revision) && hasMember(p.capabilities, "tasks", "requests", "tools", "call"):
+	case coreTasks(s.revision) && hasMember(s.capabilities, "tasks", "requests", "tools", "call"):
 		return sessionTasks
-	case isModern(p.revision) && hasMember(p.capabilities, "extensions", extensionTasks):
+	case isModern(s.revision) && hasMember(s.capabilities, "extensions", extensionTasks):
 		return extendedTasks
 	}
 	return noTasks
 }
 
-// isKnown reports whether the server was connected.
-func (p *pool) isKnown() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.revision != ""
-}
-
-// declares reports whether the server has declared an object at a path in its capabilities.
-func (p *pool) declares(path ...string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return hasMember(p.capabilities, path...)
+// lists reports whether the server lists the tasks of its caller. A server that several callers share would
+// list the tasks of all.
+func (s *taskServer) lists() bool {
+	return s.form() == sessionTasks && hasMember(s.capabilities, "tasks", "list") && !s.shared
 }
 
 // hasMember reports whether an object has an object at a path.

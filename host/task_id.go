@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -37,70 +36,46 @@ type taskID struct {
 // A task is a task that a caller may use.
 type task struct {
 	taskID
-	pool   *pool
+	taskSender
 	handle string // the id as the caller knows it
 }
 
-func taskBound(c *Caller) []string { return []string{"task", c.principal()} }
+func (c *callerTasks) bound() []string { return []string{"task", c.principal} }
 
 // newTask returns the task of a caller with an id of a server.
-func (v *View) newTask(p *pool, id taskID) (*task, error) {
-	id.Server = p.up.name
+func (c *callerTasks) newTask(s taskSender, server string, id taskID) (*task, error) {
+	id.Server = server
 	plain, err := json.Marshal(id)
 	if err != nil {
 		return nil, err
 	}
-	handle := v.host.states.ring.SealTextStable(plain, taskBound(v.caller)...)
+	handle := c.ring.SealTextStable(plain, c.bound()...)
 	if len(handle) > maxHandle && id.Tool != "" { // the call has run: rules treat its tool as unknown
 		id.Tool, id.Digest = "", ""
-		return v.newTask(p, id)
+		return c.newTask(s, server, id)
 	}
 	if id.ID == "" && id.Kept == "" || len(handle) > maxHandle {
-		return nil, &Error{Code: CodeInvalidResult, Server: p.up.name, MayHaveRun: true,
+		return nil, &Error{Code: CodeInvalidResult, Server: server, MayHaveRun: true,
 			Err: fmt.Errorf("the id of a task has %d bytes, want 1 to about 600", len(id.ID))}
 	}
-	return &task{id, p, handle}, nil
+	return &task{id, s, handle}, nil
 }
 
-// openTask returns the task with an id that this host has issued to the caller, if the caller may
+// open returns the task with an id that this host has issued to the caller, if the caller may
 // use its server.
-func (v *View) openTask(handle string) (*task, error) {
+func (c *callerTasks) open(handle string) (*task, error) {
 	if len(handle) > maxHandle {
 		return nil, errUnknownTask
 	}
-	plain, _, err := v.host.states.ring.OpenText(handle, taskBound(v.caller)...)
-	t := &task{handle: handle}
-	if err != nil || json.Unmarshal(plain, &t.taskID) != nil {
+	plain, _, err := c.ring.OpenText(handle, c.bound()...)
+	found := &task{handle: handle}
+	if err != nil || json.Unmarshal(plain, &found.taskID) != nil {
 		return nil, errUnknownTask
 	}
-	for _, p := range v.pools() {
-		if p.up.name == t.Server {
-			t.pool = p
-			return t, nil
-		}
+	if found.taskSender = c.sender(found.Server); found.taskSender == nil {
+		return nil, errUnknownTask
 	}
-	return nil, errUnknownTask
-}
-
-// resultAction returns the action about the result of a request. If the request is about a task, the action
-// names the tool that was called, with the tool's definition unless the definition has changed.
-func (v *View) resultAction(ctx context.Context, a *Action, t *task) *Action {
-	if t == nil {
-		return a
-	}
-	about := *a
-	about.Target, about.Definition, about.Digest = t.Tool, nil, [32]byte{}
-	m := v.latest()
-	if m == nil { // after a restart
-		m, _ = v.current(ctx) // if this fails, the definition is unknown
-	}
-	if m != nil && t.Tool != "" {
-		item := m.catalogue.Original(catalogue.Tools, t.Server, t.Tool)
-		if item != nil && digestText(item) == t.Digest {
-			about.Definition, about.Digest = item.Raw, item.Digest
-		}
-	}
-	return &about
+	return found, nil
 }
 
 func digestText(item *catalogue.Item) string {
@@ -149,12 +124,12 @@ func (a *issuedTasks) find(principal string, listed taskID) taskID {
 	return listed
 }
 
-// taskOf returns the task that a request names.
-func (v *View) taskOf(req *mcp.Request) (*task, error) {
+// named returns the task that a request names.
+func (c *callerTasks) named(req *mcp.Request) (*task, error) {
 	raw, _ := req.Param("taskId")
 	handle, err := jsonscan.Unquote(raw)
 	if err != nil {
 		return nil, errUnknownTask
 	}
-	return v.openTask(handle)
+	return c.open(handle)
 }

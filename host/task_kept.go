@@ -1,8 +1,6 @@
 package host
 
 import (
-	"crypto/rand"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -36,28 +34,6 @@ type keptTask struct {
 	created               time.Time
 	ttl                   time.Duration
 	result                mcp.RawResult
-}
-
-// keepResult keeps a result and returns that of a call that became a task.
-func (v *View) keepResult(req *mcp.Request, r *route, raw mcp.RawResult) (mcp.Result, error) {
-	k := &keptTask{id: rand.Text(), principal: v.caller.principal(), created: time.Now(), ttl: keptTTL,
-		result: slices.Clone(raw)}
-	task, _ := req.Param("task")
-	ttl, _ := jsonscan.Get(task, "ttl")
-	if ms, err := strconv.ParseFloat(string(ttl), 64); err == nil && ms >= 0 {
-		k.ttl = time.Duration(math.Min(ms, float64(keptTTL.Milliseconds()))) * time.Millisecond
-		k.ttl = max(k.ttl, minKeptTTL)
-	}
-	id := r.taskID()
-	id.Kept = k.id
-	t, err := v.newTask(r.pool, id)
-	if err != nil {
-		return nil, err
-	}
-	k.handle = t.handle
-	v.host.kept.add(k)
-	b := append([]byte(`{"resultType":"task","task":{`), k.members(taskWorking)[1:]...) // tasks begin so
-	return mcp.RawResult(append(b, "}}"...)), nil
 }
 
 func (a *keptTasks) add(k *keptTask) {

@@ -67,83 +67,83 @@ type waitAnswer struct {
 
 // A waitSender sends tasks/result with further members of its params, and returns what to continue
 // with.
-type waitSender func(ctx context.Context, members []byte, c previousRound) (mcp.RawResult, previousRound, error)
+type waitSender func(ctx context.Context, members []byte, at taskPlace) (mcp.RawResult, taskPlace, error)
 
 // waitFor returns the wait for a task. It starts one if there is none.
-func (v *View) waitFor(req *mcp.Request, t *task) (*taskWait, error) {
-	ws := &v.host.waits
-	key := v.caller.principal() + "\n" + t.handle
+func (c *callerTasks) waitFor(req *mcp.Request, k *task) (*taskWait, error) {
+	ws := &c.waits
+	key := c.waitKey(k)
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w := ws.all[key]; w != nil {
 		return w, nil
 	}
-	if v.host.ctx.Err() != nil {
-		return nil, context.Cause(v.host.ctx)
+	if c.ctx.Err() != nil {
+		return nil, context.Cause(c.ctx)
 	}
 	own := 0
 	for _, w := range ws.all {
-		if w.principal == v.caller.principal() {
+		if w.principal == c.principal {
 			own++
 		}
 	}
 	if own >= maxTaskWaitsPerCaller || len(ws.all) >= maxTaskWaits {
 		return nil, mcp.Errorf(mcp.CodeBusy, "too many tasks are waited for")
 	}
-	w := &taskWait{waits: ws, key: key, principal: v.caller.principal(), handle: t.handle,
+	w := &taskWait{waits: ws, key: key, principal: c.principal, handle: k.handle,
 		prefix: rand.Text()[:8] + "-", answers: make(chan waitAnswer, 1),
 		changed: make(chan struct{}), attached: map[*mcp.Request]int{}}
-	w.ctx, w.stop = context.WithCancel(context.WithValue(v.host.ctx, callerKey{}, v.caller))
+	w.ctx, w.stop = context.WithCancel(c.ctx)
 	w.until = time.Now().Add(waitKept)
 	w.timer = time.AfterFunc(waitKept, w.expire)
 	if ws.all == nil {
 		ws.all = map[string]*taskWait{}
 	}
 	ws.all[key] = w
-	v.host.work.run(func() { w.run(v.waitSender(req, t, w)) })
+	send := waitSenderFor(req, k, w)
+	c.run(func() { w.run(send) })
 	return w, nil
 }
 
-func (v *View) waitSender(req *mcp.Request, t *task, w *taskWait) waitSender {
-	inner, o := *req, v.forwardOptions(req, t.pool)
-	o.Caller = "task " + t.handle
+func (c *callerTasks) waitKey(k *task) string { return c.principal + "\n" + k.handle }
+
+func waitSenderFor(req *mcp.Request, t *task, w *taskWait) waitSender {
+	inner := *req
 	inner.Method, inner.HeaderParams, inner.Notify = methodTaskResult, nil, w.notify
-	return func(ctx context.Context, members []byte, c previousRound) (mcp.RawResult, previousRound, error) {
-		inner, o := inner, *o
+	return func(ctx context.Context, members []byte, at taskPlace) (mcp.RawResult, taskPlace, error) {
+		inner := inner
 		inner.Params = append(append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.ID), members...), '}')
-		if c.instance == "" {
-			c.instance = t.Instance
+		if at.instance == "" {
+			at.instance = t.Instance
 		}
-		s, res, roots, err := t.pool.forward(ctx, &inner, t.Class, c, &o)
+		at.class, at.waiter = t.Class, "task "+t.handle
+		res, used, err := t.send(ctx, &inner, at)
 		raw, ok := res.(mcp.RawResult)
 		if err == nil && (!ok || !jsonscan.IsObject(raw)) {
-			err = t.pool.up.errorf(CodeInvalidResult, "tasks/result: the result is not an object")
+			err = invalidTask(t.Server, "tasks/result: the result is not an object")
 		}
-		if s != nil {
-			c = previousRound{instance: s.id, roots: roots}
-		}
-		return raw, c, err
+		return raw, used, err
 	}
 }
 
 // existingWait returns the wait for a task, nil if there is none.
-func (v *View) existingWait(t *task) *taskWait {
-	v.host.waits.mu.Lock()
-	defer v.host.waits.mu.Unlock()
-	return v.host.waits.all[v.caller.principal()+"\n"+t.handle]
+func (c *callerTasks) existingWait(k *task) *taskWait {
+	c.waits.mu.Lock()
+	defer c.waits.mu.Unlock()
+	return c.waits.all[c.waitKey(k)]
 }
 
 // run waits for the result. It sends the request again after a timeout, since a task may take long.
 func (w *taskWait) run(send waitSender) {
 	var asked mcp.RawResult // the last result that asks for input
 	var answer *waitAnswer
-	var c previousRound // of asked
+	var at taskPlace // of asked
 	for failures := 0; ; {
-		raw, next, err := send(w.ctx, answer.members(asked), c)
+		raw, next, err := send(w.ctx, answer.members(asked), at)
 		if answer != nil {
 			refusal := refusedAnswer(err)
 			if answer.refused <- refusal; refusal != nil {
-				raw, next, err = asked, c, nil // ask again
+				raw, next, err = asked, at, nil // ask again
 			}
 			answer = nil
 		}
@@ -151,13 +151,13 @@ func (w *taskWait) run(send waitSender) {
 		switch {
 		case w.ctx.Err() != nil:
 		case err == nil && raw.ResultType() == mcp.ResultInputRequired:
-			failures, asked, c = 0, raw, next
+			failures, asked, at = 0, raw, next
 			answer = w.ask(raw)
 		case isFailure && failures < maxWaitFailures:
 			if failures++; failed.Code == CodeTimeout {
 				failures = 0
 			}
-			c = previousRound{}
+			at = taskPlace{}
 			w.pause()
 		default:
 			w.end(raw, err)

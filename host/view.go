@@ -27,6 +27,7 @@ type View struct {
 	target    func(*mcp.Request, error) string // observedTarget
 	used      time.Time                        // guarded by the lock of the host
 
+	tasks         *callerTasks
 	decisions     decisionCache
 	resolved      atomic.Pointer[viewServers] // see servers
 	merged        atomic.Pointer[merged]      // see latest
@@ -50,6 +51,7 @@ type merged struct {
 func newView(h *Host, c *Caller) *View {
 	v := &View{host: h, caller: c, principal: localPrincipal + c.principal()}
 	v.resolved.Store(v.resolve(h.set.Load()))
+	v.tasks = v.newTasks()
 	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget
 	return v
 }

@@ -306,9 +306,15 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 	}
 	o := &mcpint.ForwardOptions{Principal: v.principal, Subject: v.subject(r)}
 	ctx = r.pool.withForwarded(ctx, req)
-	call, req, err := v.taskCall(req, r, o)
-	if err != nil {
-		return nil, err
+	var call *taskCall
+	if r.kind == ActionCall {
+		server := r.pool.taskServer()
+		if call, req, err = v.tasks.begin(req, &server, r.target, r.item); err != nil {
+			return nil, err
+		}
+		if call != nil && call.declares {
+			o.Capabilities = withTasks(req, r.pool)
+		}
 	}
 	s, res, roots, err := r.pool.forward(ctx, req, class, c, o)
 	if errors.Is(err, errRemoved) && !continues {
@@ -321,8 +327,14 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 	if err != nil {
 		return nil, err
 	}
-	if out, ok, err := call.result(r, s, class, res); ok {
-		return out, err
+	if call != nil {
+		at := taskPlace{class: class}
+		if s.in.calls {
+			at.instance = s.id
+		}
+		if out, ok, err := call.result(taskPool{v, r.pool}, at, res); ok {
+			return out, err
+		}
 	}
 	return v.result(req, r, s, requestState{Call: r.call, Class: class, Roots: roots}, res)
 }
@@ -409,5 +421,5 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 		return nil, &Error{Code: CodeTooLarge, Server: r.pool.up.name, MayHaveRun: true, Err: err}
 	}
 	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
-	return mcp.RawResult(v.publicQuestions(out, r.pool)), nil
+	return mcp.RawResult(v.publicQuestions(out, r.pool.up.name)), nil
 }

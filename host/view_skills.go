@@ -18,7 +18,9 @@ const (
 )
 
 // hasSkills reports whether the server has skills, as far as it is known.
-func (p *pool) hasSkills() bool { return p.declares("extensions", extensionSkills) }
+func (p *pool) hasSkills() bool {
+	return hasMember(p.taskServer().capabilities, "extensions", extensionSkills)
+}
 
 // skills serves a method of the extension. Spec: skills.mdx.
 func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -43,16 +45,23 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 
 // listSkills serves skills/list: the skills of one server after the other.
 func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	at, err := v.openListCursor(req)
+	cursors := v.listCursors(req)
+	at, err := cursors.open(req)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := v.current(ctx); err != nil {
 		return nil, err
 	}
-	pools := v.pools()
-	for n, p := range pools {
-		if at.Server != "" && at.Server != p.up.name || !p.hasSkills() {
+	var names []string // of the servers with skills
+	for _, p := range v.pools() {
+		if p.hasSkills() {
+			names = append(names, p.up.name)
+		}
+	}
+	for n, name := range names {
+		p := v.poolNamed(name)
+		if at.Server != "" && at.Server != name || p == nil {
 			continue
 		}
 		inner := *req
@@ -70,7 +79,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
 			continue
 		}
-		return mcp.RawResult(v.skillPage(p, raw, v.cursorAfter(req, pools[n:], at, raw))), nil
+		return mcp.RawResult(v.skillPage(p, raw, cursors.after(names[n:], at, raw))), nil
 	}
 	return mcp.RawResult(`{"resultType":"complete","skills":[],"ttlMs":0,"cacheScope":"private"}`), nil
 }

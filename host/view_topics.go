@@ -104,7 +104,7 @@ func (v *View) decideTask(t *task, params json.RawMessage) json.RawMessage {
 	if policy == nil {
 		return params
 	}
-	a := &Action{Kind: ActionOther, Method: methodTaskGet, Caller: v.caller, Server: t.pool.up.name}
+	a := &Action{Kind: ActionOther, Method: methodTaskGet, Caller: v.caller, Server: t.Server}
 	res, err := v.decideResult(v.host.ctx, policy, nil, v.resultAction(v.host.ctx, a, t), mcp.RawResult(params), nil)
 	if raw, ok := res.(mcp.RawResult); ok && err == nil {
 		return json.RawMessage(raw)
@@ -134,20 +134,24 @@ func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of fu
 		if err != nil {
 			continue
 		}
-		t, err := v.openTask(handle)
-		if err != nil || t.ID == "" || t.pool.taskForm() != extendedTasks {
+		t, err := v.tasks.open(handle)
+		if err != nil || t.ID == "" {
+			continue
+		}
+		p := v.poolNamed(t.Server)
+		if p == nil || p.taskForm() != extendedTasks {
 			continue
 		}
 		if n++; n > maxTaskTopics {
 			return
 		}
-		if _, decided := allowed[t.pool]; !decided {
-			allowed[t.pool] = s.allowsTopic(ctx, t.pool, topicTasks, value)
+		if _, decided := allowed[p]; !decided {
+			allowed[p] = s.allowsTopic(ctx, p, topicTasks, value)
 		}
-		if !allowed[t.pool] {
+		if !allowed[p] {
 			continue
 		}
-		of(t.pool).tasks[t.ID] = t
+		of(p).tasks[t.ID] = t
 	}
 }
 
@@ -217,7 +221,8 @@ func (l *topicListener) pass(e mcp.Event) {
 		if t == nil {
 			return
 		}
-		e.Params = l.view.decideTask(t, json.RawMessage(l.view.publicTask(t, jsonscan.Without(e.Params, "_meta"))))
+		public := l.view.tasks.publicTask(t, jsonscan.Without(e.Params, "_meta"))
+		e.Params = l.view.decideTask(t, json.RawMessage(public))
 		quoted := jsonscan.AppendQuote(nil, t.handle)
 		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: quoted}}
 	} else {

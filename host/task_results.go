@@ -22,13 +22,13 @@ const (
 )
 
 // extendTask serves a method of the extension for a server of revision 2025-11-25.
-func (v *View) extendTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+func (c *callerTasks) extendTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
 	switch req.Method {
 	case methodTaskCancel:
-		_, err := v.about(ctx, req, t, methodTaskCancel, nil)
+		_, err := c.about(ctx, req, t, methodTaskCancel, nil)
 		if fault, ok := errors.AsType[*mcp.Error](err); ok && fault.Code == mcp.CodeInvalidParams {
 			// The extension acknowledges the cancellation of a task that has ended.
-			raw, getErr := v.about(ctx, req, t, methodTaskGet, nil)
+			raw, getErr := c.about(ctx, req, t, methodTaskGet, nil)
 			if getErr == nil && isFinal(jsonscan.GetString(raw, "status")) {
 				err = nil
 			}
@@ -39,32 +39,32 @@ func (v *View) extendTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 		if !jsonscan.IsObject(raw) {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
 		}
-		w := v.existingWait(t)
+		w := c.existingWait(t)
 		if w == nil { // a restart has lost the questions: tasks/get has new ones
-			_, err := v.about(ctx, req, t, methodTaskGet, nil)
+			_, err := c.about(ctx, req, t, methodTaskGet, nil)
 			return mcp.RawResult(`{"resultType":"complete"}`), err
 		}
 		defer w.attach(req)()
 		return mcp.RawResult(`{"resultType":"complete"}`), w.deliver(ctx, raw)
 	}
-	return v.getExtended(ctx, req, t)
+	return c.getExtended(ctx, req, t)
 }
 
 // getExtended serves tasks/get of the extension for a server of revision 2025-11-25. The result of
 // the task is part of it, and so are its questions.
-func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
-	raw, err := v.about(ctx, req, t, methodTaskGet, nil)
+func (c *callerTasks) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+	raw, err := c.about(ctx, req, t, methodTaskGet, nil)
 	if err != nil {
 		return nil, err
 	}
 	status := jsonscan.GetString(raw, "status")
 	var more []byte
 	if status == taskInputRequired {
-		if status, more, err = v.questions(ctx, req, t); err != nil {
+		if status, more, err = c.questions(ctx, req, t); err != nil {
 			return nil, err
 		}
 		if status == "" { // it has ended meanwhile
-			if raw, err = v.about(ctx, req, t, methodTaskGet, nil); err != nil {
+			if raw, err = c.about(ctx, req, t, methodTaskGet, nil); err != nil {
 				return nil, err
 			}
 			if status = jsonscan.GetString(raw, "status"); status == taskInputRequired {
@@ -73,19 +73,19 @@ func (v *View) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.
 		}
 	}
 	if status == taskCompleted || status == taskFailed {
-		if status, more, err = v.outcome(ctx, req, t, status); err != nil {
+		if status, more, err = c.outcome(ctx, req, t, status); err != nil {
 			return nil, err
 		}
 	}
 	b := append([]byte(`{"resultType":"complete"`), extendedMembers(raw, t.handle, status)...)
 	out := append(append(b, more...), '}')
-	return v.publicQuestions(out, t.pool), nil
+	return c.publish.questions(t.Server, out), nil
 }
 
 // questions returns the open questions of a task as a member, and the status that goes with them: ""
 // if the task has ended.
-func (v *View) questions(ctx context.Context, req *mcp.Request, t *task) (status string, member []byte, err error) {
-	w, err := v.waitFor(req, t)
+func (c *callerTasks) questions(ctx context.Context, req *mcp.Request, t *task) (status string, member []byte, err error) {
+	w, err := c.waitFor(req, t)
 	if err != nil {
 		return "", nil, err
 	}
@@ -106,12 +106,12 @@ func (v *View) questions(ctx context.Context, req *mcp.Request, t *task) (status
 
 // outcome returns the result or the error of a task that has ended as a member, and its status in the
 // extension.
-func (v *View) outcome(ctx context.Context, req *mcp.Request, t *task, status string) (string, []byte, error) {
-	raw, err := v.about(ctx, req, t, methodTaskResult, nil)
+func (c *callerTasks) outcome(ctx context.Context, req *mcp.Request, t *task, status string) (string, []byte, error) {
+	raw, err := c.about(ctx, req, t, methodTaskResult, nil)
 	fault, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil:
-		result := v.mapResult(t.pool, methodTaskResult, relate(raw, ""))
+		result := c.publish.result(t.Server, methodTaskResult, relate(raw, ""))
 		return taskCompleted, append([]byte(`,"result":`), result...), nil
 	case status == taskFailed && ok && fault.Remote():
 		b := append([]byte(`,"error":{"code":`), strconv.Itoa(fault.Code)...)
@@ -125,8 +125,8 @@ func (v *View) outcome(ctx context.Context, req *mcp.Request, t *task, status st
 }
 
 // awaitTask serves tasks/result for a server of revision 2025-11-25.
-func (v *View) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
-	w, err := v.waitFor(req, t)
+func (c *callerTasks) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+	w, err := c.waitFor(req, t)
 	if err != nil {
 		return nil, err
 	}
@@ -141,31 +141,31 @@ func (v *View) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.Ra
 	case err != nil:
 		return nil, err
 	case !now.ended:
-		return v.askAbout(t, now.open, now.version), nil
+		return c.askAbout(t, now.open, now.version), nil
 	case now.err != nil:
 		return nil, now.err
 	}
-	return relate(v.mapResult(t.pool, methodTaskResult, now.result), t.handle), nil
+	return relate(c.publish.result(t.Server, methodTaskResult, now.result), t.handle), nil
 }
 
 // askAbout returns the result that asks the questions of a task.
-func (v *View) askAbout(t *task, requests []byte, state string) mcp.RawResult {
+func (c *callerTasks) askAbout(t *task, requests []byte, state string) mcp.RawResult {
 	b := append([]byte(`{"resultType":"input_required","inputRequests":`), relateQuestions(requests, t.handle)...)
 	b = append(jsonscan.AppendQuote(append(b, `,"requestState":`...), state), '}')
-	return v.publicQuestions(b, t.pool)
+	return c.publish.questions(t.Server, b)
 }
 
 // followTask serves tasks/result for a server of the extension, which is polled.
-func (v *View) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+func (c *callerTasks) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
 	if responses, ok := req.Param("inputResponses"); ok && jsonscan.IsObject(responses) {
 		members := append([]byte(`,"inputResponses":`), responses...)
-		if _, err := v.about(ctx, req, t, methodTaskUpdate, members); err != nil {
+		if _, err := c.about(ctx, req, t, methodTaskUpdate, members); err != nil {
 			return nil, err
 		}
 	}
 	asked := jsonscan.GetString(req.Params, "requestState")
 	for {
-		raw, err := v.about(ctx, req, t, methodTaskGet, nil)
+		raw, err := c.about(ctx, req, t, methodTaskGet, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -173,10 +173,10 @@ func (v *View) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 		case taskCompleted:
 			result, _ := jsonscan.Get(raw, "result")
 			if !jsonscan.IsObject(result) {
-				return nil, t.pool.up.errorf(CodeInvalidResult, "tasks/get: the task is completed and has no result")
+				return nil, invalidTask(t.Server, "tasks/get: the task is completed and has no result")
 			}
 			result = jsonscan.WithMember(result, "resultType", []byte(`"complete"`))
-			return relate(v.mapResult(t.pool, methodTaskResult, result), t.handle), nil
+			return relate(c.publish.result(t.Server, methodTaskResult, result), t.handle), nil
 		case taskFailed:
 			return nil, taskError(raw)
 		case taskCancelled:
@@ -184,7 +184,7 @@ func (v *View) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.R
 		case taskInputRequired:
 			requests, _ := jsonscan.Get(raw, "inputRequests")
 			if state := keysOf(requests); state != "" && state != asked {
-				return v.askAbout(t, requests, state), nil
+				return c.askAbout(t, requests, state), nil
 			}
 		}
 		timer := time.NewTimer(pollInterval(raw))
