@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/osuser"
 )
 
 func approvalRoutes() []*adminRoute {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -84,7 +84,7 @@ func (g *Gateway) usePublicURL() error {
 	}
 	u, err := url.Parse(g.opts.PublicURL)
 	if err != nil || !netx.IsHTTP(u) || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" ||
-		strings.ContainsAny(g.opts.PublicURL, "?#") || u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
+		strings.ContainsAny(g.opts.PublicURL, "?#") || u.Scheme != "https" && !netx.IsLocalHost(u.Hostname()) {
 		return fmt.Errorf("invalid PublicURL %.200q: must be https://HOST without a path, or http at a loopback "+
 			"address", g.opts.PublicURL)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -167,5 +167,5 @@ func onLoopback(addr net.Addr) bool {
 		return false
 	}
 	ip, ok := netip.AddrFromSlice(tcp.IP)
-	return ok && tcp.Zone == "" && netx.IsLoopbackAddr(ip)
+	return ok && tcp.Zone == "" && netx.IsLocalAddr(ip)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/secrettext"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/secrettext"
 )
 
 // Limits of the shape of arguments in a record.

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
-	"github.com/patchbay-mcp/patchbay/internal/private"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
 )
 
 // Events of the log itself.

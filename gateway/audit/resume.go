@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // maxResume bounds the chains that are tried. More are free only after a failure of the system.

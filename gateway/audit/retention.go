@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
 )
 
 const (

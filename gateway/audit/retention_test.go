@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
 )
 
 const day = 24 * time.Hour

@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // A TrustStore records which servers of project files the user has trusted; see [File.Project].
@@ -164,7 +162,7 @@ func readRecord(file string, size int) ([]byte, error) {
 	if !info.Mode().IsRegular() || info.Size() != int64(size) {
 		return nil, fmt.Errorf("%s: not a record of this server", file)
 	}
-	if err := private.CheckOwner(file, info); err != nil {
+	if err := checkOwner(file, info); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(file)
@@ -184,5 +182,5 @@ func checkPrivate(dir string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s: not a directory", dir)
 	}
-	return private.CheckOwner(dir, info)
+	return checkOwner(dir, info)
 }

@@ -19,7 +19,6 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // Errors of the stores, for [errors.Is].
@@ -121,7 +120,7 @@ func checkFile(path string) (isNew bool, err error) {
 	case !info.Mode().IsRegular():
 		return false, errors.New("not a regular file")
 	}
-	return info.Size() == 0, private.CheckOwner(path, info)
+	return info.Size() == 0, checkOwner(path, info)
 }
 
 // openDB opens the database. If the file is damaged, it returns an error and releases the file.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/freeport"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/freeport"
 )
 
 // run runs the command and returns its output.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -67,7 +67,7 @@ func bridgeTimeout(flag time.Duration) time.Duration {
 // requests, or runs the user's command, and its key would be sent unencrypted.
 func checkBridgeAddr(addr string) error {
 	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
-	if err != nil || !netx.IsLoopback(host) {
+	if err != nil || !netx.IsLocalHost(host) {
 		return fmt.Errorf("invalid --http %q: must be host:port with a loopback address, "+
 			"since the key of clients is sent unencrypted", addr)
 	}

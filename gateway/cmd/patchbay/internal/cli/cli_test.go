@@ -17,10 +17,10 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 // update reports whether to rewrite the transcripts. Package mcptest defines the flag.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/freeport"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )

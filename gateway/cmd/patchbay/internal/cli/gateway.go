@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/minheap"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/minheap"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 // A gatewayRun is one run of `patchbay gateway`.
@@ -140,7 +140,7 @@ func (p *program) gatewayTarget(cmd *cobra.Command, args []string) (*hostConfig,
 // isLoopbackAddr reports whether only this machine reaches an address.
 func isLoopbackAddr(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	return err == nil && netx.IsLoopback(host)
+	return err == nil && netx.IsLocalHost(host)
 }
 
 // checkNoAuth refuses addresses that other machines reach.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/osuser"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/freeport"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )

@@ -16,10 +16,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -209,7 +209,7 @@ func isGateway(s *config.Server, ports []string) bool {
 	words := append([]string{s.Command}, s.Args...)
 	for _, word := range append(words, s.URL) {
 		u, err := url.Parse(word)
-		if err == nil && u.Host != "" && netx.IsLoopback(u.Hostname()) && slices.Contains(ports, u.Port()) &&
+		if err == nil && u.Host != "" && netx.IsLocalHost(u.Hostname()) && slices.Contains(ports, u.Port()) &&
 			(u.Path == endpoint || strings.HasPrefix(u.Path, endpoint+"/")) {
 			return true
 		}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -32,7 +32,7 @@ func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 		return &coded{exitFailure, fmt.Errorf("%w (%suse --addr for another address)", err, p.runningAdvice(ctx))}
 	}
 	defer l.Close()
-	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLoopback(host) {
+	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
 		given, _, _ := net.SplitHostPort(gatewayAddr(g.config.settings, g.addr)) // 0.0.0.0 listens on [::]
 		address := net.JoinHostPort(given, port)
 		p.screen.printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlptest"
-	"github.com/patchbay-mcp/patchbay/internal/freeport"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/freeport"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -125,7 +125,7 @@ func (t *target) mayLogIn() error {
 		return errors.New("the target has an Authorization header, which takes precedence over a login")
 	}
 	u, err := url.Parse(t.url)
-	if err != nil || u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
+	if err != nil || u.Scheme != "https" && !netx.IsLocalHost(u.Hostname()) {
 		return fmt.Errorf("invalid target %q for a login: must be https, or http on a loopback address", t.url)
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 )
 
 // opsOptions configures the ops listener, which serves metrics, health and profiles.
@@ -51,7 +51,7 @@ func (p *program) serveOps(ctx context.Context, o *opsOptions, e *telemetry.Expo
 		return nil, &coded{exitFailure, fmt.Errorf("%w (use --ops for another address)", err)}
 	}
 	s := &opsServer{url: "http://" + authority(l.Addr()), done: make(chan struct{})}
-	if host, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLoopback(host) {
+	if host, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
 		p.screen.printf("%s other machines reach the ops listener at %s: its metrics need no key", p.warning(), addr)
 	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))

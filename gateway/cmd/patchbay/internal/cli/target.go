@@ -18,10 +18,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -295,14 +295,22 @@ func (p *program) addToTarget(ctx context.Context, t *target) error {
 	return nil
 }
 
+// isCredentialHeader reports whether the name of a header suggests that its value is a credential.
+func isCredentialHeader(name string) bool {
+	name = strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+	return slices.ContainsFunc([]string{"auth", "cookie", "token", "secret", "password", "passwd", "credential",
+		"signature", "apikey", "accesskey", "privatekey", "sessionid"},
+		func(word string) bool { return strings.Contains(name, word) })
+}
+
 // checkHTTP returns an error if credentials would be sent to another machine in the clear.
 func (p *program) checkHTTP(t *target) error {
 	u, err := url.Parse(t.url)
-	if err != nil || u.Scheme != "http" || p.flags.insecureHTTP || t.insecureHTTP || netx.IsLoopback(u.Hostname()) {
+	if err != nil || u.Scheme != "http" || p.flags.insecureHTTP || t.insecureHTTP || netx.IsLocalHost(u.Hostname()) {
 		return nil
 	}
 	for name := range t.header {
-		if netx.IsCredentialHeader(name) {
+		if isCredentialHeader(name) {
 			return fmt.Errorf("the header %q for http://%s would be readable on the network: use https, or "+
 				"--insecure-http", name, u.Host)
 		}

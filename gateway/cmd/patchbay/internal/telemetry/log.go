@@ -12,7 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
-	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
 )
 
 // An sdkLog receives the reports of the OpenTelemetry SDK and its exporters. While they start, they

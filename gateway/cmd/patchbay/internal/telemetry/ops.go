@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 )
 
 // Limits of the ops listener. Requests need no body; a profile of 30 seconds is the longest response.
@@ -47,7 +47,7 @@ type Ops struct {
 // the address of the MCP server, or, with pprof, that other machines can reach.
 func CheckAddr(addr, server string, pprof bool) error {
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host == "" || port != "0" && !netx.IsPort(port) {
+	if err != nil || host == "" || port != "0" && !netx.ValidPort(port) {
 		return fmt.Errorf("invalid address %.100q of the ops listener: must be host:port, such as 127.0.0.1:9464", addr)
 	}
 	if serverHost, serverPort, err := net.SplitHostPort(server); err == nil && port == serverPort && port != "0" &&
@@ -55,7 +55,7 @@ func CheckAddr(addr, server string, pprof bool) error {
 		return fmt.Errorf("invalid address %q of the ops listener: must not be that of the MCP server, %s, whose "+
 			"clients would see the metrics", addr, server)
 	}
-	if pprof && !netx.IsLoopback(host) {
+	if pprof && !netx.IsLocalHost(host) {
 		return errPprof(addr)
 	}
 	return nil
@@ -84,17 +84,18 @@ func sameHost(a, b string) bool {
 }
 
 func addrOf(host string) (netip.Addr, error) {
-	if netx.EqualFoldASCII(host, "localhost") {
-		host = "127.0.0.1"
+	addr, err := netip.ParseAddr(host)
+	if err != nil && netx.IsLocalHost(host) {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
-	return netip.ParseAddr(host)
+	return addr, err
 }
 
 // Serve serves health, readiness, metrics and profiles on a listener until ctx ends. It closes the
 // listener.
 func (o *Ops) Serve(ctx context.Context, l net.Listener) error {
 	host, _, err := net.SplitHostPort(l.Addr().String())
-	local := err == nil && netx.IsLoopback(host)
+	local := err == nil && netx.IsLocalHost(host)
 	if o.Pprof && !local {
 		_ = l.Close() // it was not used
 		return errPprof(l.Addr().String())
@@ -163,7 +164,7 @@ func refusal(r *http.Request, local bool) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	if local && !netx.IsLoopback(strings.Trim(host, "[]")) {
+	if local && !netx.IsLocalHost(strings.Trim(host, "[]")) {
 		return "host is not allowed: this listener is for programs of this machine"
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {

@@ -11,7 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 )
 
 // Signals, as they are called in the names of variables.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
-	"github.com/patchbay-mcp/patchbay/internal/private"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
 )
 
 // readPrivate reads a file that only its owner may access, in such a directory.

@@ -25,7 +25,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/private"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 

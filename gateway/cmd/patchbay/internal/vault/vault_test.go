@@ -15,8 +15,8 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
 )
 
 func TestAFileIsLockedUntilItIsClosed(t *testing.T) {

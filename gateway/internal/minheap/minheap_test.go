@@ -5,7 +5,7 @@ import (
 	"runtime/metrics"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/minheap"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/minheap"
 )
 
 // goal returns the size of the heap, in bytes, at which the next collection ends.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/private"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
 )
 
 func TestMkdirAllRefusesDirectoriesOfOthers(t *testing.T) {
