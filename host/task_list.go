@@ -33,11 +33,14 @@ func (c *callerTasks) declare(req *mcp.Request, caps *mcp.ServerCapabilities) {
 	}
 }
 
+// A taskServe serves a request about tasks.
+type taskServe func(ctx context.Context) (mcp.Result, error)
+
 // A taskListing is how the tasks of a caller are listed.
 type taskListing struct {
 	cursors listCursors
 	// send sends the request for a page, which the policy and the limits may refuse.
-	send func(server string, req *mcp.Request, serve func(ctx context.Context) (mcp.Result, error)) (mcp.Result, error)
+	send func(server string, req *mcp.Request, serve taskServe) (mcp.Result, error)
 	// decide returns the part of a task that the policy allows.
 	decide func(t *task, raw json.RawMessage) json.RawMessage
 	// failed logs that the tasks of a server are missing.

@@ -84,7 +84,9 @@ func (c *callerTasks) getExtended(ctx context.Context, req *mcp.Request, t *task
 
 // questions returns the open questions of a task as a member, and the status that goes with them: ""
 // if the task has ended.
-func (c *callerTasks) questions(ctx context.Context, req *mcp.Request, t *task) (status string, member []byte, err error) {
+func (c *callerTasks) questions(
+	ctx context.Context, req *mcp.Request, t *task,
+) (status string, member []byte, err error) {
 	w, err := c.waitFor(req, t)
 	if err != nil {
 		return "", nil, err

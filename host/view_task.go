@@ -124,7 +124,7 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 // listTasks serves tasks/list.
 func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return v.tasks.list(req, &taskListing{cursors: v.listCursors(req), decide: v.decideTask,
-		send: func(server string, req *mcp.Request, serve func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
+		send: func(server string, req *mcp.Request, serve taskServe) (mcp.Result, error) {
 			p := v.poolNamed(server)
 			if p == nil {
 				return nil, errUnknownTask
