@@ -1,165 +1,88 @@
 package patchbay_test
 
-// An importRule names the packages of this project that a package may import, and the reason.
-type importRule struct {
-	pkg   string // a path within the project
-	allow []string
-	why   string
-}
-
-const (
-	whyExample   = "examples are programs that users write"
-	whyExtension = "extensions are written on the public API"
-	whyStore     = "a store sees what other implementers see"
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
 )
 
-var importRules = []importRule{
-	{"internal/jsonscan", nil, "the JSON scanner is the lowest package"},
-	{"internal/visible", nil, "a table of characters does not depend on who shows them"},
-	{"internal/readbuf", nil, "a read buffer contains bytes, not messages"},
-	{"internal/seal", nil, "a key ring does not depend on what it seals"},
-	{"internal/netx", nil, "checks of hosts and URLs do not link package net"},
-	{"internal/singleflight", nil, "shared calls do not depend on what is called"},
-	{"internal/freeport", nil, "addresses for tests"},
-	{"internal/lru", nil, "a bounded map does not depend on what it has"},
-	{"internal/uritemplate", nil, "URI templates are RFC 6570, not MCP"},
-	{"internal/sse", nil, "event streams do not depend on MCP"},
-	{"internal/browser", []string{"internal/netx", "internal/visible"}, "opening a page does not depend on OAuth"},
-	{"jsonrpc", []string{"internal/jsonscan"}, "JSON-RPC does not depend on MCP"},
-	{"internal/wire", []string{"jsonrpc", "internal/jsonscan"}, "revisions are data"},
-	{"internal/peer", []string{"jsonrpc", "internal/jsonscan", "internal/wire"}, "correlation does not depend on methods"},
-	{"internal/schema", []string{"internal/jsonscan", "internal/netx"}, "JSON Schema does not depend on MCP"},
-	{"internal/readerpool", nil, "the pool does not depend on what is read"},
-	{"internal/linestream", []string{"jsonrpc", "internal/peer", "internal/readbuf"}, "a line is one JSON-RPC message"},
-	{"internal/childproc", []string{"jsonrpc", "internal/linestream", "internal/peer"},
-		"a child process has pipes and an exit status, and does not depend on MCP"},
-	{"internal/proclimit", nil, "limits of processes do not depend on what they run"},
-	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
-		"the translator works on JSON-RPC messages: it must not import mcp"},
-	{"internal/fold", []string{"internal/jsonscan", "internal/visible"}, "names are text"},
-	{"internal/forward", []string{"jsonrpc", "internal/fold", "internal/wire", "internal/jsonscan", "internal/peer",
-		"internal/schema"},
-		"suspended calls do not depend on clients and servers"},
-	{"internal/mcpint", []string{"jsonrpc", "internal/wire"}, "mcp imports it"},
-	{"mcp", []string{"jsonrpc", "internal/mcpint", "internal/childproc", "internal/linestream", "internal/readerpool",
-		"internal/wire", "internal/browser", "internal/peer", "internal/legacy", "internal/schema", "internal/seal",
-		"internal/uritemplate", "internal/netx", "internal/jsonscan", "internal/forward", "internal/visible"},
-		"a stdio server must not link HTTP or OAuth"},
-	{"internal/limitedlog", nil, "a limit of log lines does not depend on what is logged"},
-	{"mcphttp", []string{"mcp", "jsonrpc", "internal/mcpint", "internal/wire", "internal/legacy", "internal/netx",
-		"internal/readbuf", "internal/sse", "internal/jsonscan", "internal/limitedlog"},
-		"a transport does not depend on authorization"},
-	{"mcptest/internal/specschema", nil, "digests are data"},
-	{"mcptest", []string{"mcp", "mcphttp", "jsonrpc", "internal/sse", "internal/wire", "mcptest/internal/specschema"},
-		"tests see what users see"},
-	{"mcptest/schemas", []string{"mcptest/internal/specschema"}, "a download does not depend on MCP"},
-	{"internal/oauthwire", []string{"internal/jsonscan"}, "names and syntax of OAuth are data"},
-	{"internal/oauthfetch", []string{"internal/netx", "internal/jsonscan", "internal/visible"},
-		"fetching is guarded in one place, without OAuth's flows"},
-	{"mcptest/testhome", nil, "the tests of every package import it"},
-	{"internal/testhome", []string{"mcptest/testhome"}, "the tests of the root import it"},
-	{"internal/oauthtest", []string{"internal/netx", "internal/oauthfetch"}, "a network for tests"},
-	{"internal/jwskey", nil, "keys and their algorithms serve both sides"},
-	{"internal/dpop", []string{"internal/jwskey", "internal/netx", "internal/oauthwire", "internal/jsonscan"},
-		"proofs are made and verified for both sides"},
-	{"oauth", []string{"mcp", "internal/netx", "internal/singleflight", "internal/oauthwire", "internal/oauthfetch",
-		"internal/jwskey", "internal/dpop", "internal/jsonscan", "internal/visible"},
-		"authorization of a resource is middleware: it does not depend on a transport or a client"},
-	{"oauth/oauthclient", []string{"oauth", "mcp", "internal/browser", "internal/netx", "internal/oauthwire",
-		"internal/oauthfetch", "internal/jwskey", "internal/dpop", "internal/jsonscan", "internal/wire"},
-		"an OAuth client is an http.RoundTripper: it does not depend on a transport of MCP"},
-	{"internal/oidcclient", []string{"oauth", "internal/netx", "internal/oauthwire", "internal/singleflight"},
-		"a login at an identity provider serves the authorization server and the gateway"},
-	{"oauth/authserver", []string{"oauth", "mcp", "internal/dpop", "internal/lru", "internal/netx",
-		"internal/oauthfetch", "internal/oauthwire", "internal/oidcclient", "internal/seal", "internal/singleflight",
-		"internal/visible"},
-		"an authorization server does not depend on the MCP server"},
-	{"oauth/authserver/storetest", []string{"oauth/authserver"}, whyStore},
-	{"internal/catalogue", []string{"internal/jsonscan", "internal/uritemplate", "internal/wire",
-		"internal/visible"},
-		"merged lists are values: they do not connect to servers"},
-	{"internal/secrettext", nil, "the form of a secret does not depend on where it is"},
-	{"internal/jsonc", []string{"internal/jsonscan"}, "a syntax is data"},
-	{"host", []string{"mcp", "mcphttp", "host/config", "internal/catalogue", "internal/fold", "internal/forward",
-		"internal/jsonscan", "internal/lru", "internal/mcpint", "internal/netx", "internal/proclimit", "internal/schema",
-		"internal/seal", "internal/secrettext", "internal/visible", "internal/wire", "oauth/oauthclient"},
-		"a host connects to the servers of a configuration, and forwards requests to them"},
-	{"host/config", []string{"internal/childproc", "internal/jsonc", "internal/jsonscan", "internal/netx",
-		"internal/schema"}, "a configuration is data: its reader decides what to connect"},
-	{"gateway", []string{"host", "mcp", "mcphttp", "oauth", "gateway/audit", "internal/jsonscan", "gateway/internal/limitedlog",
-		"internal/lru", "internal/mcpint", "gateway/internal/netx", "internal/oidcclient", "gateway/internal/osuser", "internal/schema",
-		"internal/visible"},
-		"a gateway serves a host: it does not connect to servers"},
-	{"gateway/internal/filelock", nil, "files are locked in one place"},
-	{"gateway/internal/freeport", nil, "addresses for tests"},
-	{"gateway/internal/limitedlog", nil, "a limit of log lines does not depend on what is logged"},
-	{"gateway/internal/minheap", nil, "a setting of the process does not depend on what it serves"},
-	{"gateway/internal/netx", nil, "checks of hosts do not depend on who asks"},
-	{"gateway/internal/osuser", nil, "the user of the process does not depend on who asks"},
-	{"gateway/internal/private", nil, "access to files is checked in one place"},
-	{"gateway/internal/secrettext", nil, "the form of a secret does not depend on where it is"},
-	{"gateway/audit", []string{"host", "mcp", "gateway/internal/filelock", "internal/jsonscan", "gateway/internal/private",
-		"gateway/internal/secrettext"},
-		"a log records what a host does, and does not depend on how it is served"},
-	{"gateway/policy", []string{"host", "host/config", "internal/jsonscan", "mcp"}, "a policy decides, and does not forward"},
-	{"mcp/middleware", []string{"mcp", "internal/visible"}, "middleware is written on the public API"},
-	{"ext/tasks", []string{"mcp", "jsonrpc"}, whyExtension},
-	{"ext/tasks/storetest", []string{"ext/tasks"}, whyStore},
-	{"ext/apps", []string{"mcp", "jsonrpc"}, whyExtension},
-	{"ext/skills", []string{"mcp", "internal/visible"}, whyExtension},
-	{"ext/icons", []string{"mcp", "oauth", "internal/oauthfetch", "internal/netx"},
-		"icons are fetched by the rules for untrusted URLs, which have one definition"},
-	{"stores/bolt", []string{"ext/tasks", "host", "oauth/authserver"}, whyStore},
-	{"otelmcp", []string{"mcp", "mcphttp", "ext/tasks", "host", "internal/wire"}, "telemetry is written on the public API"},
-	{"gateway/cmd/patchbay", []string{"gateway/cmd/patchbay/internal/cli"}, "package main parses flags only"},
-	{"gateway/cmd/patchbay/internal/vault", []string{"oauth", "oauth/oauthclient", "gateway/internal/filelock", "internal/seal", "gateway/internal/private"},
-		"a vault stores the tokens of clients"},
-	{"gateway/cmd/patchbay/internal/demo", []string{"mcp", "ext/tasks", "ext/apps", "ext/skills"},
-		"the demo is a user of the SDK"},
-	{"gateway/cmd/patchbay/internal/recording", []string{"mcp", "jsonrpc", "internal/jsonscan", "internal/wire",
-		"gateway/internal/private"}, "a recording is the messages of a client, replayed by a server"},
-	{"gateway/cmd/patchbay/internal/configs", []string{"host/config", "internal/jsonc", "internal/jsonscan"},
-		"formats of applications are data"},
-	{"gateway/cmd/patchbay/internal/lint", []string{"internal/schema", "internal/uritemplate", "internal/wire", "internal/jsonscan",
-		"internal/visible"},
-		"rules read what a server has sent, and do not connect"},
-	{"gateway/cmd/patchbay/internal/telemetry", []string{"gateway/internal/limitedlog", "gateway/internal/netx"},
-		"exporters do not depend on what is observed"},
-	{"gateway/cmd/patchbay/internal/telemetry/otlptest", nil, "a collector for tests"},
-	{"gateway/cmd/patchbay/internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/oauthclient", "oauth/authserver",
-		"ext/tasks", "stores/bolt", "ext/skills", "gateway", "gateway/audit", "gateway/policy", "host", "host/config",
-		"jsonrpc", "internal/browser", "gateway/cmd/patchbay/internal/demo",
-		"gateway/cmd/patchbay/internal/vault", "gateway/internal/netx", "internal/wire", "internal/schema", "internal/jsonscan",
-		"internal/peer", "internal/childproc", "gateway/internal/filelock", "internal/uritemplate", "internal/mcpint",
-		"gateway/internal/minheap", "gateway/internal/osuser", "gateway/internal/private",
-		"gateway/cmd/patchbay/internal/configs", "gateway/cmd/patchbay/internal/recording", "internal/jsonc",
-		"gateway/cmd/patchbay/internal/lint", "gateway/cmd/patchbay/internal/telemetry", "otelmcp",
-		"internal/visible"},
-		"the command is a user of the SDK, and the only reader of command lines"},
-	{"examples/app", []string{"mcp", "ext/apps"}, whyExample},
-	{"examples/apphost", []string{"mcp", "ext/apps"}, whyExample},
-	{"examples/authserver", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "stores/bolt"}, whyExample},
-	{"examples/calc", []string{"mcp"}, whyExample},
-	{"examples/calcclient", []string{"mcp"}, whyExample},
-	{"examples/calchttp", []string{"mcp", "mcphttp"}, whyExample},
-	{"examples/deploy", []string{"mcp"}, whyExample},
-	{"examples/deployclient", []string{"mcp"}, whyExample},
-	{"examples/gateway", []string{"mcp"}, whyExample},
-	{"examples/everything-gosdk", []string{"mcp", "mcphttp", "jsonrpc"}, whyExample},
-	{"examples/everything-mcpgo", []string{"mcp", "mcphttp"}, whyExample},
-	{"examples/fastmcp", []string{"mcp", "mcphttp"}, whyExample},
-	{"examples/guides", nil, whyExample}, // its tests import what they show
-	{"examples/notes", []string{"mcp", "mcphttp", "oauth"}, whyExample},
-	{"examples/login", []string{"mcp", "mcphttp", "oauth/oauthclient"}, whyExample},
-	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "stores/bolt"}, whyExample},
-	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, whyExample},
-	{"examples/team", []string{"mcp", "mcphttp", "oauth"}, whyExample},
-	{"examples/production", []string{"mcp", "mcphttp"}, whyExample},
-	{"examples/protected", []string{"mcp", "mcphttp", "oauth"}, whyExample},
+// An importRule forbids imports between two layers of the project. A name stands for the package and everything
+// below it; packages in except are exempt.
+type importRule struct {
+	from, deny, except []string
+	why                string
 }
 
-// allowedOutside names the modules that a package may import besides ours. Each has its decision in
-// docs/adr. Those under the empty name are for every package.
+var importRules = []importRule{
+	{[]string{"internal"}, []string{"mcp", "mcphttp", "oauth", "ext", "host", "gateway", "stores", "otelmcp", "mcptest"},
+		[]string{"internal/oidcclient"}, "internal packages are the lowest layer"},
+	{[]string{"internal/jsonscan", "internal/visible", "internal/readbuf", "internal/seal", "internal/netx", "internal/lru",
+		"internal/singleflight", "internal/sse", "internal/uritemplate", "internal/readerpool"}, []string{"internal", "jsonrpc"},
+		nil, "tools for bytes and maps do not depend on JSON-RPC"},
+	{[]string{"jsonrpc"}, []string{"internal", "mcp", "mcphttp"}, []string{"internal/jsonscan"},
+		"JSON-RPC does not depend on MCP"},
+	{[]string{"mcp"}, []string{"mcphttp", "oauth", "ext", "host", "gateway"}, nil,
+		"a stdio server must not link HTTP or OAuth"},
+	{[]string{"mcphttp"}, []string{"oauth", "ext", "host", "gateway"}, nil, "a transport does not depend on authorization"},
+	{[]string{"oauth"}, []string{"mcphttp", "ext", "host", "gateway", "stores"}, nil,
+		"authorization is middleware: it does not depend on a transport"},
+	{[]string{"ext"}, []string{"internal", "mcphttp", "host", "gateway"},
+		[]string{"internal/visible", "internal/oauthfetch", "internal/netx"}, "extensions are written on the public API"},
+	{[]string{"host/config", "host/hosterr", "host/policy", "host/event", "host/state", "host/approval", "host/pin"},
+		[]string{"host/internal", "gateway"}, nil, "the vocabulary of a host is below its implementation"},
+	{[]string{"host"}, []string{"gateway", "stores", "otelmcp", "oauth/authserver"}, nil,
+		"a host does not depend on who serves it"},
+	{[]string{"stores", "otelmcp", "examples"}, []string{"gateway"}, nil, "a store or program does not need the gateway"},
+	{[]string{"gateway/audit", "gateway/policy"}, []string{"gateway/cmd", "mcphttp"}, nil,
+		"records and rules do not depend on how a host is served"},
+	{[]string{"examples"}, []string{"internal"}, nil, "examples are programs that users write"},
+}
+
+// isBelow reports whether a package is one of the names or below one.
+func isBelow(pkg string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return pkg == name || strings.HasPrefix(pkg, name+"/")
+	})
+}
+
+func TestImportRules(t *testing.T) {
+	var patterns []string
+	for _, m := range productModules {
+		patterns = append(patterns, "./"+path.Join(m, "..."))
+	}
+	for _, p := range list(t, patterns...) {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		for _, imported := range p.Imports {
+			own, isOwn := strings.CutPrefix(imported, module+"/")
+			if !isOwn {
+				checkOutside(t, name, imported)
+				continue
+			}
+			for _, r := range importRules {
+				if isBelow(name, r.from) && isBelow(own, r.deny) && !isBelow(own, r.except) && !isBelow(name, r.except) {
+					t.Errorf("%s imports %s: %s", name, own, r.why)
+				}
+			}
+		}
+	}
+}
+
+func checkOutside(t *testing.T, name, imported string) {
+	t.Helper()
+	allowed := slices.Clone(allowedOutside[""])
+	for dir, modules := range allowedOutside {
+		if dir != "" && isBelow(name, []string{dir}) {
+			allowed = append(allowed, modules...)
+		}
+	}
+	if first, _, _ := strings.Cut(imported, "/"); strings.Contains(first, ".") && !isBelow(imported, allowed) {
+		t.Errorf("%s imports %s: a new dependency needs an ADR and a place in allowedOutside", name, imported)
+	}
+}
+
+// allowedOutside names the modules that a package, and packages below it, may import besides ours. An ADR explains
+// each. Every package may import the modules of the empty name.
 var allowedOutside = map[string][]string{
 	"":                    {"github.com/go-json-experiment/json"},
 	"mcptest":             {"github.com/santhosh-tekuri/jsonschema/v6"},

@@ -56,48 +56,6 @@ func list(t *testing.T, args ...string) []goPackage {
 	return all
 }
 
-func TestImportRules(t *testing.T) {
-	rules := map[string]importRule{}
-	for _, r := range importRules {
-		rules[r.pkg] = r
-	}
-	var patterns []string
-	for _, m := range productModules {
-		patterns = append(patterns, "./"+path.Join(m, "..."))
-	}
-	for _, p := range list(t, patterns...) {
-		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-		if name == "" {
-			continue // the tests in this folder
-		}
-		r, ok := rules[name]
-		if !ok {
-			t.Errorf("package %s has no import rule: decide what it may import and add it to importRules", name)
-			continue
-		}
-		for _, imported := range p.Imports {
-			checkImport(t, name, imported, r)
-		}
-	}
-}
-
-func checkImport(t *testing.T, name, imported string, r importRule) {
-	t.Helper()
-	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
-		if !slices.Contains(r.allow, own) {
-			t.Errorf("%s imports %s, which its rule does not allow: %s", name, own, r.why)
-		}
-		return
-	}
-	first, _, _ := strings.Cut(imported, "/")
-	allowed := slices.Concat(allowedOutside[""], allowedOutside[name])
-	if strings.Contains(first, ".") && !slices.ContainsFunc(allowed,
-		func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") }) {
-		t.Errorf("%s imports %s: a new dependency of the SDK needs an ADR and a place in allowedOutside", name,
-			imported)
-	}
-}
-
 func TestStdioServerDoesNotLinkHTTP(t *testing.T) {
 	for _, p := range list(t, "./mcp") {
 		for _, refused := range []string{"net/http", "crypto/tls", "net"} {

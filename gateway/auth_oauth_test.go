@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
@@ -73,7 +73,7 @@ func (i *issuer) token(t *testing.T, client, resource, scope string) string {
 
 // options returns options that accept the tokens of the issuer.
 func (i *issuer) options(public string) *gateway.Options {
-	o := &gateway.Options{PublicURL: public, Keys: []string{key}, KeyStore: gateway.NewKeyStore(&host.MemoryState{}),
+	o := &gateway.Options{PublicURL: public, Keys: []string{key}, KeyStore: gateway.NewKeyStore(&state.Memory{}),
 		Logger: slog.New(slog.DiscardHandler), OAuth: &gateway.OAuth{
 			Verifier: oauth.NewJWTVerifier(i.url, nil), AuthorizationServers: []string{i.url},
 			Audiences: []string{"https://audience.example"}, Scopes: []string{"use"}}}

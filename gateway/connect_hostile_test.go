@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
@@ -263,7 +264,7 @@ func TestResponsesAreChecked(t *testing.T) {
 // key must enter it, so that the access of the victim does not become that of the attacker.
 func TestConfusedDeputyNeedsTheKeyOfTheCaller(t *testing.T) {
 	u := newProtectedUpstream(t)
-	keys := gateway.NewKeyStore(&host.MemoryState{})
+	keys := gateway.NewKeyStore(&state.Memory{})
 	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", func(o *gateway.Options) {
 		o.KeyStore, o.ConnectPrincipal = keys, nil
 	})

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 // BenchmarkCall compares a call with the key of the local user with calls with keys of principals.
 func BenchmarkCall(b *testing.B) {
-	store := gateway.NewKeyStore(&host.MemoryState{})
+	store := gateway.NewKeyStore(&state.Memory{})
 	g := gateway.New((&upstreams{}).newHost(b, twoServers), &gateway.Options{Keys: []string{key}, KeyStore: store})
 	h := g.Handler()
 	for name, k := range map[string]*gateway.Key{"local": nil, "principal": {Name: "ann"},

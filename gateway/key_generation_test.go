@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -14,7 +14,7 @@ import (
 // exist at the same time share its logins.
 func TestKeyNameThatIsUsedAgainInheritsNothing(t *testing.T) {
 	u := newProtectedUpstream(t)
-	keys := gateway.NewKeyStore(&host.MemoryState{})
+	keys := gateway.NewKeyStore(&state.Memory{})
 	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", func(o *gateway.Options) { o.KeyStore = keys })
 	ann := g.visitor(t, "ann@notes")
 	connect := func(secret string, elicit bool) *mcp.Client {

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -79,7 +80,7 @@ func TestLimitsOverEveryRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	store := gateway.NewKeyStore(&host.MemoryState{})
+	store := gateway.NewKeyStore(&state.Memory{})
 	url := serve(t, gateway.New(h, &gateway.Options{KeyStore: store, Logger: slog.New(slog.DiscardHandler)}))
 	tools := "tool look,tool write,call look,call write"
 	for name, c := range map[string]struct {

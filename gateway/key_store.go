@@ -16,13 +16,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 // KeyIssuer is the issuer of the principals of keys.
 const KeyIssuer = "patchbay:key"
 
 const (
-	// stateKind is the kind of the entries of keys in a [host.StateStore]. Their keys are the names.
+	// stateKind is the kind of the entries of keys in a [state.Store]. Their keys are the names.
 	stateKind = "key"
 	// maxKeys bounds the keys of a store: a gateway reads all of them every second.
 	maxKeys = 1000
@@ -79,10 +80,10 @@ type storedKey struct {
 // A KeyStore holds the keys of principals, in a store that several gateways and commands may share.
 // It stores only the SHA-256 hash of a secret, which suffices because a secret contains 160 random
 // bits. It is safe for concurrent use.
-type KeyStore struct{ state host.StateStore }
+type KeyStore struct{ state state.Store }
 
 // NewKeyStore returns the keys in a store.
-func NewKeyStore(state host.StateStore) *KeyStore { return &KeyStore{state} }
+func NewKeyStore(state state.Store) *KeyStore { return &KeyStore{state} }
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
@@ -140,7 +141,7 @@ func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error)
 		return "", err
 	}
 	if err := s.state.CompareAndSet(ctx, stateKind, k.Name, 0, value); err != nil {
-		if errors.Is(err, host.ErrConflict) {
+		if errors.Is(err, state.ErrConflict) {
 			err = fmt.Errorf("%w: %q", ErrKeyExists, k.Name)
 		}
 		return "", err
@@ -179,11 +180,11 @@ func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
 		if err != nil {
 			k = &storedKey{Key: Key{Name: name}} // an unreadable entry can be removed
 		}
-		if err = s.state.CompareAndSet(ctx, stateKind, name, version, nil); !errors.Is(err, host.ErrConflict) {
+		if err = s.state.CompareAndSet(ctx, stateKind, name, version, nil); !errors.Is(err, state.ErrConflict) {
 			return &k.Key, err
 		}
 	}
-	return nil, host.ErrConflict
+	return nil, state.ErrConflict
 }
 
 // touch updates Used unless the key was replaced meanwhile.
@@ -200,7 +201,7 @@ func (s *KeyStore) touch(ctx context.Context, name string, hash keyHash, now tim
 	if value, err = json.Marshal(k); err != nil {
 		return err
 	}
-	if err = s.state.CompareAndSet(ctx, stateKind, name, version, value); errors.Is(err, host.ErrConflict) {
+	if err = s.state.CompareAndSet(ctx, stateKind, name, version, value); errors.Is(err, state.ErrConflict) {
 		return nil // another gateway updated it, or the key was revoked
 	}
 	return err

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -37,7 +38,7 @@ func newKey(t *testing.T, store *gateway.KeyStore, k gateway.Key) string {
 // keyed returns a gateway with a store of keys.
 func keyed(t *testing.T, u *upstreams, text string) (*gateway.Gateway, *gateway.KeyStore) {
 	t.Helper()
-	store := gateway.NewKeyStore(&host.MemoryState{})
+	store := gateway.NewKeyStore(&state.Memory{})
 	return gateway.New(u.newHost(t, text), &gateway.Options{Keys: []string{key}, KeyStore: store,
 		Logger: slog.New(slog.DiscardHandler)}), store
 }
@@ -275,7 +276,7 @@ func TestUseOfAKeyIsWrittenOnceAMinute(t *testing.T) {
 
 // A countedState counts writes, and fails on demand.
 type countedState struct {
-	host.MemoryState
+	state.Memory
 	mu     sync.Mutex
 	writes int
 	fails  bool
@@ -285,16 +286,16 @@ func (s *countedState) CompareAndSet(ctx context.Context, kind, key string, vers
 	s.mu.Lock()
 	s.writes++
 	s.mu.Unlock()
-	return s.MemoryState.CompareAndSet(ctx, kind, key, version, value)
+	return s.Memory.CompareAndSet(ctx, kind, key, version, value)
 }
 
-func (s *countedState) List(ctx context.Context, kind string) iter.Seq2[host.Entry, error] {
+func (s *countedState) List(ctx context.Context, kind string) iter.Seq2[state.Entry, error] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fails {
-		return func(yield func(host.Entry, error) bool) { yield(host.Entry{}, errors.New("disk error")) }
+		return func(yield func(state.Entry, error) bool) { yield(state.Entry{}, errors.New("disk error")) }
 	}
-	return s.MemoryState.List(ctx, kind)
+	return s.Memory.List(ctx, kind)
 }
 
 // While the store cannot be read, keys are used for 30 seconds, and then refused: one may have been
@@ -371,7 +372,7 @@ func TestWrongKeysOfAnAddressAreLimited(t *testing.T) {
 }
 
 func TestKeyStore(t *testing.T) {
-	state := &host.MemoryState{}
+	state := &state.Memory{}
 	store := gateway.NewKeyStore(state)
 	for name, k := range map[string]gateway.Key{
 		"no name": {}, "a path": {Name: "../x"}, "a long name": {Name: strings.Repeat("a", 65)},
@@ -404,7 +405,7 @@ func TestKeyStore(t *testing.T) {
 
 // A key whose entry has members of a later version, which may be limits, opens nothing.
 func TestKeysOfLaterVersionsAreIgnored(t *testing.T) {
-	state := &host.MemoryState{}
+	state := &state.Memory{}
 	store := gateway.NewKeyStore(state)
 	secret := newKey(t, store, gateway.Key{Name: "ann"})
 	value, version, err := state.Get(t.Context(), "key", "ann")
@@ -513,7 +514,7 @@ func TestKeysAreRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		store := gateway.NewKeyStore(&host.MemoryState{})
+		store := gateway.NewKeyStore(&state.Memory{})
 		g := gateway.New(h, &gateway.Options{KeyStore: store, Keys: []string{key},
 			Logger: slog.New(logHandler{&mu, &lines, slog.DiscardHandler})})
 		ann := newKey(t, store, gateway.Key{Name: "ann", Expires: time.Now().Add(time.Hour)})
@@ -580,7 +581,7 @@ func FuzzAuthorization(f *testing.F) {
 	}
 	f.Cleanup(func() { h.Close() })
 	f.Fuzz(func(t *testing.T, header string, entry []byte) {
-		state := &host.MemoryState{}
+		state := &state.Memory{}
 		if err := state.CompareAndSet(t.Context(), "key", "ann", 0, append([]byte{}, entry...)); err != nil {
 			t.Fatal(err)
 		}

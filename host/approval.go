@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
@@ -27,7 +28,7 @@ import (
 
 // approverOptions configures an [approver].
 type approverOptions struct {
-	state StateStore
+	state state.Store
 	ring  *seal.KeyRing // seals the states of questions
 	// process binds questions to this process; empty if the state outlives it.
 	process string
@@ -260,7 +261,7 @@ func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
 func (p *approval) consume(ctx context.Context, nonce string) error {
 	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(stateTTL).Unix()))
 	switch {
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, state.ErrConflict):
 		return p.fail(CodeDenied, statement{errors.New("this approval was used before: it is for one request")})
 	case err != nil:
 		return p.fail(CodeApprovalNeeded, err)

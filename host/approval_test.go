@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -213,7 +214,7 @@ const payment = `{"to":"bob","amount":9007199254740992}`
 // The same approval, sent again, approves nothing: neither in the same process nor in one that shares
 // its state and keys.
 func TestReplayedApproval(t *testing.T) {
-	keys, shared := [][]byte{[]byte("0123456789abcdef0123456789abcdef")}, &host.MemoryState{}
+	keys, shared := [][]byte{[]byte("0123456789abcdef0123456789abcdef")}, &state.Memory{}
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy, StateKeys: keys, State: shared})
 	f := &forger{t, h.For(&host.Caller{})}
 	asked := f.call("bank__pay", payment, "")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -34,7 +35,7 @@ func TestApprovalByTheOperator(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		t.Run(down.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				shared := &host.MemoryState{}
+				shared := &state.Memory{}
 				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, State: shared,
 					Channels: []host.Channel{host.ChannelClient, host.ChannelConsole}})
 				operator := host.NewApprovals(shared)

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
-// Kinds of entries in a [StateStore].
+// Kinds of entries in a [state.Store].
 const (
 	statePending = "approval" // requests that wait; by id
 	stateUsed    = "approval used"
@@ -95,14 +97,14 @@ type Grant struct {
 }
 
 // An Approvals has the requests that wait for an approval by [ChannelConsole] or [ChannelWebhook], and
-// the grants, of all hosts that use a StateStore, in any process. It is safe for concurrent use.
+// the grants, of all hosts that use a state.Store, in any process. It is safe for concurrent use.
 type Approvals struct {
-	state StateStore
+	state state.Store
 	woken func() // called after each answer; nil if no host of this process waits for one
 }
 
-// NewApprovals returns the Approvals of a StateStore.
-func NewApprovals(s StateStore) *Approvals { return &Approvals{state: s} }
+// NewApprovals returns the Approvals of a state.Store.
+func NewApprovals(s state.Store) *Approvals { return &Approvals{state: s} }
 
 // Approvals returns the requests that wait for approval, and the grants.
 func (h *Host) Approvals() *Approvals { return &Approvals{h.opts.State, h.approver.answers.wake} }
@@ -162,7 +164,7 @@ func (a *Approvals) Decide(ctx context.Context, id string, answer Answer, approv
 		if err == nil && a.woken != nil {
 			a.woken()
 		}
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, state.ErrConflict) {
 			return err
 		}
 	}
@@ -228,7 +230,7 @@ func (a *Approvals) revoke(ctx context.Context, match func(*Grant) bool) (found 
 			continue
 		}
 		err := a.state.CompareAndSet(ctx, stateGrant, e.Key, e.Version, nil)
-		if err != nil && !errors.Is(err, ErrConflict) {
+		if err != nil && !errors.Is(err, state.ErrConflict) {
 			return found, fmt.Errorf("revoke a grant: %w", err)
 		}
 		found++

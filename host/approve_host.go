@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -19,7 +20,7 @@ func (h *Host) newApprover() *approver {
 			u.counts.held.Add(1)
 			return func() { u.counts.held.Add(-1) }
 		}}
-	if _, ok := h.opts.State.(*MemoryState); ok { // only this process has the approvals that were used
+	if _, ok := h.opts.State.(*state.Memory); ok { // only this process has the approvals that were used
 		o.process = h.callIDs.prefix
 	}
 	return &approver{approverOptions: o}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
 )
 
@@ -246,7 +247,7 @@ func (b *budgets) writeOne(ctx context.Context, principal string, one *budget) e
 		now.Calls += added.Calls
 		now.Bytes += added.Bytes
 		err = b.host.opts.State.CompareAndSet(ctx, stateBudget, key, version, mustJSON(now))
-		if errors.Is(err, ErrConflict) {
+		if errors.Is(err, state.ErrConflict) {
 			continue
 		}
 		if err != nil {

@@ -12,11 +12,12 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // openBudget opens a host of one server with limits and a state.
-func openBudget(t *testing.T, limits string, state host.StateStore) *host.Host {
+func openBudget(t *testing.T, limits string, state state.Store) *host.Host {
 	t.Helper()
 	p := &fakeProcess{handler: simpleServer("a")}
 	h, err := host.Open(t.Context(), parseConfig(t, `"a": {"command": "a"}`, `{"limits": `+limits+`}`), &host.Options{
@@ -38,7 +39,7 @@ func openBudget(t *testing.T, limits string, state host.StateStore) *host.Host {
 func TestCallsOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // begins at midnight UTC
 		time.Sleep(20 * time.Hour)
-		state := &host.MemoryState{}
+		state := &state.Memory{}
 		const limits = `{"callsPerDay": 3}`
 		first := openBudget(t, limits, state)
 		c := clientOfView(t, annOf(first))
@@ -68,7 +69,7 @@ func TestCallsOfADay(t *testing.T) {
 	})
 }
 
-func entries(t *testing.T, state host.StateStore) (n int) {
+func entries(t *testing.T, state state.Store) (n int) {
 	t.Helper()
 	for _, err := range state.List(t.Context(), "budget") {
 		if err != nil {
@@ -112,7 +113,7 @@ func TestBytesOfADay(t *testing.T) {
 		mcp.AddTool(s, &mcp.Tool{Name: "large"}, func(context.Context, struct{}) (string, error) {
 			return strings.Repeat("x", 3000), nil
 		})
-		state := &host.MemoryState{}
+		state := &state.Memory{}
 		p := &fakeProcess{handler: s}
 		h := openFile(t, map[string]any{"a": map[string]string{"command": "a"}}, `{"limits": {"bytesPerDay": "4KiB"}}`,
 			&host.Options{State: state, Dial: func(ctx context.Context, _ *config.Server) (mcp.Transport, error) { return p.dial(ctx) }})
@@ -136,7 +137,7 @@ func TestBytesOfADay(t *testing.T) {
 // together.
 func TestBudgetOfSeveralProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state := &host.MemoryState{}
+		state := &state.Memory{}
 		const limits = `{"callsPerDay": 6}`
 		one, two := openBudget(t, limits, state), openBudget(t, limits, state)
 		first, second := clientOfView(t, annOf(one)), clientOfView(t, annOf(two))
@@ -160,7 +161,7 @@ func TestBudgetOfSeveralProcesses(t *testing.T) {
 
 // A faultyState fails while broken is set.
 type faultyState struct {
-	host.MemoryState
+	state.Memory
 	mu     sync.Mutex // guards broken
 	broken error
 	writes int
@@ -174,7 +175,7 @@ func (s *faultyState) Get(ctx context.Context, kind, key string) ([]byte, uint64
 	if err := s.failure(); err != nil {
 		return nil, 0, err
 	}
-	return s.MemoryState.Get(ctx, kind, key)
+	return s.Memory.Get(ctx, kind, key)
 }
 
 func (s *faultyState) CompareAndSet(ctx context.Context, kind, key string, version uint64, value []byte) error {
@@ -184,11 +185,11 @@ func (s *faultyState) CompareAndSet(ctx context.Context, kind, key string, versi
 	s.mu.Lock()
 	s.writes++
 	s.mu.Unlock()
-	return s.MemoryState.CompareAndSet(ctx, kind, key, version, value)
+	return s.Memory.CompareAndSet(ctx, kind, key, version, value)
 }
 
-func (s *faultyState) List(ctx context.Context, kind string) iter.Seq2[host.Entry, error] {
-	return s.MemoryState.List(ctx, kind)
+func (s *faultyState) List(ctx context.Context, kind string) iter.Seq2[state.Entry, error] {
+	return s.Memory.List(ctx, kind)
 }
 
 // While the state cannot be written, the process counts itself, and writes later. A caller whose budget

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 const (
@@ -36,7 +38,7 @@ func (p *approval) findGrant(ctx context.Context) (*Grant, error) {
 		}
 		if g.Definition != hex.EncodeToString(p.action.Digest[:]) { // void, also if the old one comes back
 			err := p.state.CompareAndSet(ctx, stateGrant, key, version, nil)
-			if err != nil && !errors.Is(err, ErrConflict) {
+			if err != nil && !errors.Is(err, state.ErrConflict) {
 				return nil, err
 			}
 			continue
@@ -69,7 +71,7 @@ func (p *approval) grant(ctx context.Context, scope Answer) error {
 		if err == nil {
 			err = p.state.CompareAndSet(ctx, stateGrant, key, version, mustJSON(g))
 		}
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, state.ErrConflict) {
 			if scope == AnswerSession {
 				p.granted.Store(p.session, true)
 			}

@@ -6,13 +6,14 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A grant is for the server that it was given for, not for another one with the same name and definitions: such as
 // that of another project, whose gateway has the same state.
 func TestGrantsAreForOneServer(t *testing.T) {
-	state := &host.MemoryState{}
+	state := &state.Memory{}
 	open := func(command string) (*host.Host, *bank) {
 		b := &bank{}
 		return openFile(t, map[string]any{"bank": map[string]string{"command": command}}, "{}", &host.Options{Policy: askPolicy,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -52,8 +53,8 @@ type Options struct {
 	// Recorder records the requests of all callers, and what changes for them. Default: nothing is
 	// recorded.
 	Recorder Recorder
-	// State keeps what the host must find again after a restart, such as pins. Default: a MemoryState.
-	State StateStore
+	// State keeps what the host must find again after a restart, such as pins. Default: a state.Memory.
+	State state.Store
 	// Pins compares the definitions of all servers with those in State that were approved, and neither
 	// lists nor uses others; see [Pin]. Default: only those of servers whose settings have "trust".
 	Pins bool
@@ -147,7 +148,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		h.opts.Dial, h.dials = Dial, true
 	}
 	if h.opts.State == nil {
-		h.opts.State = &MemoryState{}
+		h.opts.State = &state.Memory{}
 	}
 	var err error
 	if h.states, err = newStateSealer(h.opts.StateKeys); err != nil {
@@ -211,7 +212,7 @@ func (h *Host) IsLocal(server string) bool {
 }
 
 // State returns the state that the host uses: that of [Options].
-func (h *Host) State() StateStore { return h.opts.State }
+func (h *Host) State() state.Store { return h.opts.State }
 
 // Events returns changes of the states of servers from now on, until ctx or the Host ends. A reader
 // that is slow misses events.

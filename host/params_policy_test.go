@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -49,7 +50,7 @@ func TestPolicySeesParamsOfEveryMethod(t *testing.T) {
 func TestApprovalShowsParamsOfExtensions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
-		shared := &host.MemoryState{}
+		shared := &state.Memory{}
 		h := newHostWith(t, map[string]mcp.Handler{"acme": newExtended("acme")}, host.Options{State: shared,
 			Channels: []host.Channel{host.ChannelConsole}, Policy: policyFunc(func(a *host.Action) host.Decision {
 				if a.Kind == host.ActionOther {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 // A Pin is the record of one definition of a server: its approved forms, and those that
@@ -71,8 +73,8 @@ func (p *Pin) Status() string {
 const pinsKind = "pins"
 
 // Pins returns the pins of all servers in a state, in the order of identity, kind and name.
-func Pins(ctx context.Context, state StateStore) (pins []*Pin, err error) {
-	for e, err := range state.List(ctx, pinsKind) {
+func Pins(ctx context.Context, store state.Store) (pins []*Pin, err error) {
+	for e, err := range store.List(ctx, pinsKind) {
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +94,7 @@ var ErrPinChanged = errors.New("host: the definition has changed since it was sh
 // ApprovePins approves the forms in Pending of each pin, and nothing else: a form that the server has
 // sent since is [ErrPinChanged], and then no pin of this server is approved. Hosts with the same state
 // use the definitions within 2 seconds.
-func ApprovePins(ctx context.Context, state StateStore, pins ...*Pin) error {
+func ApprovePins(ctx context.Context, store state.Store, pins ...*Pin) error {
 	byServer := map[string][]*Pin{}
 	var order []string
 	for _, p := range pins {
@@ -103,7 +105,7 @@ func ApprovePins(ctx context.Context, state StateStore, pins ...*Pin) error {
 	}
 	var errs []error
 	for _, identity := range order {
-		_, err := updatePins(ctx, state, identity, func(r *pinRecord) error {
+		_, err := updatePins(ctx, store, identity, func(r *pinRecord) error {
 			for _, p := range byServer[identity] {
 				if err := r.approve(p); err != nil {
 					return fmt.Errorf("%s %q of server %q: %w", p.Kind, p.Name, p.Server, err)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 // CopyPins records in a state what another one has found, for every server of it: the forms of
@@ -17,21 +19,21 @@ import (
 // It returns the pins of these forms, as they are in state then. undo restores what state had before; its
 // error is [ErrConflict] for a server whose pins have changed since, which stay. Hosts with the same
 // state use the definitions within 2 seconds.
-func CopyPins(ctx context.Context, state, found StateStore) (
+func CopyPins(ctx context.Context, store, found state.Store) (
 	pins []*Pin, undo func(ctx context.Context) error, err error,
 ) {
 	var all []pinsCopy
 	undo = func(ctx context.Context) error {
 		var errs []error
 		for _, c := range all {
-			errs = append(errs, c.undo(ctx, state))
+			errs = append(errs, c.undo(ctx, store))
 		}
 		return errors.Join(errs...)
 	}
 	for e, err := range found.List(ctx, pinsKind) {
 		var c pinsCopy
 		if err == nil {
-			c, err = copyPins(ctx, state, e)
+			c, err = copyPins(ctx, store, e)
 		}
 		if err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("host: pins of server %.64q: %w", e.Key, err), undo(ctx))
@@ -50,13 +52,13 @@ type pinsCopy struct {
 }
 
 // copyPins adds an entry of another state to the record of the same server.
-func copyPins(ctx context.Context, state StateStore, found Entry) (c pinsCopy, err error) {
+func copyPins(ctx context.Context, store state.Store, found state.Entry) (c pinsCopy, err error) {
 	from, err := decodePins(found.Value)
 	if err != nil {
 		return c, err
 	}
 	c.identity = found.Key
-	r, err := updatePins(ctx, state, found.Key, func(r *pinRecord) (err error) {
+	r, err := updatePins(ctx, store, found.Key, func(r *pinRecord) (err error) {
 		c.old = nil
 		if r.version > 0 {
 			c.old, err = r.encode()
@@ -72,17 +74,17 @@ func copyPins(ctx context.Context, state StateStore, found Entry) (c pinsCopy, e
 }
 
 // undo restores the record unless another program has changed it.
-func (c *pinsCopy) undo(ctx context.Context, state StateStore) error {
-	now, version, err := state.Get(ctx, pinsKind, c.identity)
+func (c *pinsCopy) undo(ctx context.Context, store state.Store) error {
+	now, version, err := store.Get(ctx, pinsKind, c.identity)
 	switch {
 	case err != nil:
 		return err
 	case !bytes.Equal(now, c.now):
-		return fmt.Errorf("host: pins of server %.64q: %w", c.identity, ErrConflict)
+		return fmt.Errorf("host: pins of server %.64q: %w", c.identity, state.ErrConflict)
 	case bytes.Equal(c.now, c.old):
 		return nil
 	}
-	return state.CompareAndSet(ctx, pinsKind, c.identity, version, c.old)
+	return store.CompareAndSet(ctx, pinsKind, c.identity, version, c.old)
 }
 
 // copyListed records what another record has as listed last, and returns the pins of that.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -18,9 +19,9 @@ import (
 // inspected returns the pins of a server that a host with a state of its own has found.
 func inspected(
 	t *testing.T, shop mcp.Handler, on mcptest.Combination, settings string,
-) (pins []*host.Pin, found *host.MemoryState) {
+) (pins []*host.Pin, found *state.Memory) {
 	t.Helper()
-	found = &host.MemoryState{}
+	found = &state.Memory{}
 	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, on, settings, found)
 	pins, err := h.Inspect(t.Context(), "shop")
 	if err != nil {
@@ -51,7 +52,7 @@ func TestCopiedPinsAreTheApprovedOnes(t *testing.T) {
 }
 
 func testCopied(t *testing.T, up mcptest.Combination) {
-	state, shop := &host.MemoryState{}, newTurncoat()
+	store, shop := &state.Memory{}, newTurncoat()
 	pins, found := inspected(t, shop, up, "{}")
 	want := []string{"prompt greet approved", "resource file:///a approved", "server instructions approved",
 		"server serverInfo approved", "tool search approved", "tool turn approved"}
@@ -61,12 +62,12 @@ func testCopied(t *testing.T, up mcptest.Combination) {
 	if n := shop.dials.Load(); n != 1 {
 		t.Errorf("%d connections, want one", n)
 	}
-	copied, undo, err := host.CopyPins(t.Context(), state, found)
+	copied, undo, err := host.CopyPins(t.Context(), store, found)
 	if got := statuses(copied); err != nil || undo == nil || !slices.Equal(got, want) {
 		t.Fatalf("copied %q, %v, want %q", got, err, want)
 	}
 	turnDirectly(t, shop, true)
-	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, up, "{}", state)
+	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, up, "{}", store)
 	c := client(t, h, &host.Caller{})
 	if names := toolNames(t, c); !slices.Equal(names, []string{"shop__search", "shop__turn"}) {
 		t.Errorf("listed before the first connection: %q", names)
@@ -100,13 +101,13 @@ func turnDirectly(t *testing.T, shop *turncoat, evil bool) {
 func TestCopiedPinsHaveEmptyLists(t *testing.T) {
 	s := mcp.NewServer("shop", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, func(context.Context, struct{}) (string, error) { return "found", nil })
-	state := &host.MemoryState{}
+	store := &state.Memory{}
 	_, found := inspected(t, s, inMemory, "{}")
-	if _, _, err := host.CopyPins(t.Context(), state, found); err != nil {
+	if _, _, err := host.CopyPins(t.Context(), store, found); err != nil {
 		t.Fatal(err)
 	}
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "greet"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
-	pins, err := openPinned(t, map[string]mcp.Handler{"shop": s}, inMemory, "{}", state).
+	pins, err := openPinned(t, map[string]mcp.Handler{"shop": s}, inMemory, "{}", store).
 		Inspect(t.Context(), "shop")
 	want := []string{"prompt greet new", "server serverInfo approved", "tool search approved"}
 	if got := statuses(pins); err != nil || !slices.Equal(got, want) {
@@ -115,30 +116,30 @@ func TestCopiedPinsHaveEmptyLists(t *testing.T) {
 }
 
 func TestCopyPinsAddsToTheRecord(t *testing.T) {
-	state, shop := &host.MemoryState{}, newTurncoat()
+	store, shop := &state.Memory{}, newTurncoat()
 	_, found := inspected(t, shop, inMemory, "{}")
-	if _, _, err := host.CopyPins(t.Context(), state, found); err != nil {
+	if _, _, err := host.CopyPins(t.Context(), store, found); err != nil {
 		t.Fatal(err)
 	}
 	turnDirectly(t, shop, true)
-	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory, "{}", state)
-	if _, err := h.Inspect(t.Context(), "shop"); err != nil || len(pendingPins(t, state)) != 3 {
-		t.Fatalf("%v, %q waits", err, statuses(pendingPins(t, state)))
+	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory, "{}", store)
+	if _, err := h.Inspect(t.Context(), "shop"); err != nil || len(pendingPins(t, store)) != 3 {
+		t.Fatalf("%v, %q waits", err, statuses(pendingPins(t, store)))
 	}
-	before := snapshot(t, state)
+	before := snapshot(t, store)
 	_, found = inspected(t, shop, inMemory, "{}")
-	pins, undo, err := host.CopyPins(t.Context(), state, found)
-	if err != nil || len(pendingPins(t, state)) != 0 {
-		t.Fatalf("%v, %q waits", err, statuses(pendingPins(t, state)))
+	pins, undo, err := host.CopyPins(t.Context(), store, found)
+	if err != nil || len(pendingPins(t, store)) != 0 {
+		t.Fatalf("%v, %q waits", err, statuses(pendingPins(t, store)))
 	}
 	search := pins[slices.IndexFunc(pins, func(p *host.Pin) bool { return p.Name == "search" })]
 	if len(search.Approved) != 2 || !strings.Contains(string(search.Approved[0].JSON), "id_rsa") {
 		t.Errorf("got %d approved forms, want the new one and the old one", len(search.Approved))
 	}
-	if err := undo(t.Context()); err != nil || snapshot(t, state) != before {
-		t.Errorf("undo: %v, got\n%s\nwant\n%s", err, snapshot(t, state), before)
+	if err := undo(t.Context()); err != nil || snapshot(t, store) != before {
+		t.Errorf("undo: %v, got\n%s\nwant\n%s", err, snapshot(t, store), before)
 	}
-	_, undo, err = host.CopyPins(t.Context(), state, found)
+	_, undo, err = host.CopyPins(t.Context(), store, found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,10 +147,10 @@ func TestCopyPinsAddsToTheRecord(t *testing.T) {
 	if _, err := h.Inspect(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
-	if err := undo(t.Context()); !errors.Is(err, host.ErrConflict) {
+	if err := undo(t.Context()); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("undo after another change: %v, want ErrConflict", err)
 	}
-	empty := &host.MemoryState{}
+	empty := &state.Memory{}
 	_, undo, err = host.CopyPins(t.Context(), empty, found)
 	if err := errors.Join(err, undo(t.Context())); err != nil || snapshot(t, empty) != "" {
 		t.Errorf("undo without a record before: %v, %s", err, snapshot(t, empty))
@@ -157,10 +158,10 @@ func TestCopyPinsAddsToTheRecord(t *testing.T) {
 }
 
 // snapshot returns all pins of a state as it has them.
-func snapshot(t *testing.T, state host.StateStore) string {
+func snapshot(t *testing.T, store state.Store) string {
 	t.Helper()
 	var b strings.Builder
-	for e, err := range state.List(t.Context(), "pins") {
+	for e, err := range store.List(t.Context(), "pins") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,22 +173,22 @@ func snapshot(t *testing.T, state host.StateStore) string {
 // Settings that want a review get one also for definitions that a user was shown.
 func TestCopyPinsKeepsReview(t *testing.T) {
 	const settings = `{"servers": {"shop": {"trust": "review"}}}`
-	state, shop := &host.MemoryState{}, newTurncoat()
+	store, shop := &state.Memory{}, newTurncoat()
 	_, found := inspected(t, shop, inMemory, settings)
-	pins, _, err := host.CopyPins(t.Context(), state, found)
-	if err != nil || len(pins) != 6 || len(pendingPins(t, state)) != 6 {
+	pins, _, err := host.CopyPins(t.Context(), store, found)
+	if err != nil || len(pins) != 6 || len(pendingPins(t, store)) != 6 {
 		t.Errorf("%v, got %q", err, statuses(pins))
 	}
-	if err := host.ApprovePins(t.Context(), state, pins...); err != nil {
+	if err := host.ApprovePins(t.Context(), store, pins...); err != nil {
 		t.Fatal(err)
 	}
-	if pins, _, err = host.CopyPins(t.Context(), state, found); err != nil || len(pendingPins(t, state)) != 0 {
+	if pins, _, err = host.CopyPins(t.Context(), store, found); err != nil || len(pendingPins(t, store)) != 0 {
 		t.Errorf("approved before: %v, got %q", err, statuses(pins))
 	}
 }
 
 func TestInspectFails(t *testing.T) {
-	h := openPinned(t, map[string]mcp.Handler{"shop": newTurncoat()}, inMemory, "{}", &host.MemoryState{})
+	h := openPinned(t, map[string]mcp.Handler{"shop": newTurncoat()}, inMemory, "{}", &state.Memory{})
 	if _, err := h.Inspect(t.Context(), "nosuch"); err == nil || !strings.Contains(err.Error(), `unknown server "nosuch"`) {
 		t.Errorf("unknown server: %v", err)
 	}

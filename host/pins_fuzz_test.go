@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -60,7 +61,7 @@ func FuzzDiff(f *testing.F) {
 // BenchmarkInitializeFromPins measures the first connection of a client to a new host with 20 servers,
 // none of which is started.
 func BenchmarkInitializeFromPins(b *testing.B) {
-	state := &host.MemoryState{}
+	state := &state.Memory{}
 	servers := map[string]mcp.Handler{}
 	entries := map[string]any{}
 	for n := range 20 {
@@ -95,7 +96,7 @@ func BenchmarkInitializeFromPins(b *testing.B) {
 func nothing(context.Context, struct{}) (string, error) { return "", nil }
 
 func openForBenchmark(
-	b *testing.B, entries map[string]any, servers map[string]mcp.Handler, state host.StateStore,
+	b *testing.B, entries map[string]any, servers map[string]mcp.Handler, state state.Store,
 ) *host.Host {
 	text, err := json.Marshal(map[string]any{"mcpServers": entries,
 		"patchbay": map[string]any{"tools": map[string]string{"mode": "list"}}})

@@ -9,13 +9,14 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // Two entries of one program with different variables have pins of their own: what was approved for one
 // is not listed for the other, and is not approved there.
 func TestEntriesOfOneProgramHavePinsOfTheirOwn(t *testing.T) {
-	state, started := &host.MemoryState{}, new(atomic.Int64)
+	state, started := &state.Memory{}, new(atomic.Int64)
 	open := func(work, home string) *mcp.Client {
 		servers := map[string]any{}
 		for name, tool := range map[string]string{"a-work": work, "b-home": home} {

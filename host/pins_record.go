@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -105,10 +106,10 @@ func (r *pinRecord) encode() ([]byte, error) {
 
 // updatePins changes the record of a server, and returns it. It writes nothing if nothing has changed.
 func updatePins(
-	ctx context.Context, state StateStore, identity string, change func(r *pinRecord) error,
+	ctx context.Context, store state.Store, identity string, change func(r *pinRecord) error,
 ) (*pinRecord, error) {
 	for range maxConflicts {
-		old, version, err := state.Get(ctx, pinsKind, identity)
+		old, version, err := store.Get(ctx, pinsKind, identity)
 		if err != nil {
 			return nil, err
 		}
@@ -124,15 +125,15 @@ func updatePins(
 		if err != nil || bytes.Equal(text, old) {
 			return r, err
 		}
-		err = state.CompareAndSet(ctx, pinsKind, identity, version, text)
+		err = store.CompareAndSet(ctx, pinsKind, identity, version, text)
 		if err == nil {
 			return r, nil
 		}
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, state.ErrConflict) {
 			return nil, err
 		}
 	}
-	return nil, ErrConflict
+	return nil, state.ErrConflict
 }
 
 // kind returns the pins of a kind; a new one is not part of the record.

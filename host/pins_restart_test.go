@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -61,7 +62,7 @@ func TestDefinitionsOfNewProcessAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mcptest.NoLeaks(t)
 			entry, starts := processEntry(t, "turning")
-			p, state := &stepPolicy{}, &host.MemoryState{}
+			p, state := &stepPolicy{}, &state.Memory{}
 			h := openFile(t, map[string]any{"shop": entry}, settings, &host.Options{Pins: true, State: state, Policy: p})
 			c := client(t, h, &host.Caller{})
 			if name == "restart" {

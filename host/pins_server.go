@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -18,7 +19,7 @@ import (
 type pinOptions struct {
 	server   string // name in the configuration
 	identity string // key of the record
-	state    StateStore
+	state    state.Store
 	logger   *slog.Logger
 	// quarantined receives definitions that were not quarantined before, with an error that describes them.
 	quarantined func(err error, found []*Pin)

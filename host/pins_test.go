@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -67,7 +68,7 @@ func newTurncoat() *turncoat {
 
 // openPinned returns a host that uses approved definitions only.
 func openPinned(t *testing.T, servers map[string]mcp.Handler, on mcptest.Combination, settings string,
-	state host.StateStore) *host.Host {
+	state state.Store) *host.Host {
 	t.Helper()
 	entries := map[string]any{}
 	for name := range servers {
@@ -108,7 +109,7 @@ func turn(t *testing.T, c *mcp.Client, evil bool) {
 }
 
 // pendingPins returns the pins that wait for approval.
-func pendingPins(t *testing.T, state host.StateStore) (pins []*host.Pin) {
+func pendingPins(t *testing.T, state state.Store) (pins []*host.Pin) {
 	t.Helper()
 	all, err := host.Pins(t.Context(), state)
 	if err != nil {
@@ -131,7 +132,7 @@ func TestRugPullAndShadowedTool(t *testing.T) {
 }
 
 func testRugPull(t *testing.T, up mcptest.Combination) {
-	state, shop := &host.MemoryState{}, newTurncoat()
+	state, shop := &state.Memory{}, newTurncoat()
 	h := openPinned(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": shop}, up, "{}", state)
 	events := follow(t, h)
 	c := client(t, h, &host.Caller{})
@@ -186,7 +187,7 @@ func testRugPull(t *testing.T, up mcptest.Combination) {
 }
 
 // checkApproval approves the definitions of a server that has turned.
-func checkApproval(t *testing.T, c *mcp.Client, state host.StateStore, shop *turncoat) {
+func checkApproval(t *testing.T, c *mcp.Client, state state.Store, shop *turncoat) {
 	t.Helper()
 	_ = toolNames(t, c) // reads the lists
 	called := shop.searched.Load()
@@ -231,7 +232,7 @@ func checkApproval(t *testing.T, c *mcp.Client, state host.StateStore, shop *tur
 // Requirement: HOST-36
 func TestApprovalOfAnotherDefinition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state, shop := &host.MemoryState{}, newTurncoat()
+		state, shop := &state.Memory{}, newTurncoat()
 		h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory,
 			`{"servers": {"shop": {"trust": "review"}}}`, state)
 		c := client(t, h, &host.Caller{})
@@ -272,7 +273,7 @@ func TestListsFromPins(t *testing.T) {
 	for _, up := range mcptest.Combinations() {
 		t.Run(up.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				state, shop := &host.MemoryState{}, newTurncoat()
+				state, shop := &state.Memory{}, newTurncoat()
 				servers := map[string]mcp.Handler{"calc": newServer("calc"), "shop": shop}
 				first := openPinned(t, servers, up, "{}", state)
 				before := toolNames(t, client(t, first, &host.Caller{}))
@@ -329,7 +330,7 @@ func TestPinsOfResources(t *testing.T) {
 					}
 					return "", nil
 				}}
-				state := &host.MemoryState{}
+				state := &state.Memory{}
 				read := func(uri string) error {
 					h := openPinned(t, map[string]mcp.Handler{"s": s, "calc": newServer("calc")}, inMemory, settings, state)
 					for _, caller := range []*host.Caller{{}, {Server: "s"}} {
@@ -368,7 +369,7 @@ func TestPinsOfAServerThatIsTrustedWithAllChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := newTurncoat()
 		settings := `{"servers": {"shop": {"trust": "insecureAll"}}}`
-		h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory, settings, &host.MemoryState{})
+		h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory, settings, &state.Memory{})
 		c := client(t, h, &host.Caller{})
 		before := toolNames(t, c)
 		mcp.AddTool(shop.Server, &mcp.Tool{Name: "added"}, func(context.Context, struct{}) (string, error) { return "new", nil })
@@ -383,7 +384,7 @@ func TestPinsOfAServerThatIsTrustedWithAllChanges(t *testing.T) {
 }
 
 // A failingState cannot be changed.
-type failingState struct{ host.MemoryState }
+type failingState struct{ state.Memory }
 
 func (*failingState) CompareAndSet(context.Context, string, string, uint64, []byte) error {
 	return errors.New("no space left")
@@ -414,7 +415,7 @@ func TestPinsOfCallers(t *testing.T) {
 			}
 			return listOf(tool("t"), tool("of_"+c.Principal.Subject)), nil
 		}}
-		state := &host.MemoryState{}
+		state := &state.Memory{}
 		h := openFile(t, map[string]any{"s": map[string]string{"command": "s"}}, "{}", &host.Options{Pins: true, State: state,
 			Dial: func(ctx context.Context, _ *config.Server) (mcp.Transport, error) {
 				caller := host.CallerFrom(ctx)
@@ -452,7 +453,7 @@ func TestCallersGetListsFromPins(t *testing.T) {
 	} {
 		t.Run(entry, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				state, dials, tools := &host.MemoryState{}, 0, []string{tool("t")}
+				state, dials, tools := &state.Memory{}, 0, []string{tool("t")}
 				open := func() *host.Host {
 					return openFile(t, map[string]any{"s": json.RawMessage(entry)}, "{}", &host.Options{Pins: true, State: state,
 						Dial: func(context.Context, *config.Server) (mcp.Transport, error) {
@@ -497,7 +498,7 @@ func TestPinsOfServerThatDoesNotAnnounceChanges(t *testing.T) {
 			}
 			return ""
 		})}
-		h := openPinned(t, map[string]mcp.Handler{"s": s, "calc": newServer("calc")}, inMemory, "{}", &host.MemoryState{})
+		h := openPinned(t, map[string]mcp.Handler{"s": s, "calc": newServer("calc")}, inMemory, "{}", &state.Memory{})
 		c := client(t, h, &host.Caller{})
 		if f, _ := failureOf(t, c, "s__t"); f != nil {
 			t.Fatalf("before the change: %+v", f)

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 func TestMemoryStateComparesVersions(t *testing.T) {
 	ctx := context.Background()
-	s := &host.MemoryState{}
+	s := &state.Memory{}
 	set := func(version uint64, value string) error {
 		return s.CompareAndSet(ctx, "k", "a", version, []byte(value))
 	}
-	if err := set(1, "x"); !errors.Is(err, host.ErrConflict) {
+	if err := set(1, "x"); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("an absent entry was changed at version 1: %v", err)
 	}
 	if err := set(0, "one"); err != nil {
@@ -25,7 +25,7 @@ func TestMemoryStateComparesVersions(t *testing.T) {
 		t.Fatalf("Get: %q, %d, %v", value, first, err)
 	}
 	value[0] = 'X' // the caller's own
-	if err := set(0, "two"); !errors.Is(err, host.ErrConflict) {
+	if err := set(0, "two"); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("an entry was created twice: %v", err)
 	}
 	if err := s.CompareAndSet(ctx, "k", "a", first, nil); err != nil {

@@ -18,11 +18,11 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 const (
-	// maxStateKey and maxStateValue bound entries, in bytes: see [host.StateStore].
+	// maxStateKey and maxStateValue bound entries, in bytes: see [state.Store].
 	maxStateKey   = 1 << 10
 	maxStateValue = 32 << 20
 	// maxHold limits how long consecutive transactions of a process may keep the file open, and
@@ -34,7 +34,7 @@ const (
 	minPoll, maxPoll = 500 * time.Microsecond, 4 * time.Millisecond
 )
 
-// A StateStore is a [host.StateStore] in a file that several processes may use: each transaction,
+// A StateStore is a [state.Store] in a file that several processes may use: each transaction,
 // or a few concurrent transactions together, opens the file and locks it. It is safe for concurrent
 // use, and need not be closed.
 type StateStore struct {
@@ -48,7 +48,7 @@ type StateStore struct {
 	closed chan struct{} // closed after the file; nil if the file is not open
 }
 
-var _ host.StateStore = (*StateStore)(nil)
+var _ state.Store = (*StateStore)(nil)
 
 // OpenState returns the state of a host in a file. Files and directories are created with the first
 // entry; the directory gets mode 0700. It checks an existing file: the error is [ErrInUse] if other
@@ -99,9 +99,9 @@ func (s *StateStore) CompareAndSet(ctx context.Context, kind, key string, versio
 }
 
 // List returns all entries of a kind.
-func (s *StateStore) List(ctx context.Context, kind string) iter.Seq2[host.Entry, error] {
-	return func(yield func(host.Entry, error) bool) {
-		var all []host.Entry // a transaction that is open would keep other processes waiting
+func (s *StateStore) List(ctx context.Context, kind string) iter.Seq2[state.Entry, error] {
+	return func(yield func(state.Entry, error) bool) {
+		var all []state.Entry // a transaction that is open would keep other processes waiting
 		err := s.read(ctx, func(tx *bbolt.Tx) error {
 			b := tx.Bucket(kindBucket(kind))
 			if b == nil {
@@ -109,12 +109,12 @@ func (s *StateStore) List(ctx context.Context, kind string) iter.Seq2[host.Entry
 			}
 			return b.ForEach(func(key, _ []byte) error {
 				value, version, err := getEntry(b, key)
-				all = append(all, host.Entry{Key: string(key), Value: value, Version: version})
+				all = append(all, state.Entry{Key: string(key), Value: value, Version: version})
 				return err
 			})
 		})
 		if err != nil {
-			yield(host.Entry{}, err)
+			yield(state.Entry{}, err)
 			return
 		}
 		for _, e := range all {
@@ -165,7 +165,7 @@ func setEntry(tx *bbolt.Tx, kind, key string, version uint64, value []byte) erro
 	case err != nil:
 		return err
 	case current != version:
-		return refusedError{host.ErrConflict}
+		return refusedError{state.ErrConflict}
 	case value == nil && version == 0:
 		return errNoChange
 	}

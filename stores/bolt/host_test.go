@@ -20,7 +20,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
@@ -33,7 +33,7 @@ func openState(t *testing.T, path string) *bolt.StateStore {
 	return s
 }
 
-func mustSet(t *testing.T, s host.StateStore, kind, key, value string) {
+func mustSet(t *testing.T, s state.Store, kind, key, value string) {
 	t.Helper()
 	_, version, err := s.Get(t.Context(), kind, key)
 	if err == nil {
@@ -44,12 +44,12 @@ func mustSet(t *testing.T, s host.StateStore, kind, key, value string) {
 	}
 }
 
-// TestStateIsLikeMemory makes the same random calls to a file and to a host.MemoryState.
+// TestStateIsLikeMemory makes the same random calls to a file and to a state.Memory.
 func TestStateIsLikeMemory(t *testing.T) {
 	ctx := t.Context()
-	file, memory := openState(t, filepath.Join(t.TempDir(), "new", "state.db")), &host.MemoryState{}
+	file, memory := openState(t, filepath.Join(t.TempDir(), "new", "state.db")), &state.Memory{}
 	random := rand.New(rand.NewPCG(1, 2))
-	entries := func(s host.StateStore, kind string) map[string]string {
+	entries := func(s state.Store, kind string) map[string]string {
 		all := map[string]string{}
 		for e, err := range s.List(ctx, kind) {
 			if err != nil {
@@ -98,7 +98,7 @@ func TestStateOfManyProcessesLosesNoChange(t *testing.T) {
 					switch {
 					case err == nil:
 						n++
-					case !errors.Is(err, host.ErrConflict):
+					case !errors.Is(err, state.ErrConflict):
 						t.Error(err)
 						return
 					}

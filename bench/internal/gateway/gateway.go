@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -25,7 +26,7 @@ type Servers struct {
 	Extra   Extra
 	Dir     string // for files of Extra
 	// State has pins, which are compared if it is not nil.
-	State host.StateStore
+	State state.Store
 	// Observer is that of the host; nil for none.
 	Observer mcp.Observer
 }

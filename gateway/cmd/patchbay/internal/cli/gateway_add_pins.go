@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -21,7 +22,7 @@ import (
 type inspection struct {
 	config *hostConfig // as it is with the new entry
 	used   bool        // a gateway with this configuration uses the server
-	found  *host.MemoryState
+	found  *state.Memory
 	pins   []*host.Pin
 }
 
@@ -73,7 +74,7 @@ func (p *program) inspectServer(ctx context.Context, a *addition, e *fileEdit, f
 	if err != nil {
 		return nil, err
 	}
-	i.found = &host.MemoryState{}
+	i.found = &state.Memory{}
 	return i, p.readServer(ctx, i, f, s, lookup)
 }
 
@@ -83,7 +84,7 @@ func (p *program) newInspection(a *addition, e *fileEdit, f *configs.File) (*ins
 	if err != nil {
 		return nil, err
 	}
-	i := &inspection{config: c, found: &host.MemoryState{}}
+	i := &inspection{config: c, found: &state.Memory{}}
 	for _, entry := range c.servers {
 		i.used = i.used || entry.Name == a.name && entry.File.Path == e.path
 	}
@@ -232,7 +233,7 @@ func (p *program) showInstructions(pins []*host.Pin) {
 
 // changedPins returns the definitions that differ from all approved forms in a state, with the listed form
 // as the one that waits. Its second result has those that are not approved in the state, also new ones.
-func (i *inspection) changedPins(ctx context.Context, state host.StateStore) (changed, fresh []*host.Pin, err error) {
+func (i *inspection) changedPins(ctx context.Context, state state.Store) (changed, fresh []*host.Pin, err error) {
 	all, err := host.Pins(ctx, state)
 	if err != nil {
 		return nil, nil, err
