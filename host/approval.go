@@ -140,7 +140,7 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 		}
 	}
 	return nil, p.fail(CodeApprovalNeeded, statement{errors.New(
-		"the request needs the approval of a user, and " + why + p.decision.because())})
+		"the request needs the approval of a user, and " + why + because(&p.decision))})
 }
 
 // resume checks that a request which answers a question of its server was approved when it began, and
@@ -191,7 +191,7 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
 		h.Write(b)
 	}
-	for _, text := range []string{p.caller.principal(), p.caller.Profile, p.action.Server, p.identity,
+	for _, text := range []string{p.caller.Key(), p.caller.Profile, p.action.Server, p.identity,
 		p.action.Method, p.action.Target, strconv.FormatUint(p.epoch(), 10)} {
 		add([]byte(text))
 	}
@@ -293,7 +293,7 @@ func (p *approval) fail(code ErrorCode, err error) error {
 }
 
 // because returns the rule and the reason as the end of a sentence.
-func (d *Decision) because() (text string) {
+func because(d *Decision) (text string) {
 	if d.Rule != "" {
 		text = " (rule " + d.Rule + ")"
 	}

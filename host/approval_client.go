@@ -81,7 +81,7 @@ func (p *approval) choices() []Answer {
 func (p *approval) message() string {
 	a := p.action
 	var b strings.Builder
-	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(p.decision.because()), shown(a.Server),
+	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(&p.decision)), shown(a.Server),
 		map[ActionKind]string{ActionCall: "Tool", ActionGet: "Prompt", ActionRead: "Resource"}[a.Kind], shown(a.Target))
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)

@@ -61,16 +61,16 @@ func CallerFrom(ctx context.Context) *Caller {
 }
 
 // principal returns a key that is unequal for different principals.
-func (c *Caller) principal() string { return c.Principal.Key() }
+func (c *Caller) Key() string { return c.Principal.Key() }
 
 // viewKey returns a key of the view: callers with equal keys share it.
-func (c *Caller) viewKey(sessions bool) string {
-	parts := append(make([]string, 0, viewKeyParts), c.principal(), c.Profile, c.Server, "",
+func viewKey(c *Caller, sessions bool) string {
+	parts := append(make([]string, 0, viewKeyParts), c.Key(), c.Profile, c.Server, "",
 		strconv.FormatBool(c.Single), c.Workspace, "", "")
 	if sessions {
 		parts[3] = c.Session
 	}
-	if c.isLimited() {
+	if c.IsLimited() {
 		parts[6] = fmt.Sprintf("%q %q %t", c.Servers, c.Only, c.ReadOnly)
 	}
 	if c.Principal != nil {

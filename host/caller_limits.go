@@ -9,24 +9,24 @@ import (
 )
 
 // isLimited reports whether the caller may use less than its profile has.
-func (c *Caller) isLimited() bool { return c.Servers != nil || c.Only != nil || c.ReadOnly }
+func (c *Caller) IsLimited() bool { return c.Servers != nil || c.Only != nil || c.ReadOnly }
 
-func (c *Caller) hasServer(name string) bool {
+func (c *Caller) HasServer(name string) bool {
 	return c.Servers == nil || slices.Contains(c.Servers, name)
 }
 
 // may reports whether the caller may make requests of a kind.
-func (c *Caller) may(kind ActionKind) bool { return c.Only == nil || slices.Contains(c.Only, kind) }
+func (c *Caller) May(kind ActionKind) bool { return c.Only == nil || slices.Contains(c.Only, kind) }
 
 // mayUse reports whether the limits of the caller leave an item.
-func (c *Caller) mayUse(item *catalogue.Item) bool {
+func mayUse(c *Caller, item *catalogue.Item) bool {
 	switch item.Kind {
 	case catalogue.Tools:
-		return c.may(ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
+		return c.May(ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
 	case catalogue.Prompts:
-		return c.may(ActionGet)
+		return c.May(ActionGet)
 	}
-	return c.may(ActionRead)
+	return c.May(ActionRead)
 }
 
 // isReadOnly reports whether a tool declares that it changes nothing.
@@ -51,7 +51,7 @@ func (v *View) checkMethod(req *mcp.Request) error {
 	case "server/discover", "subscriptions/listen":
 		return nil
 	case "completion/complete":
-		if c.may(ActionGet) && c.may(ActionRead) || c.may(referenceKind(req)) {
+		if c.May(ActionGet) && c.May(ActionRead) || c.May(referenceKind(req)) {
 			return nil
 		}
 		return errUnknownReference
@@ -71,7 +71,7 @@ func (v *View) checkMethod(req *mcp.Request) error {
 		}
 	}
 	switch {
-	case kind != ActionOther && c.may(kind), kind == ActionOther && c.Only == nil && !c.ReadOnly:
+	case kind != ActionOther && c.May(kind), kind == ActionOther && c.Only == nil && !c.ReadOnly:
 		return nil
 	case param == "":
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)

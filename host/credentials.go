@@ -340,7 +340,7 @@ func (u *Upstream) tokensOf(c *Caller) (all []string) {
 		}
 	}
 	if c != nil {
-		add(u.credentials.all[credentialKey{c.principal(), u.credentials.endpoint}])
+		add(u.credentials.all[credentialKey{c.Key(), u.credentials.endpoint}])
 		if c.Principal != nil {
 			add(u.credentials.all[credentialKey{"", u.credentials.endpoint}])
 		}

@@ -170,7 +170,7 @@ func (v *View) denied(req *mcp.Request, r *route, d *Decision) error {
 		}
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return &Error{Code: CodeDenied, Server: r.pool.up.name, Err: d.refusal()}
+	return &Error{Code: CodeDenied, Server: r.pool.up.name, Err: refusalOf(d)}
 }
 
 // unknownItem returns the error of a request for an item that does not exist for the caller.
@@ -179,7 +179,7 @@ func unknownItem(kind catalogue.Kind, name string) error {
 }
 
 // refusal returns the reason of a decision for the caller.
-func (d *Decision) refusal() error {
+func refusalOf(d *Decision) error {
 	text := "denied"
 	if d.Rule != "" {
 		text += " by rule " + d.Rule
@@ -222,7 +222,7 @@ func (v *View) decideResult(
 	v.host.countDecision(ActionResult, &d)
 	switch {
 	case d.Do != OutcomeAllow:
-		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: d.refusal()}
+		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: refusalOf(&d)}
 	case len(d.Redact) == 0:
 		return res, failed
 	}
@@ -250,7 +250,7 @@ func (v *View) decideQuestions(
 		d := v.ask(ctx, p, req, &about)
 		v.host.countDecision(ActionQuestion, &d)
 		if d.Do != OutcomeAllow {
-			return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: d.refusal()}
+			return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: refusalOf(&d)}
 		}
 	}
 	return raw, nil

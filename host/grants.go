@@ -108,7 +108,7 @@ func (p *approval) grantKey(scope Answer) string {
 	if rule == "" {
 		rule = p.decision.Rule
 	}
-	sum := sha256.Sum256([]byte(joinKey(p.caller.principal(), p.caller.Profile, p.action.Server,
+	sum := sha256.Sum256([]byte(joinKey(p.caller.Key(), p.caller.Profile, p.action.Server,
 		p.identity, p.action.Method, p.action.Target, rule, session)))
 	return hex.EncodeToString(sum[:])
 }

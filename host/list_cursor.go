@@ -27,7 +27,7 @@ type listCursors struct {
 
 func (v *View) listCursors(req *mcp.Request) listCursors {
 	return listCursors{v.host.states.ring,
-		[]string{"cursor", v.caller.principal(), v.caller.Profile, v.caller.Server, req.Method}}
+		[]string{"cursor", v.caller.Key(), v.caller.Profile, v.caller.Server, req.Method}}
 }
 
 // after returns the cursor after a page of the first of the servers that have a list; empty after the last

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -74,7 +75,7 @@ func (a *Action) isOfTask() bool {
 		return false
 	}
 	switch a.Method {
-	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult:
+	case wire.MethodTasksGet, "tasks/update", wire.MethodTasksCancel, wire.MethodTasksResult:
 		return true
 	}
 	return false

@@ -105,7 +105,7 @@ func (p *pool) pinned() *serverPins {
 func (p *pool) pinCaller() pinCaller {
 	c := pinCaller{varies: p.up.dependsOnCaller()}
 	if p.caller.Principal != nil && p.up.share() != config.ShareShared {
-		sum := sha256.Sum256([]byte(p.caller.principal()))
+		sum := sha256.Sum256([]byte(p.caller.Key()))
 		c.key = hex.EncodeToString(sum[:16])
 	}
 	return c

@@ -303,7 +303,7 @@ func (s *start) end(t mcp.Transport) {
 	delete(u.connections, s)
 	u.mu.Unlock()
 	if u.isCommand() {
-		u.host.processes.add(s.in.pool.caller.principal(), -1)
+		u.host.processes.add(s.in.pool.caller.Key(), -1)
 	}
 	s.own.clear()
 	close(s.ended)

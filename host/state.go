@@ -62,7 +62,7 @@ func newStateSealer(keys [][]byte) (*stateSealer, error) {
 
 // bound returns what a state is bound to.
 func bound(c *Caller, req *mcp.Request) []string {
-	return []string{"request", c.principal(), c.Profile, c.Server, req.Method, digest(req)}
+	return []string{"request", c.Key(), c.Profile, c.Server, req.Method, digest(req)}
 }
 
 func (s *stateSealer) seal(c *Caller, req *mcp.Request, st requestState) (string, error) {

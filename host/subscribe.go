@@ -61,7 +61,7 @@ func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (s
 	if w.callers == nil {
 		w.callers = map[string]map[*resourceCaller]struct{}{}
 	}
-	own, first := w.of(v.caller.principal()), false
+	own, first := w.of(v.caller.Key()), false
 	for _, r := range all {
 		known := w.callers[r.target] != nil
 		if !known && len(w.callers) >= maxWatched || shared && own >= maxWatchedOfPrincipal {
@@ -111,7 +111,7 @@ func (p *pool) unsubscribe(all map[*resourceCaller]string) {
 func (w *resourceSubscriptions) of(principal string) (n int) {
 	for _, callers := range w.callers {
 		for c := range callers {
-			if c.view.caller.principal() == principal {
+			if c.view.caller.Key() == principal {
 				n++
 			}
 		}

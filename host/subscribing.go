@@ -61,7 +61,7 @@ func (s *subscribing) note(a *Action, d *Decision) {
 		part.Call = s.view.host.callIDs.next()
 		part.decided(d)
 		if d.Do != OutcomeAllow {
-			part.Err = &Error{Code: CodeDenied, Server: a.Server, Err: d.refusal()}
+			part.Err = &Error{Code: CodeDenied, Server: a.Server, Err: refusalOf(d)}
 		}
 		s.parts = append(s.parts, part)
 	}

@@ -172,12 +172,12 @@ func (u *Upstream) evictPool() {
 	}
 	counts := map[string]int{}
 	for _, p := range u.pools {
-		counts[p.caller.principal()]++
+		counts[p.caller.Key()]++
 	}
 	var oldest *pool
 	most := 0
 	for _, p := range u.pools {
-		n := counts[p.caller.principal()]
+		n := counts[p.caller.Key()]
 		if n < most || n == most && oldest != nil && !p.used.Before(oldest.used) {
 			continue
 		}
@@ -212,7 +212,7 @@ func (u *Upstream) makeRoom(p *pool) error {
 	if u.share() == config.ShareShared {
 		most = limit
 	}
-	mine := func(s *start) bool { return s.in.pool.caller.principal() == p.caller.principal() }
+	mine := func(s *start) bool { return s.in.pool.caller.Key() == p.caller.Key() }
 	var all, own, ending, ownEnding int
 	for s := range u.connections {
 		switch {
@@ -253,7 +253,7 @@ func (u *Upstream) countProcess(p *pool) error {
 	if !u.isCommand() {
 		return nil
 	}
-	limit, principal := u.host.limits().Processes, p.caller.principal()
+	limit, principal := u.host.limits().Processes, p.caller.Key()
 	most := limit
 	if p.caller.Principal != nil && u.share() != config.ShareShared {
 		most -= limit / 4 // for others

@@ -125,5 +125,5 @@ func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) 
 		profile.Tools != nil && !config.Match(profile.Tools, public) {
 		return false
 	}
-	return c.mayUse(&catalogue.Item{Kind: kind, Raw: p.last()[kind].Definition(target)})
+	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.last()[kind].Definition(target)})
 }

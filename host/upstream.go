@@ -201,12 +201,12 @@ func (u *Upstream) poolKey(c *Caller) string {
 	case config.ShareShared:
 		return ""
 	case config.ShareSession:
-		return joinKey(c.principal(), c.Session)
+		return joinKey(c.Key(), c.Session)
 	}
 	if c.Workspace != "" && u.usesWorkspace() {
-		return joinKey(c.principal(), "workspace", c.Workspace)
+		return joinKey(c.Key(), "workspace", c.Workspace)
 	}
-	return joinKey(c.principal())
+	return joinKey(c.Key())
 }
 
 // pool returns the pool of a caller.

@@ -49,7 +49,7 @@ type merged struct {
 }
 
 func newView(h *Host, c *Caller) *View {
-	v := &View{host: h, caller: c, principal: localPrincipal + c.principal()}
+	v := &View{host: h, caller: c, principal: localPrincipal + c.Key()}
 	v.resolved.Store(v.resolve(h.set.Load()))
 	v.tasks = v.newTasks()
 	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget
@@ -231,7 +231,7 @@ type viewCache struct {
 
 func (k *viewCache) get(h *Host, c *Caller) *View {
 	sessions := h.set.Load().sessions
-	key := c.viewKey(sessions)
+	key := viewKey(c, sessions)
 	v := k.views[key]
 	if v == nil {
 		if k.views == nil {
@@ -256,11 +256,11 @@ func (k *viewCache) get(h *Host, c *Caller) *View {
 func (k *viewCache) evict() {
 	counts := map[string]int{}
 	for _, v := range k.views {
-		counts[v.caller.principal()]++
+		counts[v.caller.Key()]++
 	}
 	oldest, most := "", 0
 	for key, v := range k.views {
-		n := counts[v.caller.principal()]
+		n := counts[v.caller.Key()]
 		if n > most || n == most && v.used.Before(k.views[oldest].used) {
 			oldest, most = key, n
 		}

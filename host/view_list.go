@@ -120,7 +120,7 @@ func (l *listPages) put(kind catalogue.Kind, after string, p *listPage) {
 }
 
 func (v *View) cursorBound(kind catalogue.Kind) []string {
-	return []string{"cursor", v.caller.principal(), v.caller.Profile, v.caller.Server, kind.Method()}
+	return []string{"cursor", v.caller.Key(), v.caller.Profile, v.caller.Server, kind.Method()}
 }
 
 // openCursor returns the position that the cursor of a request has sealed, empty for none.
@@ -257,9 +257,9 @@ func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {
 		o.ToolGlobs = p.Tools
 	}
 	policy := v.host.currentPolicy()
-	if policy != nil || v.caller.isLimited() {
+	if policy != nil || v.caller.IsLimited() {
 		o.Visible = func(item *catalogue.Item) bool {
-			return v.caller.mayUse(item) && (policy == nil || v.isVisible(policy, item))
+			return mayUse(v.caller, item) && (policy == nil || v.isVisible(policy, item))
 		}
 	}
 	return o

@@ -24,7 +24,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	}
 	byPool := map[*pool][]watchedResource{}
 	read, known := false, internals.CheckedURIs(req)
-	if !v.caller.may(ActionRead) {
+	if !v.caller.May(ActionRead) {
 		f.ResourceSubscriptions = nil
 	}
 	for _, uri := range f.ResourceSubscriptions {

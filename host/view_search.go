@@ -50,7 +50,7 @@ const (
 // searches reports whether the tools of a catalogue are found by a search in place of a list.
 func (v *View) searches(c *catalogue.Catalogue) bool {
 	switch {
-	case v.single() || !v.caller.may(ActionCall):
+	case v.single() || !v.caller.May(ActionCall):
 		return false
 	case v.host.set.Load().settings.Tools.Mode == config.ListSearch:
 		return true

@@ -36,7 +36,7 @@ func (v *View) resolve(set *serverSet) *viewServers {
 // opens reports whether a caller may use a server, which may no longer be part of the
 // configuration.
 func (s *serverSet) opens(c *Caller, u *Upstream) bool {
-	return (c.Server == "" || u.name == c.Server) && s.inProfile(c.Profile, u.name) && c.hasServer(u.name) &&
+	return (c.Server == "" || u.name == c.Server) && s.inProfile(c.Profile, u.name) && c.HasServer(u.name) &&
 		(c.Principal == nil || !s.isLocal(u))
 }
 

@@ -19,7 +19,7 @@ type taskPool struct {
 
 func (v *View) newTasks() *callerTasks {
 	return &callerTasks{taskTable: &v.host.tasks, ctx: context.WithValue(v.host.ctx, callerKey{}, v.caller),
-		principal: v.caller.principal(), publish: taskView{v},
+		principal: v.caller.Key(), publish: taskView{v},
 		senders: func() (all []taskSender) {
 			for _, p := range v.pools() {
 				all = append(all, taskPool{v, p})

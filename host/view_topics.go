@@ -49,7 +49,7 @@ func (v *View) topicListeners(
 	v.connect(ctx)
 	for member, value := range wanted {
 		if member == topicTasks {
-			if taskFormOf(s.req) == extendedTasks && v.caller.may(ActionCall) {
+			if taskFormOf(s.req) == extendedTasks && v.caller.May(ActionCall) {
 				v.addTasks(ctx, s, value, of)
 			}
 		} else if p := v.extensionPool(member); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
