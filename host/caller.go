@@ -8,41 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// A Caller is the party that requests are made for. Its members decide which instances of the
-// servers serve it: nothing of one principal reaches the instances of another, except those of
-// servers that the configuration shares.
-type Caller struct {
-	// Principal is the authenticated caller, nil for the local user.
-	Principal *mcp.Principal
-	// Session identifies the session or connection of the caller, empty if it has none. Only servers
-	// with "share": "session" depend on it.
-	Session string
-	// Profile is the name of a profile of the configuration: the servers and tools that the caller
-	// may use. Default: all.
-	Profile string
-	// Server is the name of the only server that the caller may use, with its names and URIs unchanged. A
-	// profile must have it, too.
-	Server string
-	// Workspace is the directory that the client works in, if it is on this machine: an absolute path.
-	// Commands of the user's own configuration run in it, with it as ${workspaceFolder}, so callers
-	// with different ones share no process. Default: the current directory.
-	Workspace string
-	// Single leaves names and URIs unchanged, as Server does, while the configuration has one server.
-	Single bool
-	// Servers are the names of the only servers that the caller may use; nil for all.
-	Servers []string
-	// Only are the kinds of requests that the caller may make: ActionCall (tools, and their tasks),
-	// ActionGet (prompts) and ActionRead (resources and skills). For the caller, nothing else exists.
-	// Default: all, and the methods of other extensions.
-	Only []ActionKind
-	// ReadOnly hides the tools that do not declare readOnlyHint. It refuses the methods of other
-	// extensions, and requests that cancel or update tasks. The hint is a claim of the server.
-	ReadOnly bool
-}
 
 // callerKey is the context key of the caller. callerUseKey is the context key of an [atomic.Bool],
 // which CallerFrom sets.
@@ -59,9 +25,6 @@ func CallerFrom(ctx context.Context) *Caller {
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c
 }
-
-// principal returns a key that is unequal for different principals.
-func (c *Caller) Key() string { return c.Principal.Key() }
 
 // viewKey returns a key of the view: callers with equal keys share it.
 func viewKey(c *Caller, sessions bool) string {

@@ -1,22 +1,10 @@
 package host
 
 import (
-	"slices"
-
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// isLimited reports whether the caller may use less than its profile has.
-func (c *Caller) IsLimited() bool { return c.Servers != nil || c.Only != nil || c.ReadOnly }
-
-func (c *Caller) HasServer(name string) bool {
-	return c.Servers == nil || slices.Contains(c.Servers, name)
-}
-
-// may reports whether the caller may make requests of a kind.
-func (c *Caller) May(kind ActionKind) bool { return c.Only == nil || slices.Contains(c.Only, kind) }
 
 // mayUse reports whether the limits of the caller leave an item.
 func mayUse(c *Caller, item *catalogue.Item) bool {
