@@ -134,11 +134,18 @@ func (v *View) response(ctx context.Context, method string, err error) (mcp.Resu
 		return nil, err
 	}
 	reason, incident := v.reasonFor(ctx, method, e)
+	return response(method, e, reason, incident)
+}
+
+// response returns the response to a request that failed: a tool call fails with a result, so that the
+// model sees the reason and clients keep their session; other methods fail with a JSON-RPC error. reason
+// replaces the reason of the error, and incident identifies it in the log; it may be empty.
+func response(method string, e *Error, reason, incident string) (mcp.Result, error) {
 	text, detail := e.describe(reason), e.detail(incident)
-	if method != methodToolsCall {
-		wire := mcp.Errorf(codeServer, "%s", text)
-		wire.Data = detail
-		return nil, wire
+	if method != "tools/call" {
+		fault := mcp.Errorf(codeServer, "%s", text)
+		fault.Data = detail
+		return nil, fault
 	}
 	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), text)
 	b = append(append(b, `}],"isError":true,"_meta":{"`+metaError+`":`...), detail...)
