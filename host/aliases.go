@@ -1,7 +1,33 @@
 package host
 
 import (
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+)
+
+// Names of package [hosterr].
+type (
+	Error     = hosterr.Error
+	ErrorCode = hosterr.Code
+)
+
+// Names of package [hosterr].
+const (
+	CodeApprovalExpired = hosterr.CodeApprovalExpired
+	CodeApprovalNeeded  = hosterr.CodeApprovalNeeded
+	CodeAuthRequired    = hosterr.CodeAuthRequired
+	CodeCallLost        = hosterr.CodeCallLost
+	CodeConfigError     = hosterr.CodeConfigError
+	CodeCrashLoop       = hosterr.CodeCrashLoop
+	CodeDenied          = hosterr.CodeDenied
+	CodeInvalidResult   = hosterr.CodeInvalidResult
+	CodeLimited         = hosterr.CodeLimited
+	CodeQuarantined     = hosterr.CodeQuarantined
+	CodeStarting        = hosterr.CodeStarting
+	CodeTimeout         = hosterr.CodeTimeout
+	CodeTooLarge        = hosterr.CodeTooLarge
+	CodeUnavailable     = hosterr.CodeUnavailable
+	CodeUnrecorded      = hosterr.CodeUnrecorded
 )
 
 // Names of package [policy].

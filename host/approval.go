@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -288,7 +289,7 @@ func (p *approver) pruneUsed(ctx context.Context) {
 	}
 }
 
-func (p *approval) fail(code ErrorCode, err error) error {
+func (p *approval) fail(code hosterr.Code, err error) error {
 	return &Error{Code: code, Server: p.action.Server, Err: err}
 }
 

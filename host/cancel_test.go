@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -91,7 +92,7 @@ func TestTimeoutOfANewSessionNamesTheServer(t *testing.T) {
 		t.Fatalf("got %+v, %q", f, text)
 	}
 	hangs.Store(true)
-	for _, code := range []host.ErrorCode{host.CodeUnavailable, host.CodeTimeout, host.CodeTimeout} {
+	for _, code := range []hosterr.Code{host.CodeUnavailable, host.CodeTimeout, host.CodeTimeout} {
 		if f, text := failureOf(t, c, "s__name"); f == nil || f.Server != "s" || f.Code != code {
 			t.Errorf("got %+v, %q, want %s", f, text, code)
 		}

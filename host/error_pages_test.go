@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -159,7 +160,7 @@ func documentedError(t *testing.T, example []byte) *host.Error {
 	if m == nil {
 		t.Fatalf("the text does not have the form of an error: %s", wire.Message)
 	}
-	return &host.Error{Code: host.ErrorCode(wire.Data.Code), Server: m[1], MayHaveRun: wire.Data.MayHaveRun,
+	return &host.Error{Code: hosterr.Code(wire.Data.Code), Server: m[1], MayHaveRun: wire.Data.MayHaveRun,
 		RetryAfter: time.Duration(wire.Data.RetryAfterMs) * time.Millisecond, Err: errors.New(m[2])}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -69,7 +70,7 @@ func exitText(e *mcp.ExitError) string {
 }
 
 // summaries replace reasons that only the log has.
-var summaries = map[ErrorCode]string{
+var summaries = map[hosterr.Code]string{
 	CodeUnavailable:    "the server cannot be reached",
 	CodeStarting:       "the server did not become ready in time",
 	CodeTimeout:        "the server did not respond in time",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -171,7 +172,7 @@ func clientWith(t *testing.T, h *host.Host, c *host.Caller, opts *mcp.ClientOpti
 
 // A failure is what a caller learns about a request that failed.
 type failure struct {
-	Code         host.ErrorCode
+	Code         hosterr.Code
 	Server       string
 	MayHaveRun   bool
 	RetryAfterMs int

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -33,7 +34,7 @@ type LimitStatus struct {
 
 // refusal returns the error of a request that a setting refuses, and counts it.
 func (u *Upstream) refusal(
-	code ErrorCode, setting string, after time.Duration, format string, args ...any,
+	code hosterr.Code, setting string, after time.Duration, format string, args ...any,
 ) *Error {
 	u.refused.add(setting)
 	e := u.errorf(code, format, args...)

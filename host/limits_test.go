@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -30,7 +31,7 @@ func annOf(h *host.Host) *host.View { return h.For(&host.Caller{Principal: princ
 func bobOf(h *host.Host) *host.View { return h.For(&host.Caller{Principal: principal("bob")}) }
 
 // wantFailure calls a tool, whose failure must have a code and a text. It returns the time to wait.
-func wantFailure(t *testing.T, c *mcp.Client, tool string, code host.ErrorCode, text string) time.Duration {
+func wantFailure(t *testing.T, c *mcp.Client, tool string, code hosterr.Code, text string) time.Duration {
 	t.Helper()
 	f, got := failureOf(t, c, tool)
 	if f == nil || f.Code != code || !strings.Contains(got, text) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -32,10 +33,10 @@ const (
 
 // missingLists describes the servers whose items are missing in a list.
 type missingLists struct {
-	servers  int         // of the view
-	starting int         // missing servers that may still become ready
-	pools    []*pool     // missing servers
-	codes    []ErrorCode // why each of pools is missing
+	servers  int            // of the view
+	starting int            // missing servers that may still become ready
+	pools    []*pool        // missing servers
+	codes    []hosterr.Code // why each of pools is missing
 }
 
 // missing returns the servers whose list of this kind is not part of the catalogue.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 )
 
 // Stats are figures of a [Host]: at one moment, or of what has happened since it was opened.
@@ -52,7 +54,7 @@ type ServerStats struct {
 	Restarts uint64
 	// Errors are requests without a valid response of the server, by code. Those that callers have cancelled
 	// are not counted.
-	Errors map[ErrorCode]uint64
+	Errors map[hosterr.Code]uint64
 	// Limited are requests that a setting has refused, by setting; see [LimitStatus].
 	Limited map[string]uint64
 	// Quarantined are definitions that were quarantined.
@@ -119,7 +121,7 @@ type hostCounts struct {
 type upstreamCounts struct {
 	restarts, quarantined atomic.Uint64
 	held                  atomic.Int64
-	errors                counters[ErrorCode]
+	errors                counters[hosterr.Code]
 }
 
 func (h *Host) countDecision(about ActionKind, d *Decision) {

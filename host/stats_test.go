@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -48,7 +49,7 @@ func TestStatsCountDecisions(t *testing.T) {
 				{About: host.ActionCall, Effect: "allow"}: 4, {About: host.ActionCall, Effect: "deny"}: 1,
 				{About: host.ActionGet, Effect: "allow"}: 1, {About: host.ActionQuestion, Effect: "deny"}: 1,
 				{About: host.ActionResult, Effect: "allow"}: 2, {About: host.ActionResult, Effect: "redact"}: 2})
-			wantCounts(t, "errors", st.ByServer["all"].Errors, map[host.ErrorCode]uint64{host.CodeDenied: 2})
+			wantCounts(t, "errors", st.ByServer["all"].Errors, map[hosterr.Code]uint64{host.CodeDenied: 2})
 		})
 	}
 }
@@ -166,7 +167,7 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 		}
 		synctest.Wait()
 		st := h.Stats().ByServer["calc"]
-		wantCounts(t, "errors", st.Errors, map[host.ErrorCode]uint64{host.CodeTimeout: 1, host.CodeLimited: 1})
+		wantCounts(t, "errors", st.Errors, map[hosterr.Code]uint64{host.CodeTimeout: 1, host.CodeLimited: 1})
 		wantCounts(t, "limits", st.Limited, map[string]uint64{"limits.perCaller": 1})
 		if st.Breaker != host.BreakerClosed {
 			t.Errorf("breaker %q, want closed", st.Breaker)

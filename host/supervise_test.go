@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -107,7 +108,7 @@ func TestCrashLoop(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc"), fail: errBroken}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
 		u := upstream(t, h, "calc")
-		var codes []host.ErrorCode
+		var codes []hosterr.Code
 		for len(p.started()) < 5 {
 			err := h.Start(t.Context())
 			var failed *host.Error
@@ -129,7 +130,7 @@ func TestCrashLoop(t *testing.T) {
 				t.Errorf("delay before start %d: got %v, want at most %v", n+2, delay, most)
 			}
 		}
-		if !slices.Equal(codes, []host.ErrorCode{host.CodeUnavailable}) {
+		if !slices.Equal(codes, []hosterr.Code{host.CodeUnavailable}) {
 			t.Errorf("codes: got %v, want unavailable", codes)
 		}
 		if st := u.Status(); st.State != host.StateCrashLoop || st.RetryAfter < 4*time.Minute || st.Starts != 5 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -20,7 +21,7 @@ func TestCallOfAnUnlistedServerFailsWithItsError(t *testing.T) {
 		fine := &fakeProcess{handler: simpleServer("fine")}
 		h := openFakes(t, map[string]*fakeProcess{"broken": broken, "slow": slow, "fine": fine}, "{}")
 		c := client(t, h, &host.Caller{})
-		for server, code := range map[string]host.ErrorCode{"broken": host.CodeUnavailable, "slow": host.CodeStarting} {
+		for server, code := range map[string]hosterr.Code{"broken": host.CodeUnavailable, "slow": host.CodeStarting} {
 			if f, text := failureOf(t, c, server+"__name"); f == nil || f.Code != code || f.Server != server || f.MayHaveRun {
 				t.Errorf("%s: got %+v, %q, want %s", server, f, text, code)
 			}

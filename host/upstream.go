@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -242,7 +243,7 @@ func (u *Upstream) present(p *pool) *pool {
 	return q
 }
 
-func (u *Upstream) errorf(code ErrorCode, format string, args ...any) *Error {
+func (u *Upstream) errorf(code hosterr.Code, format string, args ...any) *Error {
 	return &Error{Code: code, Server: u.name, Err: statement{fmt.Errorf(format, args...)}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -145,7 +146,7 @@ func exitOfTool(r *mcp.CallToolResult) int {
 // isDenied reports whether a gateway has refused a request: by its policy, or because a user has.
 func isDenied(data []byte) bool {
 	var detail struct {
-		Code host.ErrorCode `json:"code"`
+		Code hosterr.Code `json:"code"`
 	}
 	return stdjson.Unmarshal(data, &detail) == nil && detail.Code == host.CodeDenied
 }

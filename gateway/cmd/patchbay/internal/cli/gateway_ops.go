@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 )
 
 // observeGateway starts what a gateway exports about its requests, and the ops listener of --ops or of the
@@ -44,9 +45,9 @@ type gatewayReadiness struct {
 // A serverReadiness is the condition of a server. One that does not run is no failure: it starts when it is
 // first used.
 type serverReadiness struct {
-	Name  string         `json:"name"`
-	State host.State     `json:"state"`
-	Code  host.ErrorCode `json:"code,omitempty"` // of the last failure
+	Name  string       `json:"name"`
+	State host.State   `json:"state"`
+	Code  hosterr.Code `json:"code,omitempty"` // of the last failure
 }
 
 func (g *gatewayRun) readiness() any {
