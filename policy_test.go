@@ -287,3 +287,37 @@ func TestDocumentLinksExist(t *testing.T) {
 		}
 	}
 }
+
+// programErrors are the files whose errors may name fields, because they report mistakes of the program
+// that uses the package: in the options of a constructor or the result of a function.
+var programErrors = strings.Fields(`
+	ext/apps/bridge.go ext/apps/page.go ext/skills/snapshot.go gateway/audit/audit.go host/state.go
+	internal/dpop/prover.go internal/dpop/verifier.go
+	mcp/client.go mcp/client_call.go mcp/connect.go mcp/input.go mcphttp/session_post.go mcphttp/transport.go
+	oauth/authserver/client.go oauth/authserver/keys.go oauth/authserver/metadata.go oauth/authserver/options.go
+	oauth/authserver/server.go oauth/oauthclient/grant_enterprise.go`)
+
+var fieldName = regexp.MustCompile(`\b([A-Z]\w*)?(Options|Transport)\.[A-Z]|\bInsecure[A-Z]`)
+
+// TestMessagesDoNotNameFields finds names of Go fields in messages that operators of a program read.
+func TestMessagesDoNotNameFields(t *testing.T) {
+	found := map[string]bool{}
+	sources(t, func(name string, file *ast.File, set *token.FileSet, _ []byte) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING || !fieldName.MatchString(text.Value) || strings.HasPrefix(name, "examples/") {
+				return true
+			}
+			found[name] = true
+			if !slices.Contains(programErrors, name) {
+				t.Errorf("%s: %s: say what to configure, not the field", set.Position(text.Pos()), text.Value)
+			}
+			return true
+		})
+	})
+	for _, name := range programErrors {
+		if !found[name] {
+			t.Errorf("%s names no field: remove it from programErrors", name)
+		}
+	}
+}
