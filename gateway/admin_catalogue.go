@@ -7,7 +7,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -53,12 +53,12 @@ func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
 		return nil, err
 	}
 	p := &cataloguePage{Kind: q.Kind, Items: []json.RawMessage{}}
-	items, _ := jsonscan.Get(raw, method[1])
-	for item := range jsonscan.Elements(items) {
+	items, _ := rawjson.Get(raw, method[1])
+	for item := range rawjson.Elements(items) {
 		p.Items = append(p.Items, json.RawMessage(item))
 	}
-	if next, ok := jsonscan.Get(raw, "nextCursor"); ok {
-		p.NextCursor, _ = jsonscan.Unquote(next)
+	if next, ok := rawjson.Get(raw, "nextCursor"); ok {
+		p.NextCursor, _ = rawjson.Unquote(next)
 	}
 	return p, nil
 }

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -99,14 +99,14 @@ func (r *adminRoute) operationID(path string) string {
 // parameters returns those of the query.
 func (r *adminRoute) parameters() (all []object) {
 	text := schemaOf(r.query)
-	properties, _ := jsonscan.Get(text, "properties")
-	required, _ := jsonscan.Get(text, "required")
-	for key, property := range jsonscan.Members(properties) {
+	properties, _ := rawjson.Get(text, "properties")
+	required, _ := rawjson.Get(text, "required")
+	for key, property := range rawjson.Members(properties) {
 		name := string(key)
-		description, _ := jsonscan.Get(property, "description")
+		description, _ := rawjson.Get(property, "description")
 		p := object{"name": name, "in": "query", "schema": json.RawMessage(property),
 			"required": bytes.Contains(required, []byte(`"`+name+`"`))}
-		if text, err := jsonscan.Unquote(description); err == nil {
+		if text, err := rawjson.Unquote(description); err == nil {
 			p["description"] = text
 		}
 		all = append(all, p)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/secrettext"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // Limits of the shape of arguments in a record.
@@ -21,7 +21,7 @@ const (
 // appendForm appends arguments in the form of the log: an object with the form and the size in bytes.
 func (c *encoder) appendForm(b, raw []byte) []byte {
 	switch {
-	case c.brief || jsonscan.Valid(raw, jsonscan.Limits{}) != nil:
+	case c.brief || rawjson.Valid(raw) != nil:
 		b = append(b, `{"omitted":true`...)
 	case c.form == ArgumentsHash:
 		b = append(append(append(b, `{"hash":"`...), c.keyedHash(raw)...), '"')
@@ -47,18 +47,18 @@ func (c *encoder) hides(raw []byte) (found bool) {
 
 // walk visits the names, texts and numbers of a value.
 func walk(raw []byte, visit func(text string)) {
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '{':
-		for key, value := range jsonscan.Members(raw) {
+		for key, value := range rawjson.Members(raw) {
 			visit(string(key))
 			walk(value, visit)
 		}
 	case '[':
-		for element := range jsonscan.Elements(raw) {
+		for element := range rawjson.Elements(raw) {
 			walk(element, visit)
 		}
 	case '"':
-		text, _ := jsonscan.Unquote(raw) // valid
+		text, _ := rawjson.Unquote(raw) // valid
 		visit(text)
 	default:
 		visit(string(raw))
@@ -67,14 +67,14 @@ func walk(raw []byte, visit func(text string)) {
 
 // appendShape appends names, types and lengths.
 func (c *encoder) appendShape(b, raw []byte, depth int) []byte {
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '{':
 		if depth >= maxShapeDepth {
 			return append(b, `"object"`...)
 		}
 		b = append(b, '{')
 		n := 0
-		for key, value := range jsonscan.Members(raw) {
+		for key, value := range rawjson.Members(raw) {
 			if n++; n > maxShapeMembers {
 				b = append(b, `,"…":"more"`...)
 				break
@@ -83,14 +83,14 @@ func (c *encoder) appendShape(b, raw []byte, depth int) []byte {
 				b = append(b, ',')
 			}
 			name := c.mask(string(key))
-			b = append(jsonscan.AppendQuote(b, name[:min(len(name), maxShapeName)]), ':')
+			b = append(rawjson.AppendQuote(b, name[:min(len(name), maxShapeName)]), ':')
 			b = c.appendShape(b, value, depth+1)
 		}
 		return append(b, '}')
 	case '[':
 		return c.appendArrayShape(b, raw, depth)
 	case '"':
-		text, _ := jsonscan.Unquote(raw) // valid
+		text, _ := rawjson.Unquote(raw) // valid
 		return fmt.Appendf(b, `"string:%d"`, len(text))
 	case 't', 'f':
 		return append(b, `"boolean"`...)
@@ -104,7 +104,7 @@ func (c *encoder) appendShape(b, raw []byte, depth int) []byte {
 func (c *encoder) appendArrayShape(b, raw []byte, depth int) []byte {
 	n := 0
 	var first []byte
-	for element := range jsonscan.Elements(raw) {
+	for element := range rawjson.Elements(raw) {
 		if n++; n == 1 {
 			first = element
 		}
@@ -186,7 +186,7 @@ func isCard(text string) bool {
 // appendRedacted appends a value without texts that look like secrets or are long. A secret value
 // is replaced as a whole.
 func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '{', '[':
 		return appendElements(b, raw, c.redact, func(b []byte, name string, value []byte) []byte {
 			return c.appendRedacted(b, value, secret || isSecretName(name))
@@ -195,7 +195,7 @@ func (c *encoder) appendRedacted(b, raw []byte, secret bool) []byte {
 		return append(b, raw...)
 	}
 	if secret {
-		return jsonscan.AppendQuote(b, redactedText)
+		return rawjson.AppendQuote(b, redactedText)
 	}
 	return c.appendMapped(b, raw, c.redact)
 }
@@ -243,19 +243,19 @@ func (c *encoder) redact(text string) string {
 // appendMapped appends a value whose names, texts and numbers are replaced by the results of a
 // function.
 func (c *encoder) appendMapped(b, raw []byte, replace func(text string) string) []byte {
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '{', '[':
 		return appendElements(b, raw, replace, func(b []byte, _ string, value []byte) []byte {
 			return c.appendMapped(b, value, replace)
 		})
 	case '"':
-		text, _ := jsonscan.Unquote(raw) // valid
-		return jsonscan.AppendQuote(b, replace(text))
+		text, _ := rawjson.Unquote(raw) // valid
+		return rawjson.AppendQuote(b, replace(text))
 	case 't', 'f', 'n':
 		return append(b, raw...)
 	}
 	if text := replace(string(raw)); text != string(raw) {
-		return jsonscan.AppendQuote(b, text)
+		return rawjson.AppendQuote(b, text)
 	}
 	return append(b, raw...)
 }
@@ -265,10 +265,10 @@ func (c *encoder) appendMapped(b, raw []byte, replace func(text string) string) 
 func appendElements(b, raw []byte, replace func(name string) string,
 	appendValue func(b []byte, name string, value []byte) []byte,
 ) []byte {
-	if jsonscan.Kind(raw) == '[' {
+	if rawjson.Kind(raw) == '[' {
 		b = append(b, '[')
 		n := 0
-		for element := range jsonscan.Elements(raw) {
+		for element := range rawjson.Elements(raw) {
 			if n++; n > 1 {
 				b = append(b, ',')
 			}
@@ -278,12 +278,12 @@ func appendElements(b, raw []byte, replace func(name string) string,
 	}
 	b = append(b, '{')
 	n := 0
-	for key, value := range jsonscan.Members(raw) {
+	for key, value := range rawjson.Members(raw) {
 		if n++; n > 1 {
 			b = append(b, ',')
 		}
 		name := string(key)
-		b = append(jsonscan.AppendQuote(b, replace(name)), ':')
+		b = append(rawjson.AppendQuote(b, replace(name)), ':')
 		b = appendValue(b, name, value)
 	}
 	return append(b, '}')

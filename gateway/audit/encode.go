@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -64,7 +64,7 @@ func (c *encoder) appendEntry(
 		b = c.appendRecord(b, e.record)
 	} else {
 		b = now.UTC().AppendFormat(append(b, `,"t":"`...), timeFormat)
-		b = jsonscan.AppendQuote(append(b, `","event":`...), e.event)
+		b = rawjson.AppendQuote(append(b, `","event":`...), e.event)
 		detail, err := json.Marshal(e.detail)
 		if err == nil {
 			b = append(append(b, `,"detail":`...), detail...)
@@ -83,7 +83,7 @@ func (c *encoder) member(b []byte, name, text string) []byte {
 		return b
 	}
 	b = append(append(append(b, `,"`...), name...), `":`...)
-	return jsonscan.AppendQuote(b, c.text(text))
+	return rawjson.AppendQuote(b, c.text(text))
 }
 
 // text returns a text without secrets, and not too long.
@@ -105,7 +105,7 @@ func (c *encoder) appendRecord(b []byte, r *host.Record) []byte {
 		at = at.Add(r.Duration)
 	}
 	b = at.UTC().AppendFormat(append(b, `,"t":"`...), timeFormat)
-	b = jsonscan.AppendQuote(append(b, `","event":`...), string(r.Event))
+	b = rawjson.AppendQuote(append(b, `","event":`...), string(r.Event))
 	b = c.member(b, "id", r.Call)
 	b = c.member(b, "kind", string(r.Kind))
 	b = c.member(b, "method", r.Method)
@@ -121,7 +121,7 @@ func (c *encoder) appendRecord(b []byte, r *host.Record) []byte {
 	}
 	b = c.appendDecision(b, r)
 	b = c.appendOutcome(b, r)
-	if len(r.Detail) > 0 && !c.brief && jsonscan.Valid(r.Detail, jsonscan.Limits{}) == nil {
+	if len(r.Detail) > 0 && !c.brief && rawjson.Valid(r.Detail) == nil {
 		b = c.appendMapped(append(b, `,"detail":`...), r.Detail, c.mask)
 	}
 	return b
@@ -137,11 +137,11 @@ func (c *encoder) appendCaller(b []byte, r *host.Record) []byte {
 		}
 		b = c.member(b, "profile", r.Caller.Profile)
 	}
-	if len(r.Client) == 0 || jsonscan.Kind(r.Client) != '{' {
+	if len(r.Client) == 0 || rawjson.Kind(r.Client) != '{' {
 		return b
 	}
 	b = append(b, `,"client":{"name":`...)
-	b = jsonscan.AppendQuote(b, c.text(stringOf(r.Client, "name")))
+	b = rawjson.AppendQuote(b, c.text(stringOf(r.Client, "name")))
 	return append(c.member(b, "version", stringOf(r.Client, "version")), '}')
 }
 
@@ -164,8 +164,8 @@ func callerName(c *host.Caller) string {
 }
 
 func stringOf(object []byte, key string) string {
-	raw, _ := jsonscan.Get(object, key)
-	text, _ := jsonscan.Unquote(raw) // empty if it is not a string
+	raw, _ := rawjson.Get(object, key)
+	text, _ := rawjson.Unquote(raw) // empty if it is not a string
 	return text
 }
 
@@ -177,7 +177,7 @@ func (c *encoder) appendDecision(b []byte, r *host.Record) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = jsonscan.AppendQuote(b, c.text(text))
+			b = rawjson.AppendQuote(b, c.text(text))
 		}
 		b = append(b, ']')
 	}
@@ -205,8 +205,8 @@ func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
 		return b
 	}
 	failed, isError := r.Err != nil, false
-	if isObject := jsonscan.Kind(r.Result) == '{'; isObject {
-		flag, _ := jsonscan.Get(r.Result, "isError")
+	if isObject := rawjson.Kind(r.Result) == '{'; isObject {
+		flag, _ := rawjson.Get(r.Result, "isError")
 		isError = string(flag) == "true"
 	}
 	outcome := OutcomeOK
@@ -243,7 +243,7 @@ func (c *encoder) appendError(b []byte, err error) []byte {
 	if e, ok := errors.AsType[*host.Error](err); ok {
 		code, mayHaveRun = string(e.Code), e.MayHaveRun
 	}
-	b = jsonscan.AppendQuote(append(b, `,"error":{"code":`...), code)
+	b = rawjson.AppendQuote(append(b, `,"error":{"code":`...), code)
 	b = append(c.member(b, "message", err.Error()), '}')
 	return strconv.AppendBool(append(b, `,"mayHaveRun":`...), mayHaveRun)
 }
@@ -252,23 +252,23 @@ func (c *encoder) appendError(b []byte, err error) []byte {
 const maxQuestions = 64
 
 func (c *encoder) appendQuestions(b, result []byte) []byte {
-	requests, ok := jsonscan.Get(result, "inputRequests")
-	if !ok || jsonscan.Kind(requests) != '{' {
+	requests, ok := rawjson.Get(result, "inputRequests")
+	if !ok || rawjson.Kind(requests) != '{' {
 		return b
 	}
 	b = append(b, `,"questions":[`...)
 	n := 0
-	for key, request := range jsonscan.Members(requests) {
+	for key, request := range rawjson.Members(requests) {
 		if n++; n > maxQuestions {
 			break
 		}
 		if n > 1 {
 			b = append(b, ',')
 		}
-		b = jsonscan.AppendQuote(append(b, `{"key":`...), c.text(string(key)))
-		if jsonscan.Kind(request) == '{' {
+		b = rawjson.AppendQuote(append(b, `{"key":`...), c.text(string(key)))
+		if rawjson.Kind(request) == '{' {
 			b = c.member(b, "method", stringOf(request, "method"))
-			if params, ok := jsonscan.Get(request, "params"); ok {
+			if params, ok := rawjson.Get(request, "params"); ok {
 				b = c.appendForm(append(b, `,"params":`...), params)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 // lines reads the complete lines of a file.
@@ -83,7 +83,7 @@ func parseRecord(line []byte) (*parsedRecord, error) {
 	const before, between, digits = `,"prev":"`, `","hash":"`, 2 * sha256.Size
 	tail := len(before) + len(between) + 2*digits + len(`"}`)
 	at := len(line) - tail
-	if at < 0 || jsonscan.Valid(line, jsonscan.Limits{}) != nil || jsonscan.Kind(line) != '{' {
+	if at < 0 || rawjson.Valid(line) != nil || rawjson.Kind(line) != '{' {
 		return nil, errForm
 	}
 	r := &parsedRecord{line: line}
@@ -101,7 +101,7 @@ func parseRecord(line []byte) (*parsedRecord, error) {
 	if sha256.Sum256(hashed) != r.hash {
 		return nil, errHash
 	}
-	number, _ := jsonscan.Get(line, "seq")
+	number, _ := rawjson.Get(line, "seq")
 	var err error
 	if r.seq, err = strconv.ParseUint(string(number), 10, 64); err != nil {
 		return nil, errForm
@@ -123,8 +123,8 @@ func cutHex(b []byte, before string) (sum [sha256.Size]byte, rest []byte, ok boo
 
 // text returns a text of the detail.
 func (r *parsedRecord) text(key string) string {
-	detail, _ := jsonscan.Get(r.line, "detail")
-	if jsonscan.Kind(detail) != '{' {
+	detail, _ := rawjson.Get(r.line, "detail")
+	if rawjson.Kind(detail) != '{' {
 		return ""
 	}
 	return stringOf(detail, key)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 // maxResume bounds the chains that are tried. More are free only after a failure of the system.
@@ -159,7 +159,7 @@ func readTail(f segmentFile) (*tail, error) {
 		t.size = r.offset
 		if t.unsigned++; rec.event == eventCheckpoint {
 			t.unsigned = 0
-			detail, _ := jsonscan.Get(rec.line, "detail")
+			detail, _ := rawjson.Get(rec.line, "detail")
 			t.checkpoint = slices.Clone(detail)
 		}
 	}

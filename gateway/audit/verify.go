@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 // VerifyOptions configures [Verify]. The zero value is valid.
@@ -317,7 +317,7 @@ func (c *chainVerifier) record(f segmentFile, line int, text []byte) {
 
 // isStart reports whether a record begins a segment, and notes its key.
 func (c *chainVerifier) isStart(rec *parsedRecord, f segmentFile) bool {
-	detail, _ := jsonscan.Get(rec.line, "detail")
+	detail, _ := rawjson.Get(rec.line, "detail")
 	var d segmentDetail
 	if json.Unmarshal(detail, &d) != nil || d.Chain != f.chain || d.Segment != f.number {
 		return false
@@ -330,7 +330,7 @@ func (c *chainVerifier) isStart(rec *parsedRecord, f segmentFile) bool {
 }
 
 func (c *chainVerifier) checkpoint(f segmentFile, line int, rec *parsedRecord) {
-	detail, _ := jsonscan.Get(rec.line, "detail")
+	detail, _ := rawjson.Get(rec.line, "detail")
 	var p Checkpoint
 	r := c.report
 	switch {
@@ -351,7 +351,7 @@ func (c *chainVerifier) checkpoint(f segmentFile, line int, rec *parsedRecord) {
 
 // retention notes that a segment was removed, if a checkpoint follows.
 func (c *chainVerifier) retention(rec *parsedRecord) {
-	detail, _ := jsonscan.Get(rec.line, "detail")
+	detail, _ := rawjson.Get(rec.line, "detail")
 	var d retentionDetail
 	if json.Unmarshal(detail, &d) == nil {
 		c.gone = append(c.gone, d)

@@ -7,7 +7,7 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 // memberNames are names of members of an object; nil for all.
@@ -62,26 +62,26 @@ func (names memberNames) decode(raw json.RawMessage) map[string]any {
 	if names == nil {
 		return objectOf(raw)
 	}
-	if jsonscan.Kind(raw) != '{' {
+	if rawjson.Kind(raw) != '{' {
 		return map[string]any{}
 	}
-	object := make(map[string]any, len(names))
-	err := jsonscan.Visit(raw, jsonscan.Limits{}, func(key, value []byte) {
-		if names[string(key)] {
-			object[string(key)] = valueOf(value)
-		}
-	})
-	if err != nil { // objectOf accepts more
+	if rawjson.Valid(raw) != nil { // objectOf accepts more
 		return objectOf(raw)
+	}
+	object := make(map[string]any, len(names))
+	for name, value := range rawjson.Members(raw) {
+		if names[string(name)] {
+			object[string(name)] = valueOf(value)
+		}
 	}
 	return object
 }
 
 // valueOf returns the value of JSON that is known to be valid.
 func valueOf(raw []byte) any {
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '"':
-		text, _ := jsonscan.Unquote(raw)
+		text, _ := rawjson.Unquote(raw)
 		return text
 	case '0':
 		return plain(json.Number(raw))

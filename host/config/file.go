@@ -26,7 +26,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
@@ -82,7 +81,7 @@ func Parse(text []byte) (*File, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxFile)
 	}
-	plain, err := jsonc.Plain(text)
+	plain, err := Plain(text)
 	if err != nil {
 		return nil, err
 	}

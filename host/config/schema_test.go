@@ -13,7 +13,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/patchbay.schema.json")
@@ -56,7 +55,7 @@ func validator(t testing.TB) *jsonschema.Schema {
 
 func validate(t testing.TB, s *jsonschema.Schema, text string) error {
 	t.Helper()
-	plain, err := jsonc.Plain([]byte(text))
+	plain, err := config.Plain([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
@@ -160,10 +159,10 @@ func (f *File) SettingError(at []string, offset int, text string) error {
 		return r.problems[0]
 	}
 	plain := f.text
-	if p, err := jsonc.Plain(f.Source); err == nil {
+	if p, err := Plain(f.Source); err == nil {
 		plain = p
 	}
-	begin := jsonc.Find(plain, "/patchbay"+place) // of the name of the member
+	begin := Find(plain, "/patchbay"+place) // of the name of the member
 	if begin >= 0 {
 		_, value, _ := strings.Cut(string(plain[begin:]), ":")
 		begin = len(plain) - len(strings.TrimLeft(value, " \t\r\n"))
@@ -172,7 +171,7 @@ func (f *File) SettingError(at []string, offset int, text string) error {
 		r.problem(place, "%s", text) // escapes move what follows
 		return r.problems[0]
 	}
-	where := jsonc.Position(plain, begin+1+offset)
+	where := Position(plain, begin+1+offset)
 	if f.Path != "" {
 		where = f.Path + ": " + where
 	}

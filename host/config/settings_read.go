@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
@@ -52,10 +51,10 @@ func (r *settingsReader) problem(pointer, format string, args ...any) {
 	pointer = "/patchbay" + pointer
 	at := ""
 	if text := r.file.text; text != nil {
-		if plain, err := jsonc.Plain(r.file.Source); err == nil {
+		if plain, err := Plain(r.file.Source); err == nil {
 			text = plain
 		}
-		at = jsonc.Position(text, jsonc.Find(text, pointer)) + ": "
+		at = Position(text, Find(text, pointer)) + ": "
 	}
 	if r.file.Path != "" {
 		at = r.file.Path + ": " + at

@@ -47,7 +47,7 @@ func NewBrowser(opts *BrowserOptions) *Browser {
 	o := *cmp.Or(opts, new(BrowserOptions))
 	b := &Browser{open: o.Open, show: o.Show, timeout: o.Timeout, log: cmp.Or(o.Logger, slog.Default())}
 	if b.open == nil {
-		b.open = openPage
+		b.open = OpenBrowser
 	}
 	if b.show == nil {
 		b.show = func(login *LoginRequest) {
@@ -61,13 +61,22 @@ func NewBrowser(opts *BrowserOptions) *Browser {
 	return b
 }
 
-func openPage(ctx context.Context, page string) error {
-	u, err := url.Parse(page)
+// OpenBrowser opens a page in the user's browser if [CheckPage] accepts it. No shell sees the URL.
+// OpenBrowser returns when the page is open as far as is known, or when ctx ends.
+func OpenBrowser(ctx context.Context, page string) error {
+	u, err := CheckPage(page)
 	if err != nil {
 		return err
 	}
 	return browser.Open(ctx, u)
 }
+
+// CheckPage returns the URL of a page that a server wants opened, as it may be shown to the user and
+// opened. The error says why it must not be opened: a page must be https, or http on this machine,
+// and its host must be recognizable.
+//
+// Spec: basic/security_best_practices, Authorization URLs.
+func CheckPage(page string) (*url.URL, error) { return browser.Check(page) }
 
 // Listen starts the server for the response, at the first redirect URI with a loopback host whose
 // port is free.

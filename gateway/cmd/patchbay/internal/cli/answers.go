@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -63,7 +63,7 @@ func (a *answer) checkElicitation() error {
 		return errors.New("text, model and result are for sampling")
 	case a.Content == nil && a.Action == "":
 		return errors.New("want content or action")
-	case a.Content != nil && jsonscan.Kind(a.Content) != '{':
+	case a.Content != nil && rawjson.Kind(a.Content) != '{':
 		return errors.New("content: want an object")
 	}
 	return checkAction(a.Action)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -41,7 +41,7 @@ func (p *program) newArguments(
 ) (*arguments, error) {
 	parameters, closed := parametersOf(inputSchema)
 	return p.readArguments(ctx, words, &arguments{thing: "argument", owner: "tool", parameters: parameters,
-		closed: closed, nested: jsonscan.Valid(inputSchema, jsonscan.Limits{}) == nil, root: inputSchema})
+		closed: closed, nested: rawjson.Valid(inputSchema) == nil, root: inputSchema})
 }
 
 // newFields parses the fields of a form in the same way. Fields that its schema does not name are
@@ -127,13 +127,13 @@ func (a *arguments) mark(key string, err error) error {
 }
 
 func (a *arguments) merge(from string, data []byte) error {
-	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
+	if err := rawjson.Valid(data); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	if jsonscan.Kind(data) != '{' {
+	if rawjson.Kind(data) != '{' {
 		return fmt.Errorf("%s: want a JSON object", from)
 	}
-	for key, value := range jsonscan.Members(data) {
+	for key, value := range rawjson.Members(data) {
 		a.forget([]step{{key: string(key)}})
 		a.put(string(key), value)
 	}
@@ -148,7 +148,7 @@ func (a *arguments) setJSON(ctx context.Context, key, text string) error {
 			return err
 		}
 	}
-	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
+	if err := rawjson.Valid(data); err != nil {
 		return fmt.Errorf("invalid JSON %.60q: %w", text, err)
 	}
 	steps, _, err := a.locate(key)
@@ -299,7 +299,7 @@ func oneOf(all []string) string {
 func (a *arguments) object() stdjson.RawMessage {
 	var members [][]byte
 	for _, key := range a.keys {
-		members = append(members, slices.Concat(jsonscan.AppendQuote(nil, key), []byte(":"), a.values[key]))
+		members = append(members, slices.Concat(rawjson.AppendQuote(nil, key), []byte(":"), a.values[key]))
 	}
 	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}"))
 }

@@ -116,7 +116,7 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		input:  newInput(stdin),
 		output: &output{w: stdout, terminal: isTerminal(stdout), width: func() int { return widthOf(stdout) }},
 		screen: &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
-		open:   openBrowser, commandStderr: &tail{},
+		open:   oauthclient.OpenBrowser, commandStderr: &tail{},
 		headless:     isHeadless(runtime.GOOS, os.Getenv),
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -183,7 +183,7 @@ func checkExtension(extension string, data []byte) (checked, problem string) {
 	}
 	_, known := signatures[name]
 	if name == "json" {
-		known = jsonscan.Valid(data, jsonscan.Limits{}) != nil
+		known = rawjson.Valid(data) != nil
 	}
 	if !known || hasSignature(name, data) {
 		return extension, ""

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -117,7 +117,7 @@ func exitOfCode(e *mcp.Error) int {
 	case mcp.CodeMethodNotFound, wire.CodeResourceNotFoundLegacy:
 		return exitNotFound
 	case mcp.CodeInvalidParams:
-		if _, ok := jsonscan.Get(e.Data, "uri"); ok {
+		if _, ok := rawjson.Get(e.Data, "uri"); ok {
 			return exitNotFound // resource not found, since 2026-07-28
 		}
 	case codeGateway:

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -175,9 +175,9 @@ func (f *field) separated() bool {
 
 // display returns a default value as it would be typed.
 func (f *field) display(value stdjson.RawMessage) string {
-	if jsonscan.Kind(value) == '[' && (f.items == nil || f.separated()) {
+	if rawjson.Kind(value) == '[' && (f.items == nil || f.separated()) {
 		var all []string
-		for element := range jsonscan.Elements(value) {
+		for element := range rawjson.Elements(value) {
 			all = append(all, choice{value: element}.text())
 		}
 		return strings.Join(all, ", ")
@@ -199,7 +199,7 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 		return nil, nil
 	case trimmed == "" && !f.separated():
 		return nil, errors.New(`a value is required ("" is the empty string)`)
-	case f.items != nil && strings.HasPrefix(trimmed, "[") && jsonscan.Valid([]byte(trimmed), jsonscan.Limits{}) == nil:
+	case f.items != nil && strings.HasPrefix(trimmed, "[") && rawjson.Valid([]byte(trimmed)) == nil:
 		value = stdjson.RawMessage(trimmed)
 	case f.separated():
 		value, err = f.parseList(trimmed)
@@ -267,7 +267,7 @@ func pick(choices []choice, text string) (stdjson.RawMessage, error) {
 
 // checkFormat checks a string against its format, which JSON Schema treats as an annotation.
 func (f *field) checkFormat(value stdjson.RawMessage) error {
-	text, err := jsonscan.Unquote(value)
+	text, err := rawjson.Unquote(value)
 	if err != nil {
 		return nil // not a string
 	}

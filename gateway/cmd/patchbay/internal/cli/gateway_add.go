@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // An addition is a server that `patchbay gateway add` adds.
@@ -174,10 +174,10 @@ func (p *program) newEntry(ctx context.Context, a *addition) ([]byte, error) {
 // entryJSON returns an entry in the form of Patchbay.
 func entryJSON(s *config.Server) []byte {
 	entry := []byte("{}")
-	set := func(name string, value []byte) { entry = jsonscan.WithMember(entry, name, value) }
+	set := func(name string, value []byte) { entry = rawjson.WithMember(entry, name, value) }
 	text := func(name, value string) {
 		if value != "" {
-			set(name, jsonscan.AppendQuote(nil, value))
+			set(name, rawjson.AppendQuote(nil, value))
 		}
 	}
 	list := func(name string, values []string) {
@@ -189,14 +189,14 @@ func entryJSON(s *config.Server) []byte {
 			if i > 0 {
 				all = append(all, ',')
 			}
-			all = jsonscan.AppendQuote(all, value)
+			all = rawjson.AppendQuote(all, value)
 		}
 		set(name, append(all, ']'))
 	}
 	table := func(name string, values map[string]string) {
 		all := []byte("{}")
 		for _, key := range sortedKeys(values) {
-			all = jsonscan.WithMember(all, key, jsonscan.AppendQuote(nil, values[key]))
+			all = rawjson.WithMember(all, key, rawjson.AppendQuote(nil, values[key]))
 		}
 		if len(values) > 0 {
 			set(name, all)

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -84,10 +84,10 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 		return nil, fmt.Errorf("records of %.64q cannot be sent again: only calls, prompts and resources can", e.Method)
 	}
 	if member == "uri" && e.Arguments != nil { // the other params
-		c.Params = jsonscan.WithMember(e.Arguments.Full, member, jsonscan.AppendQuote(nil, e.Target))
+		c.Params = rawjson.WithMember(e.Arguments.Full, member, rawjson.AppendQuote(nil, e.Target))
 		return c, nil
 	}
-	b := jsonscan.AppendQuote([]byte(`{"`+member+`":`), e.Target)
+	b := rawjson.AppendQuote([]byte(`{"`+member+`":`), e.Target)
 	if e.Arguments != nil {
 		c.args = e.Arguments.Full
 		b = append(append(b, `,"arguments":`...), c.args...)

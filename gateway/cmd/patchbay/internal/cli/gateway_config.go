@@ -17,9 +17,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -194,8 +194,8 @@ func gatewayPorts(settings *config.File, addr string) (ports []string) {
 // gatewayAddr returns the address of the command line, of the settings, or the default.
 func gatewayAddr(settings *config.File, addr string) string {
 	if addr == "" && settings != nil {
-		listen, _ := jsonscan.Get(settings.Extra["patchbay"], "listen") // the host validates it
-		addr, _ = jsonscan.Unquote(listen)
+		listen, _ := rawjson.Get(settings.Extra["patchbay"], "listen") // the host validates it
+		addr, _ = rawjson.Unquote(listen)
 	}
 	if addr == "" {
 		addr = defaultGatewayAddr

@@ -13,8 +13,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // A configMask replaces values of a configuration file that may be secret by masks, and masks by the
@@ -76,7 +75,7 @@ func (m *configMask) masked(text []byte) string {
 
 // parts returns the parts that are masked, in the order of the text.
 func (m *configMask) parts(text []byte) (parts []maskedPart, err error) {
-	plain, err := jsonc.Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +116,7 @@ func (m *configMask) restore(old []byte, text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := jsonc.Plain([]byte(text))
+	plain, err := config.Plain([]byte(text))
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +139,7 @@ func (m *configMask) restore(old []byte, text string) ([]byte, error) {
 		i := slices.IndexFunc(parts, func(p maskedPart) bool { return p.mask == text[f[0]:f[1]] && p.place == place })
 		if i < 0 {
 			return nil, fmt.Errorf("%s: the mask %s stands for no value in this place: write the value or a "+
-				"variable such as ${NAME}", jsonc.Position(plain, f[0]), text[f[0]:f[1]])
+				"variable such as ${NAME}", config.Position(plain, f[0]), text[f[0]:f[1]])
 		}
 		b.WriteString(text[at:f[0]])
 		b.Write(old[parts[i].start:parts[i].end])

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // An importRun copies servers of applications into the user's file.
@@ -299,15 +299,15 @@ func addInput(text []byte, in *config.Input) ([]byte, error) {
 	if jsonc.IsBlank(text) {
 		return jsonc.Set(text, []string{"inputs"}, slices.Concat([]byte("["), raw, []byte("]")))
 	}
-	plain, err := jsonc.Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		return nil, err
 	}
-	inputs, has := jsonscan.Get(plain, "inputs")
+	inputs, has := rawjson.Get(plain, "inputs")
 	if !has {
 		return jsonc.Set(text, []string{"inputs"}, slices.Concat([]byte("["), raw, []byte("]")))
 	}
-	for element := range jsonscan.Elements(inputs) {
+	for element := range rawjson.Elements(inputs) {
 		var old map[string]any
 		if json.Unmarshal(element, &old) != nil || old["id"] != in.ID {
 			continue

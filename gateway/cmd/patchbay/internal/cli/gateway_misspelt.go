@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -45,8 +45,8 @@ func (p *program) warnMisspelt(c *hostConfig) {
 // removedProtection returns what the settings before a reload had to protect servers, and no longer have.
 func removedProtection(before, now *config.File) (names []string) {
 	for _, name := range []string{"policy", "limits"} {
-		_, had := jsonscan.Get(before.Extra["patchbay"], name)
-		if _, has := jsonscan.Get(now.Extra["patchbay"], name); had && !has {
+		_, had := rawjson.Get(before.Extra["patchbay"], name)
+		if _, has := rawjson.Get(now.Extra["patchbay"], name); had && !has {
 			names = append(names, name)
 		}
 	}

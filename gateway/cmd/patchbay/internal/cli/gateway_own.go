@@ -14,25 +14,25 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // serverMember returns the member of a configuration that has a server, or to which one is added, and
 // whether it has it.
 func serverMember(text []byte, name string) (member string, has bool) {
 	member = "mcpServers"
-	plain, err := jsonc.Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		return member, false // jsonc.Set returns the error
 	}
-	common, isCommon := jsonscan.Get(plain, "mcpServers")
-	others, isOther := jsonscan.Get(plain, "servers")
-	if _, has = jsonscan.Get(common, name); has {
+	common, isCommon := rawjson.Get(plain, "mcpServers")
+	others, isOther := rawjson.Get(plain, "servers")
+	if _, has = rawjson.Get(common, name); has {
 		return member, true
 	}
-	if _, has = jsonscan.Get(others, name); has || isOther && !isCommon {
+	if _, has = rawjson.Get(others, name); has || isOther && !isCommon {
 		return "servers", has
 	}
 	return member, false
@@ -117,17 +117,17 @@ func removeServer(text []byte, member, name string) ([]byte, error) {
 	} else if !errors.Is(err, jsonc.ErrAbsent) {
 		return nil, err
 	}
-	plain, err := jsonc.Plain(out)
+	plain, err := config.Plain(out)
 	if err != nil {
 		return nil, err
 	}
-	settings, _ := jsonscan.Get(plain, "patchbay")
-	profiles, _ := jsonscan.Get(settings, "profiles")
-	for profile, value := range jsonscan.Members(profiles) {
-		servers, _ := jsonscan.Get(value, "servers")
+	settings, _ := rawjson.Get(plain, "patchbay")
+	profiles, _ := rawjson.Get(settings, "profiles")
+	for profile, value := range rawjson.Members(profiles) {
+		servers, _ := rawjson.Get(value, "servers")
 		index := 0
-		for element := range jsonscan.Elements(servers) {
-			if server, err := jsonscan.Unquote(element); err != nil || server != name {
+		for element := range rawjson.Elements(servers) {
+			if server, err := rawjson.Unquote(element); err != nil || server != name {
 				index++
 				continue
 			}

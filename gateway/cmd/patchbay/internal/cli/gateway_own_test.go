@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 )
 
 func TestAddServer(t *testing.T) {

@@ -16,10 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -126,7 +125,7 @@ func (v *validation) at(pointer, message string) configProblem {
 	if v.plain == nil {
 		return configProblem{Message: message}
 	}
-	return v.parsed(jsonc.Position(v.plain, jsonc.Find(v.plain, pointer)) + ": " + message)
+	return v.parsed(config.Position(v.plain, config.Find(v.plain, pointer)) + ": " + message)
 }
 
 // check finds the problems of a file, of the form that its path says.
@@ -136,7 +135,7 @@ func (v *validation) check(text []byte) {
 		v.Errors = append(v.Errors, v.parsed(err.Error()))
 		return
 	}
-	if plain, err := jsonc.Plain(text); err == nil {
+	if plain, err := config.Plain(text); err == nil {
 		v.plain = plain
 	}
 	v.Servers = len(f.Names())
@@ -257,8 +256,8 @@ func (v *validation) checkServer(f *configs.File, name string, invalid []string)
 func (v *validation) serverPointer(name string) string {
 	step := "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	members := []string{"mcpServers", "servers", "context_servers", "mcp"}
-	for key, value := range jsonscan.Members(v.plain) {
-		if _, has := jsonscan.Get(value, name); has && slices.Contains(members, string(key)) {
+	for key, value := range rawjson.Members(v.plain) {
+		if _, has := rawjson.Get(value, name); has && slices.Contains(members, string(key)) {
 			return "/" + string(key) + step
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -24,7 +24,7 @@ const (
 // object, a table for an array of flat objects that fits the width, and indented JSON for others.
 func laidOut(value []byte, width int) string {
 	switch {
-	case jsonscan.Kind(value) == '{':
+	case rawjson.Kind(value) == '{':
 		return laidOutObject(value, width)
 	case isTable(value):
 		return table(value, width)
@@ -34,7 +34,7 @@ func laidOut(value []byte, width int) string {
 
 func laidOutObject(object []byte, width int) string {
 	columns, empty := 0, true
-	for key, value := range jsonscan.Members(object) {
+	for key, value := range rawjson.Members(object) {
 		empty = false
 		if isFlat(value) {
 			columns = max(columns, min(textWidth(cellText(key)), maxKeyWidth))
@@ -44,7 +44,7 @@ func laidOutObject(object []byte, width int) string {
 		return "{}"
 	}
 	var b strings.Builder
-	for key, value := range jsonscan.Members(object) {
+	for key, value := range rawjson.Members(object) {
 		name := cellText(key) + ":"
 		switch {
 		case isFlat(value):
@@ -65,18 +65,18 @@ func laidOutObject(object []byte, width int) string {
 
 // isFlat reports whether a value has no parts.
 func isFlat(value []byte) bool {
-	kind := jsonscan.Kind(value)
+	kind := rawjson.Kind(value)
 	return kind != '{' && kind != '['
 }
 
 // isTable reports whether a value is an array of objects whose members have no parts.
 func isTable(value []byte) bool {
 	rows := 0
-	for row := range jsonscan.Elements(value) {
-		if jsonscan.Kind(row) != '{' {
+	for row := range rawjson.Elements(value) {
+		if rawjson.Kind(row) != '{' {
 			return false
 		}
-		for _, cell := range jsonscan.Members(row) {
+		for _, cell := range rawjson.Members(row) {
 			if !isFlat(cell) {
 				return false
 			}
@@ -91,8 +91,8 @@ func isTable(value []byte) bool {
 func table(array []byte, width int) string {
 	var header []string
 	index := map[string]int{}
-	for row := range jsonscan.Elements(array) {
-		for key := range jsonscan.Members(row) {
+	for row := range rawjson.Elements(array) {
+		for key := range rawjson.Members(row) {
 			if _, has := index[string(key)]; !has && len(header) < maxTableColumns+1 {
 				index[string(key)] = len(header)
 				header = append(header, cellText(key))
@@ -103,12 +103,12 @@ func table(array []byte, width int) string {
 		return records(array, width)
 	}
 	rows, numeric := [][]string{header}, slices.Repeat([]bool{true}, len(header))
-	for row := range jsonscan.Elements(array) {
+	for row := range rawjson.Elements(array) {
 		cells := make([]string, len(header))
-		for key, value := range jsonscan.Members(row) {
+		for key, value := range rawjson.Members(row) {
 			at := index[string(key)]
 			cells[at] = cellText([]byte(valueText(value)))
-			numeric[at] = numeric[at] && (jsonscan.Kind(value) == '0' || jsonscan.Kind(value) == 'n')
+			numeric[at] = numeric[at] && (rawjson.Kind(value) == '0' || rawjson.Kind(value) == 'n')
 		}
 		rows = append(rows, cells)
 	}
@@ -150,7 +150,7 @@ func aligned(rows [][]string, widths []int, numeric []bool) string {
 // records returns objects one below another.
 func records(array []byte, width int) string {
 	var all []string
-	for row := range jsonscan.Elements(array) {
+	for row := range rawjson.Elements(array) {
 		all = append(all, laidOutObject(row, width))
 	}
 	return strings.Join(all, "\n\n")
@@ -168,7 +168,7 @@ func padded(text string, columns int, number bool) string {
 // valueText returns a simple value: the text of a string, or JSON. Strings that would look like
 // nothing are JSON too.
 func valueText(value []byte) string {
-	text, err := jsonscan.Unquote(value)
+	text, err := rawjson.Unquote(value)
 	if err != nil || strings.TrimSpace(text) != text || text == "" {
 		return cleanJSON(string(value))
 	}
@@ -179,7 +179,7 @@ func valueText(value []byte) string {
 // same text.
 func cellText(text []byte) string {
 	if strings.ContainsAny(string(text), "\n\t") {
-		return cleanJSON(string(jsonscan.AppendQuote(nil, string(text))))
+		return cleanJSON(string(rawjson.AppendQuote(nil, string(text))))
 	}
 	return clean(string(text))
 }
@@ -197,7 +197,7 @@ func indentedJSON(value []byte) string {
 func structured(r *mcp.CallToolResult) []byte {
 	raw, _ := r.StructuredContent.(stdjson.RawMessage)
 	switch {
-	case jsonscan.Valid(raw, jsonscan.Limits{}) != nil:
+	case rawjson.Valid(raw) != nil:
 		return nil
 	case len(r.Content) == 0:
 		return raw

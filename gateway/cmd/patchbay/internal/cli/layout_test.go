@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -69,7 +69,7 @@ func TestStructuredResultsAreLaidOutOnATerminal(t *testing.T) {
 func FuzzLaidOut(f *testing.F) {
 	f.Add(`{"a": [{"b": "\u001b", "c": 1}], "日": "x\ny"}`, 30)
 	f.Fuzz(func(t *testing.T, value string, width int) {
-		if jsonscan.Valid([]byte(value), jsonscan.Limits{}) != nil {
+		if rawjson.Valid([]byte(value)) != nil {
 			t.Skip()
 		}
 		text := laidOut([]byte(value), width)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/lint"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -140,12 +140,12 @@ func readList(ctx context.Context, request requester, method, key string) (all [
 		if err != nil {
 			return all, err
 		}
-		list, _ := jsonscan.Get(raw, key)
-		if jsonscan.Kind(list) != '[' {
+		list, _ := rawjson.Get(raw, key)
+		if rawjson.Kind(list) != '[' {
 			return all, fmt.Errorf("%w %q", errNotList, key)
 		}
-		for element := range jsonscan.Elements(list) {
-			if jsonscan.Kind(element) != '{' {
+		for element := range rawjson.Elements(list) {
+			if rawjson.Kind(element) != '{' {
 				return all, fmt.Errorf("%w %q: got %s", errNotList, key, shorten(string(element), maxNameShown))
 			}
 			all = append(all, element)

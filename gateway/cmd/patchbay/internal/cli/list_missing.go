@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -29,8 +29,8 @@ func (p *program) noteMissing(page mcp.RawResult, isFirst bool) {
 	if isFirst {
 		p.missing.Store(nil)
 	}
-	meta, _ := jsonscan.Get(page, "_meta")
-	raw, ok := jsonscan.Get(meta, metaMissing)
+	meta, _ := rawjson.Get(page, "_meta")
+	raw, ok := rawjson.Get(meta, metaMissing)
 	m := &missingServers{}
 	if ok && json.Unmarshal(raw, m) == nil && m.Starting >= 0 && m.Failed >= 0 && m.Starting+m.Failed > 0 {
 		p.missing.Store(m)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -38,11 +38,11 @@ func (a *arguments) missing() (all []absent) {
 // missingIn returns the required members that a value or its elements do not have.
 func (a *arguments) missingIn(steps []step, schema, value []byte) (all []absent) {
 	inside := func(s step) []step { return append(slices.Clone(steps), s) }
-	switch jsonscan.Kind(value) {
+	switch rawjson.Kind(value) {
 	case '{':
 		for _, p := range a.reader.properties(schema) {
 			to := inside(step{key: p.name})
-			if given, has := jsonscan.Get(value, p.name); has {
+			if given, has := rawjson.Get(value, p.name); has {
 				all = append(all, a.missingIn(to, p.schema, given)...)
 			} else if p.required {
 				p.name = pathOf(to)
@@ -51,7 +51,7 @@ func (a *arguments) missingIn(steps []step, schema, value []byte) (all []absent)
 		}
 	case '[':
 		index := 0
-		for element := range jsonscan.Elements(value) {
+		for element := range rawjson.Elements(value) {
 			of := a.reader.resolve(a.reader.element(schema, index))
 			all = append(all, a.missingIn(inside(step{element: true, index: index}), of, element)...)
 			if index++; len(all) >= maxMissing {
@@ -95,7 +95,7 @@ func (p *program) askMissing(ctx context.Context, a *arguments, missing []absent
 	if errors.Is(err, errDeclined) || errors.Is(err, errCancelled) {
 		return false, nil
 	}
-	for name, value := range jsonscan.Members(content) {
+	for name, value := range rawjson.Members(content) {
 		if err == nil {
 			err = a.set(steps[string(name)], value)
 		}
@@ -150,11 +150,11 @@ func (a *arguments) leaves(m absent) (all []absent) {
 func (a *arguments) compilePart(part stdjson.RawMessage) *schema.Schema {
 	whole := []byte("{}")
 	for _, key := range []string{"$defs", "definitions"} {
-		if defs, ok := jsonscan.Get(a.root, key); ok {
-			whole = jsonscan.WithMember(whole, key, defs)
+		if defs, ok := rawjson.Get(a.root, key); ok {
+			whole = rawjson.WithMember(whole, key, defs)
 		}
 	}
-	for _, text := range [][]byte{part, jsonscan.WithMember(whole, "allOf", listOf([][]byte{part})), []byte("{}")} {
+	for _, text := range [][]byte{part, rawjson.WithMember(whole, "allOf", listOf([][]byte{part})), []byte("{}")} {
 		if check, err := schema.Compile(text); err == nil {
 			return check
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 const (
@@ -37,7 +37,7 @@ type choice struct {
 
 // text returns the choice as it is typed.
 func (c choice) text() string {
-	if s, err := jsonscan.Unquote(c.value); err == nil {
+	if s, err := rawjson.Unquote(c.value); err == nil {
 		return s
 	}
 	return string(c.value)
@@ -45,26 +45,26 @@ func (c choice) text() string {
 
 // parametersOf returns the properties of an object schema, and whether it allows no others.
 func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
-	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
+	if rawjson.Valid(schema) != nil {
 		return nil, false
 	}
 	r := &schemaReader{schema, maxSubschemas}
 	object := r.resolve(schema)
-	additional, has := jsonscan.Get(object, "additionalProperties")
-	return r.properties(object), has && jsonscan.Kind(additional) == 'f'
+	additional, has := rawjson.Get(object, "additionalProperties")
+	return r.properties(object), has && rawjson.Kind(additional) == 'f'
 }
 
 // properties returns the properties of an object schema.
 func (r *schemaReader) properties(object []byte) (all []parameter) {
 	var required []string
-	list, _ := jsonscan.Get(object, "required")
-	for name := range jsonscan.Elements(list) {
-		if s, err := jsonscan.Unquote(name); err == nil {
+	list, _ := rawjson.Get(object, "required")
+	for name := range rawjson.Elements(list) {
+		if s, err := rawjson.Unquote(name); err == nil {
 			required = append(required, s)
 		}
 	}
-	properties, _ := jsonscan.Get(object, "properties")
-	for name, property := range jsonscan.Members(properties) {
+	properties, _ := rawjson.Get(object, "properties")
+	for name, property := range rawjson.Members(properties) {
 		p := r.parameter(string(name), property)
 		p.required = slices.Contains(required, p.name)
 		all = append(all, p)
@@ -93,12 +93,12 @@ func (r *schemaReader) parameter(name string, schema []byte) parameter {
 // resolve resolves references within the document.
 func (r *schemaReader) resolve(schema []byte) []byte {
 	for range maxReferences {
-		raw, ok := jsonscan.Get(schema, "$ref")
+		raw, ok := rawjson.Get(schema, "$ref")
 		if !ok || r.left == 0 {
 			return schema
 		}
 		r.left--
-		target, err := jsonscan.Unquote(raw)
+		target, err := rawjson.Unquote(raw)
 		path, local := strings.CutPrefix(target, "#")
 		if err != nil || !local {
 			return schema
@@ -109,7 +109,7 @@ func (r *schemaReader) resolve(schema []byte) []byte {
 				continue
 			}
 			step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-			if found, ok = jsonscan.Get(found, step); !ok {
+			if found, ok = rawjson.Get(found, step); !ok {
 				return schema
 			}
 		}
@@ -120,16 +120,16 @@ func (r *schemaReader) resolve(schema []byte) []byte {
 
 // kinds returns the types that a schema allows, and the values if it lists them.
 func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
-	if raw, ok := jsonscan.Get(schema, "type"); ok {
+	if raw, ok := rawjson.Get(schema, "type"); ok {
 		types = names(raw)
 	}
-	if raw, ok := jsonscan.Get(schema, "const"); ok {
+	if raw, ok := rawjson.Get(schema, "const"); ok {
 		return types, []choice{{raw, stringMember(schema, "title")}}
 	}
-	if raw, ok := jsonscan.Get(schema, "enum"); ok {
-		titles, _ := jsonscan.Get(schema, "enumNames")
+	if raw, ok := rawjson.Get(schema, "enum"); ok {
+		titles, _ := rawjson.Get(schema, "enumNames")
 		all := names(titles)
-		for value := range jsonscan.Elements(raw) {
+		for value := range rawjson.Elements(raw) {
 			c := choice{value: value}
 			if len(choices) < len(all) {
 				c.title = all[len(choices)]
@@ -139,12 +139,12 @@ func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 		return types, choices
 	}
 	for _, key := range []string{"oneOf", "anyOf"} {
-		branches, ok := jsonscan.Get(schema, key)
+		branches, ok := rawjson.Get(schema, key)
 		if !ok {
 			continue
 		}
 		whole := true
-		for branch := range jsonscan.Elements(branches) {
+		for branch := range rawjson.Elements(branches) {
 			if r.left == 0 {
 				return nil, nil
 			}
@@ -164,11 +164,11 @@ func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 
 // names returns the elements of a string or an array of strings.
 func names(raw []byte) (all []string) {
-	if s, err := jsonscan.Unquote(raw); err == nil {
+	if s, err := rawjson.Unquote(raw); err == nil {
 		return []string{s}
 	}
-	for element := range jsonscan.Elements(raw) {
-		if s, err := jsonscan.Unquote(element); err == nil {
+	for element := range rawjson.Elements(raw) {
+		if s, err := rawjson.Unquote(element); err == nil {
 			all = append(all, s)
 		}
 	}
@@ -177,15 +177,15 @@ func names(raw []byte) (all []string) {
 
 // stringMember returns a member of an object if it is a string, else "".
 func stringMember(object []byte, key string) string {
-	raw, _ := jsonscan.Get(object, key)
-	s, _ := jsonscan.Unquote(raw)
+	raw, _ := rawjson.Get(object, key)
+	s, _ := rawjson.Unquote(raw)
 	return s
 }
 
 func (p *parameter) takes(kind string) bool { return slices.Contains(p.types, kind) }
 
 func (p *parameter) defaultValue() stdjson.RawMessage {
-	raw, _ := jsonscan.Get(p.schema, "default")
+	raw, _ := rawjson.Get(p.schema, "default")
 	return raw
 }
 
@@ -219,7 +219,7 @@ var typePhrases = map[string]string{
 
 // coerce converts what was typed to JSON: to a string if the parameter may be one.
 func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
-	quoted := stdjson.RawMessage(jsonscan.AppendQuote(nil, typed))
+	quoted := stdjson.RawMessage(rawjson.AppendQuote(nil, typed))
 	if p.choices != nil {
 		for _, c := range p.choices {
 			if c.text() == typed || string(c.value) == typed {
@@ -232,7 +232,7 @@ func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 		return quoted, nil
 	}
 	raw := stdjson.RawMessage(strings.TrimSpace(typed))
-	if jsonscan.Valid(raw, jsonscan.Limits{}) == nil && p.fits(raw) {
+	if rawjson.Valid(raw) == nil && p.fits(raw) {
 		return raw, nil
 	}
 	return nil, fmt.Errorf("got %q, want %s", typed, cleanLine(p.want()))
@@ -240,7 +240,7 @@ func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 
 // fits reports whether the parameter allows the type of a JSON value.
 func (p *parameter) fits(raw []byte) bool {
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '{':
 		return p.takes("object")
 	case '[':

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -168,10 +168,10 @@ func (a *arguments) fixed(steps []step) []step {
 	for i := range steps[1:] {
 		s := &steps[1+i]
 		if !s.element {
-			at, _ = jsonscan.Get(at, s.key)
+			at, _ = rawjson.Get(at, s.key)
 			continue
 		}
-		all := slices.Collect(jsonscan.Elements(at))
+		all := slices.Collect(rawjson.Elements(at))
 		if s.index == newElement {
 			s.index = len(all)
 		}
@@ -188,19 +188,19 @@ func assign(raw []byte, steps []step, value []byte) ([]byte, error) {
 	if len(steps) == 0 {
 		return value, nil
 	}
-	s, kind := steps[0], jsonscan.Kind(raw)
+	s, kind := steps[0], rawjson.Kind(raw)
 	if !s.element {
 		if kind != 0 && kind != '{' {
 			return nil, fmt.Errorf("%.60q, given before, has no members", raw)
 		}
-		inner, _ := jsonscan.Get(raw, s.key)
+		inner, _ := rawjson.Get(raw, s.key)
 		inner, err := assign(inner, steps[1:], value)
-		return jsonscan.WithMember(raw, s.key, inner), err
+		return rawjson.WithMember(raw, s.key, inner), err
 	}
 	if kind != 0 && kind != '[' {
 		return nil, fmt.Errorf("%.60q, given before, has no elements", raw)
 	}
-	all := slices.Collect(jsonscan.Elements(raw))
+	all := slices.Collect(rawjson.Elements(raw))
 	if s.index > len(all) {
 		return nil, fmt.Errorf("invalid index %d: want at most %d, since %d elements are given before", s.index,
 			len(all), len(all))
@@ -215,8 +215,8 @@ func assign(raw []byte, steps []step, value []byte) ([]byte, error) {
 
 // memberNames returns the names that an object schema declares, also in alternatives.
 func (r *schemaReader) memberNames(object []byte) (all []string) {
-	properties, _ := jsonscan.Get(object, "properties")
-	for name := range jsonscan.Members(properties) {
+	properties, _ := rawjson.Get(object, "properties")
+	for name := range rawjson.Members(properties) {
 		all = append(all, string(name))
 	}
 	for branch := range r.branches(object, compounds...) {
@@ -228,8 +228,8 @@ func (r *schemaReader) memberNames(object []byte) (all []string) {
 // member returns the schema of a member of an object, whether the object's schema has one, and
 // whether it allows members without one.
 func (r *schemaReader) member(object []byte, name string) (found []byte, known, open bool) {
-	properties, _ := jsonscan.Get(object, "properties")
-	if found, known = jsonscan.Get(properties, name); known {
+	properties, _ := rawjson.Get(object, "properties")
+	if found, known = rawjson.Get(properties, name); known {
 		return found, true, true
 	}
 	for branch := range r.branches(object, compounds...) {
@@ -237,21 +237,21 @@ func (r *schemaReader) member(object []byte, name string) (found []byte, known, 
 			return found, true, true
 		}
 	}
-	additional, has := jsonscan.Get(object, "additionalProperties")
-	_, patterns := jsonscan.Get(object, "patternProperties")
-	if has && jsonscan.Kind(additional) == '{' {
+	additional, has := rawjson.Get(object, "additionalProperties")
+	_, patterns := rawjson.Get(object, "patternProperties")
+	if has && rawjson.Kind(additional) == '{' {
 		return additional, true, true
 	}
-	return nil, false, !has || patterns || jsonscan.Kind(additional) != 'f'
+	return nil, false, !has || patterns || rawjson.Kind(additional) != 'f'
 }
 
 // element returns the schema of an element of an array, or nil.
 func (r *schemaReader) element(array []byte, index int) []byte {
-	prefix, _ := jsonscan.Get(array, "prefixItems")
-	if all := slices.Collect(jsonscan.Elements(prefix)); index >= 0 && index < len(all) {
+	prefix, _ := rawjson.Get(array, "prefixItems")
+	if all := slices.Collect(rawjson.Elements(prefix)); index >= 0 && index < len(all) {
 		return all[index]
 	}
-	if items, ok := jsonscan.Get(array, "items"); ok && jsonscan.Kind(items) != '[' {
+	if items, ok := rawjson.Get(array, "items"); ok && rawjson.Kind(items) != '[' {
 		return items
 	}
 	for branch := range r.branches(array, compounds...) {
@@ -269,8 +269,8 @@ var compounds = []string{"allOf", "oneOf", "anyOf"}
 func (r *schemaReader) branches(of []byte, keys ...string) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for _, key := range keys {
-			all, _ := jsonscan.Get(of, key)
-			for branch := range jsonscan.Elements(all) {
+			all, _ := rawjson.Get(of, key)
+			for branch := range rawjson.Elements(all) {
 				if r.left == 0 {
 					return
 				}

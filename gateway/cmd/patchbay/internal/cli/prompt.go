@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/patchbay-mcp/patchbay/internal/browser"
 )
 
 // Commands that end any prompt.
@@ -118,15 +116,6 @@ func (p *program) openPage(ctx context.Context, page string) bool {
 		p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
 	}
 	return false
-}
-
-// openBrowser opens a page, if its URL is safe to open.
-func openBrowser(ctx context.Context, page string) error {
-	u, err := browser.Check(page)
-	if err != nil {
-		return err
-	}
-	return browser.Open(ctx, u)
 }
 
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/browser"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // A question is a request of the server that the user answers: elicitation or sampling.
@@ -117,7 +117,7 @@ func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (
 // client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
 func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	q := pageQuestion{params}
-	if _, err := browser.Check(params.URL); err != nil {
+	if _, err := oauthclient.CheckPage(params.URL); err != nil {
 		p.screen.printf("%s asks: %s\n  declined: %v", p.server(), q.summary(), err)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 	}
@@ -217,7 +217,7 @@ func fieldUsage(field *parameter) string {
 	name := field.name
 	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") ||
 		strings.HasSuffix(name, ":") {
-		return shellWord(fmt.Sprintf("{%s: %s}", jsonscan.AppendQuote(nil, name), typeName(field)))
+		return shellWord(fmt.Sprintf("{%s: %s}", rawjson.AppendQuote(nil, name), typeName(field)))
 	}
 	return shellWord(name+"=") + typeName(field)
 }
@@ -263,7 +263,7 @@ func (q pageQuestion) parse(_ context.Context, _ *program, given *givenAnswer) (
 }
 
 func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
-	page, err := browser.Check(q.URL)
+	page, err := oauthclient.CheckPage(q.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +340,7 @@ func (q samplingQuestion) conversation() string {
 
 // hostWarning returns a line with the warning about a host, or "".
 func hostWarning(host string) string {
-	if warning := browser.HostWarning(host); warning != "" {
+	if warning := (&mcp.ElicitRequestParams{URL: "https://" + host}).HostWarning(); warning != "" {
 		return "\n  warning: " + warning
 	}
 	return ""

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -105,7 +105,7 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	p.warnUndeclared(a)
 	values := map[string]string{}
 	for key, value := range a.values {
-		text, err := jsonscan.Unquote(value)
+		text, err := rawjson.Unquote(value)
 		if err != nil {
 			text = string(value) // :=5 is the string 5
 		}

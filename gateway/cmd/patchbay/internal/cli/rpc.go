@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -38,9 +38,9 @@ func (p *program) params(ctx context.Context, word string) (text stdjson.RawMess
 		text = []byte(word)
 	}
 	if err == nil {
-		err = jsonscan.Valid(text, jsonscan.Limits{})
+		err = rawjson.Valid(text)
 	}
-	if err == nil && jsonscan.Kind(text) != '{' {
+	if err == nil && rawjson.Kind(text) != '{' {
 		err = errors.New("want a JSON object")
 	}
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -133,9 +133,9 @@ func sampleResult(output []byte) (*mcp.CreateMessageResult, error) {
 	if len(text) == 0 {
 		return nil, errors.New("no output: want a CreateMessageResult or text")
 	}
-	if jsonscan.Kind(text) == '{' && jsonscan.Valid(text, jsonscan.Limits{}) == nil {
-		_, hasRole := jsonscan.Get(text, "role")
-		if _, hasContent := jsonscan.Get(text, "content"); hasRole && hasContent {
+	if rawjson.Kind(text) == '{' && rawjson.Valid(text) == nil {
+		_, hasRole := rawjson.Get(text, "role")
+		if _, hasContent := rawjson.Get(text, "content"); hasRole && hasContent {
 			r := &mcp.CreateMessageResult{}
 			if err := json.Unmarshal(text, r); err != nil {
 				return nil, fmt.Errorf("invalid CreateMessageResult: %w", err)

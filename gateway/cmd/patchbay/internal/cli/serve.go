@@ -18,7 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -194,7 +194,7 @@ func (p *program) printRequests(next mcp.Handler) mcp.Handler {
 		}
 		what := req.Method
 		if name, ok := req.Param("name"); ok {
-			name, _ := jsonscan.Unquote(name)
+			name, _ := rawjson.Unquote(name)
 			what += " " + name
 		}
 		p.screen.printf("%s: %s, %v", shorten(cleanLine(what), maxNameShown), outcome,

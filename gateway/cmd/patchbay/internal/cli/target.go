@@ -19,9 +19,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -242,7 +242,7 @@ func expandedTarget(s *config.Server, path string) *target {
 		for key, value := range s.Header {
 			t.header.Set(key, value)
 		}
-		insecure, _ := jsonscan.Get(s.Settings, "insecureHTTP")
+		insecure, _ := rawjson.Get(s.Settings, "insecureHTTP")
 		t.insecureHTTP = string(insecure) == "true"
 		return t
 	}
@@ -530,7 +530,7 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 		name = cleanLine(m.Logger) + ": "
 	}
 	text := m.Text()
-	if jsonscan.Kind(m.Data) == '{' {
+	if rawjson.Kind(m.Data) == '{' {
 		text = cleanJSON(string(m.Data)) // with its other fields
 	}
 	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -146,7 +146,7 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) erro
 		tools[n.ID] = n.Tool
 	}
 	var list []*tasks.Task
-	if _, listed := jsonscan.Get(c.Capabilities().Tasks, "list"); listed {
+	if _, listed := rawjson.Get(c.Capabilities().Tasks, "list"); listed {
 		list, err = collect(tasks.List(ctx, c))
 	} else {
 		list, err = p.getNoted(ctx, c, known)

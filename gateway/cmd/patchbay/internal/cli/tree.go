@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 const (
@@ -42,7 +42,7 @@ func outputTree(schema stdjson.RawMessage) []string {
 }
 
 func schemaTree(schema stdjson.RawMessage, add func(t *tree, root []byte)) []string {
-	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
+	if rawjson.Valid(schema) != nil {
 		return nil
 	}
 	t := &tree{reader: &schemaReader{schema, maxSubschemas}}
@@ -66,7 +66,7 @@ func (t *tree) add(within [][]byte, object []byte) {
 	}
 	var forms [][]byte
 	for form := range t.reader.branches(object, "oneOf", "anyOf") {
-		if _, has := jsonscan.Get(form, "properties"); has {
+		if _, has := rawjson.Get(form, "properties"); has {
 			forms = append(forms, form)
 		}
 	}
@@ -109,8 +109,8 @@ func (t *tree) inner(p *parameter) (parameter, bool) {
 	if p.items != nil {
 		return t.reader.parameter("", p.items.schema), true
 	}
-	additional, _ := jsonscan.Get(p.schema, "additionalProperties")
-	if _, fixed := jsonscan.Get(p.schema, "properties"); fixed || jsonscan.Kind(additional) != '{' {
+	additional, _ := rawjson.Get(p.schema, "additionalProperties")
+	if _, fixed := rawjson.Get(p.schema, "properties"); fixed || rawjson.Kind(additional) != '{' {
 		return parameter{}, false
 	}
 	return t.reader.parameter("", additional), true
@@ -179,7 +179,7 @@ func (p *parameter) bounds() (notes []string) {
 		{"minLength", "at least %s characters"}, {"maxLength", "at most %s characters"},
 		{"minItems", "at least %s values"}, {"maxItems", "at most %s values"},
 	} {
-		if v, ok := jsonscan.Get(p.schema, limit.key); ok && jsonscan.Kind(v) == '0' {
+		if v, ok := rawjson.Get(p.schema, limit.key); ok && rawjson.Kind(v) == '0' {
 			note := fmt.Sprintf(limit.phrase, v)
 			if string(v) == "1" {
 				note = strings.TrimSuffix(note, "s")
@@ -187,7 +187,7 @@ func (p *parameter) bounds() (notes []string) {
 			notes = append(notes, note)
 		}
 	}
-	if v, _ := jsonscan.Get(p.schema, "uniqueItems"); string(v) == "true" {
+	if v, _ := rawjson.Get(p.schema, "uniqueItems"); string(v) == "true" {
 		notes = append(notes, "all different")
 	}
 	if pattern := stringMember(p.schema, "pattern"); pattern != "" {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // A field is a member of an entry: a string, a list of strings, a number, a boolean or an empty
@@ -148,7 +148,7 @@ func readEntry(app string, text []byte, name string) (*config.Server, error) {
 func setJSON(text []byte, within, name string, entry []field) ([]byte, error) {
 	value := []byte("{}")
 	for _, f := range entry {
-		value = jsonscan.WithMember(value, f.name, []byte(literalOf(f.value, ": ")))
+		value = rawjson.WithMember(value, f.name, []byte(literalOf(f.value, ": ")))
 	}
 	return jsonc.Set(text, []string{within, name}, value)
 }
@@ -163,7 +163,7 @@ func literalOf(value any, colon string) string {
 	switch value := value.(type) {
 	case string:
 		// Both formats refuse a plain DEL.
-		return strings.ReplaceAll(string(jsonscan.AppendQuote(nil, value)), "\x7f", `\u007f`)
+		return strings.ReplaceAll(string(rawjson.AppendQuote(nil, value)), "\x7f", `\u007f`)
 	case []string:
 		parts := make([]string, len(value))
 		for i, element := range value {

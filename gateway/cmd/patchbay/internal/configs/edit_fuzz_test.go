@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // textsOf are files that the fuzzer changes, by application.
@@ -51,7 +52,7 @@ func decodedFile(app, text, within, name string) (all map[string]any, ok bool) {
 	default:
 		if !jsonc.IsBlank([]byte(text)) {
 			var plain []byte
-			if plain, err = jsonc.Plain([]byte(text)); err == nil {
+			if plain, err = config.Plain([]byte(text)); err == nil {
 				err = json.Unmarshal(plain, &all)
 			}
 		}

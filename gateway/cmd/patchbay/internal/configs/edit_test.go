@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 )
 
 var gatewayCommand = []string{`C:\Program Files\patchbay.exe`, "gateway", "--stdio", "a \"b\" ${x} \x7f"}

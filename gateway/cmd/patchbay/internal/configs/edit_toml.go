@@ -9,7 +9,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 )
 
 // parseTOML parses a file. The error contains the line and the column.

@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 // parseYAML parses a file. The error contains the line.
@@ -296,14 +296,14 @@ var flowKeys = regexp.MustCompile(`([{,] ?)([A-Za-z][A-Za-z0-9_-]*): `)
 // jsonEnd returns the offset after the value at an offset if it is JSON, or text that this package
 // writes; -1 for another value.
 func jsonEnd(text []byte, at int) int {
-	if end, err := jsonscan.Scan(text, at, jsonscan.Limits{}); err == nil {
+	if end, err := rawjson.End(text, at); err == nil {
 		return end
 	}
 	depth := 0
 	for i := at; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			end, err := jsonscan.Scan(text, i, jsonscan.Limits{})
+			end, err := rawjson.End(text, i)
 			if err != nil {
 				return -1
 			}
@@ -313,7 +313,7 @@ func jsonEnd(text []byte, at int) int {
 		case '}', ']':
 			if depth--; depth == 0 {
 				quoted := flowKeys.ReplaceAll(text[at:i+1], []byte(`$1"$2": `))
-				if jsonscan.Valid(quoted, jsonscan.Limits{}) == nil {
+				if rawjson.Valid(quoted) == nil {
 					return i + 1
 				}
 				return -1

@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // An object is a JSON object, a table of TOML or a mapping of YAML. Members of the wrong type stay
@@ -200,7 +200,7 @@ var bracedName = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
 
 // convertJSON converts a JSON file with comments. servers returns the value with the servers.
 func convertJSON(text []byte, servers func(all object) any, convert entry) ([]byte, error) {
-	plain, err := jsonc.Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		return nil, err
 	}

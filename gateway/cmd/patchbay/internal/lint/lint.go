@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 const (
@@ -124,7 +124,7 @@ type item struct {
 func newItem(kind string, number int, raw []byte) *item {
 	it := &item{kind: kind, raw: raw, name: textOf(raw, "name"), title: textOf(raw, "title"),
 		description: textOf(raw, "description")}
-	annotations, _ := jsonscan.Get(raw, "annotations")
+	annotations, _ := rawjson.Get(raw, "annotations")
 	if it.title == "" && kind == "tool" {
 		it.title = textOf(annotations, "title")
 	}
@@ -137,15 +137,15 @@ func newItem(kind string, number int, raw []byte) *item {
 
 // textOf returns a member of an object if it is a string, else "".
 func textOf(object []byte, key string) string {
-	raw, _ := jsonscan.Get(object, key)
-	text, _ := jsonscan.Unquote(raw)
+	raw, _ := rawjson.Get(object, key)
+	text, _ := rawjson.Unquote(raw)
 	return text
 }
 
 // has reports whether an object contains a member that is not null.
 func has(object []byte, key string) bool {
-	raw, ok := jsonscan.Get(object, key)
-	return ok && jsonscan.Kind(raw) != 'n'
+	raw, ok := rawjson.Get(object, key)
+	return ok && rawjson.Kind(raw) != 'n'
 }
 
 // shown returns a text of the server for a finding.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
@@ -18,10 +18,10 @@ func (c *checker) checkPrompts() {
 		if names.seen(p.name, p.where) != "" {
 			c.add("name-duplicate", p.where, "two prompts have this name")
 		}
-		arguments, _ := jsonscan.Get(raw, "arguments")
+		arguments, _ := rawjson.Get(raw, "arguments")
 		seen := collector{}
 		var undescribed []string
-		for argument := range jsonscan.Elements(arguments) {
+		for argument := range rawjson.Elements(arguments) {
 			name := textOf(argument, "name")
 			switch {
 			case name == "":
@@ -56,7 +56,7 @@ func (c *checker) checkResources() {
 		if textOf(raw, "mimeType") == "" {
 			c.add("mime-type-missing", r.where, "no mimeType")
 		}
-		if size, ok := jsonscan.Get(raw, "size"); ok {
+		if size, ok := rawjson.Get(raw, "size"); ok {
 			if n, err := strconv.ParseFloat(string(size), 64); err != nil || n < 0 {
 				c.add("size-invalid", r.where, "size is %s", shown(string(size)))
 			}
@@ -109,20 +109,20 @@ func (c *checker) checkContent(it *item) {
 			c.add("mime-type-invalid", it.where, "mimeType %q", shown(text))
 		}
 	}
-	annotations, _ := jsonscan.Get(it.raw, "annotations")
-	audience, _ := jsonscan.Get(annotations, "audience")
-	for value := range jsonscan.Elements(audience) {
-		if role, _ := jsonscan.Unquote(value); role != "user" && role != "assistant" {
+	annotations, _ := rawjson.Get(it.raw, "annotations")
+	audience, _ := rawjson.Get(annotations, "audience")
+	for value := range rawjson.Elements(audience) {
+		if role, _ := rawjson.Unquote(value); role != "user" && role != "assistant" {
 			c.add("resource-annotations", it.where, "audience has %s", shown(string(value)))
 		}
 	}
-	if priority, ok := jsonscan.Get(annotations, "priority"); ok {
+	if priority, ok := rawjson.Get(annotations, "priority"); ok {
 		if n, err := strconv.ParseFloat(string(priority), 64); err != nil || n < 0 || n > 1 {
 			c.add("resource-annotations", it.where, "priority is %s", shown(string(priority)))
 		}
 	}
-	if modified, ok := jsonscan.Get(annotations, "lastModified"); ok {
-		text, _ := jsonscan.Unquote(modified)
+	if modified, ok := rawjson.Get(annotations, "lastModified"); ok {
+		text, _ := rawjson.Unquote(modified)
 		if !isTime(text) {
 			c.add("resource-annotations", it.where, "lastModified is %s", shown(string(modified)))
 		}

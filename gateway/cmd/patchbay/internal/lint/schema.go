@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -25,13 +25,13 @@ const (
 var compositions = []string{"anyOf", "oneOf", "allOf"}
 
 func (c *checker) checkInput(t *item) {
-	raw, _ := jsonscan.Get(t.raw, "inputSchema")
-	if jsonscan.Kind(raw) != '{' {
+	raw, _ := rawjson.Get(t.raw, "inputSchema")
+	if rawjson.Kind(raw) != '{' {
 		c.add("input-schema-missing", t.where, "inputSchema is %s", orMissing(raw))
 		return
 	}
 	if textOf(raw, "type") != "object" {
-		kind, _ := jsonscan.Get(raw, "type")
+		kind, _ := rawjson.Get(raw, "type")
 		c.add("input-schema-type", t.where, "the type of inputSchema is %s", orMissing(kind))
 	}
 	for _, key := range compositions {
@@ -39,12 +39,12 @@ func (c *checker) checkInput(t *item) {
 			c.add("input-schema-composition", t.where, "%s at the root of inputSchema", key)
 		}
 	}
-	properties, _ := jsonscan.Get(raw, "properties")
-	open, closed := jsonscan.Get(raw, "additionalProperties")
+	properties, _ := rawjson.Get(raw, "properties")
+	open, closed := rawjson.Get(raw, "additionalProperties")
 	isPresent := func(key string) bool { return has(raw, key) }
 	isEmpty := strings.Trim(string(properties), "{} \t\r\n") == "" &&
 		!slices.ContainsFunc([]string{"$ref", "patternProperties", "anyOf", "oneOf", "allOf"}, isPresent)
-	if isEmpty && textOf(raw, "type") == "object" && (!closed || jsonscan.Kind(open) == 't') {
+	if isEmpty && textOf(raw, "type") == "object" && (!closed || rawjson.Kind(open) == 't') {
 		c.add("input-schema-open", t.where, "no arguments, and any are accepted")
 	}
 	w := c.checkSchema(t.where, "inputSchema", raw)
@@ -65,12 +65,12 @@ func (c *checker) checkInput(t *item) {
 }
 
 func (c *checker) checkOutput(t *item) {
-	raw, ok := jsonscan.Get(t.raw, "outputSchema")
+	raw, ok := rawjson.Get(t.raw, "outputSchema")
 	if !ok {
 		return
 	}
 	if !hasFeature(c.server.Revision, wire.OpenSchemas) && textOf(raw, "type") != "object" {
-		kind, _ := jsonscan.Get(raw, "type")
+		kind, _ := rawjson.Get(raw, "type")
 		c.add("output-schema-type", t.where, "the type of outputSchema is %s", orMissing(kind))
 	}
 	c.checkSchema(t.where, "outputSchema", raw)
@@ -156,13 +156,13 @@ func (s *scope) has(name string) bool {
 
 // visit visits a subschema. outer contains the properties of the same value in outer schemas.
 func (w *schemaWalk) visit(raw []byte, path string, outer *scope, level int) {
-	if jsonscan.Kind(raw) != '{' {
+	if rawjson.Kind(raw) != '{' {
 		return
 	}
 	w.depth = max(w.depth, level)
-	properties, _ := jsonscan.Get(raw, "properties")
+	properties, _ := rawjson.Get(raw, "properties")
 	known := &scope{map[string]bool{}, outer}
-	for name, property := range jsonscan.Members(properties) {
+	for name, property := range rawjson.Members(properties) {
 		known.names[string(name)] = true
 		inner := strings.TrimPrefix(path+"."+string(name), ".")
 		w.property(property, inner)
@@ -172,27 +172,27 @@ func (w *schemaWalk) visit(raw []byte, path string, outer *scope, level int) {
 	w.checkPattern(raw, path)
 	w.checkRequired(raw, path, known)
 	for _, key := range partMaps {
-		parts, _ := jsonscan.Get(raw, key)
-		for name, part := range jsonscan.Members(parts) {
+		parts, _ := rawjson.Get(raw, key)
+		for name, part := range rawjson.Members(parts) {
 			w.visit(part, path+"/"+key+"/"+string(name), nil, level+1)
 		}
 	}
 	for _, key := range partSchemas {
-		part, _ := jsonscan.Get(raw, key)
+		part, _ := rawjson.Get(raw, key)
 		w.visit(part, path+"[]", nil, level+1)
 	}
-	items, _ := jsonscan.Get(raw, "prefixItems")
-	for part := range jsonscan.Elements(items) {
+	items, _ := rawjson.Get(raw, "prefixItems")
+	for part := range rawjson.Elements(items) {
 		w.visit(part, path+"[]", nil, level+1)
 	}
 	for _, key := range compositions {
-		parts, _ := jsonscan.Get(raw, key)
-		for part := range jsonscan.Elements(parts) {
+		parts, _ := rawjson.Get(raw, key)
+		for part := range rawjson.Elements(parts) {
 			w.visit(part, path, known, level)
 		}
 	}
 	for _, key := range sameSchemas {
-		part, _ := jsonscan.Get(raw, key)
+		part, _ := rawjson.Get(raw, key)
 		w.visit(part, path, known, level)
 	}
 }
@@ -207,7 +207,7 @@ func (w *schemaWalk) property(raw []byte, path string) {
 	if !refers && !slices.ContainsFunc(typing, isPresent) {
 		w.untyped = append(w.untyped, path)
 	}
-	value, ok := jsonscan.Get(raw, "default")
+	value, ok := rawjson.Get(raw, "default")
 	if !ok || strings.Contains(string(raw), `"$`) { // a reference cannot be resolved in the property alone
 		return
 	}
@@ -219,8 +219,8 @@ func (w *schemaWalk) property(raw []byte, path string) {
 }
 
 func (w *schemaWalk) checkReference(raw []byte, path string) {
-	value, ok := jsonscan.Get(raw, "$ref")
-	uri, err := jsonscan.Unquote(value)
+	value, ok := rawjson.Get(raw, "$ref")
+	uri, err := rawjson.Unquote(value)
 	if !ok || err != nil || w.references == 0 {
 		return
 	}
@@ -241,10 +241,10 @@ func (w *schemaWalk) checkReference(raw []byte, path string) {
 func exists(document []byte, pointer string) bool {
 	for step := range strings.SplitSeq(pointer[1:], "/") {
 		step = strings.NewReplacer("~1", "/", "~0", "~", "%24", "$", "%25", "%").Replace(step)
-		if index, err := strconv.Atoi(step); err == nil && jsonscan.Kind(document) == '[' {
+		if index, err := strconv.Atoi(step); err == nil && rawjson.Kind(document) == '[' {
 			document = element(document, index)
 		} else {
-			document, _ = jsonscan.Get(document, step)
+			document, _ = rawjson.Get(document, step)
 		}
 		if document == nil {
 			return false
@@ -254,7 +254,7 @@ func exists(document []byte, pointer string) bool {
 }
 
 func element(array []byte, index int) []byte {
-	for value := range jsonscan.Elements(array) {
+	for value := range rawjson.Elements(array) {
 		if index--; index < 0 {
 			return value
 		}
@@ -264,15 +264,15 @@ func element(array []byte, index int) []byte {
 
 func (w *schemaWalk) checkPattern(raw []byte, path string) {
 	var patterns [][]byte
-	if value, ok := jsonscan.Get(raw, "pattern"); ok {
+	if value, ok := rawjson.Get(raw, "pattern"); ok {
 		patterns = append(patterns, value)
 	}
-	named, _ := jsonscan.Get(raw, "patternProperties")
-	for key := range jsonscan.Members(named) {
-		patterns = append(patterns, jsonscan.AppendQuote(nil, string(key)))
+	named, _ := rawjson.Get(raw, "patternProperties")
+	for key := range rawjson.Members(named) {
+		patterns = append(patterns, rawjson.AppendQuote(nil, string(key)))
 	}
 	for _, pattern := range patterns {
-		if jsonscan.Kind(pattern) != '"' {
+		if rawjson.Kind(pattern) != '"' {
 			continue
 		}
 		if _, err := schema.Compile(fmt.Appendf(nil, `{"pattern":%s}`, pattern)); err != nil {
@@ -286,10 +286,10 @@ func (w *schemaWalk) checkRequired(raw []byte, path string, known *scope) {
 	if has(raw, "$ref") || has(raw, "allOf") || has(raw, "patternProperties") || has(raw, "$dynamicRef") {
 		return // the subschemas may define the properties
 	}
-	required, _ := jsonscan.Get(raw, "required")
+	required, _ := rawjson.Get(raw, "required")
 	var missing []string
-	for value := range jsonscan.Elements(required) {
-		if name, err := jsonscan.Unquote(value); err == nil && !known.has(name) {
+	for value := range rawjson.Elements(required) {
+		if name, err := rawjson.Unquote(value); err == nil && !known.has(name) {
 			missing = append(missing, name)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -78,13 +78,13 @@ func hasFeature(revision string, f wire.Feature) bool {
 // "resources.subscribe".
 func isDeclared(capabilities []byte, path string) bool {
 	for key := range strings.SplitSeq(path, ".") {
-		value, ok := jsonscan.Get(capabilities, key)
+		value, ok := rawjson.Get(capabilities, key)
 		if !ok {
 			return false
 		}
 		capabilities = value
 	}
-	return jsonscan.Kind(capabilities) == '{' || jsonscan.Kind(capabilities) == 't'
+	return rawjson.Kind(capabilities) == '{' || rawjson.Kind(capabilities) == 't'
 }
 
 // Completion returns the params of a completion that the server should support: of the first
@@ -95,8 +95,8 @@ func (s *Server) Completion() map[string]any {
 			"argument": map[string]string{"name": argument, "value": ""}}
 	}
 	for _, prompt := range s.Prompts {
-		arguments, _ := jsonscan.Get(prompt, "arguments")
-		for argument := range jsonscan.Elements(arguments) {
+		arguments, _ := rawjson.Get(prompt, "arguments")
+		for argument := range rawjson.Elements(arguments) {
 			return request("ref/prompt", "name", textOf(prompt, "name"), textOf(argument, "name"))
 		}
 	}

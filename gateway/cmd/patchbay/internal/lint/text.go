@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
 
@@ -53,12 +53,12 @@ func (c *checker) checkHidden(where, path string, raw []byte) {
 			c.add("hidden-characters", where, "%s contains U+%04X", shown(strings.TrimPrefix(path, ".")), r)
 		}
 	}
-	switch jsonscan.Kind(raw) {
+	switch rawjson.Kind(raw) {
 	case '"':
-		text, _ := jsonscan.Unquote(raw)
+		text, _ := rawjson.Unquote(raw)
 		report(text, path)
 	case '{':
-		for key, value := range jsonscan.Members(raw) {
+		for key, value := range rawjson.Members(raw) {
 			if string(key) == "_meta" {
 				continue // for programs
 			}
@@ -66,15 +66,15 @@ func (c *checker) checkHidden(where, path string, raw []byte) {
 			c.checkHidden(where, path+"."+string(key), value)
 		}
 	case '[':
-		for value := range jsonscan.Elements(raw) {
+		for value := range rawjson.Elements(raw) {
 			c.checkHidden(where, path+"[]", value)
 		}
 	}
 }
 
 func (c *checker) checkIcons(it *item) {
-	icons, _ := jsonscan.Get(it.raw, "icons")
-	for icon := range jsonscan.Elements(icons) {
+	icons, _ := rawjson.Get(it.raw, "icons")
+	for icon := range rawjson.Elements(icons) {
 		src := textOf(icon, "src")
 		scheme, _, _ := strings.Cut(strings.ToLower(src), ":")
 		if scheme != "https" && scheme != "data" {

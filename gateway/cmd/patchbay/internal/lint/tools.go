@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -98,20 +98,20 @@ var (
 )
 
 func (c *checker) checkAnnotations(t *item) {
-	raw, ok := jsonscan.Get(t.raw, "annotations")
+	raw, ok := rawjson.Get(t.raw, "annotations")
 	if !ok {
 		if hasFeature(c.server.Revision, wire.ToolAnnotations) {
 			c.add("annotations-missing", t.where, "no annotations")
 		}
 		return
 	}
-	if jsonscan.Kind(raw) != '{' {
+	if rawjson.Kind(raw) != '{' {
 		c.add("annotations-invalid", t.where, "annotations are %s", shown(string(raw)))
 		return
 	}
 	hint := func(name string) (value, isSet bool) {
-		flag, ok := jsonscan.Get(raw, name)
-		kind := jsonscan.Kind(flag)
+		flag, ok := rawjson.Get(raw, name)
+		kind := rawjson.Kind(flag)
 		if ok && kind != 't' && kind != 'f' {
 			c.add("annotations-invalid", t.where, "%s is %s", name, shown(string(flag)))
 		}
@@ -145,7 +145,7 @@ func firstWord(name string) string {
 
 // addCost adds the cost of a tool to the report, and returns its tokens.
 func (c *checker) addCost(t *item) int {
-	schema, _ := jsonscan.Get(t.raw, "inputSchema")
+	schema, _ := rawjson.Get(t.raw, "inputSchema")
 	text := t.name + t.description + string(schema)
 	cost := Cost{Name: t.name, Bytes: len(text), Tokens: Tokens(text)}
 	if cost.Tokens > maxToolTokens {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -108,8 +108,8 @@ func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
 		return // its params are unknown
 	}
 	key := keyOf(m.Method, m.Params)
-	answers, isRetry := jsonscan.Get(m.Params, "inputResponses")
-	if state, ok := jsonscan.Get(m.Params, "requestState"); ok {
+	answers, isRetry := rawjson.Get(m.Params, "inputResponses")
+	if state, ok := rawjson.Get(m.Params, "requestState"); ok {
 		isRetry = true
 		r.call = c.states[string(state)]
 		delete(c.states, string(state))
@@ -128,8 +128,8 @@ func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
 		b.rec.order = append(b.rec.order, r.call)
 	}
 	c.latest = append(c.latest, r)
-	meta, _ := jsonscan.Get(m.Params, "_meta")
-	if token, ok := jsonscan.Get(meta, "progressToken"); ok {
+	meta, _ := rawjson.Get(m.Params, "_meta")
+	if token, ok := rawjson.Get(meta, "progressToken"); ok {
 		c.tokens[string(token)] = r
 	}
 }
@@ -159,12 +159,12 @@ func (b *builder) fromServer(c *connection, l *entry, m *jsonrpc.Message) {
 	case jsonrpc.Notification:
 		r := c.current()
 		if m.Method == wire.NotificationProgress {
-			token, _ := jsonscan.Get(m.Params, "progressToken")
+			token, _ := rawjson.Get(m.Params, "progressToken")
 			r = c.tokens[string(token)]
 		} else if m.Method != wire.NotificationMessage {
 			return
 		}
-		if r != nil && r.call != nil && !r.ended && l.Cut == 0 && jsonscan.Kind(m.Params) == '{' {
+		if r != nil && r.call != nil && !r.ended && l.Cut == 0 && rawjson.Kind(m.Params) == '{' {
 			r.open.notes = append(r.open.notes, note{r.pause(l.Time), m.Method, m.Params})
 		}
 	case jsonrpc.Batch, jsonrpc.Invalid:
@@ -187,8 +187,8 @@ func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 	if r == nil || r.call == nil || !known || l.Cut != 0 {
 		return
 	}
-	text := jsonscan.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"input":{"method":`), m.Method)
-	if jsonscan.Kind(m.Params) == '{' {
+	text := rawjson.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"input":{"method":`), m.Method)
+	if rawjson.Kind(m.Params) == '{' {
 		text = append(append(text, `,"params":`...), m.Params...)
 	}
 	text = append(text, "}}}"...)
@@ -208,14 +208,14 @@ func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Messa
 	}
 	end := r.open
 	end.pause, end.result, end.err, end.cut = r.pause(l.Time), jsontext.Value(m.Result), m.Error, l.Cut
-	if end.cut == 0 && end.err == nil && jsonscan.Kind(end.result) != '{' {
+	if end.cut == 0 && end.err == nil && rawjson.Kind(end.result) != '{' {
 		return // no result of the protocol
 	}
 	end.raise(r.method)
 	r.call.rounds = append(r.call.rounds, end)
 	if mcp.RawResult(end.result).ResultType() == mcp.ResultInputRequired {
 		c.asking[r.call.key] = r.call
-		if state, ok := jsonscan.Get(end.result, "requestState"); ok {
+		if state, ok := rawjson.Get(end.result, "requestState"); ok {
 			c.states[string(state)] = r.call
 		}
 	}
@@ -230,9 +230,9 @@ func (r *round) raise(method string) {
 		return
 	}
 	m, _ := wire.Latest().Method(method)
-	if _, ok := jsonscan.Get(r.result, "ttlMs"); m.Cacheable && !ok {
-		r.result = jsonscan.WithMember(r.result, "ttlMs", []byte("0"))
-		r.result = jsonscan.WithMember(r.result, "cacheScope", []byte(`"private"`))
+	if _, ok := rawjson.Get(r.result, "ttlMs"); m.Cacheable && !ok {
+		r.result = rawjson.WithMember(r.result, "ttlMs", []byte("0"))
+		r.result = rawjson.WithMember(r.result, "cacheScope", []byte(`"private"`))
 	}
 }
 
@@ -240,37 +240,37 @@ func (r *round) raise(method string) {
 // initialize.
 func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 	modern := method == wire.MethodDiscover
-	if m.Error != nil || l.Cut != 0 || jsonscan.Kind(m.Result) != '{' || b.rec.modern && !modern {
+	if m.Error != nil || l.Cut != 0 || rawjson.Kind(m.Result) != '{' || b.rec.modern && !modern {
 		return
 	}
-	declared, _ := jsonscan.Get(m.Result, "capabilities")
-	if jsonscan.Kind(declared) != '{' {
+	declared, _ := rawjson.Get(m.Result, "capabilities")
+	if rawjson.Kind(declared) != '{' {
 		declared = []byte("{}")
 	}
 	text := []byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":[`)
 	comma := ""
 	for _, r := range slices.Backward(wire.Revisions()) {
-		text = jsonscan.AppendQuote(append(text, comma...), r.String())
+		text = rawjson.AppendQuote(append(text, comma...), r.String())
 		comma = ","
 	}
 	text, comma = append(text, `],"capabilities":{`...), ""
-	for key, value := range jsonscan.Members(declared) {
+	for key, value := range rawjson.Members(declared) {
 		if string(key) != "tasks" { // tasks of 2025-11-25 are not translated
-			text = append(jsonscan.AppendQuote(append(text, comma...), string(key)), ':')
+			text = append(rawjson.AppendQuote(append(text, comma...), string(key)), ':')
 			text = append(text, value...)
 			comma = ","
 		}
 	}
 	text = append(text, '}')
-	if instructions, ok := jsonscan.Get(m.Result, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
+	if instructions, ok := rawjson.Get(m.Result, "instructions"); ok && rawjson.Kind(instructions) == '"' {
 		text = append(append(text, `,"instructions":`...), instructions...)
 	}
-	info, _ := jsonscan.Get(m.Result, "serverInfo")
+	info, _ := rawjson.Get(m.Result, "serverInfo")
 	if modern {
-		meta, _ := jsonscan.Get(m.Result, "_meta")
-		info, _ = jsonscan.Get(meta, wire.MetaServerInfo)
+		meta, _ := rawjson.Get(m.Result, "_meta")
+		info, _ = rawjson.Get(meta, wire.MetaServerInfo)
 	}
-	if jsonscan.Kind(info) == '{' {
+	if rawjson.Kind(info) == '{' {
 		text = append(append(text, `,"_meta":{"`+wire.MetaServerInfo+`":`...), info...)
 		text = append(text, '}')
 	}
@@ -300,7 +300,7 @@ func (b *builder) recording() (*Recording, error) {
 // canonical form (RFC 8785) without `_meta` and answers. Absent arguments equal empty arguments.
 func keyOf(method string, params []byte) string {
 	text, comma := []byte{'{'}, ""
-	for key, value := range jsonscan.Members(params) {
+	for key, value := range rawjson.Members(params) {
 		switch string(key) {
 		case "_meta", "inputResponses", "requestState":
 			continue
@@ -309,17 +309,17 @@ func keyOf(method string, params []byte) string {
 				continue
 			}
 		}
-		text = append(jsonscan.AppendQuote(append(text, comma...), string(key)), ':')
+		text = append(rawjson.AppendQuote(append(text, comma...), string(key)), ':')
 		text, comma = append(text, value...), ","
 	}
 	return method + " " + canonical(append(text, '}'))
 }
 
 func isEmptyObject(v []byte) bool {
-	for range jsonscan.Members(v) {
+	for range rawjson.Members(v) {
 		return false
 	}
-	return jsonscan.Kind(v) == '{'
+	return rawjson.Kind(v) == '{'
 }
 
 func canonical(text []byte) string {
@@ -335,12 +335,12 @@ func summary(params []byte) string {
 	const most = 80 // characters
 	text := ""
 	for _, key := range []string{"name", "uri", "taskId"} {
-		if raw, ok := jsonscan.Get(params, key); ok {
-			text, _ = jsonscan.Unquote(raw)
+		if raw, ok := rawjson.Get(params, key); ok {
+			text, _ = rawjson.Unquote(raw)
 			break
 		}
 	}
-	if arguments, ok := jsonscan.Get(params, "arguments"); ok && !isEmptyObject(arguments) {
+	if arguments, ok := rawjson.Get(params, "arguments"); ok && !isEmptyObject(arguments) {
 		text += " " + canonical(arguments)
 	}
 	if runes := []rune(text); len(runes) > most {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -69,8 +69,8 @@ func (p *replay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	if missing := missingCapability(req, end.result); missing != "" {
 		return nil, mcp.MissingClientCapability(json.RawMessage(missing))
 	}
-	state := jsonscan.AppendQuote(nil, fmt.Sprintf("%d.%d", slices.Index(p.rec.calls[c.key], c), at))
-	return mcp.RawResult(jsonscan.WithMember(end.result, "requestState", state)), nil
+	state := rawjson.AppendQuote(nil, fmt.Sprintf("%d.%d", slices.Index(p.rec.calls[c.key], c), at))
+	return mcp.RawResult(rawjson.WithMember(end.result, "requestState", state)), nil
 }
 
 // find returns the recorded call of a request and its round: the next call with equal params, or,
@@ -89,7 +89,7 @@ func (p *replay) find(req *mcp.Request) (c *call, round int, err error) {
 		p.next[key] = min(n+1, len(calls)-1)
 		return calls[n], 0, nil
 	}
-	state, _ := jsonscan.Unquote(raw)
+	state, _ := rawjson.Unquote(raw)
 	first, second, _ := strings.Cut(state, ".")
 	n, err1 := strconv.Atoi(first)
 	round, err2 := strconv.Atoi(second)
@@ -119,13 +119,13 @@ func (c *call) follows(other *call, round int, answers string) bool {
 // isTask reports whether a result is a task, of 2025-11-25 or of the extension. The end of a task
 // may have been a notification of a subscription, so a client could wait for it without limit.
 func isTask(result []byte) bool {
-	task, _ := jsonscan.Get(result, "task")
-	_, hasContent := jsonscan.Get(result, "content")
-	return mcp.RawResult(result).ResultType() == "task" || jsonscan.Kind(task) == '{' && !hasContent
+	task, _ := rawjson.Get(result, "task")
+	_, hasContent := rawjson.Get(result, "content")
+	return mcp.RawResult(result).ResultType() == "task" || rawjson.Kind(task) == '{' && !hasContent
 }
 
 func questions(r *round) []byte {
-	asked, _ := jsonscan.Get(r.result, "inputRequests")
+	asked, _ := rawjson.Get(r.result, "inputRequests")
 	return asked
 }
 
@@ -151,10 +151,10 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 		if !ok {
 			return nil
 		}
-		params = jsonscan.WithMember(params, "progressToken", token)
+		params = rawjson.WithMember(params, "progressToken", token)
 	} else {
-		raw, _ := jsonscan.Get(params, "level")
-		level, _ := jsonscan.Unquote(raw)
+		raw, _ := rawjson.Get(params, "level")
+		level, _ := rawjson.Unquote(raw)
 		least, asked := wire.LogSeverity(string(req.LogLevel()))
 		if severity, ok := wire.LogSeverity(level); !asked || !ok || severity < least {
 			return nil
@@ -170,10 +170,10 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 // and the client lacks.
 func missingCapability(req *mcp.Request, result []byte) string {
 	has := req.Capabilities()
-	asked, _ := jsonscan.Get(result, "inputRequests")
-	for _, q := range jsonscan.Members(asked) {
-		raw, _ := jsonscan.Get(q, "method")
-		switch method, _ := jsonscan.Unquote(raw); {
+	asked, _ := rawjson.Get(result, "inputRequests")
+	for _, q := range rawjson.Members(asked) {
+		raw, _ := rawjson.Get(q, "method")
+		switch method, _ := rawjson.Unquote(raw); {
 		case method == wire.MethodElicitationCreate && has.Elicitation == nil:
 			return `{"elicitation":{}}`
 		case method == wire.MethodSamplingCreateMessage && has.Sampling == nil:
@@ -188,7 +188,7 @@ func missingCapability(req *mcp.Request, result []byte) string {
 // listen accepts a subscription. Changes are not replayed: they belong to no request.
 func listen(ctx context.Context, req *mcp.Request) error {
 	filter, _ := req.Param("notifications")
-	if req.Notify == nil || jsonscan.Kind(filter) != '{' {
+	if req.Notify == nil || rawjson.Kind(filter) != '{' {
 		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.notifications: must be an object")
 	}
 	params := append([]byte(`{"notifications":`), filter...)

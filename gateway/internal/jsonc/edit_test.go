@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 const entry = `{"command":"/bin/p","args":["gateway","--stdio"]}`
@@ -82,7 +83,7 @@ func TestSetRefusesWhatItCannotEdit(t *testing.T) {
 // decoded returns a plain value without the member servers.name.
 func decoded(t *testing.T, text []byte, name string) any {
 	t.Helper()
-	plain, err := jsonc.Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 )
 
 // A generator writes random JSON with comments, as people format it and in other ways.

@@ -1,5 +1,4 @@
-// Package jsonc reads JSON with comments and trailing commas, as configuration files have them.
-package jsonc
+package config
 
 import (
 	"bytes"
@@ -11,8 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Plain replaces comments, trailing commas and a byte order mark by spaces, and validates the JSON.
-// Its errors have the line and the column.
+// Plain returns JSON with comments and trailing commas as plain JSON: it replaces comments, trailing
+// commas and a byte order mark by spaces, so that offsets stay the same, and validates the JSON. Its
+// errors contain the line and the column.
 func Plain(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
 	if bytes.HasPrefix(plain, []byte("\uFEFF")) {
@@ -111,7 +111,8 @@ func pastString(text []byte, at int) int {
 }
 
 // Find returns the offset in plain JSON of what a JSON pointer names: of the name for a member, of
-// the value for an element. If part of the path is absent, it returns the offset of the rest.
+// the value for an element. If a part of the path is absent, Find returns the offset of the part
+// before.
 func Find(plain []byte, pointer string) int {
 	d := jsonscan.Descend(plain)
 	at := d.At()

@@ -1,3 +1,4 @@
+// Package jsonc edits JSON with comments and trailing commas, as configuration files contain them.
 package jsonc
 
 import (
@@ -8,7 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // ErrAbsent is returned by [Remove] if the text does not have the member.
@@ -25,7 +29,7 @@ func Set(text []byte, path []string, value []byte) ([]byte, error) {
 	if IsBlank(text) {
 		text = slices.Concat(endLine(text), []byte("{}\n"))
 	}
-	plain, err := Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		return nil, err
 	}
@@ -37,13 +41,13 @@ func Set(text []byte, path []string, value []byte) ([]byte, error) {
 			break
 		}
 		if plain[at] != '{' {
-			return nil, fmt.Errorf("%s: invalid %s: must be an object", Position(text, at), where(path[:i]))
+			return nil, fmt.Errorf("%s: invalid %s: must be an object", config.Position(text, at), where(path[:i]))
 		}
 		c := readContainer(plain, at)
 		k := c.index(name)
 		if k < 0 {
 			for _, inner := range slices.Backward(path[i+1:]) {
-				value = jsonscan.WithMember([]byte("{}"), inner, value)
+				value = rawjson.WithMember([]byte("{}"), inner, value)
 			}
 			e.insert(c, name, value)
 			break
@@ -59,7 +63,7 @@ func Set(text []byte, path []string, value []byte) ([]byte, error) {
 // index. All other bytes stay, except the comma and the line of the member. The error is ErrAbsent
 // if the text does not have it.
 func Remove(text []byte, path []string) ([]byte, error) {
-	plain, err := Plain(text)
+	plain, err := config.Plain(text)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +84,8 @@ func Remove(text []byte, path []string) ([]byte, error) {
 
 // IsBlank reports whether a text has only white space and comments.
 func IsBlank(text []byte) bool {
-	plain := bytes.TrimPrefix(bytes.Clone(text), []byte("\uFEFF"))
-	return blankComments(plain) < 0 && len(bytes.TrimSpace(plain)) == 0
+	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+	return pastComments(text, 0) == len(text)
 }
 
 func endLine(text []byte) []byte {
@@ -112,31 +116,32 @@ type item struct {
 
 // readContainer returns the container at an offset. Another value has no items.
 func readContainer(plain []byte, at int) *container {
-	c, rest := &container{open: at, closing: at}, plain[at:]
-	d := jsonscan.Descend(rest)
-	switch {
-	case d.Into('{'):
-		for {
-			start := pastComma(rest, d.At())
-			key, ok := d.Key()
-			if !ok {
-				c.closing = at + start
-				return c
-			}
-			value := d.At()
-			c.items = append(c.items, item{string(key), at + start, at + value, at + value + len(d.Value())})
-		}
-	case d.Into('['):
-		for d.More() {
-			value := d.At()
-			end := at + value + len(d.Value())
-			c.items = append(c.items, item{strconv.Itoa(len(c.items)), at + value, at + value, end})
-			c.closing = pastSpace(plain, end)
-		}
-		if len(c.items) == 0 {
-			c.closing = pastSpace(plain, at+1)
-		}
+	c := &container{open: at, closing: at}
+	d := jsontext.NewDecoder(bytes.NewBuffer(plain[at:]))
+	kind := d.PeekKind()
+	if kind != '{' && kind != '[' {
+		return c
 	}
+	_, err := d.ReadToken()
+	for err == nil && d.PeekKind() != '}' && d.PeekKind() != ']' {
+		i := item{name: strconv.Itoa(len(c.items)), start: -1}
+		if kind == '{' {
+			var name jsontext.Value
+			name, err = d.ReadValue()
+			i.start = at + int(d.InputOffset()) - len(name)
+			i.name, _ = rawjson.Unquote(name) // valid
+		}
+		var value jsontext.Value
+		value, err = d.ReadValue()
+		i.end = at + int(d.InputOffset())
+		i.value = i.end - len(value)
+		if i.start < 0 {
+			i.start = i.value
+		}
+		c.items = append(c.items, i)
+	}
+	_, _ = d.ReadToken() // the closing bracket
+	c.closing = at + int(d.InputOffset()) - 1
 	return c
 }
 
@@ -203,7 +208,7 @@ func (e *editor) replace(start, end int, with string) {
 func (e *editor) insert(c *container, name string, value []byte) {
 	quoted := ""
 	if e.plain[c.open] == '{' {
-		quoted = string(jsonscan.AppendQuote(nil, name)) + ": "
+		quoted = string(rawjson.AppendQuote(nil, name)) + ": "
 	}
 	if len(c.items) == 0 {
 		e.insertFirst(c, quoted, value)
@@ -341,7 +346,7 @@ func (e *editor) apply(path []string) ([]byte, error) {
 		at = c.end
 	}
 	out = append(out, e.text[at:]...)
-	plain, err := Plain(out)
+	plain, err := config.Plain(out)
 	if err != nil {
 		return nil, fmt.Errorf("cannot edit the text: %w", err)
 	}
@@ -353,11 +358,11 @@ func (e *editor) apply(path []string) ([]byte, error) {
 
 // sameExcept reports whether two values differ only in what is at a path.
 func sameExcept(before, after []byte, path []string) bool {
-	kind := jsonscan.Kind(before)
+	kind := rawjson.Kind(before)
 	if len(path) == 0 {
 		return true
 	}
-	if kind != jsonscan.Kind(after) || kind != '{' && kind != '[' {
+	if kind != rawjson.Kind(after) || kind != '{' && kind != '[' {
 		return false
 	}
 	old, others := readContainer(before, pastSpace(before, 0)), readContainer(after, pastSpace(after, 0))

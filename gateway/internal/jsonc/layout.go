@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 // A layout is how a text is formatted.
@@ -45,17 +45,17 @@ func (l layout) lines(value []byte, indent string) string {
 	inner := l.newline + indent + l.unit
 	var parts []string
 	brackets := "{}"
-	switch jsonscan.Kind(value) {
+	switch rawjson.Kind(value) {
 	case '{':
-		for key, member := range jsonscan.Members(value) {
-			quoted := string(jsonscan.AppendQuote(nil, string(key)))
+		for key, member := range rawjson.Members(value) {
+			quoted := string(rawjson.AppendQuote(nil, string(key)))
 			parts = append(parts, inner+quoted+": "+l.lines(member, indent+l.unit))
 		}
 	case '[':
 		brackets = "[]"
 		simple := true
-		for element := range jsonscan.Elements(value) {
-			kind := jsonscan.Kind(element)
+		for element := range rawjson.Elements(value) {
+			kind := rawjson.Kind(element)
 			simple = simple && kind != '{' && kind != '['
 			parts = append(parts, inner+l.lines(element, indent+l.unit))
 		}
@@ -72,14 +72,14 @@ func (l layout) lines(value []byte, indent string) string {
 // inline formats a value as one line, with spaces after colons and commas.
 func inline(value []byte) string {
 	var parts []string
-	switch jsonscan.Kind(value) {
+	switch rawjson.Kind(value) {
 	case '{':
-		for key, member := range jsonscan.Members(value) {
-			parts = append(parts, string(jsonscan.AppendQuote(nil, string(key)))+": "+inline(member))
+		for key, member := range rawjson.Members(value) {
+			parts = append(parts, string(rawjson.AppendQuote(nil, string(key)))+": "+inline(member))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	case '[':
-		for element := range jsonscan.Elements(value) {
+		for element := range rawjson.Elements(value) {
 			parts = append(parts, inline(element))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
