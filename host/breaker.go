@@ -82,7 +82,7 @@ func (b *breaker) failed(s config.Breaker, principal string, now time.Time) {
 }
 
 // countFailure counts a request without a valid response in the breaker of its instance.
-func (s *start) countFailure(e *Error, principal string) {
+func (s *conn) countFailure(e *Error, principal string) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()

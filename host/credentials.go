@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -410,7 +411,7 @@ func (u *Upstream) retryLogins(p *mcp.Principal) {
 		u.mu.Lock()
 		for _, i := range pool.instances {
 			if i.state == StateAuth {
-				i.backoff = backoff{}
+				i.backoff = connection.Backoff{}
 				i.wake()
 			}
 		}

@@ -26,11 +26,11 @@ func Sizes(h *Host) (views, pools int) {
 func EndBackoff(u *Upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.delay.until = time.Time{}
+	u.delay.Until = time.Time{}
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			if i.state != StateCrashLoop {
-				i.backoff.until = time.Time{}
+				i.backoff.Until = time.Time{}
 			}
 		}
 	}

@@ -3,8 +3,8 @@ package host
 import (
 	"context"
 	"errors"
-	"net/http"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -19,7 +19,7 @@ func (u *Upstream) failure(ctx context.Context, err error) *Error {
 	}
 	cause := context.Cause(ctx)
 	switch {
-	case isUnauthorized(err):
+	case connection.IsUnauthorized(err):
 		e.Code = CodeAuthRequired
 	case errors.Is(err, mcp.ErrInvalidResult):
 		e.Code = CodeInvalidResult
@@ -28,19 +28,4 @@ func (u *Upstream) failure(ctx context.Context, err error) *Error {
 	}
 	e.Err = u.masked(e.Err)
 	return e
-}
-
-// isUnauthorized reports whether the server has refused a request by an HTTP status.
-func isUnauthorized(err error) bool {
-	status, ok := errors.AsType[interface {
-		error
-		HTTPStatus() int
-	}](err)
-	return ok && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
-}
-
-// isUnsent reports whether a request has certainly not run because its connection has ended.
-func isUnsent(err error) bool {
-	failed, ok := errors.AsType[*mcp.TransportError](err)
-	return ok && !failed.MayHaveRun && errors.Is(err, mcp.ErrClosed)
 }

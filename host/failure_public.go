@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -30,7 +31,7 @@ func (s statement) Unwrap() error { return s.error }
 
 // sentinels are reasons that callers see as they are.
 var sentinels = []error{
-	errNotReady, errStopped, errStoppedByUser, errNoInstance, errNoConsent,
+	connection.ErrNotReady, errStopped, errStoppedByUser, errNoInstance, errNoConsent,
 	mcp.ErrSessionLost, mcp.ErrDisconnected, mcp.ErrTimeout, mcp.ErrClosed,
 }
 

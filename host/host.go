@@ -193,7 +193,7 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 				errs = append(errs, err)
 				return
 			}
-			s.release()
+			s.Release()
 		})
 	}
 	wait.Wait()

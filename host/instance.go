@@ -2,12 +2,12 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -18,10 +18,10 @@ type instance struct {
 	class string // the capabilities that are declared to a server of the session era
 	calls bool   // each call has a connection of its own; current is always nil
 
-	current *start // connecting or connected; nil for none
-	last    *start // ended, perhaps not quite
-	next    *start // replaces current when it is connected; nil for none
-	backoff backoff
+	current *conn // connecting or connected; nil for none
+	last    *conn // ended, perhaps not quite
+	next    *conn // replaces current when it is connected; nil for none
+	backoff connection.Backoff
 	breaker breaker
 	state   State         // if current is nil
 	since   time.Time     // of state
@@ -32,6 +32,9 @@ type instance struct {
 	swapped    time.Time // the last attempt to replace current because the configuration has changed
 	swapFailed bool
 }
+
+// backoffWait limits how long a call waits for a delayed start.
+const backoffWait = 5 * time.Second
 
 // anyClass is the class of requests that do not depend on capabilities.
 const anyClass = ""
@@ -66,14 +69,14 @@ func (p *pool) instance(class string, calls bool) *instance {
 
 // acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
 // caller releases it when its request has ended.
-func (p *pool) acquire(ctx context.Context, class string) (*start, error) {
+func (p *pool) acquire(ctx context.Context, class string) (*conn, error) {
 	return p.join(ctx, 0, func(p *pool) (*instance, error) { return p.instance(class, false), nil })
 }
 
 // acquireCall is like acquire for a call, which waits for a start that is delayed by at most
 // backoffWait. It has a connection of its own if the configuration says so. A call that continues has
 // the id of its connection. The request has not run if there is an error. The caller calls releaseCall.
-func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error) {
+func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error) {
 	calls := p.up.share() == config.ShareCall
 	if id == "" {
 		return p.join(ctx, backoffWait, func(p *pool) (*instance, error) {
@@ -85,9 +88,7 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
-		if s.id == id && s.in.pool.key == p.key && s.isConnected() {
-			s.users++
-			s.resumed++
+		if s.ID() == id && s.in.pool.key == p.key && s.Resume() {
 			return s, nil
 		}
 	}
@@ -98,13 +99,13 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*start, error
 // begins within a time.
 func (p *pool) join(
 	ctx context.Context, within time.Duration, find func(p *pool) (*instance, error),
-) (*start, error) {
+) (*conn, error) {
 	deadline := time.Now().Add(within)
 	u := p.up
 	for {
 		u.mu.Lock()
 		i, err := find(u.present(p))
-		var s *start
+		var s *conn
 		var wait time.Duration
 		if err == nil {
 			s, wait, err = i.join(deadline)
@@ -120,32 +121,20 @@ func (p *pool) join(
 			}
 			continue
 		}
-		if err := s.wait(ctx); err != nil {
-			s.release()
+		if err := s.Wait(ctx); err != nil {
+			s.Release()
 			return nil, err
 		}
-		if s.err == nil {
+		if s.Err() == nil {
 			return s, nil
 		}
-		s.release()
-		if !s.replaced {
-			return nil, s.err
+		s.Release()
+		u.mu.Lock()
+		again := s.replaced
+		u.mu.Unlock()
+		if !again {
+			return nil, s.Err()
 		}
-	}
-}
-
-// wait waits until the attempt to connect has ended. Most have: then it needs no Done channel.
-func (s *start) wait(ctx context.Context) error {
-	select {
-	case <-s.done:
-		return nil
-	default:
-	}
-	select {
-	case <-s.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -163,13 +152,13 @@ func waitFor(ctx context.Context, changed <-chan struct{}, d time.Duration) erro
 
 // join adds a request to the current connection, or begins one. If it must be delayed, join returns
 // for how long, or an error if that is too long. The lock of the upstream is held.
-func (i *instance) join(deadline time.Time) (s *start, wait time.Duration, err error) {
+func (i *instance) join(deadline time.Time) (s *conn, wait time.Duration, err error) {
 	if s = i.current; s == nil {
 		s = i.next
 	}
 	if s == nil {
 		now := time.Now()
-		if wait = i.startsAt().Sub(now); wait > 0 {
+		if wait = i.startsAtLocked().Sub(now); wait > 0 {
 			if i.state == StateCrashLoop || now.Add(wait).After(deadline) {
 				return nil, 0, i.unavailable(wait)
 			}
@@ -185,7 +174,7 @@ func (i *instance) join(deadline time.Time) (s *start, wait time.Duration, err e
 			i.current = s
 		}
 	}
-	s.users++
+	s.Use()
 	return s, 0, nil
 }
 
@@ -193,7 +182,7 @@ func (i *instance) join(deadline time.Time) (s *start, wait time.Duration, err e
 func (i *instance) unavailable(wait time.Duration) *Error {
 	last := i.err
 	if last == nil {
-		last = i.pool.up.delay.err
+		last = i.pool.up.delayed
 	}
 	e := *last
 	e.RetryAfter = wait
@@ -211,14 +200,14 @@ func (e crashError) Error() string { return e.describe(e.last.Error()) }
 
 func (e crashError) describe(last string) string {
 	return fmt.Sprintf("the server ended soon after each of its last %d starts or more; "+
-		"it is started again every %v, or by a restart; the last time: %s", maxEarlyExits, trialInterval, last)
+		"it is started again every %v, or by a restart; the last time: %s", connection.MaxEarlyExits, connection.TrialInterval, last)
 }
 
 // Unwrap returns the error of the last start.
 func (e crashError) Unwrap() error { return e.last }
 
 // begin begins to connect. The lock of the upstream is held.
-func (i *instance) begin() (*start, error) {
+func (i *instance) begin() (*conn, error) {
 	u := i.pool.up
 	if err := u.refuses(); err != nil {
 		return nil, err
@@ -230,16 +219,9 @@ func (i *instance) begin() (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	if u.delay.failures > 0 { // delay the starts of other callers while this start is tried
-		u.delay.until = now.Add(minBackoff)
-	}
-	s := &start{
-		id: rand.Text(), in: i, done: make(chan struct{}), ended: make(chan struct{}), state: StateStarting,
-		began: now, since: now, used: now, last: i.last,
-	}
+	u.delay.Try(time.Now())
+	s := newConn(i)
 	i.last = nil
-	s.ctx, s.cancel = context.WithCancelCause(u.host.ctx)
 	i.starts++
 	if i.starts > 1 && (i.current != nil || i.state != StateOff && i.state != StateStopped) {
 		u.counts.restarts.Add(1)
@@ -247,7 +229,7 @@ func (i *instance) begin() (*start, error) {
 	i.wake()
 	u.connections[s] = struct{}{}
 	u.event(s, StateStarting, nil)
-	u.host.work.run(s.run)
+	u.host.work.run(s.Run)
 	return s, nil
 }
 
@@ -261,46 +243,48 @@ func (i *instance) wake() {
 
 // failed records that a connection has ended or was not made, and delays the next. The lock of the
 // upstream is held.
-func (i *instance) failed(s *start, e *Error) {
+func (i *instance) failed(s *conn, e *Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
-	u.failedStart(s, e, now)
+	u.startFailedLocked(s, e, now)
 	if i.next == s {
 		i.next, i.swapFailed = nil, true
 		switch c := i.current; {
 		case c == nil:
 		case errors.Is(e, config.ErrNoSecret): // the connection in use still holds the removed secret
 			i.current = nil
-			c.drain()
+			c.drainLocked()
 		default: // the server in use continues
 			u.host.poke()
-			u.event(c, c.state, e)
+			u.event(c, State(c.State()), e)
 			return
 		}
 	}
-	ran := now.Sub(s.began)
-	if s.state == StateStarting {
+	ran := now.Sub(s.Began())
+	if s.State() == connection.StateStarting {
 		ran = -1
 	}
 	state := StateBackoff
 	switch {
 	case e.Code == CodeConfigError:
 		state = StateConfig
-		i.backoff.failed(now)
+		i.backoff.Failed(now)
 	case e.Code == CodeAuthRequired:
 		state = StateAuth
-		i.backoff.failed(now)
+		i.backoff.Failed(now)
 	case !u.isCommand():
-		i.backoff.failed(now)
+		i.backoff.Failed(now)
 	default:
-		state = i.backoff.exited(now, ran)
+		if i.backoff.Exited(now, ran) {
+			state = StateCrashLoop
+		}
 	}
-	e.RetryAfter = i.startsAt().Sub(now)
+	e.RetryAfter = i.startsAtLocked().Sub(now)
 	i.disconnected(s, state, e)
 }
 
 // disconnected records that an instance has no connection. The lock of the upstream is held.
-func (i *instance) disconnected(s *start, state State, e *Error) {
+func (i *instance) disconnected(s *conn, state State, e *Error) {
 	if i.current == s {
 		i.current = nil
 	}
@@ -310,27 +294,29 @@ func (i *instance) disconnected(s *start, state State, e *Error) {
 }
 
 // ready makes a connected start the current one. The lock of the upstream is held.
-func (i *instance) ready(s *start) {
+func (i *instance) ready(s *conn) {
 	old := i.current
 	if i.next == s {
 		i.next, i.current = nil, s
 		if old != nil {
-			old.drain()
+			old.drainLocked()
 		}
 	}
 	if !i.pool.up.isCommand() {
-		i.backoff = backoff{}
+		i.backoff = connection.Backoff{}
 	}
-	i.pool.up.endDelay()
-	i.pool.up.modern = !s.session
-	s.set(StateReady, nil)
+	i.pool.up.endDelayLocked()
+	i.pool.up.modern = !s.HasSession()
+	if s.SetState(connection.StateReady) {
+		i.pool.up.event(s, StateReady, nil)
+	}
 }
 
 // restart connects again, and then replaces the current connection. The lock of the upstream is
 // held.
-func (i *instance) restart() (*start, error) {
-	i.backoff, i.breaker = backoff{}, breaker{}
-	i.pool.up.endDelay()
+func (i *instance) restart() (*conn, error) {
+	i.backoff, i.breaker = connection.Backoff{}, breaker{}
+	i.pool.up.endDelayLocked()
 	if i.next != nil {
 		return i.next, nil
 	}
@@ -338,10 +324,10 @@ func (i *instance) restart() (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := i.current; c != nil && !c.isConnected() { // its requests wait for the new one
+	if c := i.current; c != nil && !c.IsConnected() { // its requests wait for the new one
 		c.replaced = true
 		i.current = nil
-		c.stop()
+		c.stopLocked()
 	}
 	if i.current != nil {
 		i.next = s
@@ -362,7 +348,6 @@ func (i *instance) options() *mcp.ClientOptions {
 	}
 	o.Roots = i.pool.ownRoots()
 	o.Timeout, o.MaxTimeout = u.entry().settings.Timeout, u.entry().settings.MaxTimeout
-	o.KeepAlive = keepAlive
 	if u.host.opts.Observer != nil {
 		o.Observer = &clientObserver{u.host.opts.Observer, u.name}
 	}

@@ -415,7 +415,7 @@ func (h *Host) Logout(ctx context.Context, server string, c *Caller) error {
 		u.mu.Lock()
 		for s := range u.connections {
 			if s.in.pool == p {
-				s.stop()
+				s.stopLocked()
 			}
 		}
 		u.mu.Unlock()

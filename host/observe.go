@@ -6,9 +6,13 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// internals are functions of package mcp that are not part of its API.
+var internals = mcpint.Get[*mcp.Request, mcp.Handler]()
 
 // Observer returns the observer of [Options]. Transports find it by this method, for sessions and
 // refused requests.

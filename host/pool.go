@@ -71,7 +71,7 @@ type pool struct {
 // A listing is one list of a server, as it was last read.
 type listing struct {
 	list     *catalogue.List // nil before the first
-	from     *start          // the connection that it was read from; nil before the first
+	from     *conn           // the connection that it was read from; nil before the first
 	pins     *serverPins     // of that connection; nil for none
 	read     time.Time
 	restored bool          // from pins: the server has not been connected to since
@@ -99,15 +99,15 @@ func cutInstructions(text string, most int) string {
 }
 
 // connected is called after a connection was made.
-func (p *pool) connected(s *start) {
-	caps := s.client.Capabilities()
+func (p *pool) connected(s *conn) {
+	caps := s.Client().Capabilities()
 	filter := mcp.SubscriptionFilter{
 		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
 	declared, _ := json.Marshal(caps)
-	approved := approvedAbout{instructions: cutInstructions(s.client.Instructions(), maxInstructions)}
+	approved := approvedAbout{instructions: cutInstructions(s.Client().Instructions(), maxInstructions)}
 	var about *serverAbout
 	if s.pins != nil {
 		about = aboutServer(s)
@@ -121,7 +121,7 @@ func (p *pool) connected(s *start) {
 	}
 	p.mu.Lock()
 	p.pins = s.pins
-	p.capabilities, p.revision = declared, s.client.Revision()
+	p.capabilities, p.revision = declared, s.Client().Revision()
 	if s.pins == nil {
 		p.about, p.approved = nil, approved
 	}
@@ -144,8 +144,8 @@ func (p *pool) connected(s *start) {
 }
 
 // followChanges marks lists as changed until the connection ends.
-func (p *pool) followChanges(s *start, filter mcp.SubscriptionFilter) {
-	for e, err := range s.client.Listen(s.ctx, filter) { // s.ctx also ends a pause before it subscribes again
+func (p *pool) followChanges(s *conn, filter mcp.SubscriptionFilter) {
+	for e, err := range s.Client().Listen(s.Context(), filter) { // s.Context() also ends a pause before it subscribes again
 		if err != nil {
 			p.up.host.opts.Logger.Debug("host: subscription ended", "server", p.up.name, "error", err)
 			return
@@ -379,7 +379,7 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 }
 
 // observeTools records whether a server has lost its tools: it responds, but clients cannot use it.
-func (p *pool) observeTools(s *start, before, now *catalogue.List) {
+func (p *pool) observeTools(s *conn, before, now *catalogue.List) {
 	switch {
 	case now.Len() > 0:
 		if p.lacksTools.Swap(false) {
@@ -394,7 +394,7 @@ func (p *pool) observeTools(s *start, before, now *catalogue.List) {
 // A listReading is the outcome of reading all pages of a list.
 type listReading struct {
 	list        *catalogue.List // nil if there is an error
-	from        *start
+	from        *conn
 	pins        *serverPins // of the connection
 	pages, size int         // that were requested, and their bytes
 }
@@ -408,14 +408,14 @@ func (p *pool) readAll(ctx context.Context, kind catalogue.Kind) (r listReading,
 	if err != nil {
 		return r, err
 	}
-	defer s.release()
+	defer s.Release()
 	return p.readFrom(ctx, s, kind)
 }
 
 // readFrom reads all pages of a list of a connection.
-func (p *pool) readFrom(ctx context.Context, s *start, kind catalogue.Kind) (r listReading, err error) {
+func (p *pool) readFrom(ctx context.Context, s *conn, kind catalogue.Kind) (r listReading, err error) {
 	r.from, r.pins = s, s.pins
-	caps := s.client.Capabilities()
+	caps := s.Client().Capabilities()
 	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
 		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
 		r.list = catalogue.Parse(kind)
@@ -427,7 +427,7 @@ func (p *pool) readFrom(ctx context.Context, s *start, kind catalogue.Kind) (r l
 	seen := map[string]bool{}
 	large := false
 	for {
-		raw, err := s.client.Do(ctx, kind.Method(), params)
+		raw, err := s.Client().Do(ctx, kind.Method(), params)
 		if err != nil {
 			r.pages++
 			return r, p.up.failure(ctx, err)

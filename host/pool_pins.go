@@ -142,12 +142,12 @@ func (p *pool) reviewAgain(ctx context.Context) {
 }
 
 // aboutServer returns the description that the server of a connection sends of itself.
-func aboutServer(s *start) *serverAbout {
-	about := &serverAbout{revision: s.client.Revision()}
-	if text := cutInstructions(s.client.Instructions(), maxInstructions); text != "" {
+func aboutServer(s *conn) *serverAbout {
+	about := &serverAbout{revision: s.Client().Revision()}
+	if text := cutInstructions(s.Client().Instructions(), maxInstructions); text != "" {
 		about.add(pinInstructions, text)
 	}
-	about.add(pinServerInfo, s.client.ServerInfo())
+	about.add(pinServerInfo, s.Client().ServerInfo())
 	return about
 }
 
@@ -191,7 +191,7 @@ func (p *pool) verify(ctx context.Context, kinds ...catalogue.Kind) error {
 		}
 		s, err := p.join(ctx, backoffWait, func(p *pool) (*instance, error) { return p.instance(anyClass, false), nil })
 		if err == nil {
-			s.release()
+			s.Release()
 			_, err = p.list(ctx, kind, 0)
 		}
 		if err != nil {
@@ -267,7 +267,7 @@ func (p *pool) forgetPins() {
 
 // checkPins refuses a request for a definition that the connection does not offer in an approved form.
 // [View.checkPin] has checked the lists of the pool, which may have several connections.
-func (s *start) checkPins(ctx context.Context, uses pinned) error {
+func (s *conn) checkPins(ctx context.Context, uses pinned) error {
 	if s.pins == nil {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (s *start) checkPins(ctx context.Context, uses pinned) error {
 	return unsent(p.up.requestError(ctx, err))
 }
 
-func (s *start) pinSource() pinSource {
+func (s *conn) pinSource() pinSource {
 	p := s.in.pool
 	return pinSource{s.pins, p.pinCaller(), func(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
 		r, err := p.readFrom(ctx, s, kind)
@@ -315,7 +315,7 @@ func (h *Host) Inspect(ctx context.Context, server string) ([]*Pin, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.release()
+	defer s.Release()
 	if s.pins == nil {
 		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: errNoPins}
 	}

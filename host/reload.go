@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -189,18 +190,18 @@ func (u *Upstream) remove(successor *Upstream) {
 	u.removed = true
 	stopped := u.stopped
 	for s := range u.connections {
-		switch {
-		case s.state == StateStarting:
+		switch c := s.Status(); {
+		case c.State == connection.StateStarting:
 			s.replaced = true
 			if s.in.current == s {
 				s.in.current = nil
 			}
-			s.stop()
-		case !s.stopping && s.state != StateDraining:
+			s.stopLocked()
+		case !c.Stopping && c.State != connection.StateDraining:
 			if s.in.current == s {
 				s.in.current, s.in.state = nil, StateOff
 			}
-			s.drain()
+			s.drainLocked()
 		}
 	}
 	pools := slices.Collect(maps.Values(u.pools))
@@ -233,7 +234,7 @@ func (u *Upstream) reconfigure(wanted fingerprint, changed bool) {
 	now := time.Now()
 	u.wanted = wanted
 	if changed {
-		u.endDelay()
+		u.endDelayLocked()
 	}
 	var unconnected []*pool
 	for _, p := range u.pools {
@@ -243,8 +244,8 @@ func (u *Upstream) reconfigure(wanted fingerprint, changed bool) {
 				continue
 			}
 			i.swapFailed = false
-			if i.current == nil && !i.backoff.until.IsZero() {
-				i.backoff = backoff{until: now}
+			if i.current == nil && !i.backoff.Until.IsZero() {
+				i.backoff = connection.Backoff{Until: now}
 				i.wake()
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -25,7 +26,7 @@ type previousRound struct {
 // error is an [*Error] if there is no valid response.
 func (p *pool) forward(
 	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
-) (s *start, res mcp.Result, roots []string, err error) {
+) (s *conn, res mcp.Result, roots []string, err error) {
 	if o.Capabilities == nil {
 		o.Capabilities = p.clientCapabilities(req)
 	}
@@ -49,8 +50,8 @@ func (p *pool) forward(
 			return s, rest, keys, nil
 		}
 		req = p.nextRound(req, rest, keys)
-		if s.session || s.in.calls {
-			c.instance = s.id
+		if s.HasSession() || s.in.calls {
+			c.instance = s.ID()
 		}
 	}
 	e := p.up.errorf(CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
@@ -85,7 +86,7 @@ func (p *pool) withoutMeta() string {
 // sent once more, on another one. A request that continues another has the id of its connection.
 func (p *pool) sendOnce(
 	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
-) (*start, mcp.Result, error) {
+) (*conn, mcp.Result, error) {
 	id := c.instance
 	for again := false; ; again = true {
 		s, err := p.acquireCall(ctx, class, id)
@@ -98,7 +99,7 @@ func (p *pool) sendOnce(
 		}
 		res, err := s.send(ctx, req, o)
 		s.releaseCall(id)
-		if again || id != "" || !isUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
+		if again || id != "" || !connection.IsUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
 			return s, res, p.up.requestError(ctx, err)
 		}
 	}
@@ -129,22 +130,22 @@ func isResponse(err error) bool {
 }
 
 // send sends a request, and records whether the server has responded.
-func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOptions) (mcp.Result, error) {
+func (s *conn) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOptions) (mcp.Result, error) {
 	began := time.Now()
-	res, err := s.forward.ForwardAs(ctx, req, o)
+	res, err := s.Forwarder().ForwardAs(ctx, req, o)
 	u := s.in.pool.up
 	if failed, ok := errors.AsType[*mcp.TransportError](err); ok && ctx.Err() == nil {
 		if errors.Is(err, mcp.ErrTimeout) {
 			err = u.withSetting(failed, time.Since(began))
 		}
-		if exited := exitOf(err); exited != nil && u.isCommand() {
+		if exited := connection.ExitOf(err); exited != nil && u.isCommand() {
 			s.lost(exited)
 		}
 		e := u.failure(ctx, err)
 		s.observe(e)
 		s.countFailure(e, o.Principal)
-		if e.Code == CodeTimeout && u.isCommand() && !s.session {
-			s.checkHealth()
+		if e.Code == CodeTimeout && u.isCommand() && !s.HasSession() {
+			s.CheckHealth()
 		}
 		return res, err
 	}
@@ -162,38 +163,24 @@ func (s *start) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOpt
 const answerTime = 10 * time.Minute
 
 // note records what a result says about the future of its connection.
-func (s *start) note(method string, res mcp.RawResult) {
+func (s *conn) note(method string, res mcp.RawResult) {
 	resultType := res.ResultType()
 	asks := resultType == mcp.ResultInputRequired
 	if asks || s.in.calls {
-		u := s.in.pool.up
-		u.mu.Lock()
 		switch {
 		case !asks:
-			s.asked = time.Time{}
-		case !s.session:
-			s.asked = time.Now().Add(answerTime)
+			s.AwaitAnswer(time.Time{})
+		case !s.HasSession():
+			s.AwaitAnswer(time.Now().Add(answerTime))
 		}
-		u.mu.Unlock()
 	}
 	if resultType != mcp.ResultComplete || strings.HasPrefix(method, "tasks/") {
 		s.noteTask(res)
 	}
 }
 
-// exitOf returns the error of a connection that has ended by itself, nil for any other error.
-func exitOf(err error) error {
-	if exited, ok := errors.AsType[*mcp.ExitError](err); ok {
-		return exited
-	}
-	if errors.Is(err, mcp.ErrDisconnected) {
-		return err
-	}
-	return nil
-}
-
 // observe records whether the last request has a valid response.
-func (s *start) observe(failed *Error) {
+func (s *conn) observe(failed *Error) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -202,16 +189,16 @@ func (s *start) observe(failed *Error) {
 	} else {
 		s.in.breaker.succeeded()
 	}
-	if !s.isConnected() || s.state == StateDraining {
-		return
-	}
+	state := connection.StateDegraded
 	switch {
 	case failed == nil && s.in.pool.lacksTools.Load(): // the server responds, and is of no use
+		return
 	case failed == nil:
-		s.set(StateReady, nil)
+		state = connection.StateReady
 	case failed.Code == CodeAuthRequired:
-		s.set(StateAuth, failed)
-	default:
-		s.set(StateDegraded, failed)
+		state = connection.StateAuth
+	}
+	if s.SetHealth(state) {
+		u.event(s, State(state), failed)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -77,8 +78,8 @@ func (u *Upstream) Status() *UpstreamStatus {
 		}
 	}
 	for s := range u.connections {
-		if !s.stopping {
-			st.add(s)
+		if c := s.Status(); !c.Stopping {
+			st.add(s, &c)
 		}
 	}
 	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int {
@@ -97,7 +98,7 @@ func (st *UpstreamStatus) offer(state State, since time.Time) {
 func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
 	st.Starts += i.starts
 	if i.err != nil {
-		if s := i.current; s == nil || s.state != StateReady || i.swapFailed {
+		if s := i.current; s == nil || s.State() != connection.StateReady || i.swapFailed {
 			st.Err = i.err
 		}
 		if exit, ok := errors.AsType[*mcp.ExitError](i.err); ok {
@@ -106,22 +107,20 @@ func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
 	}
 	if i.current == nil && !i.calls {
 		st.offer(i.state, i.since)
-		st.RetryAfter = max(st.RetryAfter, i.startsAt().Sub(now), 0)
+		st.RetryAfter = max(st.RetryAfter, i.startsAtLocked().Sub(now), 0)
 	}
 }
 
-func (st *UpstreamStatus) add(s *start) {
-	in := InstanceStatus{ID: s.id, State: s.state, Since: s.since, PID: s.pid, Requests: s.users,
-		Unenforced: s.unenforced}
+func (st *UpstreamStatus) add(s *conn, c *connection.Status) {
+	in := InstanceStatus{ID: s.ID(), State: State(c.State), Since: c.Since, PID: c.PID, Requests: c.Requests,
+		Suspended: c.Suspended, Revision: c.Revision, Unenforced: c.Unenforced}
 	if u := s.in.pool.up; u.poolKey(s.in.pool.caller) != "" {
 		in.Caller = s.in.pool.caller
 	}
-	if s.isConnected() {
-		in.Revision = s.client.Revision()
-		in.Suspended = s.forward.Usage().Suspended
-		st.Revision, st.Session = in.Revision, s.session
+	if c.Revision != "" {
+		st.Revision, st.Session = c.Revision, c.Session
 	}
-	st.offer(s.state, s.since)
+	st.offer(in.State, c.Since)
 	st.Requests += in.Requests
 	st.Suspended += in.Suspended
 	st.Instances = append(st.Instances, in)

@@ -46,8 +46,8 @@ func (p *pool) subscribe(ctx context.Context, v *View, all []watchedResource) (s
 	if err != nil {
 		return nil, nil
 	}
-	defer s.release()
-	if caps := s.client.Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
+	defer s.Release()
+	if caps := s.Client().Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
 		return nil, nil
 	}
 	added := map[*resourceCaller]string{} // with their targets
@@ -161,9 +161,9 @@ func (p *pool) subscribeResources() {
 		if err != nil {
 			return
 		}
-		defer s.release()
-		defer context.AfterFunc(s.ctx, cancel)()
-		for e, err := range s.client.Listen(ctx, filter) {
+		defer s.Release()
+		defer context.AfterFunc(s.Context(), cancel)()
+		for e, err := range s.Client().Listen(ctx, filter) {
 			if err != nil {
 				return
 			}

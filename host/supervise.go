@@ -18,10 +18,7 @@ const (
 	maxEnding = 2
 	// limitedRetry is when a request that a limit has refused is worth sending again.
 	limitedRetry = time.Second
-	// checkInterval is how often connections are checked for suspended requests, whose end is not
-	// reported.
-	checkInterval = time.Second
-	// idleCheck is how often those are checked that are not idle although no request is in progress.
+	// idleCheck is the time until a start that a limit has refused is tried again.
 	idleCheck = time.Minute
 	// poolAge is how long the lists of a session or principal without connections are kept.
 	poolAge = time.Hour
@@ -82,38 +79,14 @@ func (u *Upstream) check(now time.Time) (next time.Time) {
 	return next
 }
 
-// check stops a connection that is idle, or that was replaced and has no requests. It returns when
+// check stops a connection that is idle, or that was replaced and serves no requests. It returns when
 // to check again, zero for not before the next event.
-func (s *start) check(now time.Time) (due time.Time) {
-	if !s.isConnected() {
-		return due
-	}
-	busy := s.isBusy()
-	if s.ends() {
-		suspended := s.resumed > 0 || s.forward.Usage().Suspended > 0
-		expired := !s.cut.IsZero() && !now.Before(s.cut)
-		if !busy || expired && !suspended && !s.tasks.running(now) {
-			s.stop()
-			return due
-		}
-		return now.Add(checkInterval)
-	}
+func (s *conn) check(now time.Time) (due time.Time) {
 	idle := s.in.pool.up.entry().settings.Idle
-	if idle <= 0 {
-		return due
+	due, stop := s.Check(now, idle, idle > 0 && s.in.pool.isWatched())
+	if stop {
+		s.stopLocked()
 	}
-	if busy || s.in.pool.isWatched() {
-		s.used = now
-		return now.Add(min(idle, idleCheck))
-	}
-	end := s.used.Add(idle)
-	if end.Before(s.asked) {
-		end = s.asked
-	}
-	if now.Before(end) {
-		return end
-	}
-	s.stop()
 	return due
 }
 
@@ -122,7 +95,7 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	if i.current != nil && i.current.isOutdated() {
 		return i.swap(now)
 	}
-	if i.calls || i.current != nil || i.next != nil || i.backoff.until.IsZero() || !i.pool.isWatched() {
+	if i.calls || i.current != nil || i.next != nil || i.backoff.Until.IsZero() || !i.pool.isWatched() {
 		return due
 	}
 	switch i.state {
@@ -130,7 +103,7 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	default:
 		return due
 	}
-	if due = i.startsAt(); now.Before(due) {
+	if due = i.startsAtLocked(); now.Before(due) {
 		return due
 	}
 	s, err := i.begin()
@@ -212,14 +185,14 @@ func (u *Upstream) makeRoom(p *pool) error {
 	if u.share() == config.ShareShared {
 		most = limit
 	}
-	mine := func(s *start) bool { return s.in.pool.caller.Key() == p.caller.Key() }
+	mine := func(s *conn) bool { return s.in.pool.caller.Key() == p.caller.Key() }
 	var all, own, ending, ownEnding int
 	for s := range u.connections {
-		switch {
-		case s.stopping && mine(s):
+		switch stopping := s.IsStopping(); {
+		case stopping && mine(s):
 			ownEnding++
 			fallthrough
-		case s.stopping:
+		case stopping:
 			ending++
 		case mine(s):
 			own++
@@ -228,13 +201,13 @@ func (u *Upstream) makeRoom(p *pool) error {
 			all++
 		}
 	}
-	var victim *start
+	var victim *conn
 	switch {
 	case all+ending >= maxEnding*limit || own+ownEnding >= maxEnding*most:
 	case own >= most:
 		victim = u.longestIdle(mine)
 	case all >= limit:
-		victim = u.longestIdle(func(*start) bool { return true })
+		victim = u.longestIdle(func(*conn) bool { return true })
 	default:
 		return nil
 	}
@@ -243,7 +216,7 @@ func (u *Upstream) makeRoom(p *pool) error {
 			"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
 			own, most, all, limit)
 	}
-	victim.stop()
+	victim.stopLocked()
 	return nil
 }
 
@@ -279,9 +252,9 @@ func (h *Host) endIdle(locked *Upstream) (ended bool) {
 		if !u.isCommand() || u != locked && !u.mu.TryLock() {
 			continue
 		}
-		victim := u.longestIdle(func(*start) bool { return true })
+		victim := u.longestIdle(func(*conn) bool { return true })
 		if victim != nil {
-			victim.stop()
+			victim.stopLocked()
 		}
 		if u != locked {
 			u.mu.Unlock()
@@ -317,11 +290,13 @@ func (c *processCount) add(principal string, n int) (all, own int) {
 
 // longestIdle returns the matching connection that was not used for the longest time, nil if all are
 // in use.
-func (u *Upstream) longestIdle(matches func(*start) bool) (oldest *start) {
+func (u *Upstream) longestIdle(matches func(*conn) bool) (oldest *conn) {
+	now := time.Now()
+	var since time.Time
 	for s := range u.connections {
-		if s.isConnected() && !s.ends() && matches(s) && !s.isBusy() && !s.in.pool.isWatched() &&
-			(oldest == nil || s.used.Before(oldest.used)) {
-			oldest = s
+		used, idle := s.IdleSince(now)
+		if idle && matches(s) && (oldest == nil || used.Before(since)) && !s.in.pool.isWatched() {
+			oldest, since = s, used
 		}
 	}
 	return oldest
@@ -353,7 +328,7 @@ func (u *Upstream) endSession(session string) {
 	defer u.mu.Unlock()
 	for s := range u.connections {
 		if s.in.pool.caller.Session == session {
-			s.stop()
+			s.stopLocked()
 		}
 	}
 	for key, p := range u.pools {

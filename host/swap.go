@@ -19,13 +19,13 @@ const (
 
 // isOutdated reports whether the configuration has changed since the connection was made, or while
 // it is made. The lock of the upstream is held.
-func (s *start) isOutdated() bool {
+func (s *conn) isOutdated() bool {
 	wanted := s.in.pool.up.wanted
 	return wanted != (fingerprint{}) && s.fingerprint != (fingerprint{}) && s.fingerprint != wanted
 }
 
 // setEntry records the entry with which the connection is made.
-func (s *start) setEntry(e *entry, f fingerprint) {
+func (s *conn) setEntry(e *entry, f fingerprint) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -48,7 +48,7 @@ func (i *instance) swap(now time.Time) (due time.Time) {
 	i.swapped, i.swapFailed = now, false
 	if n := i.next; n != nil {
 		n.replaced, i.next = true, nil
-		n.stop()
+		n.stopLocked()
 	}
 	if _, err := i.restart(); err != nil { // too many connections are ending
 		return now.Add(swapInterval)
@@ -80,7 +80,7 @@ func (u *Upstream) poolOfConnection(id string) *pool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
-		if s.id == id {
+		if s.ID() == id {
 			return s.in.pool
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -29,7 +30,7 @@ type Upstream struct {
 	requests requestQueue
 	refused  counters[string] // by setting
 	counts   upstreamCounts
-	stderr   stderrRing
+	stderr   connection.Stderr
 
 	credentials credentials
 	usesCaller  atomic.Bool // a connection was made with CallerFrom
@@ -40,12 +41,13 @@ type Upstream struct {
 	secretsMu sync.Mutex // guards secrets
 	secrets   []string   // of the expanded entry
 
-	mu          sync.Mutex          // guards the fields below, instances and connections
-	pools       map[string]*pool    // by poolKey
-	connections map[*start]struct{} // that have not ended
-	modern      bool                // the last connection had no session
-	delay       startDelay          // of the starts of all callers
-	stopped     bool                // by Stop
+	mu          sync.Mutex            // guards the fields below, instances and connections
+	pools       map[string]*pool      // by poolKey
+	connections map[*conn]struct{}    // that have not ended
+	modern      bool                  // the last connection had no session
+	delay       connection.StartDelay // of the starts of all callers
+	delayed     *Error                // why the last of these starts has failed
+	stopped     bool                  // by Stop
 	closed      bool
 	removed     bool        // from the configuration
 	wanted      fingerprint // of connections; zero before the first reload
@@ -53,7 +55,7 @@ type Upstream struct {
 
 func newUpstream(h *Host, name string, e *entry) *Upstream {
 	u := &Upstream{host: h, name: name, command: e.isCommand(), sharing: e.share(),
-		pools: map[string]*pool{}, connections: map[*start]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
+		pools: map[string]*pool{}, connections: map[*conn]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
 	u.current.Store(e)
 	u.requests.up, u.requests.shared = u, true
 	return u
@@ -65,12 +67,24 @@ func (u *Upstream) entry() *entry { return u.current.Load() }
 // Name returns the name of the server in the configuration.
 func (u *Upstream) Name() string { return u.name }
 
+// A StderrLine is a line that a process of a server has written to its standard error.
+type StderrLine struct {
+	// Number is the number of the line among all of the server, from 1.
+	Number uint64
+	Time   time.Time
+	// Instance is the id of the instance that has written it; see [InstanceStatus].
+	Instance string
+	// Text is the line, with control and other invisible characters in the form of Go strings, such
+	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
+	Text string
+}
+
 // Stderr returns the last lines that processes of the server have written to their standard error,
 // the oldest first: at most 256 KiB. They have "[secret]" in place of secrets of the configuration.
 func (u *Upstream) Stderr() []StderrLine {
-	lines := u.stderr.all()
-	for i := range lines {
-		lines[i].Text = u.mask(lines[i].Text)
+	var lines []StderrLine
+	for _, l := range u.stderr.Lines() {
+		lines = append(lines, StderrLine{Number: l.Number, Time: l.Time, Instance: l.ConnID, Text: u.mask(l.Text)})
 	}
 	return lines
 }
@@ -85,31 +99,29 @@ func (u *Upstream) Restart(ctx context.Context) error {
 	started, err := u.restart()
 	errs := []error{err}
 	for _, s := range started {
-		select {
-		case <-s.done:
-			if s.err != nil {
-				errs = append(errs, s.err)
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := s.Wait(ctx); err != nil {
+			return err
+		}
+		if err := s.Err(); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (u *Upstream) restart() (started []*start, err error) {
+func (u *Upstream) restart() (started []*conn, err error) {
 	local := u.pool(&Caller{})
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stopped = false
-	u.endDelay()
+	u.endDelayLocked()
 	var again []*instance
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			if !i.calls && (i.current != nil || i.state != StateOff && i.state != StateStopped) {
 				again = append(again, i)
 			}
-			i.backoff = backoff{}
+			i.backoff = connection.Backoff{}
 			i.wake()
 		}
 	}
@@ -157,10 +169,10 @@ func (u *Upstream) resume() {
 func (u *Upstream) stop(mark func()) {
 	u.mu.Lock()
 	mark()
-	var ended []chan struct{}
+	var ended []<-chan struct{}
 	for s := range u.connections {
-		s.stop()
-		ended = append(ended, s.ended)
+		s.stopLocked()
+		ended = append(ended, s.Ended())
 	}
 	u.mu.Unlock()
 	for _, e := range ended {
@@ -248,8 +260,8 @@ func (u *Upstream) errorf(code hosterr.Code, format string, args ...any) *Error 
 }
 
 // event reports a change of an instance.
-func (u *Upstream) event(s *start, state State, err *Error) {
-	e := Event{Server: u.name, Instance: s.id, State: state}
+func (u *Upstream) event(s *conn, state State, err *Error) {
+	e := Event{Server: u.name, Instance: s.ID(), State: state}
 	if err != nil {
 		e.Err = err
 	}

@@ -330,7 +330,7 @@ func (v *View) forward(ctx context.Context, req *mcp.Request, r *route) (mcp.Res
 	if call != nil {
 		at := taskPlace{class: class}
 		if s.in.calls {
-			at.instance = s.id
+			at.instance = s.ID()
 		}
 		if out, ok, err := call.result(taskPool{v, r.pool}, at, res); ok {
 			return out, err
@@ -386,7 +386,7 @@ func withState(params json.RawMessage, state *string) json.RawMessage {
 }
 
 // result returns what the caller receives for a result of a server.
-func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res mcp.Result) (mcp.Result, error) {
+func (v *View) result(req *mcp.Request, r *route, s *conn, st requestState, res mcp.Result) (mcp.Result, error) {
 	raw, ok := res.(mcp.RawResult)
 	if !ok {
 		return res, nil
@@ -412,8 +412,8 @@ func (v *View) result(req *mcp.Request, r *route, s *start, st requestState, res
 		}
 		st.State = &text
 	}
-	if s.session || s.in.calls {
-		st.Instance, st.Target = s.id, r.target
+	if s.HasSession() || s.in.calls {
+		st.Instance, st.Target = s.ID(), r.target
 	}
 	r.approval.mark(&st)
 	sealed, err := v.host.states.seal(v.caller, req, st)

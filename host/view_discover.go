@@ -54,8 +54,8 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (m
 	if err != nil {
 		return nil, err
 	}
-	defer s.release()
-	res, err := mcp.Forward(s.client).ServeMCP(ctx, req)
+	defer s.Release()
+	res, err := mcp.Forward(s.Client()).ServeMCP(ctx, req)
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
 		d.Instructions = cutInstructions(d.Instructions, catalogue.MaxInstructions)
 		if d.Instructions != "" && v.host.currentPolicy() != nil {
@@ -108,6 +108,6 @@ func (p *pool) connect(ctx context.Context) {
 	p.slow = err != nil && ctx.Err() != nil
 	p.mu.Unlock()
 	if err == nil {
-		s.release()
+		s.Release()
 	}
 }

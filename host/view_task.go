@@ -58,7 +58,7 @@ func (t taskPool) send(ctx context.Context, req *mcp.Request, at taskPlace) (mcp
 	}
 	s, res, roots, err := t.pool.forward(ctx, req, at.class, previousRound{instance: at.instance, roots: at.roots}, o)
 	if s != nil {
-		at.instance, at.roots = s.id, roots
+		at.instance, at.roots = s.ID(), roots
 	}
 	return res, at, err
 }

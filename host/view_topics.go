@@ -175,10 +175,10 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 		if err != nil {
 			return
 		}
-		defer s.release()
-		defer context.AfterFunc(s.ctx, cancel)()
+		defer s.Release()
+		defer context.AfterFunc(s.Context(), cancel)()
 		first := true
-		for e, err := range s.client.Listen(running, l.filter) {
+		for e, err := range s.Client().Listen(running, l.filter) {
 			if err != nil {
 				return
 			}

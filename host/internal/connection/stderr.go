@@ -1,7 +1,8 @@
-package host
+package connection
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,37 +12,36 @@ import (
 )
 
 const (
-	// maxStderr bounds the lines of standard error that are kept of one server, in bytes. It is
-	// enough for the reason of a failure.
+	// maxStderr limits the lines of standard error that a Stderr contains, in bytes. It is enough for
+	// the reason of a failure.
 	maxStderr = 256 << 10
-	// stderrLineCost is what a line counts in addition to its text, so that a server cannot fill the
-	// memory with empty lines.
+	// stderrLineCost is added to the length of each line, so that a server cannot fill the memory with
+	// empty lines.
 	stderrLineCost = 64
-	// maxStderrLine bounds one line: several fit.
+	// maxStderrLine limits the length of a line: a Stderr must have room for several lines.
 	maxStderrLine = 16 << 10
 )
 
-// A StderrLine is a line that a process of a server has written to its standard error.
-type StderrLine struct {
-	// Number is the number of the line among all of the server, from 1.
-	Number uint64
+// A Line is a line that a process of a server has written to its standard error.
+type Line struct {
+	Number uint64 // among all lines of the server, from 1
 	Time   time.Time
-	// Instance is the id of the instance that has written it; see [InstanceStatus].
-	Instance string
+	ConnID string // identifies the connection of the process
 	// Text is the line, with control and other invisible characters in the form of Go strings, such
-	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
+	// as \x1b. Longer lines are cut.
 	Text string
 }
 
-// A stderrRing keeps the last lines.
-type stderrRing struct {
+// A Stderr contains the last lines that the processes of a server have written to their standard error.
+// The zero value is empty. It is safe for concurrent use.
+type Stderr struct {
 	mu    sync.Mutex // guards the fields below
-	lines []StderrLine
+	lines []Line
 	size  int
 	last  uint64 // number of the last line
 }
 
-func (r *stderrRing) add(l StderrLine) {
+func (r *Stderr) add(l Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
@@ -50,34 +50,35 @@ func (r *stderrRing) add(l StderrLine) {
 	r.size += len(l.Text) + stderrLineCost
 	for r.size > maxStderr {
 		r.size -= len(r.lines[0].Text) + stderrLineCost
-		r.lines[0] = StderrLine{}
+		r.lines[0] = Line{}
 		r.lines = r.lines[1:]
 	}
 }
 
-func (r *stderrRing) all() []StderrLine {
+// Lines returns the lines, the oldest first.
+func (r *Stderr) Lines() []Line {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]StderrLine(nil), r.lines...)
+	return slices.Clone(r.lines)
 }
 
-// A stderrWriter adds the lines of one instance to the ring of its server.
+// A stderrWriter adds the lines of one process.
 type stderrWriter struct {
-	ring     *stderrRing
-	instance string
+	all    *Stderr
+	connID string
 }
 
-// Write adds complete lines: that is how a transport writes.
+// Write adds the lines of p. A transport writes complete lines.
 func (w *stderrWriter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		line = bytes.TrimRight(line, "\r\n")
 		text := escape(line[:min(len(line), maxStderrLine)])
-		w.ring.add(StderrLine{Time: time.Now(), Instance: w.instance, Text: text})
+		w.all.add(Line{Time: time.Now(), ConnID: w.connID, Text: text})
 	}
 	return len(p), nil
 }
 
-// escape returns a text whose characters are all visible.
+// escape returns the text with its invisible characters in the form of Go strings.
 func escape(text []byte) string {
 	b := make([]byte, 0, len(text))
 	for len(text) > 0 {

@@ -1,0 +1,258 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// defaultStartTimeout is long because package runners such as npx download a server first.
+const defaultStartTimeout = 120 * time.Second
+
+// errStopped is the error of requests that wait for a connection that is stopped.
+var errStopped = errors.New("the instance was stopped")
+
+// A conn is a connection of an instance.
+type conn struct {
+	*connection.Conn
+	in *instance
+
+	// The lock of the upstream guards the fields below.
+	replaced    bool        // requests that wait for this attempt wait for another
+	fingerprint fingerprint // of the entry with which the connection is made; zero before
+	pins        *serverPins // of that entry; nil for none
+
+	own connectionPins
+}
+
+// newConn returns a connection of an instance, which has not begun. The lock of the upstream is held.
+func newConn(i *instance) *conn {
+	u := i.pool.up
+	s := &conn{in: i}
+	o := &connection.Options{StartTimeout: u.startTimeout(), Command: u.isCommand(), Single: i.calls,
+		Prepare: s.prepare, Dial: u.host.opts.Dial, Notify: s.notify, Go: u.host.work.run, Stderr: &u.stderr,
+		Logger: u.host.opts.Logger.With("server", u.name)}
+	if i.last != nil {
+		o.After = i.last.Conn
+	}
+	s.Conn = connection.New(u.host.ctx, o)
+	return s
+}
+
+// prepare implements [connection.Options.Prepare].
+func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup, error) {
+	u, caller := s.in.pool.up, s.in.pool.caller
+	e := u.entry()
+	s.setEntry(e, u.host.fingerprint(e))
+	server, err := u.expanded(ctx, e, caller)
+	if err != nil {
+		return ctx, nil, &Error{Code: CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
+	}
+	ctx = context.WithValue(ctx, callerKey{}, caller)
+	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
+	ctx = context.WithValue(ctx, clientKey{}, s.in.pool.client(e, server.URL))
+	if e.settings.InsecureHTTP {
+		ctx = context.WithValue(ctx, insecureHTTPKey{}, true)
+	}
+	return ctx, &connection.Setup{Server: server, Client: s.in.options(), Era: e.settings.Era,
+		Limits: e.settings.Limits}, nil
+}
+
+func (u *Upstream) startTimeout() time.Duration {
+	if timeout := u.entry().settings.StartTimeout; timeout > 0 {
+		return timeout
+	}
+	return defaultStartTimeout
+}
+
+// notify implements [connection.Options.Notify].
+func (s *conn) notify(e connection.Event) {
+	switch e.Kind {
+	case connection.Connected:
+		s.connected(e.Err)
+	case connection.SessionLost:
+		s.sessionLost()
+	case connection.Lost:
+		s.lost(e.Err)
+	case connection.Unused:
+		s.in.pool.up.host.poke()
+	case connection.Stopped:
+		s.in.pool.up.event(s, StateStopped, nil)
+	case connection.Ended:
+		s.ended()
+	}
+}
+
+// connected makes a connection that was made the current one, or records why it was not made.
+func (s *conn) connected(err error) {
+	u, p := s.in.pool.up, s.in.pool
+	if err == nil && !s.in.calls {
+		p.connected(s)
+	}
+	watched := p.hasSubscriptions()
+	u.mu.Lock()
+	var failed *Error
+	switch {
+	case s.IsStopping():
+		failed = u.errorf(CodeUnavailable, "%w", errStopped)
+	case err == nil:
+		s.in.ready(s)
+	default:
+		failed = u.startError(err)
+		s.Stop()
+		s.in.failed(s, failed)
+	}
+	if failed != nil {
+		s.Finish(failed)
+	} else {
+		s.Finish(nil)
+	}
+	u.mu.Unlock()
+	u.host.poke()
+	if failed == nil && !s.in.calls {
+		p.resubscribe(watched)
+	}
+}
+
+// startError returns the Error of an attempt to connect.
+func (u *Upstream) startError(err error) *Error {
+	if errors.Is(err, connection.ErrNotReady) {
+		return &Error{Code: CodeStarting, Server: u.name, Err: statement{err}}
+	}
+	if limits, ok := errors.AsType[*connection.LimitsError](err); ok {
+		return &Error{Code: CodeConfigError, Server: u.name, Err: limits}
+	}
+	e := u.failure(u.host.ctx, err)
+	e.MayHaveRun = false // the request was not sent
+	return e
+}
+
+// sessionLost reports that the server no longer has the session. Its lists may have changed.
+func (s *conn) sessionLost() {
+	u := s.in.pool.up
+	u.mu.Lock()
+	stopping := s.IsStopping()
+	if !stopping {
+		u.event(s, State(s.State()), &Error{Code: CodeUnavailable, Server: u.name, Err: mcp.ErrSessionLost})
+	}
+	u.mu.Unlock()
+	if !stopping {
+		s.in.pool.changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates)
+	}
+}
+
+// lost records that the connection has ended by itself.
+func (s *conn) lost(err error) {
+	u := s.in.pool.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before, stopped := s.Stop()
+	switch {
+	case !stopped:
+		if i := s.in; !errors.Is(err, connection.ErrEnded) && i.err != nil && errors.Is(i.err.Err, connection.ErrEnded) {
+			e := *i.err // events may contain the error
+			e.Err = err // requests that were in progress know the reason
+			i.err = &e
+		}
+	case before == connection.StateDraining:
+		u.event(s, StateStopped, nil)
+	default:
+		s.in.failed(s, u.failure(u.host.ctx, err))
+	}
+}
+
+// ended forgets a connection that has ended.
+func (s *conn) ended() {
+	u := s.in.pool.up
+	u.mu.Lock()
+	delete(u.connections, s)
+	u.mu.Unlock()
+	if u.isCommand() {
+		u.host.processes.add(s.in.pool.caller.Key(), -1)
+	}
+	s.own.clear()
+	if s.in.pool.pinCaller().key != "" {
+		u.dropLists(largeList)
+	}
+	u.host.poke() // the server may have been removed
+}
+
+// drainLocked ends a connection that was replaced after its last request.
+func (s *conn) drainLocked() {
+	if s.Drain() {
+		s.in.pool.up.event(s, StateDraining, nil)
+	}
+	s.in.pool.up.host.poke()
+}
+
+// stopLocked ends a connection or an attempt.
+func (s *conn) stopLocked() {
+	before, stopped := s.Stop()
+	if !stopped {
+		return
+	}
+	if i := s.in; i.next == s {
+		i.next = nil
+	}
+	if before == connection.StateDraining || s.in.calls || s.replaced {
+		s.in.pool.up.event(s, StateStopped, nil)
+	} else {
+		s.in.disconnected(s, StateStopped, nil)
+	}
+}
+
+// releaseCall ends a call; see [pool.acquireCall].
+func (s *conn) releaseCall(id string) {
+	if id != "" {
+		s.ReleaseResumed()
+	} else {
+		s.Release()
+	}
+}
+
+// startFailedLocked delays the starts of all callers after a start that did not become ready.
+func (u *Upstream) startFailedLocked(s *conn, e *Error, now time.Time) {
+	if !u.isCommand() || s.State() != connection.StateStarting ||
+		e.Code == CodeConfigError || e.Code == CodeAuthRequired {
+		return
+	}
+	u.delay.Failed(s.Began(), now)
+	u.delayed = e
+}
+
+// endDelayLocked ends the delay of starts for all callers.
+func (u *Upstream) endDelayLocked() {
+	if !u.delay.IsActive() {
+		return
+	}
+	u.delay, u.delayed = connection.StartDelay{}, nil
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			i.wake()
+		}
+	}
+}
+
+// startsAtLocked returns when the next start is allowed: a time in the past if it is not delayed.
+func (i *instance) startsAtLocked() time.Time {
+	if until := i.pool.up.delay.Until; until.After(i.backoff.Until) {
+		return until
+	}
+	return i.backoff.Until
+}
+
+// withoutServer returns an error of the configuration without the name of the server, which an
+// [Error] contains, too.
+func withoutServer(err error, name string) error {
+	inner := errors.Unwrap(err)
+	if inner != nil && strings.HasPrefix(err.Error(), fmt.Sprintf("server %.64q: ", name)) {
+		return inner
+	}
+	return err
+}

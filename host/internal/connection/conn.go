@@ -1,0 +1,307 @@
+package connection
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// drainTimeout limits how long the requests of a replaced connection may continue.
+const drainTimeout = 30 * time.Second
+
+var (
+	// ErrNotReady is wrapped by the error of an attempt that exceeds [Options.StartTimeout].
+	ErrNotReady = errors.New("the server did not become ready")
+	// ErrEnded reports that a server has closed the connection without a reason.
+	ErrEnded = fmt.Errorf("%w: the server has ended the connection", mcp.ErrDisconnected)
+	// ErrHangs reports that a process was ended because it did not respond.
+	ErrHangs = errors.New("the server did not respond to any check")
+)
+
+// internals are functions of package mcp that are not part of its API.
+var internals = mcpint.Get[*mcp.Request, mcp.Handler]()
+
+// A Forwarder forwards requests to the server of a connection.
+type Forwarder = mcpint.Forwarder[*mcp.Request, mcp.Result]
+
+// A State is the condition of a connection that has not ended.
+type State string
+
+// States of a connection. The values equal the states of a server that a host reports.
+const (
+	StateStarting State = "starting"      // connecting
+	StateReady    State = "ready"         // connected
+	StateDegraded State = "degraded"      // connected, but the last request has no valid response
+	StateAuth     State = "auth_required" // connected, but the last request lacked a login
+	StateDraining State = "draining"      // replaced; ends with its last request
+)
+
+// An EventKind identifies a change of a connection.
+type EventKind uint8
+
+// Kinds of events, in the order in which they occur.
+const (
+	// Connected reports the end of the attempt to connect, successful or not: see Event.Err. The
+	// receiver must call [Conn.Finish].
+	Connected EventKind = iota + 1
+	// SessionLost reports that the server no longer knows the session. The next request opens another
+	// session.
+	SessionLost
+	// Lost reports that the connection has ended by itself, for the reason Event.Err. The receiver must
+	// call [Conn.Stop].
+	Lost
+	// Unused reports that the last request of a connection that ends with its requests has returned,
+	// but that something else keeps the connection busy.
+	Unused
+	// Stopped reports that the connection ends because its last request has returned.
+	Stopped
+	// Ended reports that the connection is closed and that its process has exited.
+	Ended
+)
+
+// An Event reports a change of a connection.
+type Event struct {
+	Kind EventKind
+	Err  error
+}
+
+// Options configure a connection. All fields but Single, Command and After are required.
+type Options struct {
+	// StartTimeout limits the attempt to connect.
+	StartTimeout time.Duration
+	// Command means that the connection owns a process, which must not be started again.
+	Command bool
+	// Single means that the connection serves one call, and ends with it.
+	Single bool
+	// After is an earlier connection whose process must end before this connection begins: two
+	// processes of a server might use the same files. It may be nil.
+	After *Conn
+	// Prepare returns the settings of the attempt, and the context for Dial.
+	Prepare func(ctx context.Context) (context.Context, *Setup, error)
+	// Dial returns the transport to a server.
+	Dial func(ctx context.Context, s *config.Server) (mcp.Transport, error)
+	// Notify receives the events of the connection. The connection holds no lock when it calls Notify.
+	Notify func(e Event)
+	// Go runs a function in a goroutine that the owner waits for.
+	Go func(f func())
+	// Stderr receives the lines that the process writes to its standard error.
+	Stderr *Stderr
+	// Logger receives warnings.
+	Logger *slog.Logger
+}
+
+// A Setup contains the settings of an attempt to connect.
+type Setup struct {
+	Server *config.Server // expanded
+	Client *mcp.ClientOptions
+	Era    config.Era
+	Limits config.Limits
+}
+
+// A Conn is one connection to a server, from dialing to close. For a stdio server it owns the
+// process. It is safe for concurrent use.
+type Conn struct {
+	id      string // random
+	began   time.Time
+	options *Options
+	ctx     context.Context // ends with the connection
+	cancel  context.CancelCauseFunc
+	limiter *proclimit.Limiter // of the process; may be nil. Only Run uses it.
+
+	// Set before done is closed.
+	done    chan struct{}
+	client  *mcp.Client // nil if the attempt has failed
+	forward Forwarder
+	session bool // the revision has sessions
+	err     error
+
+	ended chan struct{} // closed when the connection and the process have ended
+
+	mu             sync.Mutex // guards the fields below
+	state          State
+	since          time.Time // of state
+	users          int       // requests in progress
+	resumed        int       // requests in progress that continue after a question to their caller
+	used           time.Time // when the last request has ended
+	answerDeadline time.Time // until when a caller may answer a question of a modern server
+	cut            time.Time // when the requests of a replaced connection are ended
+	tasks          tasks
+	stopping       bool
+	checking       bool     // a check of its health is in progress
+	pid            int      // of the process; 0 if unknown
+	unenforced     []string // limits of the process that the system cannot enforce
+	// lostSession is the Done channel of a session that the server has lost, until a request has opened
+	// another session, whose Done channel renewed receives.
+	lostSession <-chan struct{}
+	renewed     chan (<-chan struct{})
+	idle        chan struct{} // closed with the end of the last request; may be nil
+}
+
+// New returns a connection that ends with ctx. The owner must call [Conn.Run] in a goroutine.
+func New(ctx context.Context, o *Options) *Conn {
+	now := time.Now()
+	c := &Conn{id: rand.Text(), options: o, began: now, since: now, used: now, state: StateStarting,
+		done: make(chan struct{}), ended: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	return c
+}
+
+// ID returns the random identity of the connection.
+func (c *Conn) ID() string { return c.id }
+
+// Began returns the time at which the attempt to connect began.
+func (c *Conn) Began() time.Time { return c.began }
+
+// Context returns a context that ends with the connection.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// Ended returns a channel that is closed when the connection and the process have ended.
+func (c *Conn) Ended() <-chan struct{} { return c.ended }
+
+// Client returns the client of the connection. Like the methods below, it must not be called before
+// [Conn.Wait] has returned nil or the event Connected has reported success.
+func (c *Conn) Client() *mcp.Client { return c.client }
+
+// Forwarder returns the forwarder of requests.
+func (c *Conn) Forwarder() Forwarder { return c.forward }
+
+// HasSession reports whether the revision of the connection has sessions.
+func (c *Conn) HasSession() bool { return c.session }
+
+// Err returns the error of the attempt to connect, as [Conn.Finish] has set it.
+func (c *Conn) Err() error { return c.err }
+
+// Wait waits until the attempt to connect has ended, and then returns nil. The error is the cause of
+// the end of ctx.
+func (c *Conn) Wait(ctx context.Context) error {
+	select {
+	case <-c.done: // usually: the Done channel of ctx is not needed
+		return nil
+	default:
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Finish ends the attempt to connect: requests that wait for the connection get err, or use the
+// connection. The receiver of the event Connected must call it once.
+func (c *Conn) Finish(err error) {
+	c.mu.Lock()
+	c.err, c.used = err, time.Now()
+	c.mu.Unlock()
+	close(c.done)
+}
+
+// A Status is the condition of a connection at one time.
+type Status struct {
+	State    State
+	Since    time.Time
+	Stopping bool
+	PID      int // of the process; 0 if unknown
+	Requests int // in progress
+	// Suspended is the number of requests that wait for an answer of their caller.
+	Suspended  int
+	Revision   string   // of the protocol; empty while the connection begins
+	Session    bool     // the revision has sessions
+	Unenforced []string // limits of the process that the system cannot enforce
+}
+
+// Status returns the condition of the connection.
+func (c *Conn) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Status{State: c.state, Since: c.since, Stopping: c.stopping, PID: c.pid, Requests: c.users,
+		Unenforced: c.unenforced}
+	if c.isConnectedLocked() {
+		s.Revision, s.Session = c.client.Revision(), c.session
+		s.Suspended = c.forward.Usage().Suspended
+	}
+	return s
+}
+
+// State returns the state of the connection.
+func (c *Conn) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// IsConnected reports whether requests can use the connection.
+func (c *Conn) IsConnected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isConnectedLocked()
+}
+
+func (c *Conn) isConnectedLocked() bool { return c.state != StateStarting && !c.stopping }
+
+// IsStopping reports whether the connection has been stopped.
+func (c *Conn) IsStopping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopping
+}
+
+// SetState changes the state of a connection, and reports whether the state was another one.
+func (c *Conn) SetState(state State) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.setLocked(state)
+}
+
+// SetHealth changes the state of a connection that is in use, and reports whether the state was
+// another one.
+func (c *Conn) SetHealth(state State) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isConnectedLocked() && c.state != StateDraining && c.setLocked(state)
+}
+
+func (c *Conn) setLocked(state State) (changed bool) {
+	if c.state == state {
+		return false
+	}
+	c.state, c.since = state, time.Now()
+	return true
+}
+
+// Drain makes a connection that was replaced end with its last request, and reports whether it did not
+// before. [Conn.Check] ends it.
+func (c *Conn) Drain() (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = time.Now().Add(drainTimeout)
+	return c.setLocked(StateDraining)
+}
+
+// Stop ends a connection or an attempt to connect. It returns the state before, and whether the
+// connection was not stopped already.
+func (c *Conn) Stop() (before State, stopped bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state, c.stopLocked()
+}
+
+func (c *Conn) stopLocked() bool {
+	if c.stopping {
+		return false
+	}
+	c.stopping = true
+	c.cancel(mcp.ErrClosed)
+	return true
+}
+
+func (c *Conn) notify(kind EventKind, err error) { c.options.Notify(Event{kind, err}) }

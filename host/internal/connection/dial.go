@@ -1,0 +1,109 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// keepAlive is the interval of pings in sessions.
+const keepAlive = 60 * time.Second
+
+// Dial returns the transport to a server: a child process with its command, or Streamable HTTP to its
+// URL with a client, which may be nil.
+func Dial(s *config.Server, client *http.Client, insecureHTTP bool) mcp.Transport {
+	if s.Type != config.TypeStdio {
+		header := http.Header{}
+		for key, value := range s.Header {
+			header.Set(key, value)
+		}
+		return mcphttp.NewTransport(s.URL,
+			&mcphttp.TransportOptions{Header: header, Client: client, InsecureHTTP: insecureHTTP})
+	}
+	t := mcp.Command(s.Command, s.Args...)
+	t.Dir = s.Dir
+	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+		t.Env = append(t.Env, key+"="+s.Env[key])
+	}
+	return t
+}
+
+// dial connects to the server. The transport must be closed also if there is an error, which waits
+// for the end of the process; it is nil if there is none.
+func (c *Conn) dial(ctx context.Context, s *Setup) (t mcp.Transport, client *mcp.Client, err error) {
+	opts := s.Client
+	opts.KeepAlive = keepAlive
+	for _, opts.Revision = range revisions(opts.Revision, s.Era) {
+		c.close(t)
+		if t, err = c.options.Dial(ctx, s.Server); err != nil {
+			return nil, nil, err
+		}
+		if err = c.prepare(t, s.Limits); err != nil {
+			return t, nil, err
+		}
+		if client, err = mcp.Connect(ctx, t, opts); err == nil || !errors.Is(err, mcp.ErrNoCommonRevision) {
+			break
+		}
+	}
+	return t, client, err
+}
+
+// revisions returns the revisions to connect with, in turn, for an era. An empty revision means the
+// latest revision that the server supports.
+func revisions(chosen string, era config.Era) (all []string) {
+	if chosen != "" || era != config.EraModern && era != config.EraSession {
+		return []string{chosen}
+	}
+	for _, r := range wire.Revisions() {
+		if r.Modern() == (era == config.EraModern) {
+			all = append([]string{r.String()}, all...)
+		}
+	}
+	return all
+}
+
+// prepare configures the transport of a process. It leaves other transports alone.
+func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
+	command, ok := t.(*mcp.CommandTransport)
+	if !ok {
+		return nil
+	}
+	command.Once = true // the owner decides when to start another process
+	if command.Stderr == nil {
+		command.Stderr = &stderrWriter{c.options.Stderr, c.id}
+	}
+	report := command.Started
+	command.Started = func(pid int) {
+		c.mu.Lock()
+		c.pid = pid
+		c.mu.Unlock()
+		if report != nil {
+			report(pid)
+		}
+	}
+	if limits == (config.Limits{}) {
+		return nil
+	}
+	limiter, err := proclimit.New(proclimit.Limits(limits))
+	if err != nil {
+		return &LimitsError{err}
+	}
+	c.limiter = limiter
+	if missing := limiter.Missing(); len(missing) > 0 {
+		c.options.Logger.Warn("host: the system does not enforce limits of the server", "limits", missing)
+		c.mu.Lock()
+		c.unenforced = missing
+		c.mu.Unlock()
+	}
+	internals.Prepare(command, limiter.Prepare)
+	return nil
+}

@@ -1,0 +1,43 @@
+package connection
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A LimitsError reports that a process cannot be started with the limits of its settings.
+type LimitsError struct{ Err error }
+
+// Error returns the reason.
+func (e *LimitsError) Error() string { return "limits: " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *LimitsError) Unwrap() error { return e.Err }
+
+// IsUnauthorized reports whether the server has refused a request by an HTTP status.
+func IsUnauthorized(err error) bool {
+	status, ok := errors.AsType[interface {
+		error
+		HTTPStatus() int
+	}](err)
+	return ok && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
+}
+
+// IsUnsent reports whether a request has certainly not run because its connection has ended.
+func IsUnsent(err error) bool {
+	failed, ok := errors.AsType[*mcp.TransportError](err)
+	return ok && !failed.MayHaveRun && errors.Is(err, mcp.ErrClosed)
+}
+
+// ExitOf returns the error of a connection that has ended by itself, nil for any other error.
+func ExitOf(err error) error {
+	if exited, ok := errors.AsType[*mcp.ExitError](err); ok {
+		return exited
+	}
+	if errors.Is(err, mcp.ErrDisconnected) {
+		return err
+	}
+	return nil
+}
