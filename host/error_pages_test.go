@@ -26,10 +26,10 @@ import (
 // errorPages is the folder with a page for each code.
 const errorPages = "../docs/errors"
 
-// errorCodes returns the values of all constants of type ErrorCode in the package.
+// errorCodes returns the values of all constants of type hosterr.Code.
 func errorCodes(t *testing.T) (codes []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("hosterr/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func errorCodes(t *testing.T) (codes []string) {
 				return true
 			}
 			typ, isIdent := spec.Type.(*ast.Ident)
-			if value, isLiteral := spec.Values[0].(*ast.BasicLit); isIdent && isLiteral && typ.Name == "ErrorCode" {
+			if value, isLiteral := spec.Values[0].(*ast.BasicLit); isIdent && isLiteral && typ.Name == "Code" {
 				code, err := strconv.Unquote(value.Value)
 				if err != nil {
 					t.Fatal(err)
