@@ -229,7 +229,8 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 	}
 }
 
-// documents returns the contents of the README and of the guides, by file name.
+// documents returns the contents of the README and the other pages of the root, and of the guides, by
+// file name.
 func documents(t *testing.T) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob("docs/*.md")
@@ -237,7 +238,11 @@ func documents(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	texts := map[string][]byte{}
-	for _, name := range append(names, "README.md") {
+	root, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(names, root...) {
 		if texts[name], err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
