@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 )
 
 func pinRoutes() []*adminRoute {
@@ -49,7 +50,7 @@ type pinForm struct {
 	Time   time.Time `json:"time"`
 }
 
-func pinForms(all []host.Definition) []pinForm {
+func pinForms(all []pin.Definition) []pinForm {
 	forms := []pinForm{}
 	for _, d := range all {
 		forms = append(forms, pinForm{d.Digest, d.Time.UTC()})
@@ -58,11 +59,11 @@ func pinForms(all []host.Definition) []pinForm {
 }
 
 func (r *adminRequest) pins(q *pinQuery) (*pinPage, error) {
-	all, err := host.Pins(r.Context(), r.host().State())
+	all, err := pin.List(r.Context(), r.host().State())
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(p *host.Pin) bool {
+	all = slices.DeleteFunc(all, func(p *pin.Pin) bool {
 		return q.Server != "" && p.Server != q.Server || q.Status != "" && p.Status() != q.Status
 	})
 	res := &pinPage{Pins: []pinEntry{}}
@@ -97,22 +98,22 @@ type pinsApproved struct {
 }
 
 func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
-	all, err := host.Pins(r.Context(), r.host().State())
+	all, err := pin.List(r.Context(), r.host().State())
 	if err != nil {
 		return nil, err
 	}
-	byName := map[pinChoice]*host.Pin{}
+	byName := map[pinChoice]*pin.Pin{}
 	for _, p := range all {
 		byName[pinChoice{p.Identity, string(p.Kind), p.Name, ""}] = p
 	}
-	chosen := map[*host.Pin]*host.Pin{}
+	chosen := map[*pin.Pin]*pin.Pin{}
 	for _, c := range body.Pins {
 		p := byName[pinChoice{c.Identity, c.Kind, c.Name, ""}]
 		if p == nil {
 			return nil, problemf(http.StatusNotFound, "unknown_pin",
 				"unknown %.40s %.100q of the server with identity %.100q", c.Kind, c.Name, c.Identity)
 		}
-		i := slices.IndexFunc(p.Pending, func(d host.Definition) bool { return d.Digest == c.Digest })
+		i := slices.IndexFunc(p.Pending, func(d pin.Definition) bool { return d.Digest == c.Digest })
 		if i < 0 {
 			return nil, problemf(http.StatusConflict, "pin_changed",
 				"the form %.80q of %s %.100q does not wait for approval", c.Digest, c.Kind, c.Name)
@@ -124,15 +125,15 @@ func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
 		}
 		chosen[p].Pending = append(chosen[p].Pending, p.Pending[i])
 	}
-	pins := make([]*host.Pin, 0, len(chosen))
+	pins := make([]*pin.Pin, 0, len(chosen))
 	for _, p := range chosen {
-		slices.SortFunc(p.Pending, func(a, b host.Definition) int { return b.Time.Compare(a.Time) })
+		slices.SortFunc(p.Pending, func(a, b pin.Definition) int { return b.Time.Compare(a.Time) })
 		pins = append(pins, p)
 	}
-	slices.SortFunc(pins, func(a, b *host.Pin) int {
+	slices.SortFunc(pins, func(a, b *pin.Pin) int {
 		return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Name, b.Name))
 	})
-	if err := host.ApprovePins(r.Context(), r.host().State(), pins...); err != nil {
+	if err := pin.Approve(r.Context(), r.host().State(), pins...); err != nil {
 		return nil, err
 	}
 	for _, p := range pins {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -61,7 +62,7 @@ func problemOf(err error) *Problem {
 		return problemf(http.StatusNotFound, "unknown_grant", "%v", err)
 	case errors.Is(err, host.ErrLoginUnused):
 		return problemf(http.StatusConflict, "login_unused", "%v", err)
-	case errors.Is(err, host.ErrPinChanged):
+	case errors.Is(err, pin.ErrChanged):
 		return problemf(http.StatusConflict, "pin_changed", "%v", err)
 	case errors.As(err, &e):
 		return problemf(http.StatusBadGateway, string(e.Code), "%v", e)

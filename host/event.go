@@ -5,6 +5,8 @@ import (
 	"iter"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/pin"
 )
 
 // A State is the condition of a server or of one of its instances.
@@ -46,7 +48,7 @@ type Event struct {
 	// the server has lost, or a restart that failed.
 	Err error
 	// Pins are the definitions that are quarantined from now on, with StateQuarantined.
-	Pins []*Pin
+	Pins []*pin.Pin
 	// Reload reports what a reload has changed, nil for other events and for a reload that has failed.
 	Reload *Diff
 }

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -34,23 +33,6 @@ func EndBackoff(u *Upstream) {
 			}
 		}
 	}
-}
-
-// CheckPins decodes a record of pins, and returns it encoded with the number of its pins.
-func CheckPins(text []byte) (encoded []byte, pins int, err error) {
-	r, err := decodePins(text)
-	if err != nil {
-		return nil, 0, err
-	}
-	encoded, err = r.encode()
-	for _, p := range r.pins("id") {
-		_, _ = p.Diff(), p.describe()
-		pins++
-	}
-	for k := range pinKinds {
-		_ = r.list(catalogue.Kind(k))
-	}
-	return encoded, pins, err
 }
 
 // ResponseOf returns what a client receives for an error.

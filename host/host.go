@@ -56,7 +56,7 @@ type Options struct {
 	// State keeps what the host must find again after a restart, such as pins. Default: a state.Memory.
 	State state.Store
 	// Pins compares the definitions of all servers with those in State that were approved, and neither
-	// lists nor uses others; see [Pin]. Default: only those of servers whose settings have "trust".
+	// lists nor uses others; see [pin.Pin]. Default: only those of servers whose settings have "trust".
 	Pins bool
 	// StateKeys encrypt what callers carry for the host, such as the state of a question; each has at
 	// least 32 random bytes. The first encrypts, all decrypt. Hosts that share keys accept each

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -46,7 +48,7 @@ func checkPin(ctx context.Context, l pinLists, uses pinned) error {
 		list, pins := l.reviewed(kind)
 		resources, _ := l.reviewed(catalogue.Resources)
 		if uses.isHidden(kind, list, resources) {
-			return pins.refusal(ctx, pinKinds[kind], uses.target)
+			return pins.refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), uses.target)
 		}
 	}
 	return nil
@@ -91,7 +93,7 @@ func (o *connectionPins) check(ctx context.Context, from pinSource, uses pinned)
 			return err
 		}
 		if hidden {
-			return from.pins.refusal(ctx, pinKinds[kind], uses.target)
+			return from.pins.refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), uses.target)
 		}
 	}
 	return nil

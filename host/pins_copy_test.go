@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -19,7 +20,7 @@ import (
 // inspected returns the pins of a server that a host with a state of its own has found.
 func inspected(
 	t *testing.T, shop mcp.Handler, on mcptest.Combination, settings string,
-) (pins []*host.Pin, found *state.Memory) {
+) (pins []*pin.Pin, found *state.Memory) {
 	t.Helper()
 	found = &state.Memory{}
 	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, on, settings, found)
@@ -34,7 +35,7 @@ func inspected(
 }
 
 // statuses returns the status of each pin.
-func statuses(pins []*host.Pin) (all []string) {
+func statuses(pins []*pin.Pin) (all []string) {
 	for _, p := range pins {
 		all = append(all, fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Status()))
 	}
@@ -62,7 +63,7 @@ func testCopied(t *testing.T, up mcptest.Combination) {
 	if n := shop.dials.Load(); n != 1 {
 		t.Errorf("%d connections, want one", n)
 	}
-	copied, undo, err := host.CopyPins(t.Context(), store, found)
+	copied, undo, err := pin.Copy(t.Context(), store, found)
 	if got := statuses(copied); err != nil || undo == nil || !slices.Equal(got, want) {
 		t.Fatalf("copied %q, %v, want %q", got, err, want)
 	}
@@ -103,7 +104,7 @@ func TestCopiedPinsHaveEmptyLists(t *testing.T) {
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, func(context.Context, struct{}) (string, error) { return "found", nil })
 	store := &state.Memory{}
 	_, found := inspected(t, s, inMemory, "{}")
-	if _, _, err := host.CopyPins(t.Context(), store, found); err != nil {
+	if _, _, err := pin.Copy(t.Context(), store, found); err != nil {
 		t.Fatal(err)
 	}
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "greet"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
@@ -118,7 +119,7 @@ func TestCopiedPinsHaveEmptyLists(t *testing.T) {
 func TestCopyPinsAddsToTheRecord(t *testing.T) {
 	store, shop := &state.Memory{}, newTurncoat()
 	_, found := inspected(t, shop, inMemory, "{}")
-	if _, _, err := host.CopyPins(t.Context(), store, found); err != nil {
+	if _, _, err := pin.Copy(t.Context(), store, found); err != nil {
 		t.Fatal(err)
 	}
 	turnDirectly(t, shop, true)
@@ -128,18 +129,18 @@ func TestCopyPinsAddsToTheRecord(t *testing.T) {
 	}
 	before := snapshot(t, store)
 	_, found = inspected(t, shop, inMemory, "{}")
-	pins, undo, err := host.CopyPins(t.Context(), store, found)
+	pins, undo, err := pin.Copy(t.Context(), store, found)
 	if err != nil || len(pendingPins(t, store)) != 0 {
 		t.Fatalf("%v, %q waits", err, statuses(pendingPins(t, store)))
 	}
-	search := pins[slices.IndexFunc(pins, func(p *host.Pin) bool { return p.Name == "search" })]
+	search := pins[slices.IndexFunc(pins, func(p *pin.Pin) bool { return p.Name == "search" })]
 	if len(search.Approved) != 2 || !strings.Contains(string(search.Approved[0].JSON), "id_rsa") {
 		t.Errorf("got %d approved forms, want the new one and the old one", len(search.Approved))
 	}
 	if err := undo(t.Context()); err != nil || snapshot(t, store) != before {
 		t.Errorf("undo: %v, got\n%s\nwant\n%s", err, snapshot(t, store), before)
 	}
-	_, undo, err = host.CopyPins(t.Context(), store, found)
+	_, undo, err = pin.Copy(t.Context(), store, found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestCopyPinsAddsToTheRecord(t *testing.T) {
 		t.Errorf("undo after another change: %v, want ErrConflict", err)
 	}
 	empty := &state.Memory{}
-	_, undo, err = host.CopyPins(t.Context(), empty, found)
+	_, undo, err = pin.Copy(t.Context(), empty, found)
 	if err := errors.Join(err, undo(t.Context())); err != nil || snapshot(t, empty) != "" {
 		t.Errorf("undo without a record before: %v, %s", err, snapshot(t, empty))
 	}
@@ -175,14 +176,14 @@ func TestCopyPinsKeepsReview(t *testing.T) {
 	const settings = `{"servers": {"shop": {"trust": "review"}}}`
 	store, shop := &state.Memory{}, newTurncoat()
 	_, found := inspected(t, shop, inMemory, settings)
-	pins, _, err := host.CopyPins(t.Context(), store, found)
+	pins, _, err := pin.Copy(t.Context(), store, found)
 	if err != nil || len(pins) != 6 || len(pendingPins(t, store)) != 6 {
 		t.Errorf("%v, got %q", err, statuses(pins))
 	}
-	if err := host.ApprovePins(t.Context(), store, pins...); err != nil {
+	if err := pin.Approve(t.Context(), store, pins...); err != nil {
 		t.Fatal(err)
 	}
-	if pins, _, err = host.CopyPins(t.Context(), store, found); err != nil || len(pendingPins(t, store)) != 0 {
+	if pins, _, err = pin.Copy(t.Context(), store, found); err != nil || len(pendingPins(t, store)) != 0 {
 		t.Errorf("approved before: %v, got %q", err, statuses(pins))
 	}
 }

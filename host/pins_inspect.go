@@ -3,12 +3,13 @@ package host
 import (
 	"context"
 
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // inspect reads and records all lists of a connection, and returns the pins of the server.
-func (s pinSource) inspect(ctx context.Context) ([]*Pin, error) {
+func (s pinSource) inspect(ctx context.Context) ([]*pin.Pin, error) {
 	for kind := range catalogue.Kinds {
 		if err := s.record(ctx, catalogue.Kind(kind)); err != nil {
 			return nil, err

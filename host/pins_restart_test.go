@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -95,7 +96,7 @@ func TestDefinitionsOfNewProcessAreChecked(t *testing.T) {
 			if len(pending) != 1 || pending[0].Name != "search" {
 				t.Fatalf("%d definitions wait for approval, want one", len(pending))
 			}
-			if err := host.ApprovePins(t.Context(), state, pending...); err != nil {
+			if err := pin.Approve(t.Context(), state, pending...); err != nil {
 				t.Fatal(err)
 			}
 			waitUntil(t, "the definition is approved", func() bool {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -22,7 +24,7 @@ type pinOptions struct {
 	state    state.Store
 	logger   *slog.Logger
 	// quarantined receives definitions that were not quarantined before, with an error that describes them.
-	quarantined func(err error, found []*Pin)
+	quarantined func(err error, found []*pin.Pin)
 	first       bool // approve the definitions of the first connection
 	resources   bool // approve resources and templates when they are listed
 	all         bool // approve every definition when it is listed
@@ -33,9 +35,9 @@ type pinOptions struct {
 type serverPins struct {
 	pinOptions
 
-	record  atomic.Pointer[pinRecord] // as last read or written; nil before
-	err     atomic.Pointer[error]     // of the last access to the state
-	waiting atomic.Bool               // a definition is quarantined
+	record  atomic.Pointer[pinrecord.Record] // as last read or written; nil before
+	err     atomic.Pointer[error]            // of the last access to the state
+	waiting atomic.Bool                      // a definition is quarantined
 
 	mu      sync.Mutex // held while the state is used; guards version
 	version uint64     // as last read by refresh
@@ -64,20 +66,16 @@ func (s *serverPins) fingerprint() string {
 }
 
 // load returns the record, which is read from the state once. The record is empty if that fails.
-func (s *serverPins) load(ctx context.Context) *pinRecord {
+func (s *serverPins) load(ctx context.Context) *pinrecord.Record {
 	if r := s.record.Load(); r != nil {
 		return r
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text, version, err := s.state.Get(ctx, pinsKind, s.identity)
-	var r *pinRecord
-	if err == nil {
-		r, err = decodePins(text)
-	}
+	r, version, err := pinrecord.Get(ctx, s.state, s.identity)
 	s.failed(err)
 	if err != nil {
-		r, _ = decodePins(nil)
+		r, _ = pinrecord.Decode(nil)
 		return r
 	}
 	s.version = version
@@ -99,9 +97,9 @@ func (s *serverPins) failed(err error) {
 }
 
 // update changes the record. If the state cannot be used, the last record remains.
-func (s *serverPins) update(ctx context.Context, change func(r *pinRecord)) *pinRecord {
+func (s *serverPins) update(ctx context.Context, change func(r *pinrecord.Record)) *pinrecord.Record {
 	s.mu.Lock()
-	r, err := updatePins(ctx, s.state, s.identity, func(r *pinRecord) error {
+	r, err := pinrecord.Update(ctx, s.state, s.identity, func(r *pinrecord.Record) error {
 		r.Server = s.server
 		change(r)
 		return nil
@@ -124,36 +122,40 @@ func (s *serverPins) reviewList(
 	if s == nil || l == nil {
 		return l
 	}
-	r := s.review(ctx, pinReview{kind: pinKinds[kind], found: definitionsOf(kind, l), caller: c.key,
-		lists: !c.isPrivate()})
-	return l.Hide(r.held(kind, l))
+	r := s.review(ctx, &pinrecord.Review{Kind: pinrecord.Kinds[kind], Found: pinrecord.FindAll(kind, l), Caller: c.key,
+		Lists: !c.isPrivate()})
+	return l.Hide(r.Held(kind, l))
 }
 
 // review adds the definitions that were found for a caller to the record, and reports definitions that were
 // not quarantined before.
-func (s *serverPins) review(ctx context.Context, v pinReview) *pinRecord {
-	v.first = s.first
-	v.approve = s.all || s.resources && (v.kind == PinResource || v.kind == PinTemplate)
-	v.added = s.first && v.kind == PinResource
-	var unknown []*Pin
-	r := s.update(ctx, func(r *pinRecord) { unknown = v.apply(s.identity, r) })
-	for _, d := range v.found {
-		if !r.isApproved(v.kind, d.name, d.digest) {
+func (s *serverPins) review(ctx context.Context, v *pinrecord.Review) *pinrecord.Record {
+	v.First = s.first
+	v.Approve = s.all || s.resources && (v.Kind == string(pin.Resource) || v.Kind == string(pin.Template))
+	v.Added = s.first && v.Kind == string(pin.Resource)
+	var quarantined []string
+	r := s.update(ctx, func(r *pinrecord.Record) { quarantined = v.Apply(r) })
+	for _, d := range v.Found {
+		if !r.IsApproved(v.Kind, d.Name, d.Digest) {
 			s.waiting.Store(true)
 		}
 	}
-	if len(unknown) > 0 && s.err.Load() == nil {
-		s.report(unknown)
+	if len(quarantined) > 0 && s.err.Load() == nil {
+		var pins []*pin.Pin
+		for _, name := range quarantined {
+			pins = append(pins, newPin(s.identity, r, v.Kind, name))
+		}
+		s.report(pins)
 	}
 	return r
 }
 
 // report passes on quarantined definitions.
-func (s *serverPins) report(unknown []*Pin) {
+func (s *serverPins) report(unknown []*pin.Pin) {
 	const limit = 3
 	var all []string
 	for _, p := range unknown[:min(len(unknown), limit)] {
-		all = append(all, p.describe())
+		all = append(all, p.Describe())
 	}
 	if len(unknown) > limit {
 		all = append(all, fmt.Sprintf("and %d others", len(unknown)-limit))
@@ -176,16 +178,13 @@ func (s *serverPins) advice(name string) string {
 }
 
 // refusal returns the error of a request for a quarantined definition.
-func (s *serverPins) refusal(ctx context.Context, k PinKind, name string) error {
+func (s *serverPins) refusal(ctx context.Context, k pin.Kind, name string) error {
 	if err := s.err.Load(); err != nil {
 		return &Error{Code: CodeQuarantined, Server: s.server, Err: fmt.Errorf("the definition of %s %.128q is not "+
 			"known to be approved, because the file of approved definitions cannot be used: %w", k, name, *err)}
 	}
-	p := &Pin{Kind: k, Name: name}
-	if item := s.load(ctx).kind(k).Items[name]; item != nil {
-		p = item.pin(s.server, s.identity, k, name)
-	}
-	return s.errorf("quarantined: %s; %s", p.describe(), s.advice(name))
+	p := newPin(s.identity, s.load(ctx), string(k), name)
+	return s.errorf("quarantined: %s; %s", p.Describe(), s.advice(name))
 }
 
 // refresh reports whether lists must be reviewed again, because another program has changed the record while
@@ -196,7 +195,7 @@ func (s *serverPins) refresh(ctx context.Context) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, version, err := s.state.Get(ctx, pinsKind, s.identity)
+	_, version, err := pinrecord.Get(ctx, s.state, s.identity)
 	same := err == nil && version == s.version && s.err.Load() == nil
 	s.version = version
 	if same || err != nil {
@@ -207,14 +206,30 @@ func (s *serverPins) refresh(ctx context.Context) bool {
 }
 
 // pins returns the pins of the server.
-func (s *serverPins) pins(ctx context.Context) ([]*Pin, error) {
-	if err := s.err.Load(); err != nil {
-		return nil, fmt.Errorf("host: pins of server %.64q: %w", s.server, *err)
+func (s *serverPins) pins(ctx context.Context) (pins []*pin.Pin, err error) {
+	if failed := s.err.Load(); failed != nil {
+		return nil, fmt.Errorf("host: pins of server %.64q: %w", s.server, *failed)
 	}
-	return s.load(ctx).pins(s.identity), nil
+	r := s.load(ctx)
+	for _, n := range r.Names() {
+		pins = append(pins, newPin(s.identity, r, n.Kind, n.Name))
+	}
+	return pins, nil
 }
 
-// Names of the pins of kind PinServer.
+func newPin(identity string, r *pinrecord.Record, kind, name string) *pin.Pin {
+	p := &pin.Pin{Server: r.Server, Identity: identity, Kind: pin.Kind(kind), Name: name}
+	approved, pending := r.Forms(kind, name)
+	for _, f := range approved {
+		p.Approved = append(p.Approved, pin.Definition{Digest: f.Digest, JSON: f.Text(), Time: f.Time})
+	}
+	for _, f := range pending {
+		p.Pending = append(p.Pending, pin.Definition{Digest: f.Digest, JSON: f.Text(), Time: f.Time})
+	}
+	return p
+}
+
+// Names of the pins of kind pin.Server.
 const (
 	pinInstructions = "instructions"
 	pinServerInfo   = "serverInfo"
@@ -222,7 +237,7 @@ const (
 
 // A serverAbout is the description that a server sends of itself, as definitions.
 type serverAbout struct {
-	found        []foundDefinition
+	found        []pinrecord.Found
 	capabilities json.RawMessage
 	revision     string
 }
@@ -233,7 +248,7 @@ func (a *serverAbout) add(name string, value any) {
 		return
 	}
 	digest := catalogue.DigestOf(raw)
-	a.found = append(a.found, foundDefinition{name, hex.EncodeToString(digest[:]), raw})
+	a.found = append(a.found, pinrecord.Found{Name: name, Digest: hex.EncodeToString(digest[:]), JSON: raw})
 }
 
 // approvedAbout contains the texts of a server that callers may see.
@@ -245,28 +260,28 @@ type approvedAbout struct {
 // reviewAbout returns the approved texts of a server: the last approved texts if the server's own are
 // quarantined. The capabilities become part of the record unless they are nil.
 func (s *serverPins) reviewAbout(ctx context.Context, c pinCaller, about *serverAbout) approvedAbout {
-	r := s.review(ctx, pinReview{kind: PinServer, found: about.found, caller: c.key})
+	r := s.review(ctx, &pinrecord.Review{Kind: string(pin.Server), Found: about.found, Caller: c.key})
 	if !c.isPrivate() && about.capabilities != nil {
-		r = s.update(ctx, func(r *pinRecord) {
+		r = s.update(ctx, func(r *pinrecord.Record) {
 			if c.key == "" || r.Capabilities == nil {
 				r.Capabilities, r.Revision, r.Common = about.capabilities, about.revision, !c.varies
 			}
 		})
 	}
-	return r.approved(about)
+	return approvedTexts(r, about)
 }
 
-// approved returns the texts of a server that are approved. about is nil before the first connection.
-func (r *pinRecord) approved(about *serverAbout) (a approvedAbout) {
+// approvedTexts returns the texts of a server that are approved. about is nil before the first connection.
+func approvedTexts(r *pinrecord.Record, about *serverAbout) (a approvedAbout) {
 	text := func(name string) json.RawMessage {
-		item := r.kind(PinServer).Items[name]
+		item := r.Of(string(pin.Server)).Items[name]
 		found := about == nil
 		if about != nil {
 			for _, d := range about.found {
-				if d.name == name {
+				if d.Name == name {
 					found = true
-					if item != nil && item.isApproved(d.digest) {
-						return d.raw
+					if item != nil && item.IsApproved(d.Digest) {
+						return d.JSON
 					}
 				}
 			}
@@ -298,17 +313,17 @@ func (s *serverPins) restore(
 	if r.Capabilities == nil || c.key != "" && !r.Common {
 		return found, false
 	}
-	found = restoredServer{approvedAbout: r.approved(nil), capabilities: r.Capabilities, revision: r.Revision}
+	found = restoredServer{approvedAbout: approvedTexts(r, nil), capabilities: r.Capabilities, revision: r.Revision}
 	for k := range found.lists {
 		kind := catalogue.Kind(k)
-		l := r.list(kind)
+		l := r.List(kind)
 		if l != nil {
 			l = keep(kind, l)
 		}
 		if l == nil {
 			return found, false
 		}
-		held := r.held(kind, l)
+		held := r.Held(kind, l)
 		if found.lists[k] = l.Hide(held); len(held) > 0 {
 			s.waiting.Store(true)
 		}

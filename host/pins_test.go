@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -109,13 +110,13 @@ func turn(t *testing.T, c *mcp.Client, evil bool) {
 }
 
 // pendingPins returns the pins that wait for approval.
-func pendingPins(t *testing.T, state state.Store) (pins []*host.Pin) {
+func pendingPins(t *testing.T, state state.Store) (pins []*pin.Pin) {
 	t.Helper()
-	all, err := host.Pins(t.Context(), state)
+	all, err := pin.List(t.Context(), state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(p *host.Pin) bool { return len(p.Pending) == 0 })
+	return slices.DeleteFunc(all, func(p *pin.Pin) bool { return len(p.Pending) == 0 })
 }
 
 // The rug pull: a server changes definitions after they were approved, and back. The shadowed name: it
@@ -208,10 +209,10 @@ func checkApproval(t *testing.T, c *mcp.Client, state state.Store, shop *turncoa
 		"! /description has 2 characters that are not visible: U+E0041 (tag), U+202E (bidirectional)"; diff != want {
 		t.Errorf("diff:\n%s\nwant:\n%s", diff, want)
 	}
-	if err := host.ApprovePins(t.Context(), state, pins[2]); err != nil {
+	if err := pin.Approve(t.Context(), state, pins[2]); err != nil {
 		t.Fatal(err)
 	}
-	if err := host.ApprovePins(t.Context(), state, pins[2]); !errors.Is(err, host.ErrPinChanged) {
+	if err := pin.Approve(t.Context(), state, pins[2]); !errors.Is(err, pin.ErrChanged) {
 		t.Errorf("approved twice: %v", err)
 	}
 	time.Sleep(3 * time.Second) // fake
@@ -246,7 +247,7 @@ func TestApprovalOfAnotherDefinition(t *testing.T) {
 		if c.Instructions() != "" {
 			t.Errorf("instructions that are not approved: %q", c.Instructions())
 		}
-		if err := host.ApprovePins(t.Context(), state, shown...); err != nil {
+		if err := pin.Approve(t.Context(), state, shown...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
@@ -261,7 +262,7 @@ func TestApprovalOfAnotherDefinition(t *testing.T) {
 		first := pendingPins(t, state)
 		turn(t, c, false)
 		_ = toolNames(t, c)
-		if err := host.ApprovePins(t.Context(), state, first...); !errors.Is(err, host.ErrPinChanged) {
+		if err := pin.Approve(t.Context(), state, first...); !errors.Is(err, pin.ErrChanged) {
 			t.Errorf("approved what the server does not send any more: %v", err)
 		}
 	})
@@ -434,7 +435,7 @@ func TestPinsOfCallers(t *testing.T) {
 		if names := toolNames(t, bob); !slices.Equal(names, []string{"s__t"}) {
 			t.Errorf("the second caller: %q", names)
 		}
-		if err := host.ApprovePins(t.Context(), state, pendingPins(t, state)...); err != nil {
+		if err := pin.Approve(t.Context(), state, pendingPins(t, state)...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)

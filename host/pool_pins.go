@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -33,7 +35,7 @@ func newPins(u *Upstream, e *entry, identity string) *serverPins {
 }
 
 // quarantined counts and reports quarantined definitions.
-func (u *Upstream) quarantined(err error, found []*Pin) {
+func (u *Upstream) quarantined(err error, found []*pin.Pin) {
 	u.counts.quarantined.Add(uint64(len(found)))
 	u.host.events.send(Event{Server: u.name, State: StateQuarantined, Err: err, Pins: found})
 }
@@ -132,7 +134,7 @@ func (p *pool) reviewAgain(ctx context.Context) {
 		if about != nil {
 			approved = pins.reviewAbout(ctx, caller, &serverAbout{found: about.found})
 		} else {
-			approved = pins.load(ctx).approved(nil)
+			approved = approvedTexts(pins.load(ctx), nil)
 		}
 		p.mu.Lock()
 		p.approved = approved
@@ -229,7 +231,7 @@ func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, 
 	if pins == nil { // the list was read again meanwhile, without pins
 		return nil
 	}
-	return pins.refusal(ctx, pinKinds[kind], item.Original)
+	return pins.refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original)
 }
 
 // setApproved sets the instructions and the serverInfo of a result to the approved texts.
@@ -304,8 +306,8 @@ var errNoPins = errors.New("the definitions of the server are not recorded: its 
 // a request does, and returns the pins of the server. The host needs [Options.Pins].
 //
 // To show a user the definitions before another host uses them, give this host a [MemoryState], and copy
-// the definitions that it has found with [CopyPins].
-func (h *Host) Inspect(ctx context.Context, server string) ([]*Pin, error) {
+// the definitions that it has found with [pin.Copy].
+func (h *Host) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
 	u := h.set.Load().byName[server]
 	if u == nil {
 		return nil, fmt.Errorf("host: unknown server %.64q", server)

@@ -41,7 +41,7 @@ const (
 	CodeCallLost Code = "call_lost"
 	// CodeInvalidResult: the response of the server violates the protocol.
 	CodeInvalidResult Code = "invalid_result"
-	// CodeQuarantined: the definition is not approved; see host.Pin.
+	// CodeQuarantined: the definition is not approved; see pin.Pin.
 	CodeQuarantined Code = "quarantined"
 	// CodeConfigError: the entry of the server in the configuration is invalid.
 	CodeConfigError Code = "config_error"

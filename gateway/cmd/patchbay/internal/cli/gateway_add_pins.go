@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -23,15 +24,15 @@ type inspection struct {
 	config *hostConfig // as it is with the new entry
 	used   bool        // a gateway with this configuration uses the server
 	found  *state.Memory
-	pins   []*host.Pin
+	pins   []*pin.Pin
 }
 
 // An addedPin is a definition that was recorded, in JSON.
 type addedPin struct {
-	Kind   host.PinKind `json:"kind"`
-	Name   string       `json:"name"`
-	Status string       `json:"status"` // as `patchbay gateway pins` has it
-	Digest string       `json:"digest"` // SHA-256, of the form that the server has listed
+	Kind   pin.Kind `json:"kind"`
+	Name   string   `json:"name"`
+	Status string   `json:"status"` // as `patchbay gateway pins` has it
+	Digest string   `json:"digest"` // SHA-256, of the form that the server has listed
 }
 
 // inspectServer connects to the new server. A user who has to log in first does so as with other commands.
@@ -164,22 +165,24 @@ func (p *program) inspectionError(ctx context.Context, f *configs.File, err erro
 }
 
 // shownForm returns the form of a definition that the server has listed.
-func shownForm(pin *host.Pin) host.Definition { return slices.Concat(pin.Approved, pin.Pending)[0] }
+func shownForm(pinned *pin.Pin) pin.Definition {
+	return slices.Concat(pinned.Approved, pinned.Pending)[0]
+}
 
 // showInspection prints what the server offers: what is about to be approved.
 func (p *program) showInspection(i *inspection, r *addReport) {
 	r.Tools = []string{}
 	var tools [][]string
-	others := map[host.PinKind][][]string{}
-	for _, pin := range i.pins {
-		d := shownForm(pin)
-		row := []string{shorten(cleanLine(pin.Name), maxNameShown), firstLine(d.JSON)}
+	others := map[pin.Kind][][]string{}
+	for _, pinned := range i.pins {
+		d := shownForm(pinned)
+		row := []string{shorten(cleanLine(pinned.Name), maxNameShown), firstLine(d.JSON)}
 		switch {
-		case pin.Kind == host.PinTool:
-			r.Tools = append(r.Tools, pin.Name)
+		case pinned.Kind == pin.Tool:
+			r.Tools = append(r.Tools, pinned.Name)
 			tools = append(tools, row)
-		case pin.Kind != host.PinServer:
-			others[pin.Kind] = append(others[pin.Kind], row)
+		case pinned.Kind != pin.Server:
+			others[pinned.Kind] = append(others[pinned.Kind], row)
 		}
 	}
 	if p.flags.json {
@@ -192,9 +195,9 @@ func (p *program) showInspection(i *inspection, r *addReport) {
 		p.output.columns("NAME DESCRIPTION", tools)
 	}
 	for _, list := range []struct {
-		kind  host.PinKind
+		kind  pin.Kind
 		title string
-	}{{host.PinPrompt, "Prompts:"}, {host.PinResource, "Resources:"}, {host.PinTemplate, "Resource templates:"}} {
+	}{{pin.Prompt, "Prompts:"}, {pin.Resource, "Resources:"}, {pin.Template, "Resource templates:"}} {
 		rows := others[list.kind]
 		const most = 20 // a server may have thousands of resources
 		if len(rows) > 0 {
@@ -218,10 +221,10 @@ func firstLine(definition json.RawMessage) string {
 }
 
 // showInstructions prints the part of the instructions that clients of a gateway get.
-func (p *program) showInstructions(pins []*host.Pin) {
-	for _, pin := range pins {
+func (p *program) showInstructions(pins []*pin.Pin) {
+	for _, pinned := range pins {
 		var text string
-		if pin.Kind != host.PinServer || json.Unmarshal(shownForm(pin).JSON, &text) != nil {
+		if pinned.Kind != pin.Server || json.Unmarshal(shownForm(pinned).JSON, &text) != nil {
 			continue // serverInfo is an object
 		}
 		const most = 2 << 10
@@ -233,19 +236,19 @@ func (p *program) showInstructions(pins []*host.Pin) {
 
 // changedPins returns the definitions that differ from all approved forms in a state, with the listed form
 // as the one that waits. Its second result has those that are not approved in the state, also new ones.
-func (i *inspection) changedPins(ctx context.Context, state state.Store) (changed, fresh []*host.Pin, err error) {
-	all, err := host.Pins(ctx, state)
+func (i *inspection) changedPins(ctx context.Context, state state.Store) (changed, fresh []*pin.Pin, err error) {
+	all, err := pin.List(ctx, state)
 	if err != nil {
 		return nil, nil, err
 	}
 	before := pinsByKey(all)
-	for _, pin := range i.pins {
-		now := &host.Pin{Server: pin.Server, Identity: pin.Identity, Kind: pin.Kind, Name: pin.Name,
-			Pending: []host.Definition{shownForm(pin)}}
-		if old := before[keyOfPin(pin)]; old != nil {
+	for _, pinned := range i.pins {
+		now := &pin.Pin{Server: pinned.Server, Identity: pinned.Identity, Kind: pinned.Kind, Name: pinned.Name,
+			Pending: []pin.Definition{shownForm(pinned)}}
+		if old := before[keyOfPin(pinned)]; old != nil {
 			now.Approved = old.Approved
 		}
-		has := func(d host.Definition) bool { return d.Digest == now.Pending[0].Digest }
+		has := func(d pin.Definition) bool { return d.Digest == now.Pending[0].Digest }
 		switch {
 		case slices.ContainsFunc(now.Approved, has):
 			continue
@@ -260,17 +263,17 @@ func (i *inspection) changedPins(ctx context.Context, state state.Store) (change
 // A pinKey identifies a definition.
 type pinKey struct {
 	identity string
-	kind     host.PinKind
+	kind     pin.Kind
 	name     string
 }
 
-func keyOfPin(pin *host.Pin) pinKey { return pinKey{pin.Identity, pin.Kind, pin.Name} }
+func keyOfPin(pinned *pin.Pin) pinKey { return pinKey{pinned.Identity, pinned.Kind, pinned.Name} }
 
 // pinsByKey returns pins by the definitions that they are of.
-func pinsByKey(pins []*host.Pin) map[pinKey]*host.Pin {
-	all := map[pinKey]*host.Pin{}
-	for _, pin := range pins {
-		all[keyOfPin(pin)] = pin
+func pinsByKey(pins []*pin.Pin) map[pinKey]*pin.Pin {
+	all := map[pinKey]*pin.Pin{}
+	for _, pinned := range pins {
+		all[keyOfPin(pinned)] = pinned
 	}
 	return all
 }
@@ -279,7 +282,7 @@ func pinsByKey(pins []*host.Pin) map[pinKey]*host.Pin {
 // connects as soon as it reads the new entry, and would approve what it finds. undo removes them again.
 func (p *program) recordInspection(
 	ctx context.Context, i *inspection, r *addReport,
-) (fresh []*host.Pin, undo func() error, err error) {
+) (fresh []*pin.Pin, undo func() error, err error) {
 	state, err := gatewayState()
 	if err != nil {
 		return nil, nil, err
@@ -292,23 +295,23 @@ func (p *program) recordInspection(
 		p.screen.printf("Different from what was approved before:")
 		p.showPins(changed)
 	}
-	pins, restore, err := host.CopyPins(ctx, state, i.found)
+	pins, restore, err := pin.Copy(ctx, state, i.found)
 	if err != nil {
 		return nil, nil, fmt.Errorf("record the definitions: %w; nothing was changed", err)
 	}
 	recorded := pinsByKey(pins)
-	for _, pin := range i.pins {
-		r.Pins = append(r.Pins, addedPin{pin.Kind, pin.Name, recorded[keyOfPin(pin)].Status(), shownForm(pin).Digest})
+	for _, pinned := range i.pins {
+		r.Pins = append(r.Pins, addedPin{pinned.Kind, pinned.Name, recorded[keyOfPin(pinned)].Status(), shownForm(pinned).Digest})
 	}
-	fresh = slices.DeleteFunc(fresh, func(pin *host.Pin) bool { return len(recorded[keyOfPin(pin)].Pending) > 0 })
+	fresh = slices.DeleteFunc(fresh, func(pinned *pin.Pin) bool { return len(recorded[keyOfPin(pinned)].Pending) > 0 })
 	return fresh, func() error { return restore(context.WithoutCancel(ctx)) }, nil
 }
 
 // showRecorded prints what was recorded.
 func (p *program) showRecorded(a *addition, r *addReport) {
 	waiting := 0
-	for _, pin := range r.Pins {
-		if pin.Status != "approved" {
+	for _, pinned := range r.Pins {
+		if pinned.Status != "approved" {
 			waiting++
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
@@ -81,7 +81,7 @@ func (p *program) approvePins(ctx context.Context, names []string, yes bool) err
 			return &coded{exitFailure, errors.New("nothing was approved")}
 		}
 	}
-	if err := host.ApprovePins(ctx, state, pins...); err != nil {
+	if err := pin.Approve(ctx, state, pins...); err != nil {
 		return err
 	}
 	if c, _, err := p.readConfig(""); err == nil {
@@ -96,12 +96,12 @@ func (p *program) approvePins(ctx context.Context, names []string, yes bool) err
 }
 
 // recordApproved records each form of a definition that has waited and was approved.
-func (p *program) recordApproved(ctx context.Context, f *config.File, pins []*host.Pin) {
+func (p *program) recordApproved(ctx context.Context, f *config.File, pins []*pin.Pin) {
 	var details []map[string]any
-	for _, pin := range pins {
-		for _, d := range pin.Pending {
-			details = append(details, map[string]any{"action": "approve definition", "server": pin.Server,
-				"kind": pin.Kind, "name": pin.Name, "digest": d.Digest})
+	for _, pinned := range pins {
+		for _, d := range pinned.Pending {
+			details = append(details, map[string]any{"action": "approve definition", "server": pinned.Server,
+				"kind": pinned.Kind, "name": pinned.Name, "digest": d.Digest})
 		}
 	}
 	p.recordAdmin(ctx, f, details...)
@@ -109,42 +109,42 @@ func (p *program) recordApproved(ctx context.Context, f *config.File, pins []*ho
 
 // namedPins returns the pins of all servers, or those of names: a server, or SERVER/NAME with the name
 // that the server uses, or the public name SERVER__NAME.
-func (p *program) namedPins(ctx context.Context, names []string) (*bolt.StateStore, []*host.Pin, error) {
+func (p *program) namedPins(ctx context.Context, names []string) (*bolt.StateStore, []*pin.Pin, error) {
 	state, err := gatewayState()
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := host.Pins(ctx, state)
+	all, err := pin.List(ctx, state)
 	if err != nil || len(names) == 0 {
 		return state, all, err
 	}
-	var found []*host.Pin
+	var found []*pin.Pin
 	for _, name := range names {
-		matches := slices.DeleteFunc(slices.Clone(all), func(pin *host.Pin) bool {
-			return name != pin.Server && name != pinName(pin) && name != pin.Server+"__"+pin.Name
+		matches := slices.DeleteFunc(slices.Clone(all), func(pinned *pin.Pin) bool {
+			return name != pinned.Server && name != pinName(pinned) && name != pinned.Server+"__"+pinned.Name
 		})
 		if len(matches) == 0 {
 			return nil, nil, &coded{exitNotFound, unknownName("server or definition", name, pinNames(all, name))}
 		}
-		for _, pin := range matches {
-			if !slices.Contains(found, pin) {
-				found = append(found, pin)
+		for _, pinned := range matches {
+			if !slices.Contains(found, pinned) {
+				found = append(found, pinned)
 			}
 		}
 	}
 	return state, found, nil
 }
 
-func pinName(pin *host.Pin) string { return pin.Server + "/" + pin.Name }
+func pinName(pinned *pin.Pin) string { return pinned.Server + "/" + pinned.Name }
 
-func quarantinedPins(pins []*host.Pin) []*host.Pin {
-	return slices.DeleteFunc(slices.Clone(pins), func(pin *host.Pin) bool { return len(pin.Pending) == 0 })
+func quarantinedPins(pins []*pin.Pin) []*pin.Pin {
+	return slices.DeleteFunc(slices.Clone(pins), func(pinned *pin.Pin) bool { return len(pinned.Pending) == 0 })
 }
 
 // A pinReport is a pin in JSON.
 type pinReport struct {
 	Server   string             `json:"server"`
-	Kind     host.PinKind       `json:"kind"`
+	Kind     pin.Kind           `json:"kind"`
 	Name     string             `json:"name"`
 	Status   string             `json:"status"`
 	Approved []definitionReport `json:"approved"`
@@ -158,20 +158,20 @@ type definitionReport struct {
 	Definition json.RawMessage `json:"definition,omitempty"`
 }
 
-func pinReports(pins []*host.Pin, diff bool) []pinReport {
+func pinReports(pins []*pin.Pin, diff bool) []pinReport {
 	reports := []pinReport{}
-	definitions := func(all []host.Definition) []definitionReport {
+	definitions := func(all []pin.Definition) []definitionReport {
 		list := []definitionReport{}
 		for _, d := range all {
 			list = append(list, definitionReport{d.Digest, d.Time, d.JSON})
 		}
 		return list
 	}
-	for _, pin := range pins {
-		r := pinReport{Server: pin.Server, Kind: pin.Kind, Name: pin.Name, Status: pin.Status(),
-			Approved: definitions(pin.Approved), Pending: definitions(pin.Pending)}
+	for _, pinned := range pins {
+		r := pinReport{Server: pinned.Server, Kind: pinned.Kind, Name: pinned.Name, Status: pinned.Status(),
+			Approved: definitions(pinned.Approved), Pending: definitions(pinned.Pending)}
 		if diff {
-			r.Diff = pin.Diff()
+			r.Diff = pinned.Diff()
 		}
 		reports = append(reports, r)
 	}
@@ -179,7 +179,7 @@ func pinReports(pins []*host.Pin, diff bool) []pinReport {
 }
 
 // printPins prints the quarantined definitions, and the approved ones or their number.
-func (p *program) printPins(pins []*host.Pin, diff, approved bool) {
+func (p *program) printPins(pins []*pin.Pin, diff, approved bool) {
 	if diff {
 		p.showPins(pins)
 		return
@@ -187,15 +187,15 @@ func (p *program) printPins(pins []*host.Pin, diff, approved bool) {
 	var rows [][]string
 	count := map[string]int{}
 	var servers []string
-	for _, pin := range pins {
-		if len(pin.Pending) == 0 && !approved {
-			if count[pin.Server]++; count[pin.Server] == 1 {
-				servers = append(servers, pin.Server)
+	for _, pinned := range pins {
+		if len(pinned.Pending) == 0 && !approved {
+			if count[pinned.Server]++; count[pinned.Server] == 1 {
+				servers = append(servers, pinned.Server)
 			}
 			continue
 		}
-		newest := slices.Concat(pin.Pending, pin.Approved)[0]
-		rows = append(rows, []string{shorten(cleanLine(pinName(pin)), maxNameShown), string(pin.Kind), pin.Status(),
+		newest := slices.Concat(pinned.Pending, pinned.Approved)[0]
+		rows = append(rows, []string{shorten(cleanLine(pinName(pinned)), maxNameShown), string(pinned.Kind), pinned.Status(),
 			newest.Digest[:min(12, len(newest.Digest))], newest.Time.Local().Format(time.DateTime)})
 	}
 	for _, server := range servers {
@@ -216,10 +216,10 @@ func (p *program) printPins(pins []*host.Pin, diff, approved bool) {
 const maxDiffShown = 200
 
 // showPins prints definitions with their differences.
-func (p *program) showPins(pins []*host.Pin) {
-	for _, pin := range pins {
-		p.output.printf("%s (%s, %s)", shorten(cleanLine(pinName(pin)), maxNameShown), pin.Kind, pin.Status())
-		lines := pin.Diff()
+func (p *program) showPins(pins []*pin.Pin) {
+	for _, pinned := range pins {
+		p.output.printf("%s (%s, %s)", shorten(cleanLine(pinName(pinned)), maxNameShown), pinned.Kind, pinned.Status())
+		lines := pinned.Diff()
 		for _, line := range lines[:min(len(lines), maxDiffShown)] {
 			p.output.printf("  %s", cleanLine(line))
 		}
@@ -230,12 +230,12 @@ func (p *program) showPins(pins []*host.Pin) {
 }
 
 // pinNames returns names that commands accept for pins: those of servers, and of definitions like the typed one.
-func pinNames(pins []*host.Pin, typed string) []string {
+func pinNames(pins []*pin.Pin, typed string) []string {
 	var servers, definitions []string
-	for _, pin := range pins {
-		servers = append(servers, pin.Server)
-		if schema.Nearest(typed, []string{pinName(pin)}) != "" {
-			definitions = append(definitions, pinName(pin))
+	for _, pinned := range pins {
+		servers = append(servers, pinned.Server)
+		if schema.Nearest(typed, []string{pinName(pinned)}) != "" {
+			definitions = append(definitions, pinName(pinned))
 		}
 	}
 	slices.Sort(servers)
@@ -250,11 +250,11 @@ func (p *program) completePins(quarantined bool) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var names []string
-		for _, pin := range pins {
-			if quarantined && len(pin.Pending) == 0 {
+		for _, pinned := range pins {
+			if quarantined && len(pinned.Pending) == 0 {
 				continue
 			}
-			for _, name := range []string{cleanLine(pin.Server), cleanLine(pinName(pin))} {
+			for _, name := range []string{cleanLine(pinned.Server), cleanLine(pinName(pinned))} {
 				if strings.HasPrefix(name, typed) && !slices.Contains(names, name) {
 					names = append(names, name)
 				}

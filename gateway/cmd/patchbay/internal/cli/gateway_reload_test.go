@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -199,13 +199,13 @@ func approveFound(t *testing.T, c *mcp.Client) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := host.Pins(t.Context(), state)
+		all, err := pin.List(t.Context(), state)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting := slices.DeleteFunc(all, func(p *host.Pin) bool { return len(p.Pending) == 0 })
-		if slices.ContainsFunc(waiting, func(p *host.Pin) bool { return p.Kind == host.PinTool }) {
-			if err := host.ApprovePins(t.Context(), state, waiting...); err == nil {
+		waiting := slices.DeleteFunc(all, func(p *pin.Pin) bool { return len(p.Pending) == 0 })
+		if slices.ContainsFunc(waiting, func(p *pin.Pin) bool { return p.Kind == pin.Tool }) {
+			if err := pin.Approve(t.Context(), state, waiting...); err == nil {
 				return
 			}
 		}

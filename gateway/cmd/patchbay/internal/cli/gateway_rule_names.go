@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
@@ -64,15 +64,15 @@ func recordedTool(ctx context.Context, c *hostConfig, server, tool string) json.
 	if err != nil {
 		return nil
 	}
-	pins, err := host.Pins(ctx, state)
+	pins, err := pin.List(ctx, state)
 	if err != nil {
 		return nil
 	}
-	for _, pin := range pins {
+	for _, pinned := range pins {
 		// Of several entries of one program, those after the first have another identity.
-		if pin.Server == server && pin.Kind == host.PinTool && pin.Name == tool && len(pin.Approved) > 0 &&
-			(pin.Identity == identity || same > 1) {
-			return pin.Approved[0].JSON
+		if pinned.Server == server && pinned.Kind == pin.Tool && pinned.Name == tool && len(pinned.Approved) > 0 &&
+			(pinned.Identity == identity || same > 1) {
+			return pinned.Approved[0].JSON
 		}
 	}
 	return nil

@@ -1,62 +1,18 @@
 package host_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// FuzzPins decodes records of pins, which another program may have changed.
-func FuzzPins(f *testing.F) {
-	f.Add([]byte(`{"server":"s","kinds":{"tool":{"complete":true,"items":{"t":{"listed":"a",` +
-		`"approved":[{"digest":"a","json":"{\"name\":\"t\",\"inputSchema\":{}}"}],"pending":[{"digest":"b","json":"{"}]}}}}}`))
-	f.Add([]byte(`{"kinds":{"tool":null}}`))
-	f.Add([]byte(`{"kinds":{"prompt":{"items":{"p":null}}}}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		encoded, pins, err := host.CheckPins(text)
-		if err != nil {
-			return
-		}
-		again, same, err := host.CheckPins(encoded)
-		if err != nil || same != pins || !bytes.Equal(encoded, again) {
-			t.Fatalf("%s\n%s\n%d and %d pins, %v", encoded, again, pins, same, err)
-		}
-	})
-}
-
-// FuzzDiff shows definitions: no line can change the terminal, and equal definitions do not differ.
-func FuzzDiff(f *testing.F) {
-	f.Add(`{"name":"t","description":"a\u202eb\nc"}`, `{"name":"t","description":"a\ud800"}`)
-	f.Add(`{"a/b":[1,{"\u0000":""}]}`, "\x1b[31m")
-	f.Fuzz(func(t *testing.T, old, now string) {
-		definition := func(text string) []host.Definition { return []host.Definition{{JSON: json.RawMessage(text)}} }
-		p := &host.Pin{Kind: host.PinTool, Approved: definition(old), Pending: definition(now)}
-		for _, line := range p.Diff() {
-			if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool {
-				return r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Bidi_Control)
-			}) {
-				t.Fatalf("unsafe line %q", line)
-			}
-		}
-		p.Pending = definition(old)
-		for _, line := range p.Diff() {
-			if !strings.HasPrefix(line, "! ") {
-				t.Fatalf("a definition differs from itself: %q", line)
-			}
-		}
-	})
-}
 
 // BenchmarkInitializeFromPins measures the first connection of a client to a new host with 20 servers,
 // none of which is started.

@@ -1,4 +1,4 @@
-package host
+package pin
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/visible"
 )
@@ -213,4 +214,56 @@ func hiddenKind(r rune) string {
 		return "control"
 	}
 	return "invisible"
+}
+
+// changedMembers returns the names of the members in which two definitions differ, as text.
+func changedMembers(old, now json.RawMessage) string {
+	if !jsonscan.IsObject(old) || !jsonscan.IsObject(now) {
+		return ""
+	}
+	const most = 5
+	var names []string
+	add := func(a, b json.RawMessage) {
+		for key, value := range jsonscan.Members(a) {
+			other, ok := jsonscan.Get(b, string(key))
+			if name := fmt.Sprintf("%.40q", key); (!ok || catalogue.DigestOf(value) != catalogue.DigestOf(other)) &&
+				!slices.Contains(names, name) && len(names) <= most {
+				names = append(names, name)
+			}
+		}
+	}
+	add(now, old)
+	add(old, now)
+	if len(names) > most {
+		names[most] = "others"
+	}
+	return strings.ReplaceAll(strings.Join(names, ", "), `"`, "")
+}
+
+// hasHidden reports whether a string of a definition has characters that users do not see.
+func hasHidden(raw json.RawMessage) bool {
+	return slices.ContainsFunc(flatten(raw), func(l textLine) bool { return len(hiddenRunes(l.text)) > 0 })
+}
+
+// Describe returns the status of a quarantined definition as a clause, with the members that have changed.
+func (p *Pin) Describe() string {
+	what := fmt.Sprintf("%s %.128q", p.Kind, p.Name)
+	if p.Kind == Server {
+		what = "its " + p.Name
+	}
+	status := "is new since the server was approved"
+	var last Definition
+	if len(p.Pending) > 0 {
+		last = p.Pending[0]
+	}
+	if len(p.Approved) > 0 {
+		status = "has changed since it was approved"
+		if members := changedMembers(p.Approved[0].JSON, last.JSON); members != "" {
+			status += " (" + members + ")"
+		}
+	}
+	if hasHidden(last.JSON) {
+		status += " and has characters that are not visible"
+	}
+	return "the definition of " + what + " " + status
 }
