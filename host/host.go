@@ -101,7 +101,7 @@ type Host struct {
 	tasks    taskTable
 	// processes counts those of commands.
 	processes processCount
-	rates     *rateTable
+	rates     rateTable
 	budgets   *budgets
 	spilled   spilledResults
 	events    eventBroadcaster
@@ -154,11 +154,11 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	if h.states, err = newStateSealer(h.opts.StateKeys); err != nil {
 		return nil, err
 	}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	set, err := h.newServerSet(f, nil)
 	if err != nil {
 		return nil, err
 	}
-	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.approver = h.newApprover()
 	h.tasks.ring, h.tasks.run = h.states.ring, h.work.run
 	rules, err := h.configured(f)

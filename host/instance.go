@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -22,7 +23,7 @@ type instance struct {
 	last    *conn // ended, perhaps not quite
 	next    *conn // replaces current when it is connected; nil for none
 	backoff connection.Backoff
-	breaker breaker
+	breaker limit.Breaker
 	state   State         // if current is nil
 	since   time.Time     // of state
 	err     *Error        // the last failure
@@ -315,7 +316,7 @@ func (i *instance) ready(s *conn) {
 // restart connects again, and then replaces the current connection. The lock of the upstream is
 // held.
 func (i *instance) restart() (*conn, error) {
-	i.backoff, i.breaker = connection.Backoff{}, breaker{}
+	i.backoff, i.breaker = connection.Backoff{}, limit.Breaker{}
 	i.pool.up.endDelayLocked()
 	if i.next != nil {
 		return i.next, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -94,7 +95,7 @@ func (v *View) checkRate(u *Upstream, key *rateKey, setting string) error {
 	if key.rate == (config.Rate{}) {
 		return nil
 	}
-	wait := v.host.rates.reserve(key)
+	wait := v.host.rates.Take(*key, limitRate(key.rate), 1)
 	if wait == 0 {
 		return nil
 	}
@@ -181,7 +182,7 @@ func (v *View) enter(ctx context.Context, req *mcp.Request, r *route) (*requestQ
 	q := r.pool.queue()
 	if continues(req) {
 		if st, ok, err := v.openState(req, r); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
-			q.force(v.principal)
+			q.Force(v.principal)
 			return q, nil
 		}
 	}
@@ -196,12 +197,12 @@ func (p *pool) queue() *requestQueue {
 	if p.up.isCommand() && p.up.share() != config.ShareShared {
 		return p.requests
 	}
-	return &p.up.requests
+	return p.up.requests
 }
 
 // queues calls f for each queue. The lock of the upstream is held.
 func (u *Upstream) queues(f func(q *requestQueue)) {
-	f(&u.requests)
+	f(u.requests)
 	for _, p := range u.pools {
 		f(p.requests)
 	}
@@ -211,7 +212,8 @@ func (u *Upstream) queues(f func(q *requestQueue)) {
 func (u *Upstream) applyLimits() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.queues((*requestQueue).update)
+	limits := queueLimits(u.entry().settings)
+	u.queues(func(q *requestQueue) { q.SetLimits(limits) })
 }
 
 // limitStatus returns the figures of the limits. The lock is held.
@@ -220,17 +222,17 @@ func (u *Upstream) limitStatus(now time.Time) LimitStatus {
 	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: BreakerClosed,
 		Refused: u.refused.all()}
 	u.queues(func(q *requestQueue) {
-		running, waiting := q.figures()
+		running, waiting := q.Len()
 		st.Running += running
 		st.Queued += waiting
 	})
 	for _, p := range u.pools {
 		for _, i := range p.instances {
-			state := i.breaker.state(now)
-			if state == BreakerOpen || state == BreakerHalfOpen && st.Breaker == BreakerClosed {
-				st.Breaker = state
+			state, wait := i.breaker.State(now)
+			if state == limit.Open || state == limit.HalfOpen && st.Breaker == BreakerClosed {
+				st.Breaker = BreakerState(state)
 			}
-			st.RetryAfter = max(st.RetryAfter, i.breaker.until.Sub(now), 0)
+			st.RetryAfter = max(st.RetryAfter, wait)
 		}
 	}
 	return st

@@ -86,7 +86,7 @@ type listing struct {
 
 func newPool(u *Upstream, c *Caller) *pool {
 	p := &pool{up: u, caller: c, pins: u.entry().pins, instances: map[string]*instance{}, views: map[*View]struct{}{}}
-	p.requests = &requestQueue{up: u}
+	p.requests = u.newQueue(false)
 	return p
 }
 

@@ -187,7 +187,7 @@ func (s *conn) observe(failed *Error) {
 	if failed != nil {
 		s.in.err = failed
 	} else {
-		s.in.breaker.succeeded()
+		s.in.breaker.Succeeded()
 	}
 	state := connection.StateDegraded
 	switch {

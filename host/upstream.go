@@ -27,7 +27,7 @@ type Upstream struct {
 	// largeReads has an element for each list longer than largeList that is being read.
 	largeReads chan struct{}
 	// requests has those of all callers, unless each has processes of its own: see [pool.queue].
-	requests requestQueue
+	requests *requestQueue
 	refused  counters[string] // by setting
 	counts   upstreamCounts
 	stderr   connection.Stderr
@@ -57,7 +57,7 @@ func newUpstream(h *Host, name string, e *entry) *Upstream {
 	u := &Upstream{host: h, name: name, command: e.isCommand(), sharing: e.share(),
 		pools: map[string]*pool{}, connections: map[*conn]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
 	u.current.Store(e)
-	u.requests.up, u.requests.shared = u, true
+	u.requests = u.newQueue(true)
 	return u
 }
 

@@ -4,25 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
+	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const (
-	// maxBuckets bounds the memory of a limiter, for authenticated and for anonymous callers each:
-	// about 150 bytes each.
-	maxBuckets = 20_000
-)
+// maxBuckets limits the token buckets of a limiter, of authenticated and of anonymous callers each.
+// A bucket takes about 400 bytes.
+const maxBuckets = 20_000
 
 // A Rate limits the number of events in a time, as a token bucket does. The zero Rate is no limit.
 type Rate struct {
 	PerSecond float64 // events per second, on average
 	Burst     int     // events at once; 0 means 1
 }
+
+func (r Rate) limit() limit.Rate { return limit.Rate{PerSecond: r.PerSecond, Burst: max(r.Burst, 1)} }
 
 // RateLimitOptions configures [RateLimit]. Each limit applies to each caller separately.
 type RateLimitOptions struct {
@@ -52,7 +50,8 @@ type RateLimitOptions struct {
 // Spec: server/tools, server/utilities/completion, server/utilities/logging and client/elicitation,
 // Security Considerations.
 func RateLimit(opts *RateLimitOptions) mcp.Middleware {
-	l := &limiter{opts: *opts}
+	l := &limiter{opts: *opts, authenticated: limit.NewTable[bucketKey, struct{}](maxBuckets, nil),
+		anonymous: limit.NewTable[bucketKey, struct{}](maxBuckets, nil)}
 	if l.opts.Caller == nil {
 		l.opts.Caller = func(_ context.Context, req *mcp.Request) string { return req.Principal.Key() }
 	}
@@ -66,36 +65,15 @@ func RateLimit(opts *RateLimitOptions) mcp.Middleware {
 // A limiter holds a token bucket for each caller and kind of event.
 type limiter struct {
 	opts RateLimitOptions
-
-	mu sync.Mutex // guards the buckets
 	// Anonymous callers, whose keys may vary with each request, do not evict the buckets of others.
-	authenticated, anonymous buckets
+	authenticated, anonymous *limit.Table[bucketKey, struct{}]
 }
 
-// A bucketKey names a token bucket. The kind is a method, or "tool:" and the name of a tool that
-// has a limit, so a client cannot create further ones.
+// A bucketKey identifies a token bucket. The kind is a method, or "tool:" and the name of a tool with
+// a limit, so a client cannot create further kinds.
 type bucketKey struct {
 	caller, kind string
 	anonymous    bool
-}
-
-// buckets are token buckets in two generations. When the recent ones are half of maxBuckets, the
-// older ones, which were not used since, are dropped.
-type buckets struct{ recent, older map[bucketKey]*rate.Limiter }
-
-func (b *buckets) find(key bucketKey, r Rate) *rate.Limiter {
-	if found := b.recent[key]; found != nil {
-		return found
-	}
-	found := b.older[key]
-	if found == nil {
-		found = rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
-	}
-	if len(b.recent) >= maxBuckets/2 || b.recent == nil {
-		b.recent, b.older = map[bucketKey]*rate.Limiter{}, b.recent
-	}
-	b.recent[key] = found
-	return found
 }
 
 func (l *limiter) serve(ctx context.Context, req *mcp.Request, next mcp.Handler) (mcp.Result, error) {
@@ -133,12 +111,14 @@ func (l *limiter) admit(key func(kind string) bucketKey, req *mcp.Request) error
 	switch req.Method {
 	case "tools/call":
 		tool := targetOf(req)
-		cancel, wait := l.reserve(key("tool:"+tool), l.opts.Tools[tool], 1)
-		if wait > 0 {
+		ofTool, r := key("tool:"+tool), l.opts.Tools[tool]
+		if wait := l.wait(ofTool, r, 1); wait > 0 {
 			return busy(fmt.Sprintf("too many calls of tool %q", tool), wait)
 		}
 		if wait := l.wait(key(req.Method), l.opts.ToolCalls, 1); wait > 0 {
-			cancel()
+			if r != (Rate{}) {
+				l.table(ofTool).GiveBack(ofTool, r.limit(), 1)
+			}
 			return busy("too many tool calls", wait)
 		}
 	case "completion/complete":
@@ -149,36 +129,23 @@ func (l *limiter) admit(key func(kind string) bucketKey, req *mcp.Request) error
 	return nil
 }
 
-// wait takes n tokens from a bucket, or returns how long to wait until it has them.
+// wait takes n tokens from a bucket, or returns how long to wait until it contains them.
 func (l *limiter) wait(key bucketKey, r Rate, n int) time.Duration {
-	_, wait := l.reserve(key, r, n)
-	return wait
+	limited := r.limit()
+	switch {
+	case r == (Rate{}):
+		return 0
+	case n > limited.Burst:
+		return time.Minute // more than the bucket ever contains
+	}
+	return l.table(key).Take(key, limited, n)
 }
 
-// reserve is like wait, and returns a function that puts the tokens back.
-func (l *limiter) reserve(key bucketKey, r Rate, n int) (cancel func(), wait time.Duration) {
-	if r == (Rate{}) {
-		return func() {}, 0
-	}
-	now := time.Now()
-	reserved := l.bucket(key, r).ReserveN(now, n)
-	if !reserved.OK() {
-		return nil, time.Minute // more than the bucket ever has
-	}
-	cancel = func() { reserved.CancelAt(now) }
-	if wait = reserved.DelayFrom(now); wait > 0 {
-		cancel()
-	}
-	return cancel, wait
-}
-
-func (l *limiter) bucket(key bucketKey, r Rate) *rate.Limiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *limiter) table(key bucketKey) *limit.Table[bucketKey, struct{}] {
 	if key.anonymous {
-		return l.anonymous.find(key, r)
+		return l.anonymous
 	}
-	return l.authenticated.find(key, r)
+	return l.authenticated
 }
 
 func busy(message string, wait time.Duration) *mcp.Error {

@@ -30,10 +30,7 @@ func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, er
 func LimitedKeys(s *Server) int {
 	n := 0
 	for i := range s.limits.limiters {
-		l := &s.limits.limiters[i]
-		l.mu.Lock()
-		n = max(n, l.buckets.Len())
-		l.mu.Unlock()
+		n = max(n, s.limits.limiters[i].buckets.Len())
 	}
 	return n
 }

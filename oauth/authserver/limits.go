@@ -7,12 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"github.com/patchbay-mcp/patchbay/internal/lru"
+	"github.com/patchbay-mcp/patchbay/internal/limit"
 )
 
 const (
@@ -137,12 +134,10 @@ func newLimits(o *LimitOptions) *limits {
 		limitExtraRegistrations:  newClients.extra(),
 		limitRegistrationHosts:   newClients.extra(),
 	} {
-		l.limiters[kind].rate = rate
-		l.limiters[kind].buckets = lru.Folding[string, string, bucket]{Max: maxLimited, Group: foldKey,
-			Add: func(to, from *bucket) { to.add(time.Now(), from) }}
+		l.limiters[kind] = rateLimiter{Rate: rate, buckets: limit.NewTable(maxLimited, foldKey)}
 	}
 	registrations := &l.limiters[limitRegistrations]
-	registrations.isStrict = registrations.rate.Count <= maxStrict
+	registrations.isStrict = registrations.Count <= maxStrict
 	return l
 }
 
@@ -298,35 +293,15 @@ func (l *limits) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// maxLimited is the maximum number of keys of a limiter. 10,000 keys take about 3 MiB. If there are
-// more, the least recently used one is dropped, and what it has taken counts for its network.
+// maxLimited limits the keys of a limiter. 10,000 keys take about 3 MiB. The requests of an evicted key
+// count for its network.
 const maxLimited = 10_000
 
-// A rateLimiter has a token bucket for each key. It is safe for concurrent use.
+// A rateLimiter contains the token buckets of one kind of limit.
 type rateLimiter struct {
-	rate     Rate
-	isStrict bool // no span of rate.Per sees more than rate.Count
-
-	mu sync.Mutex // guards the buckets
-	// New buckets start with what the evicted ones of their network have taken. Otherwise requests from
-	// more than maxLimited addresses would reset the limits of the first ones.
-	buckets lru.Folding[string, string, bucket]
-}
-
-type bucket struct {
-	tokens *rate.Limiter
-	taken  []time.Time // the times of the last requests, the oldest first, if the limiter is strict
-}
-
-// spent returns the number of tokens that have been taken and not refilled.
-func (b *bucket) spent(now time.Time) int { return b.tokens.Burst() - int(b.tokens.TokensAt(now)) }
-
-// add takes what another bucket has taken.
-func (b *bucket) add(now time.Time, other *bucket) {
-	b.tokens.AllowN(now, min(other.spent(now), b.tokens.Burst()-b.spent(now)))
-	b.taken = append(b.taken, other.taken...)
-	slices.SortFunc(b.taken, time.Time.Compare)
-	b.taken = b.taken[max(0, len(b.taken)-b.tokens.Burst()):]
+	Rate
+	isStrict bool // no span of Per sees more than Count
+	buckets  *limit.Table[string, string]
 }
 
 // foldKey returns the key of the network that an evicted key is folded into, if there is one. IPv6
@@ -352,8 +327,8 @@ type cost struct {
 	times   int
 }
 
-// reserveAll takes all costs, or none. If one of them is not available, it returns the time until
-// it will be.
+// reserveAll takes all costs, or none. If a cost is not available, it returns the time until it will
+// be.
 func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 	for i, c := range costs {
 		if wait, ok := c.reserve(); !ok {
@@ -366,67 +341,26 @@ func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 
 func refund(costs []cost) {
 	for _, c := range costs {
-		c.refund()
+		c.limiter.buckets.GiveBack(c.key, c.rate(), 1)
 	}
 }
 
 func (c cost) reserve() (wait time.Duration, ok bool) {
-	l := c.limiter
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b, now := l.bucket(c), time.Now()
-	if c.isStrict() {
-		return l.reserveStrict(b, now)
-	}
-	if b.tokens.AllowN(now, 1) {
-		return 0, true
-	}
-	return time.Duration((1 - b.tokens.TokensAt(now)) * float64(l.rate.Per) / float64(c.capacity())), false
+	wait = c.limiter.buckets.Take(c.key, c.rate(), 1)
+	return wait, wait == 0
 }
 
-func (l *rateLimiter) reserveStrict(b *bucket, now time.Time) (wait time.Duration, ok bool) {
-	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return now.Sub(at) >= l.rate.Per })
-	if len(b.taken) < l.rate.Count {
-		b.taken = append(b.taken, now)
-		return 0, true
+func (c cost) isKnown() bool { return c.limiter.buckets.Contains(c.key) }
+
+func (c cost) remember() { c.limiter.buckets.Add(c.key, c.rate()) }
+
+// rate returns the rate of the key. A multiple of a strict rate is not strict: it would require the
+// times of too many requests.
+func (c cost) rate() limit.Rate {
+	count := c.times * c.limiter.Count
+	r := limit.Per(count, c.limiter.Per, count)
+	if c.limiter.isStrict && c.times == 1 {
+		r.Window = c.limiter.Per
 	}
-	return l.rate.Per - now.Sub(b.taken[0]), false
-}
-
-func (c cost) refund() {
-	l := c.limiter
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.bucket(c)
-	if n := len(b.taken); n > 0 {
-		b.taken = b.taken[:n-1]
-	}
-	if !c.isStrict() {
-		b.tokens.AllowN(time.Now(), -1) // a Reservation cannot be canceled after its time
-	}
-}
-
-// isStrict reports whether the times of requests are kept. Multiples of the rate would be too many.
-func (c cost) isStrict() bool { return c.limiter.isStrict && c.times == 1 }
-
-func (c cost) capacity() int { return c.times * c.limiter.rate.Count }
-
-func (c cost) isKnown() bool {
-	c.limiter.mu.Lock()
-	defer c.limiter.mu.Unlock()
-	return c.limiter.buckets.Get(c.key) != nil
-}
-
-func (c cost) remember() {
-	c.limiter.mu.Lock()
-	defer c.limiter.mu.Unlock()
-	c.limiter.bucket(c)
-}
-
-// bucket returns the bucket of a key. The caller holds l.mu.
-func (l *rateLimiter) bucket(c cost) *bucket {
-	return l.buckets.GetOrPut(c.key, func() *bucket {
-		perSecond := float64(c.capacity()) / l.rate.Per.Seconds()
-		return &bucket{tokens: rate.NewLimiter(rate.Limit(perSecond), c.capacity())}
-	})
+	return r
 }
