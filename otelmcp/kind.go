@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -46,7 +46,7 @@ func newKindKey(ctx context.Context, r role, req *mcp.Request, via *mcp.Via) kin
 	if r == client || questions[req.Method] { // in memory, the server sees the values of the client
 		k.hosted = host.ServerFrom(ctx)
 	}
-	if k.method == methodDiscover && r == server && isOfSession(k.revision) {
+	if k.method == methodDiscover && r == server && driver.HasSessions(k.revision) {
 		k.method = methodInitialize // the method of the request that arrived
 	}
 	if r != taskRun {
@@ -56,11 +56,6 @@ func newKindKey(ctx context.Context, r role, req *mcp.Request, via *mcp.Via) kin
 		k.serverHost = via.Peer
 	}
 	return k
-}
-
-func isOfSession(revision string) bool {
-	r, known := wire.ParseRevision(revision)
-	return known && !r.Modern()
 }
 
 // A kind holds the data that requests with the same labels share. Only its field failed changes.

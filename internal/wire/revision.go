@@ -35,6 +35,15 @@ const (
 	July2026
 )
 
+// The versions of the revisions, as sent.
+const (
+	VersionNovember2024 = "2024-11-05"
+	VersionMarch2025    = "2025-03-26"
+	VersionJune2025     = "2025-06-18"
+	VersionNovember2025 = "2025-11-25"
+	VersionJuly2026     = "2026-07-28"
+)
+
 // A delta is what one revision changes in the one before it. A method that exists already is
 // replaced.
 type delta struct {

@@ -3,7 +3,7 @@ package wire
 // The first revision lists everything that later ones change. Spec:
 // https://modelcontextprotocol.io/specification/2024-11-05
 var november2024 = delta{
-	version: "2024-11-05",
+	version: VersionNovember2024,
 	adds: []Feature{
 		Handshake, ServerRequests,
 		Logging,

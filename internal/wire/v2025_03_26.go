@@ -4,7 +4,7 @@ package wire
 // removed in the next revision. Spec:
 // https://modelcontextprotocol.io/specification/2025-03-26/changelog
 var march2025 = delta{
-	version: "2025-03-26",
+	version: VersionMarch2025,
 	adds: []Feature{
 		Batches,
 		ProgressMessage,

@@ -3,7 +3,7 @@ package wire
 // Structured tool output, elicitation, and servers as OAuth resource servers. Spec:
 // https://modelcontextprotocol.io/specification/2025-06-18/changelog
 var june2025 = delta{
-	version: "2025-06-18",
+	version: VersionJune2025,
 	adds: []Feature{
 		DataMeta, MetaKeyGrammar,
 		Titles,

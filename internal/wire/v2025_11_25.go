@@ -4,7 +4,7 @@ package wire
 // The last revision with sessions. Spec:
 // https://modelcontextprotocol.io/specification/2025-11-25/changelog
 var november2025 = delta{
-	version: "2025-11-25",
+	version: VersionNovember2025,
 	adds: []Feature{
 		ErrorWithoutID,
 		MetaSecondLabel,

@@ -5,7 +5,7 @@ package wire
 // are sent on a stream that the client opens. Spec:
 // https://modelcontextprotocol.io/specification/2026-07-28/changelog
 var july2026 = delta{
-	version: "2026-07-28",
+	version: VersionJuly2026,
 	adds: []Feature{
 		RequestEnvelope, IDReuse,
 		ResultType, InputRequired, CacheHints,

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 func (p *program) bridgeCommand() *cobra.Command {
@@ -88,7 +88,7 @@ func (p *program) explainRefusals(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
 		code := exitCode(ctx, err)
-		if code != exitAuth || slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, req.Method) {
+		if code != exitAuth || slices.Contains([]string{driver.MethodInitialize, driver.MethodDiscover}, req.Method) {
 			return res, err
 		}
 		a := p.advise(ctx, code, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -114,7 +114,7 @@ func notServer(err error) error {
 
 func exitOfCode(e *mcp.Error) int {
 	switch e.Code {
-	case mcp.CodeMethodNotFound, wire.CodeResourceNotFoundLegacy:
+	case mcp.CodeMethodNotFound, driver.CodeResourceNotFound:
 		return exitNotFound
 	case mcp.CodeInvalidParams:
 		if _, ok := rawjson.Get(e.Data, "uri"); ok {
@@ -189,7 +189,7 @@ func errorText(code int, err error) string {
 		text := fmt.Sprintf("server error: %s (code %d)", rpc.Message, rpc.Code)
 		return strings.Replace(err.Error(), rpc.Error(), text, 1)
 	case errors.As(err, &transport) &&
-		slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, transport.Method):
+		slices.Contains([]string{driver.MethodInitialize, driver.MethodDiscover}, transport.Method):
 		return strings.Replace(err.Error(), transport.Error(), transport.Err.Error(), 1) // the user sent no request
 	}
 	return strings.TrimPrefix(err.Error(), "mcp: ")

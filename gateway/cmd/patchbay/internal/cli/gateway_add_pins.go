@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // An inspection is what a new server offers to the local user. The host of an inspection compares and
@@ -161,7 +161,7 @@ func (p *program) inspectionError(ctx context.Context, f *configs.File, err erro
 	case failed.Code == host.CodeConfigError || t == nil:
 		return usage(fmt.Errorf("%s: server %.64q: %w", f.Path, failed.Server, failed.Err))
 	}
-	return p.connectError(ctx, t, &mcp.TransportError{Method: wire.MethodInitialize, Err: failed.Err})
+	return p.connectError(ctx, t, &mcp.TransportError{Method: driver.MethodInitialize, Err: failed.Err})
 }
 
 // shownForm returns the form of a definition that the server has listed.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/lint"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Limits of the lists that lint reads; those of the client, whose lists leave invalid items out.
@@ -26,10 +26,10 @@ const (
 // lintLists are the lists of a server: capability, name in a lint.Server, method, and key of the
 // array.
 var lintLists = []struct{ capability, name, method, key string }{
-	{"tools", "tools", wire.MethodToolsList, "tools"},
-	{"prompts", "prompts", wire.MethodPromptsList, "prompts"},
-	{"resources", "resources", wire.MethodResourcesList, "resources"},
-	{"resources", "templates", wire.MethodResourcesTemplatesList, "resourceTemplates"},
+	{"tools", "tools", driver.MethodToolsList, "tools"},
+	{"prompts", "prompts", driver.MethodPromptsList, "prompts"},
+	{"resources", "resources", driver.MethodResourcesList, "resources"},
+	{"resources", "templates", driver.MethodResourcesTemplatesList, "resourceTemplates"},
 }
 
 // lintServer reads what lint checks. Unless quick, it connects again: in every other revision, and
@@ -70,7 +70,7 @@ func (p *program) lintOthers(ctx context.Context, s *lint.Server) error {
 		}
 	}
 	slices.Sort(s.Supported)
-	if revision, _ := wire.ParseRevision(s.Revision); revision.Modern() {
+	if !driver.HasSessions(s.Revision) {
 		return nil // its requests need no declaration
 	}
 	return p.tryUndeclared(ctx, t, s)
@@ -98,7 +98,7 @@ func readLists(ctx context.Context, s *lint.Server, request requester) error {
 	if len(s.Tools) == 0 || s.Broken["tools"] != "" {
 		return nil
 	}
-	again, err := readList(ctx, request, wire.MethodToolsList, "tools")
+	again, err := readList(ctx, request, driver.MethodToolsList, "tools")
 	if err != nil {
 		return nil //nolint:nilerr // the first list is what counts
 	}
@@ -172,7 +172,7 @@ func tryCompletion(ctx context.Context, s *lint.Server, request requester) error
 	if params == nil || !declaresCompletion(s.Revision) {
 		return nil
 	}
-	_, err := request(ctx, wire.MethodCompletionComplete, params)
+	_, err := request(ctx, driver.MethodCompletionComplete, params)
 	served, err := isServed(ctx, err)
 	if err == nil || isRemote(err) {
 		s.Served["completions"] = served
@@ -183,8 +183,7 @@ func tryCompletion(ctx context.Context, s *lint.Server, request requester) error
 
 // declaresCompletion reports whether completion needs a capability in a revision.
 func declaresCompletion(revision string) bool {
-	r, _ := wire.ParseRevision(revision)
-	return r.Has(wire.CompletionsCapability)
+	return revision >= driver.March2025 && slices.Contains(driver.Revisions(), revision)
 }
 
 // tryUndeclared opens a session of its own and requests what the client of the SDK would refuse to:
@@ -213,10 +212,10 @@ func (p *program) tryUndeclared(ctx context.Context, t *target, s *lint.Server) 
 	}
 	hello := map[string]any{"protocolVersion": s.Revision, "capabilities": struct{}{},
 		"clientInfo": mcp.Implementation{Name: "patchbay", Version: version()}}
-	if _, err := request(ctx, wire.MethodInitialize, hello); err != nil {
+	if _, err := request(ctx, driver.MethodInitialize, hello); err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}
-	if err := conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil)); err != nil {
+	if err := conn.Send(ctx, jsonrpc.NewNotification(driver.NotificationInitialized, nil)); err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}
 	for _, l := range lintLists {
@@ -224,19 +223,19 @@ func (p *program) tryUndeclared(ctx context.Context, t *target, s *lint.Server) 
 			return err
 		}
 	}
-	if err := serves(ctx, s, request, "logging", wire.MethodLoggingSetLevel,
+	if err := serves(ctx, s, request, "logging", driver.MethodLoggingSetLevel,
 		map[string]string{"level": "error"}); err != nil {
 		return err
 	}
 	if params := s.Completion(); params != nil && declaresCompletion(s.Revision) {
-		if err := serves(ctx, s, request, "completions", wire.MethodCompletionComplete, params); err != nil {
+		if err := serves(ctx, s, request, "completions", driver.MethodCompletionComplete, params); err != nil {
 			return err
 		}
 	}
 	if len(s.Resources) == 0 {
 		return nil
 	}
-	return serves(ctx, s, request, "resources.subscribe", wire.MethodResourcesSubscribe,
+	return serves(ctx, s, request, "resources.subscribe", driver.MethodResourcesSubscribe,
 		map[string]string{"uri": stringMember(s.Resources[0], "uri")})
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A report is what `patchbay probe --json` prints.
@@ -103,9 +103,9 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	}
 	r.Eras = []string{}
 	for _, a := range r.Revisions {
-		era := "session"
-		if parsed, _ := wire.ParseRevision(a.Revision); parsed.Modern() {
-			era = "modern"
+		era := "modern"
+		if driver.HasSessions(a.Revision) {
+			era = "session"
 		}
 		if a.Spoken && (len(r.Eras) == 0 || r.Eras[len(r.Eras)-1] != era) {
 			r.Eras = append(r.Eras, era)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -134,7 +134,7 @@ func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (
 		return nil, err
 	}
 	if a.action() != mcp.ElicitAccept {
-		return nil, mcp.Errorf(wire.CodeUserRejected, "the user refused the sampling request")
+		return nil, mcp.Errorf(driver.CodeUserRejected, "the user refused the sampling request")
 	}
 	return a.sampleResult(), nil
 }
@@ -143,13 +143,13 @@ func parseQuestion(r mcp.InputRequest) (question, error) {
 	var q question
 	var err error
 	switch r.Method {
-	case wire.MethodElicitationCreate:
+	case driver.MethodElicitationCreate:
 		params := &mcp.ElicitRequestParams{}
 		err = json.Unmarshal(r.Params, params)
 		if q = (formQuestion{params}); params.Mode == "url" {
 			q = pageQuestion{params}
 		}
-	case wire.MethodSamplingCreateMessage:
+	case driver.MethodSamplingCreateMessage:
 		params := &mcp.CreateMessageParams{}
 		q, err = samplingQuestion{params}, json.Unmarshal(r.Params, params)
 	default:

@@ -22,8 +22,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -436,10 +436,10 @@ func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error)
 	if f.timeout <= 0 {
 		return nil, fmt.Errorf("invalid --timeout %v: want more than 0", f.timeout)
 	}
-	if _, known := wire.ParseRevision(f.revision); f.revision != "" && !known {
+	if f.revision != "" && !slices.Contains(driver.Revisions(), f.revision) {
 		return nil, fmt.Errorf("invalid --revision %q: want one of %s", f.revision, strings.Join(revisions(), ", "))
 	}
-	if _, known := wire.LogSeverity(f.logLevel); f.logLevel != "" && !known {
+	if _, known := driver.LogSeverity(f.logLevel); f.logLevel != "" && !known {
 		return nil, fmt.Errorf("invalid --log-level %q: want one of %s", f.logLevel, strings.Join(logLevels, ", "))
 	}
 	if f.answers != "" {
@@ -487,7 +487,7 @@ func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
 		p := p.active()
-		if err == nil && req.Method == wire.MethodTasksCancel {
+		if err == nil && req.Method == driver.MethodTasksCancel {
 			p.taskCancelled.Store(true)
 		}
 		var rpc *mcp.Error
@@ -540,10 +540,8 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 }
 
 // revisions returns all revisions, the newest first.
-func revisions() (all []string) {
-	for _, r := range wire.Revisions() {
-		all = append(all, r.String())
-	}
+func revisions() []string {
+	all := driver.Revisions()
 	slices.Reverse(all)
 	return all
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -69,7 +69,7 @@ func (c *checker) checkOutput(t *item) {
 	if !ok {
 		return
 	}
-	if !hasFeature(c.server.Revision, wire.OpenSchemas) && textOf(raw, "type") != "object" {
+	if !isSince(c.server.Revision, driver.July2026) && textOf(raw, "type") != "object" {
 		kind, _ := rawjson.Get(raw, "type")
 		c.add("output-schema-type", t.where, "the type of outputSchema is %s", orMissing(kind))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 	"github.com/patchbay-mcp/patchbay/internal/visible"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -42,7 +42,7 @@ func (c *checker) checkServer() {
 	if !slices.Contains(s.Supported, s.Newest) {
 		c.add("revision-newest", "server", "speaks %s, not %s", strings.Join(s.Supported, ", "), s.Newest)
 	}
-	if !slices.ContainsFunc(s.Supported, func(r string) bool { return !hasFeature(r, wire.RequestEnvelope) }) {
+	if !slices.ContainsFunc(s.Supported, func(r string) bool { return !isSince(r, driver.July2026) }) {
 		c.add("revision-sessions", "server", "speaks only %s", strings.Join(s.Supported, ", "))
 	}
 }
@@ -68,10 +68,9 @@ func (c *checker) checkCapabilities() {
 	}
 }
 
-// hasFeature reports whether a revision specifies a feature.
-func hasFeature(revision string, f wire.Feature) bool {
-	r, _ := wire.ParseRevision(revision)
-	return r.Has(f)
+// isSince reports whether a revision is known, and is the first one or later.
+func isSince(revision, first string) bool {
+	return revision >= first && slices.Contains(driver.Revisions(), revision)
 }
 
 // isDeclared reports whether capabilities contain an object, or true, at a path such as

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -72,7 +72,7 @@ func (c *checker) checkToolName(t *item, names, folded collector) {
 }
 
 func (c *checker) checkToolTexts(t *item, titles, descriptions collector) {
-	if t.title == "" && hasFeature(c.server.Revision, wire.Titles) {
+	if t.title == "" && isSince(c.server.Revision, driver.June2025) {
 		c.add("title-missing", t.where, "no title")
 	}
 	if first := titles.seen(t.title, t.where); first != "" {
@@ -100,7 +100,7 @@ var (
 func (c *checker) checkAnnotations(t *item) {
 	raw, ok := rawjson.Get(t.raw, "annotations")
 	if !ok {
-		if hasFeature(c.server.Revision, wire.ToolAnnotations) {
+		if isSince(c.server.Revision, driver.March2025) {
 			c.add("annotations-missing", t.where, "no annotations")
 		}
 		return

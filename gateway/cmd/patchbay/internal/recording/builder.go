@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // maxPause bounds a pause that a replay repeats, so that a damaged time does not stop it.
@@ -75,8 +75,8 @@ func newConnection() *connection {
 // isLocal reports whether a replay serves the method by itself.
 func isLocal(method string) bool {
 	switch method {
-	case wire.MethodPing, wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe,
-		wire.MethodResourcesUnsubscribe, wire.MethodSubscriptionsListen:
+	case driver.MethodPing, driver.MethodLoggingSetLevel, driver.MethodResourcesSubscribe,
+		driver.MethodResourcesUnsubscribe, driver.MethodSubscriptionsListen:
 		return true
 	}
 	return false
@@ -101,7 +101,7 @@ func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
 	r := &request{method: m.Method, open: &round{}, last: l.Time}
 	c.requests[m.ID] = r
 	switch m.Method {
-	case wire.MethodInitialize, wire.MethodDiscover:
+	case driver.MethodInitialize, driver.MethodDiscover:
 		return
 	}
 	if l.Cut != 0 {
@@ -158,10 +158,10 @@ func (b *builder) fromServer(c *connection, l *entry, m *jsonrpc.Message) {
 		b.question(c, l, m)
 	case jsonrpc.Notification:
 		r := c.current()
-		if m.Method == wire.NotificationProgress {
+		if m.Method == driver.NotificationProgress {
 			token, _ := rawjson.Get(m.Params, "progressToken")
 			r = c.tokens[string(token)]
-		} else if m.Method != wire.NotificationMessage {
+		} else if m.Method != driver.NotificationMessage {
 			return
 		}
 		if r != nil && r.call != nil && !r.ended && l.Cut == 0 && rawjson.Kind(m.Params) == '{' {
@@ -182,8 +182,8 @@ func (r *request) pause(now time.Time) time.Duration {
 // newer revisions.
 func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 	r := c.current()
-	known := m.Method == wire.MethodElicitationCreate || m.Method == wire.MethodSamplingCreateMessage ||
-		m.Method == wire.MethodRootsList
+	known := m.Method == driver.MethodElicitationCreate || m.Method == driver.MethodSamplingCreateMessage ||
+		m.Method == driver.MethodRootsList
 	if r == nil || r.call == nil || !known || l.Cut != 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 
 func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Message) {
 	switch {
-	case r.method == wire.MethodInitialize || r.method == wire.MethodDiscover:
+	case r.method == driver.MethodInitialize || r.method == driver.MethodDiscover:
 		b.describe(r.method, l, m)
 		return
 	case r.call == nil:
@@ -224,13 +224,12 @@ func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Messa
 // raise adds members that the newest revision requires and older revisions lack.
 func (r *round) raise(method string) {
 	if r.err != nil {
-		if r.err.Code == wire.CodeResourceNotFoundLegacy && method == wire.MethodResourcesRead {
+		if r.err.Code == driver.CodeResourceNotFound && method == driver.MethodResourcesRead {
 			r.err.Code = mcp.CodeInvalidParams
 		}
 		return
 	}
-	m, _ := wire.Latest().Method(method)
-	if _, ok := rawjson.Get(r.result, "ttlMs"); m.Cacheable && !ok {
+	if _, ok := rawjson.Get(r.result, "ttlMs"); driver.Cacheable(method) && !ok {
 		r.result = rawjson.WithMember(r.result, "ttlMs", []byte("0"))
 		r.result = rawjson.WithMember(r.result, "cacheScope", []byte(`"private"`))
 	}
@@ -239,7 +238,7 @@ func (r *round) raise(method string) {
 // describe records the server's description of itself: its result of server/discover, or else of
 // initialize.
 func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
-	modern := method == wire.MethodDiscover
+	modern := method == driver.MethodDiscover
 	if m.Error != nil || l.Cut != 0 || rawjson.Kind(m.Result) != '{' || b.rec.modern && !modern {
 		return
 	}
@@ -249,8 +248,8 @@ func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 	}
 	text := []byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":[`)
 	comma := ""
-	for _, r := range slices.Backward(wire.Revisions()) {
-		text = rawjson.AppendQuote(append(text, comma...), r.String())
+	for _, r := range slices.Backward(driver.Revisions()) {
+		text = rawjson.AppendQuote(append(text, comma...), r)
 		comma = ","
 	}
 	text, comma = append(text, `],"capabilities":{`...), ""
@@ -268,10 +267,10 @@ func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 	info, _ := rawjson.Get(m.Result, "serverInfo")
 	if modern {
 		meta, _ := rawjson.Get(m.Result, "_meta")
-		info, _ = rawjson.Get(meta, wire.MetaServerInfo)
+		info, _ = rawjson.Get(meta, driver.MetaServerInfo)
 	}
 	if rawjson.Kind(info) == '{' {
-		text = append(append(text, `,"_meta":{"`+wire.MetaServerInfo+`":`...), info...)
+		text = append(append(text, `,"_meta":{"`+driver.MetaServerInfo+`":`...), info...)
 		text = append(text, '}')
 	}
 	text = append(text, '}')
@@ -290,7 +289,7 @@ func (b *builder) recording() (*Recording, error) {
 		return nil, errors.New("the recording has no answer of a server")
 	}
 	if rec.discovered == nil {
-		b.describe(wire.MethodInitialize, &entry{}, &jsonrpc.Message{Result: []byte("{}")})
+		b.describe(driver.MethodInitialize, &entry{}, &jsonrpc.Message{Result: []byte("{}")})
 		rec.discovered = b.rec.discovered
 	}
 	return rec, nil

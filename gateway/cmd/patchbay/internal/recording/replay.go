@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A replay is a Handler that answers as the recorded server did.
@@ -34,9 +34,9 @@ func (r *Recording) Handler(delay bool) mcp.Handler {
 // ServeMCP replays a round of a call.
 func (p *replay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	switch req.Method {
-	case wire.MethodDiscover:
+	case driver.MethodDiscover:
 		return mcp.RawResult(p.rec.discovered), nil
-	case wire.MethodSubscriptionsListen:
+	case driver.MethodSubscriptionsListen:
 		return nil, listen(ctx, req)
 	}
 	c, at, err := p.find(req)
@@ -146,7 +146,7 @@ func (p *replay) pause(ctx context.Context, d time.Duration) error {
 // send sends a notification if the client subscribed to it.
 func (n *note) send(ctx context.Context, req *mcp.Request) error {
 	params := n.params
-	if n.method == wire.NotificationProgress {
+	if n.method == driver.NotificationProgress {
 		token, ok := req.Meta("progressToken")
 		if !ok {
 			return nil
@@ -155,8 +155,8 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 	} else {
 		raw, _ := rawjson.Get(params, "level")
 		level, _ := rawjson.Unquote(raw)
-		least, asked := wire.LogSeverity(string(req.LogLevel()))
-		if severity, ok := wire.LogSeverity(level); !asked || !ok || severity < least {
+		least, asked := driver.LogSeverity(string(req.LogLevel()))
+		if severity, ok := driver.LogSeverity(level); !asked || !ok || severity < least {
 			return nil
 		}
 	}
@@ -174,11 +174,11 @@ func missingCapability(req *mcp.Request, result []byte) string {
 	for _, q := range rawjson.Members(asked) {
 		raw, _ := rawjson.Get(q, "method")
 		switch method, _ := rawjson.Unquote(raw); {
-		case method == wire.MethodElicitationCreate && has.Elicitation == nil:
+		case method == driver.MethodElicitationCreate && has.Elicitation == nil:
 			return `{"elicitation":{}}`
-		case method == wire.MethodSamplingCreateMessage && has.Sampling == nil:
+		case method == driver.MethodSamplingCreateMessage && has.Sampling == nil:
 			return `{"sampling":{}}`
-		case method == wire.MethodRootsList && has.Roots == nil:
+		case method == driver.MethodRootsList && has.Roots == nil:
 			return `{"roots":{}}`
 		}
 	}
@@ -192,8 +192,8 @@ func listen(ctx context.Context, req *mcp.Request) error {
 		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.notifications: must be an object")
 	}
 	params := append([]byte(`{"notifications":`), filter...)
-	params = append(append(params, `,"_meta":{"`+wire.MetaSubscriptionID+`":`...), req.ID.String()...)
-	if err := req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, append(params, "}}"...)); err != nil {
+	params = append(append(params, `,"_meta":{"`+driver.MetaSubscriptionID+`":`...), req.ID.String()...)
+	if err := req.Notify(ctx, driver.NotificationSubscriptionsAcknowledged, append(params, "}}"...)); err != nil {
 		return err
 	}
 	<-ctx.Done()
