@@ -30,34 +30,54 @@ func (h *Host) newApprover() *approver {
 // would wait: the program is ending. Other requests go on. Call it before the shutdown of what serves the host.
 func (h *Host) EndApprovals() { h.approver.answers.stop() }
 
-// decide decides about a request before it is sent. It returns the request to send; or an error that
-// refuses it, or a result that asks the client's user for approval.
-func (v *View) decide(
-	ctx context.Context, p Policy, req *mcp.Request, r *route, a *Action, rec *recording,
-) (send *mcp.Request, asks mcp.Result, err error) {
-	of := v.newApproval(req, r, a, v.ask(ctx, p, req, a))
-	d := &of.decision
-	v.host.countDecision(a.Kind, d)
-	defer func() { rec.decided(d) }()
-	if d.Do == OutcomeAllow || d.Do == OutcomeAsk { // what a policy hides, no limit shows
-		if err := v.admit(ctx, req, r); err != nil {
-			return nil, nil, err
+// authorizeCall asks the policy about the call.
+func (h *Host) authorizeCall(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		p := h.currentPolicy()
+		if c.own {
+			p = nil
 		}
+		if p == nil && c.recording == nil {
+			return next(ctx, c)
+		}
+		v := c.view
+		c.action = v.action(c.request, c)
+		c.recording.describe(c)
+		if p == nil {
+			return next(ctx, c)
+		}
+		c.policy = p
+		c.approval = v.newApproval(c.request, c, c.action, v.ask(ctx, p, c.request, c.action))
+		d := &c.approval.decision
+		h.countDecision(c.kind, d)
+		c.recording.decided(d)
+		if d.Do != OutcomeAllow && d.Do != OutcomeAsk {
+			return nil, v.denied(c.request, c, d)
+		}
+		return next(ctx, c)
 	}
-	switch d.Do {
-	case OutcomeAllow:
-		r.approval = of
-		return req, nil, nil
-	case OutcomeAsk:
-		r.approval = of
-		return of.approve(ctx, req)
-	}
-	return nil, nil, v.denied(req, r, d)
 }
 
-func (v *View) newApproval(req *mcp.Request, r *route, a *Action, d Decision) *approval {
+// approveCall obtains the approval that the policy requires: it finds a grant, takes the answer that the
+// call carries, or asks. The result of a question for the client of the caller ends the call.
+func (h *Host) approveCall(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if c.policy == nil || c.approval.decision.Do != OutcomeAsk {
+			return next(ctx, c)
+		}
+		req, asks, err := c.approval.approve(ctx, c.request)
+		c.recording.decided(&c.approval.decision)
+		if err != nil || asks != nil {
+			return asks, err
+		}
+		c.request = req
+		return next(ctx, c)
+	}
+}
+
+func (v *View) newApproval(req *mcp.Request, r *call, a *Action, d Decision) *approval {
 	p := &approval{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
-		withoutMeta: r.pool.withoutMeta(), call: r.call, original: req}
+		withoutMeta: r.pool.withoutMeta(), call: r.id(), original: req}
 	if s := r.pool.up.entry().server; s != nil {
 		p.identity = s.Identity()
 	}

@@ -84,7 +84,7 @@ func (h *Host) epoch() uint64 {
 }
 
 // action returns what a request does.
-func (v *View) action(req *mcp.Request, r *route) *Action {
+func (v *View) action(req *mcp.Request, r *call) *Action {
 	a := &Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.up.name, Target: r.target,
 		Definition: r.definition()}
 	if r.item != nil {
@@ -160,7 +160,7 @@ func (v *View) isVisible(p Policy, item *catalogue.Item) bool {
 }
 
 // denied returns the error of a decision that refuses a request.
-func (v *View) denied(req *mcp.Request, r *route, d *Decision) error {
+func (v *View) denied(req *mcp.Request, r *call, d *Decision) error {
 	if d.Do == OutcomeHide { // as if the item did not exist
 		if r.kind == ActionRead {
 			return mcp.NotFound(jsonscan.GetString(req.Params, "uri"))
@@ -254,4 +254,13 @@ func (v *View) decideQuestions(
 		}
 	}
 	return raw, nil
+}
+
+// authorizeResult asks the policy about the result of a call.
+func (h *Host) authorizeResult(ctx context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	if c.policy == nil {
+		return res, failed
+	}
+	v := c.view
+	return v.decideResult(ctx, c.policy, c.request, v.resultAction(ctx, c.action, c.task), res, failed)
 }

@@ -91,6 +91,7 @@ type Host struct {
 	approver *approver
 	states   *stateSealer
 	callIDs  *callIDs
+	calls    next // the pipeline
 	policy   atomic.Pointer[Policy]
 	recent   recentServers
 	misnamed misnamedItems
@@ -160,6 +161,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, err
 	}
 	h.approver = h.newApprover()
+	h.calls = h.pipeline()
 	h.tasks.ring, h.tasks.run = h.states.ring, h.work.run
 	rules, err := h.configured(f)
 	if err != nil {

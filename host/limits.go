@@ -54,10 +54,8 @@ func rounded(d time.Duration) time.Duration {
 // limits returns the limits of callers that are in force.
 func (h *Host) limits() *config.CallerLimits { return &h.set.Load().settings.Limits }
 
-// admit checks the limits of the caller before its request is approved: too many requests must not ask
-// a user, and a request that was approved is not refused by them. Each round of a request that asks
-// questions counts.
-func (v *View) admit(ctx context.Context, req *mcp.Request, r *route) error {
+// admit checks the limits of the caller.
+func (v *View) admit(ctx context.Context, req *mcp.Request, r *call) error {
 	l, u := v.host.limits(), r.pool.up
 	key := v.callerRate()
 	if err := v.checkRate(u, &key, "limits.perCaller"); err != nil {
@@ -104,7 +102,7 @@ func (v *View) checkRate(u *Upstream, key *rateKey, setting string) error {
 }
 
 // checkArguments checks the size of the arguments: of the params if the method has none.
-func (v *View) checkArguments(req *mcp.Request, r *route, l *config.CallerLimits) error {
+func (v *View) checkArguments(req *mcp.Request, r *call, l *config.CallerLimits) error {
 	size := config.Size(len(req.Params))
 	if l.ArgumentBytes == 0 || size <= l.ArgumentBytes {
 		return nil
@@ -120,50 +118,48 @@ func (v *View) checkArguments(req *mcp.Request, r *route, l *config.CallerLimits
 		"the arguments have %d bytes, more than limits.argumentBytes of %v", size, l.ArgumentBytes)
 }
 
-// serveWithin sends a request when it is its turn. It returns the result that the policy and the limits
-// allow. p, a and rec may be nil. Of a result that is kept, the caller gets what the policy leaves of it.
-func (v *View) serveWithin(
-	ctx context.Context, req *mcp.Request, r *route, rec *recording, p Policy, a *Action,
-) (mcp.Result, error) {
-	l := v.host.limits()
-	res, err := v.serveInTurn(ctx, req, r, rec, l)
-	if l.Result != config.ResultSpill {
-		res, err = v.checkResult(r, l, res, err)
+// admitCall checks the limits of the caller before its call is approved: too many calls must not ask a
+// user, and an approved call must not be refused by them. Each round of a call that asks questions counts.
+func (h *Host) admitCall(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if err := c.view.admit(ctx, c.request, c); err != nil {
+			return nil, err
+		}
+		return next(ctx, c)
 	}
-	if p != nil {
-		res, err = v.decideResult(ctx, p, req, v.resultAction(ctx, a, r.task), res, err)
-	}
-	if l.Result == config.ResultSpill {
-		res, err = v.spill(req, r, l, res, err)
-	}
-	if err != nil {
-		return res, err
-	}
-	return v.keepTask(req, r, res)
 }
 
-// serveInTurn sends a request when it is its turn, and counts it.
-func (v *View) serveInTurn(
-	ctx context.Context, req *mcp.Request, r *route, rec *recording, l *config.CallerLimits,
-) (mcp.Result, error) {
-	q, err := v.enter(ctx, req, r)
-	if err != nil {
-		return nil, err
+// queueCall waits until it is the turn of the call at its server.
+func (h *Host) queueCall(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		q, err := c.view.enter(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		defer q.leave(c.view.principal)
+		return next(ctx, c)
 	}
-	defer q.leave(v.principal)
-	if err := v.host.budgets.spend(r.pool.up, v.principal, l, usageOf(req, r)); err != nil {
-		return nil, err
+}
+
+// spendBudget charges the budget of the caller for the request. Its result is charged by countBytes.
+func (h *Host) spendBudget(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		err := h.budgets.spend(c.pool.up, c.view.principal, h.limits(), usageOf(c.request, c))
+		if err != nil {
+			return nil, err
+		}
+		return next(ctx, c)
 	}
-	if err := rec.intent(); err != nil {
-		return nil, err
-	}
-	res, err := v.serve(ctx, req, r)
-	v.host.budgets.count(v.principal, l, usage{Bytes: int64(resultSize(res, err))})
-	return res, err
+}
+
+// countBytes charges the budget of the caller for the result of the server.
+func (h *Host) countBytes(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	h.budgets.count(c.view.principal, h.limits(), usage{Bytes: int64(resultSize(res, failed))})
+	return res, failed
 }
 
 // usageOf returns what a request adds to what its caller uses, without its result.
-func usageOf(req *mcp.Request, r *route) (u usage) {
+func usageOf(req *mcp.Request, r *call) (u usage) {
 	u.Bytes = int64(len(req.Params))
 	if r.kind == ActionCall {
 		u.Calls = 1
@@ -175,13 +171,13 @@ func usageOf(req *mcp.Request, r *route) (u usage) {
 // call that waits at the server is sent at once: the server may serve no other request before it. So is
 // one that cannot be sent again because its approval was used. Requests that package host serves itself
 // do not wait.
-func (v *View) enter(ctx context.Context, req *mcp.Request, r *route) (*requestQueue, error) {
-	if r.serve != nil {
+func (v *View) enter(ctx context.Context, c *call) (*requestQueue, error) {
+	if c.local != nil {
 		return nil, nil
 	}
-	q := r.pool.queue()
-	if continues(req) {
-		if st, ok, err := v.openState(req, r); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
+	q := c.pool.queue()
+	if continues(c.request) {
+		if st, ok, err := c.continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
 			q.Force(v.principal)
 			return q, nil
 		}

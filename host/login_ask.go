@@ -298,3 +298,13 @@ func (p *pool) checkLogin(ctx context.Context) error {
 	}
 	return nil
 }
+
+// checkLogin refuses a call that requires a missing login.
+func (h *Host) checkLogin(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if err := c.pool.checkLogin(ctx); err != nil {
+			return nil, err
+		}
+		return next(ctx, c)
+	}
+}

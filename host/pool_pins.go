@@ -210,16 +210,20 @@ func (p *pool) reviewed(kind catalogue.Kind) (*catalogue.List, *serverPins) {
 	return p.lists[kind].list, p.lists[kind].pins
 }
 
-// checkPin refuses a request for a definition that is not approved.
-func (v *View) checkPin(ctx context.Context, r *route) error {
-	if r.pool.pinned() == nil {
-		return nil
+// checkPins refuses a call for a definition that is not approved.
+func (h *Host) checkPins(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if !c.suspended && !c.own && c.pool.pinned() != nil {
+			if err := checkPin(ctx, c.pool, c.uses()); err != nil {
+				return nil, err
+			}
+		}
+		return next(ctx, c)
 	}
-	return checkPin(ctx, r.pool, r.uses())
 }
 
 // uses returns the definition that a request uses.
-func (r *route) uses() pinned { return pinned{pinnedKinds[r.kind], r.target} }
+func (r *call) uses() pinned { return pinned{pinnedKinds[r.kind], r.target} }
 
 // quarantined returns the refusal of a name whose definition is not approved, nil for other names.
 func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {

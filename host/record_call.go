@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -29,26 +30,56 @@ func newCallIDs() *callIDs { return &callIDs{prefix: rand.Text()[:12] + "-"} }
 
 func (c *callIDs) next() string { return c.prefix + strconv.FormatUint(c.last.Add(1), 36) }
 
-// newRecording returns the recording of a request, whose route gets its id.
-func (v *View) newRecording(req *mcp.Request, r *route, a *Action) *recording {
-	if v.host.opts.Recorder == nil {
-		return nil
+// observeCall records the end of every call: its result, its error, or its refusal by a later stage.
+func (h *Host) observeCall(next next) next {
+	return func(ctx context.Context, c *call) (res mcp.Result, err error) {
+		if h.opts.Recorder != nil {
+			c.recording = &recording{Record: Record{Event: RecordIntent, Start: time.Now(), host: h}}
+		}
+		res, err = next(ctx, c)
+		c.recording.end(res, err)
+		return res, c.approval.wrap(err)
 	}
-	rec := &recording{Record: v.newRecord(req, a)}
-	if r.item != nil {
-		rec.Digest, rec.Public = r.item.Digest, r.item.Public
+}
+
+// describe sets the action of the recording, and the ID that all rounds of the call share.
+func (r *recording) describe(c *call) {
+	if r == nil {
+		return
 	}
-	if rec.Answers, _ = req.Param("inputResponses"); continues(req) {
-		rec.Event = RecordAnswer
-		if st, _, err := v.openState(req, r); err == nil && st.Call != "" {
-			rec.Call = st.Call
+	start := r.Start
+	r.Record = c.view.newRecord(c.request, c.action)
+	r.Start = start
+	if c.item != nil {
+		r.Digest, r.Public = c.item.Digest, c.item.Public
+	}
+	if r.Answers, _ = c.request.Param("inputResponses"); continues(c.request) {
+		r.Event = RecordAnswer
+		if st, _, err := c.continues(); err == nil && st.Call != "" {
+			r.Call = st.Call
 		}
 	}
-	if rec.Call == "" {
-		rec.Call = v.host.callIDs.next()
+	if r.Call == "" {
+		r.Call = c.view.host.callIDs.next()
 	}
-	r.call = rec.Call
-	return rec
+}
+
+// id returns the ID of the call in records, or "" without a Recorder.
+func (c *call) id() string {
+	if c.recording == nil {
+		return ""
+	}
+	return c.recording.Call
+}
+
+// recordIntent records that the call is about to be sent. A Recorder that fails refuses the call.
+func (h *Host) recordIntent(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if err := c.recording.intent(); err != nil {
+			return nil, err
+		}
+		return next(ctx, c)
+	}
 }
 
 // newRecord returns the intent of a request.

@@ -162,9 +162,19 @@ func resultSize(res mcp.Result, err error) config.Size {
 	return config.Size(len(raw))
 }
 
+// limitResult refuses a result that is larger than allowed, or keeps it and returns a link to it. It runs
+// after the policy, so that a kept result contains only what the policy leaves.
+func (h *Host) limitResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	l := h.limits()
+	if l.Result == config.ResultSpill {
+		return c.view.spill(c.request, c, l, res, failed)
+	}
+	return c.view.checkResult(c, l, res, failed)
+}
+
 // checkResult returns an error for a response that is larger than allowed.
 func (v *View) checkResult(
-	r *route, l *config.CallerLimits, res mcp.Result, failed error,
+	r *call, l *config.CallerLimits, res mcp.Result, failed error,
 ) (mcp.Result, error) {
 	size := resultSize(res, failed)
 	if l.ResultBytes == 0 || size <= l.ResultBytes || r.own {
@@ -182,7 +192,7 @@ func (u *Upstream) tooLarge(size config.Size, l *config.CallerLimits, reason str
 
 // spill keeps the result of a tool that is larger than allowed, and returns one that links to it.
 func (v *View) spill(
-	req *mcp.Request, r *route, l *config.CallerLimits, res mcp.Result, failed error,
+	req *mcp.Request, r *call, l *config.CallerLimits, res mcp.Result, failed error,
 ) (mcp.Result, error) {
 	size := resultSize(res, failed)
 	raw, ok := res.(mcp.RawResult)
@@ -239,7 +249,7 @@ func (s *spilledResult) at(page int) []byte {
 
 // callResult returns the result that a caller receives in place of a large one. Clients require a structured
 // result of a tool with an output schema, except in an error.
-func (s *spilledResult) callResult(raw mcp.RawResult, l *config.CallerLimits, r *route) mcp.RawResult {
+func (s *spilledResult) callResult(raw mcp.RawResult, l *config.CallerLimits, r *call) mcp.RawResult {
 	isError, _ := jsonscan.Get(raw, "isError")
 	failed := string(isError) == "true" || r.item != nil && jsonscan.Has(r.item.Raw, "outputSchema")
 	pages := s.pages()
@@ -281,8 +291,8 @@ func (v *View) readSpilled(ctx context.Context, req *mcp.Request, uri string) (m
 	if p == nil {
 		return nil, v.refused(req, ActionRead, uri, mcp.NotFound(uri))
 	}
-	return v.send(ctx, req, &route{kind: ActionRead, pool: p, target: uri, own: true,
-		serve: func(context.Context) (mcp.Result, error) { return s.contents(page), nil }})
+	return v.send(ctx, req, &call{kind: ActionRead, pool: p, target: uri, own: true,
+		local: func(context.Context) (mcp.Result, error) { return s.contents(page), nil }})
 }
 
 func (s *spilledResult) contents(page int) mcp.Result {

@@ -90,7 +90,7 @@ func (u *Upstream) poolOfConnection(id string) *pool {
 // suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
 // which no longer lists the item; nil for any other request. The arguments are those of the call, so
 // that nothing has to be removed from them: the server does not get them again.
-func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *route {
+func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
 	text, ok, err := requestStateOf(req)
 	if !ok || err != nil {
 		return nil
@@ -110,7 +110,7 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *route {
 	if p == nil || !v.mayContinue(p, kind, st.Target, jsonscan.GetString(req.Params, "name")) {
 		return nil
 	}
-	return &route{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
+	return &call{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
 }
 
 // mayContinue reports whether the caller may use the server and the item of a suspended call.

@@ -70,7 +70,7 @@ func promptNames(definition []byte) *fold.Names {
 
 // checkNames refuses arguments whose names the server could confuse with other names: the policy
 // would decide about one argument, and the server would use the other.
-func (r *route) checkNames(req *mcp.Request) error {
+func (r *call) checkNames(req *mcp.Request) error {
 	arguments, ok := req.Param("arguments")
 	if !ok || r.kind != ActionCall && r.kind != ActionGet {
 		return nil
@@ -93,7 +93,7 @@ func (r *route) checkNames(req *mcp.Request) error {
 }
 
 // headerParams returns the arguments of a call that HTTP clients repeat in headers.
-func (r *route) headerParams() []mcp.HeaderParam {
+func (r *call) headerParams() []mcp.HeaderParam {
 	if r.item == nil || r.item.Kind != catalogue.Tools {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (r *route) headerParams() []mcp.HeaderParam {
 
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
 // Output Schema.
-func (v *View) validate(r *route, raw []byte) {
+func (v *View) validate(r *call, raw []byte) {
 	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.entry().settings.Validate == config.ValidateOff {
 		return
 	}

@@ -70,7 +70,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 
 // watchedRoute returns the route of a resource, nil if there is none. For all URIs of a subscription
 // together, lists are read again once.
-func (v *View) watchedRoute(ctx context.Context, uri string, read *bool) *route {
+func (v *View) watchedRoute(ctx context.Context, uri string, read *bool) *call {
 	if *read {
 		return v.knownURI(v.latest(), uri)
 	}

@@ -42,7 +42,7 @@ func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	if p == nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return v.send(ctx, req, &route{kind: ActionOther, pool: p})
+	return v.send(ctx, req, &call{kind: ActionOther, pool: p})
 }
 
 // isOfOlderRevisions reports whether only sessions of older revisions define a method, such as

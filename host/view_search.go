@@ -149,7 +149,7 @@ func (v *View) callFound(ctx context.Context, req *mcp.Request, name string, arg
 	} else {
 		inner.Params = jsonscan.WithMember(inner.Params, "arguments", args)
 	}
-	return v.send(ctx, &inner, &route{kind: ActionCall, pool: p, target: item.Original, item: item})
+	return v.send(ctx, &inner, &call{kind: ActionCall, pool: p, target: item.Original, item: item})
 }
 
 // found returns definitions as a result for a model.

@@ -34,7 +34,7 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		if err != nil {
 			return nil, err
 		}
-		return v.send(ctx, req, &route{kind: ActionRead, pool: v.pools()[0], target: uri}) // policies decide by it
+		return v.send(ctx, req, &call{kind: ActionRead, pool: v.pools()[0], target: uri}) // policies decide by it
 	case len(v.pools()) == 1 || !some:
 		return v.other(ctx, req)
 	case req.Method == methodSkillList:
@@ -69,7 +69,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		if at.Cursor != "" {
 			inner.Params = append(jsonscan.AppendQuote([]byte(`{"cursor":`), at.Cursor), '}')
 		}
-		res, err := v.send(ctx, &inner, &route{kind: ActionOther, pool: p})
+		res, err := v.send(ctx, &inner, &call{kind: ActionOther, pool: p})
 		raw, ok := res.(mcp.RawResult)
 		if err != nil || !ok || !jsonscan.IsObject(raw) {
 			if at.Cursor != "" { // the client has a part of its list
@@ -170,13 +170,13 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	if err != nil {
 		return nil, err
 	}
-	var routes []*route
+	var routes []*call
 	if r, err := v.routeURI(ctx, uri); err == nil && r.pool.hasSkills() {
 		routes = append(routes, r)
 	} else {
 		for _, p := range v.pools() {
 			if p.hasSkills() {
-				routes = append(routes, &route{pool: p, target: uri})
+				routes = append(routes, &call{pool: p, target: uri})
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 		var res mcp.Result
 		inner := *req
 		inner.Params = jsonscan.WithMember(req.Params, "uri", jsonscan.AppendQuote(nil, r.target))
-		res, err = v.send(ctx, &inner, &route{kind: ActionRead, pool: r.pool, target: r.target})
+		res, err = v.send(ctx, &inner, &call{kind: ActionRead, pool: r.pool, target: r.target})
 		raw, ok := res.(mcp.RawResult)
 		switch {
 		case err == nil && ok && jsonscan.IsObject(raw):
@@ -201,7 +201,7 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 
 // skillResult returns the description of a skill, or the entries of a directory, with the URIs that
 // callers know.
-func (v *View) skillResult(r *route, uri string, raw mcp.RawResult) mcp.RawResult {
+func (v *View) skillResult(r *call, uri string, raw mcp.RawResult) mcp.RawResult {
 	if skill, ok := jsonscan.Get(raw, "skill"); ok {
 		raw = jsonscan.WithMember(raw, "skill", v.publicSkill(r.pool, skill))
 	}

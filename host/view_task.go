@@ -117,8 +117,8 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err != nil {
 		return nil, v.refused(req, ActionOther, "", err)
 	}
-	return v.send(ctx, req, &route{kind: ActionOther, pool: p, task: t,
-		serve: func(ctx context.Context) (mcp.Result, error) { return v.tasks.serve(ctx, req, t) }})
+	return v.send(ctx, req, &call{kind: ActionOther, pool: p, task: t,
+		local: func(ctx context.Context) (mcp.Result, error) { return v.tasks.serve(ctx, req, t) }})
 }
 
 // listTasks serves tasks/list.
@@ -129,7 +129,7 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			if p == nil {
 				return nil, errUnknownTask
 			}
-			return v.send(ctx, req, &route{kind: ActionOther, pool: p, serve: serve})
+			return v.send(ctx, req, &call{kind: ActionOther, pool: p, local: serve})
 		},
 		failed: func(server string, err error) {
 			v.host.opts.Logger.DebugContext(ctx, "host: tasks not listed", "server", server, "error", err)
@@ -159,17 +159,58 @@ func withTasks(req *mcp.Request, p *pool) json.RawMessage {
 	return jsonscan.WithMember(capabilities, "extensions", extensions)
 }
 
+// beginTask declares the task that the caller asks for, or translates it to the form of the server.
+func (h *Host) beginTask(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if c.kind != ActionCall || c.local != nil {
+			return next(ctx, c)
+		}
+		p := c.pool
+		if st, continues, err := c.continues(); err != nil {
+			return nil, err
+		} else if continues {
+			if suspended := h.suspendedPool(st.Server, st.Instance); suspended != nil {
+				p = suspended
+			}
+		}
+		server := p.taskServer()
+		begun, req, err := c.view.tasks.begin(c.request, &server, c.target, c.item)
+		if err != nil {
+			return nil, err
+		}
+		c.taskCall, c.sent = begun, req
+		return next(ctx, c)
+	}
+}
+
+// taskResult returns the caller's form of a result that created a task.
+func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	if failed != nil || c.taskCall == nil || c.served.conn == nil {
+		return res, failed
+	}
+	at := taskPlace{class: c.served.round.Class}
+	if c.served.conn.in.calls {
+		at.instance = c.served.conn.ID()
+	}
+	out, ok, err := c.taskCall.result(taskPool{c.view, c.pool}, at, res)
+	if !ok {
+		return res, failed
+	}
+	c.served.conn = nil // the result is complete
+	return out, err
+}
+
 // keepTask returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
 // at once: with the result that the policy and the limits leave. Other results are unchanged.
-func (v *View) keepTask(req *mcp.Request, r *route, res mcp.Result) (mcp.Result, error) {
-	if r.kind != ActionCall || taskFormOf(req) != sessionTasks {
+func (h *Host) keepTask(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	if failed != nil || c.kind != ActionCall || taskFormOf(c.request) != sessionTasks {
+		return res, failed
+	}
+	s := c.pool.taskServer()
+	if !keepsTask(c.request, &s, res) {
 		return res, nil
 	}
-	s := r.pool.taskServer()
-	if !keepsTask(req, &s, res) {
-		return res, nil
-	}
-	return v.tasks.keep(req, s.name, toolID(r.target, r.item), res.(mcp.RawResult))
+	return c.view.tasks.keep(c.request, s.name, toolID(c.target, c.item), res.(mcp.RawResult))
 }
 
 // resultAction returns the action about the result of a request. If the request is about a task, the action

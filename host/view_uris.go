@@ -111,9 +111,9 @@ func (v *View) note(p *pool, raw []byte) {
 
 // routeURI returns the route of a resource: by its URI, the most specific template, or the server
 // that has named it in a result.
-func (v *View) routeURI(ctx context.Context, uri string) (*route, error) {
+func (v *View) routeURI(ctx context.Context, uri string) (*call, error) {
 	if pools := v.pools(); len(pools) == 1 {
-		return &route{kind: ActionRead, pool: pools[0], target: uri}, nil
+		return &call{kind: ActionRead, pool: pools[0], target: uri}, nil
 	}
 	m := v.latest()
 	if r := v.knownURI(m, uri); r != nil {
@@ -129,15 +129,15 @@ func (v *View) routeURI(ctx context.Context, uri string) (*route, error) {
 	return nil, mcp.NotFound(uri)
 }
 
-func (v *View) knownURI(m *merged, uri string) *route {
+func (v *View) knownURI(m *merged, uri string) *call {
 	if m == nil {
 		return nil
 	}
 	if r, ok := m.catalogue.Route(uri); ok {
-		return &route{kind: ActionRead, pool: m.pools[r.Server], target: r.URI}
+		return &call{kind: ActionRead, pool: m.pools[r.Server], target: r.URI}
 	}
 	if p := v.named.get(uri); p != nil && m.pools[p.up.name] == p && m.catalogue.Find(catalogue.Resources, uri) == nil {
-		return &route{kind: ActionRead, pool: p, target: uri}
+		return &call{kind: ActionRead, pool: p, target: uri}
 	}
 	return nil
 }

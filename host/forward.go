@@ -1,0 +1,123 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// sendCall sends a call to its server, or serves it in the host.
+func (h *Host) sendCall(ctx context.Context, c *call) (mcp.Result, error) {
+	if c.local != nil {
+		return c.local(ctx)
+	}
+	return c.view.forward(ctx, c)
+}
+
+// forward sends one round of a call.
+func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
+	st, continues, err := c.continues()
+	if err != nil {
+		return nil, err
+	}
+	p, req := c.pool, c.request
+	if c.sent != nil {
+		req = c.sent
+	}
+	class, from := p.class(req), previousRound{}
+	if continues {
+		class, from = st.Class, previousRound{instance: st.Instance, roots: st.Roots}
+		if suspended := v.host.suspendedPool(st.Server, st.Instance); suspended != nil {
+			p = suspended
+		}
+		inner := *req
+		inner.Params = withState(req.Params, st.State)
+		req = &inner
+	}
+	if !c.suspended {
+		from.uses = c.uses()
+	}
+	if params := c.headerParams(); params != nil {
+		inner := *req
+		inner.HeaderParams = params
+		req = &inner
+	}
+	o := &mcpint.ForwardOptions{Principal: v.principal, Subject: v.subject(c)}
+	if c.taskCall != nil && c.taskCall.declares {
+		o.Capabilities = withTasks(req, p)
+	}
+	ctx = p.withForwarded(ctx, req)
+	s, res, roots, err := p.forward(ctx, req, class, from, o)
+	if errors.Is(err, errRemoved) && !continues {
+		if now := v.poolNamed(p.up.name); now != nil && now != p { // the server was replaced
+			p = now
+			s, res, roots, err = p.forward(ctx, req, p.class(req), from, o)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.pool = p
+	c.served = served{s, requestState{Call: c.id(), Class: class, Roots: roots}}
+	return res, nil
+}
+
+// withState returns params with the state of the server in place of the caller's.
+func withState(params json.RawMessage, state *string) json.RawMessage {
+	if state == nil {
+		return jsonscan.Without(params, "requestState")
+	}
+	return jsonscan.WithMember(params, "requestState", jsonscan.AppendQuote(nil, *state))
+}
+
+// sealQuestions seals the state of a result that asks the caller, and rewrites its questions for the
+// caller.
+func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	raw, ok := res.(mcp.RawResult)
+	if failed != nil || !ok || c.served.conn == nil || raw.ResultType() != mcp.ResultInputRequired {
+		return res, failed
+	}
+	raw = withoutOwnMeta(raw)
+	s, st := c.served.conn, c.served.round
+	st.Server = c.pool.up.name
+	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
+		text, err := jsonscan.Unquote(inner)
+		if err != nil {
+			return nil, c.pool.up.errorf(CodeInvalidResult, "invalid requestState: must be a string")
+		}
+		st.State = &text
+	}
+	if s.HasSession() || s.in.calls {
+		st.Instance, st.Target = s.ID(), c.target
+	}
+	c.approval.mark(&st)
+	sealed, err := h.states.seal(c.view.caller, c.request, st)
+	if err != nil {
+		return nil, &Error{Code: CodeTooLarge, Server: c.pool.up.name, MayHaveRun: true, Err: err}
+	}
+	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
+	return mcp.RawResult(c.view.publicQuestions(out, c.pool.up.name)), nil
+}
+
+// mapResult gives the items of a result the names and URIs of the caller, and compares the result with
+// the output schema of the tool.
+func (h *Host) mapResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+	sent, ok := res.(mcp.RawResult)
+	if failed != nil || !ok || c.served.conn == nil || sent.ResultType() == mcp.ResultInputRequired {
+		return res, failed
+	}
+	raw := withoutOwnMeta(sent)
+	if m := c.view.latest(); m != nil {
+		raw = mcp.RawResult(m.catalogue.MapResult(c.pool.up.name, c.request.Method, json.RawMessage(raw)))
+	}
+	c.view.note(c.pool, raw)
+	c.view.validate(c, raw)
+	if len(raw) > 0 && len(raw) == len(sent) && &raw[0] == &sent[0] { // unchanged
+		return res, nil
+	}
+	return raw, nil
+}
