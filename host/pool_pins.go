@@ -225,10 +225,10 @@ func (h *Host) checkPins(next next) next {
 // uses returns the definition that a request uses.
 func (r *call) uses() pinned { return pinned{pinnedKinds[r.kind], r.target} }
 
-// quarantined returns the refusal of a name whose definition is not approved, nil for other names.
+// quarantined returns the refusal of a name whose definition is not approved, or nil for other names.
 func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {
 	item := m.catalogue.Hidden(kind, name)
-	if item == nil {
+	if item == nil || !v.mayReveal(item) {
 		return nil
 	}
 	_, pins := m.pools[item.Server].reviewed(kind)
@@ -236,6 +236,15 @@ func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, 
 		return nil
 	}
 	return pins.refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original)
+}
+
+// mayReveal reports whether the caller may learn that an item without an approved definition exists: the
+// policy and the limits of the caller decide without its definition, which nobody approved.
+func (v *View) mayReveal(item *catalogue.Item) bool {
+	unseen := *item
+	unseen.Raw, unseen.Digest = nil, [32]byte{}
+	p := v.host.currentPolicy()
+	return mayUse(v.caller, &unseen) && (p == nil || v.isVisible(p, &unseen))
 }
 
 // setApproved sets the instructions and the serverInfo of a result to the approved texts.

@@ -1,0 +1,174 @@
+package host_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// docs/architecture.md lists the stages and the steps of the pipeline, in their order.
+func TestArchitectureListsTheStages(t *testing.T) {
+	code, err := os.ReadFile("pipeline.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## The way of a call through a host")
+	section, _, _ = strings.Cut(section, "\n## ")
+	names := func(pattern, text string) (all []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	listed := names("(?m)^\\d+\\. `(\\w+)`", section)
+	if diff := cmp.Diff(names(`(?m)^\t+h\.(\w+), +//`, string(code)), listed); diff != "" || len(listed) < 15 {
+		t.Errorf("stages and steps of pipeline.go (-) and docs/architecture.md (+):\n%s", diff)
+	}
+}
+
+// hideCalls hides the tools with some names.
+func hideCalls(names ...string) policyFunc {
+	return func(a *host.Action) host.Decision {
+		if slices.Contains(names, a.Target) {
+			return host.Decision{Do: host.OutcomeHide}
+		}
+		return host.Decision{Do: host.OutcomeAllow}
+	}
+}
+
+// A refusal of a definition that is not approved must not reveal a tool that the policy hides.
+func TestPolicyRunsBeforePins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := newTurncoat()
+		h := openFile(t, map[string]any{"shop": map[string]string{"command": "shop"}}, "{}", &host.Options{
+			Pins: true, State: &state.Memory{}, Policy: hideCalls("add"),
+			Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(shop), nil },
+		})
+		t.Cleanup(func() { _ = h.Close() })
+		c := clientWith(t, h, &host.Caller{}, nil)
+		_ = toolNames(t, c)
+		turn(t, c, true)
+		wantFailure(t, c, "shop__search", hosterr.CodeQuarantined, "approve")
+		for _, name := range []string{"shop__add", "shop__none"} {
+			_, err := c.CallTool(t.Context(), name, nil)
+			if want := `unknown tool "` + name + `"`; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("hidden tool in quarantine: got %v, want %s", err, want)
+			}
+		}
+		readOnly := clientWith(t, h, &host.Caller{ReadOnly: true}, nil)
+		if _, err := readOnly.CallTool(t.Context(), "shop__add", nil); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+			t.Errorf("caller that may only read: got %v, want an unknown tool", err)
+		}
+	})
+}
+
+// A refusal by any stage is recorded once, as a call that was not sent.
+//
+// Requirement: HOST-23
+func TestEachRefusalIsRecordedOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings string
+		decide   host.Outcome
+		code     hosterr.Code
+	}{
+		"policy":   {"{}", host.OutcomeDeny, hosterr.CodeDenied},
+		"pins":     {"{}", host.OutcomeAllow, hosterr.CodeQuarantined},
+		"rate":     {`{"limits": {"perTool": "1/h burst 1"}}`, host.OutcomeAllow, hosterr.CodeLimited},
+		"approval": {"{}", host.OutcomeAsk, hosterr.CodeApprovalNeeded},
+		"budget":   {`{"limits": {"callsPerDay": 1}}`, host.OutcomeAllow, hosterr.CodeLimited},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var events []host.RecordEvent
+				outcome := host.OutcomeAllow
+				shop := newTurncoat()
+				h := openFile(t, map[string]any{"shop": map[string]string{"command": "shop"}}, test.settings, &host.Options{
+					Pins: name == "pins", State: &state.Memory{},
+					Policy: policyFunc(func(a *host.Action) host.Decision {
+						if a.Kind == host.ActionCall {
+							return host.Decision{Do: outcome}
+						}
+						return host.Decision{Do: host.OutcomeAllow}
+					}),
+					Recorder: recorderFunc(func(r *host.Record) {
+						mu.Lock()
+						defer mu.Unlock()
+						if r.Kind == host.ActionCall || r.Public == "shop__search" {
+							events = append(events, r.Event)
+						}
+					}),
+					Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(shop), nil },
+				})
+				t.Cleanup(func() { _ = h.Close() })
+				c := clientWith(t, h, &host.Caller{}, nil)
+				_ = toolNames(t, c)
+				switch name {
+				case "pins":
+					turn(t, c, true)
+				case "rate", "budget":
+					if r, err := c.CallTool(t.Context(), "shop__search", nil); err != nil || r.Text() != "found" {
+						t.Fatalf("first call: %+v, %v", r, err)
+					}
+				}
+				events, outcome = nil, test.decide
+				wantFailure(t, c, "shop__search", test.code, "did not run")
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(events, []host.RecordEvent{host.RecordRefused}) {
+					t.Errorf("recorded %v, want one %s", events, host.RecordRefused)
+				}
+			})
+		})
+	}
+}
+
+// A result that is too large and denied is reported as denied, whatever happens to large results: the
+// policy decides first.
+func TestDeniedResultIsNotReportedAsLarge(t *testing.T) {
+	for _, result := range []string{"error", "spill"} {
+		synctest.Test(t, func(t *testing.T) {
+			decide := policyFunc(func(a *host.Action) host.Decision {
+				if a.Kind == host.ActionResult && a.Target == "text" {
+					return host.Decision{Do: host.OutcomeDeny, Rule: "secret"}
+				}
+				return host.Decision{Do: host.OutcomeAllow}
+			})
+			settings := `{"limits": {"resultBytes": "4KiB", "result": "` + result + `"}}`
+			h := openLimited(t, largeServer(), settings, decide, nil)
+			f, text := largeFailure(t, clientWith(t, h, &host.Caller{}, nil))
+			if f == nil || f.Code != hosterr.CodeDenied || !strings.Contains(text, "denied by rule secret") {
+				t.Errorf("%s: got %+v %q, want denied", result, f, text)
+			}
+			if n, _ := h.Spilled(); n != 0 {
+				t.Errorf("%s: %d results are kept, want 0", result, n)
+			}
+		})
+	}
+}
+
+func largeFailure(t *testing.T, c *mcp.Client) (*failure, string) {
+	t.Helper()
+	res, err := c.CallTool(t.Context(), "a__text", map[string]any{"Size": 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return failureIn(t, res)
+}
