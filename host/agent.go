@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -80,7 +81,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	return c.CallTool(ctx, tool, json.RawMessage(arguments)) // what the user has seen
 }
 
-var errChanged = statement{errors.New("denied: the definition of the tool has changed since the user has seen it")}
+var errChanged = hosterr.Public{Err: errors.New("denied: the definition of the tool has changed since the user has seen it")}
 
 var errNoConsent = errors.New("denied: no user can be asked to allow the call")
 
@@ -93,7 +94,7 @@ func (h *Host) consent(ctx context.Context, a *Action) error {
 	case err != nil:
 		return &Error{Code: CodeDenied, Server: a.Server, Err: err}
 	case !verdict.Allow:
-		return &Error{Code: CodeDenied, Server: a.Server, Err: statement{errors.New("denied: " + verdict.Reason)}}
+		return &Error{Code: CodeDenied, Server: a.Server, Err: hosterr.Public{Err: errors.New("denied: " + verdict.Reason)}}
 	}
 	return nil
 }

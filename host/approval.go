@@ -140,7 +140,7 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 			return nil, p.await(ctx, req, channels[n:])
 		}
 	}
-	return nil, p.fail(CodeApprovalNeeded, statement{errors.New(
+	return nil, p.fail(CodeApprovalNeeded, hosterr.Public{Err: errors.New(
 		"the request needs the approval of a user, and " + why + because(&p.decision))})
 }
 
@@ -152,7 +152,7 @@ func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
 	case err != nil:
 		return err
 	case !continues || st.Policy != p.binding:
-		return p.fail(CodeDenied, statement{errors.New(
+		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy or the definition has changed since the request was approved: start it again")})
 	case st.Nonce == "": // it was allowed when it began: each of its answers is for one request, too
 		text, _, _ := requestStateOf(req)
@@ -263,7 +263,7 @@ func (p *approval) consume(ctx context.Context, nonce string) error {
 	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(stateTTL).Unix()))
 	switch {
 	case errors.Is(err, state.ErrConflict):
-		return p.fail(CodeDenied, statement{errors.New("this approval was used before: it is for one request")})
+		return p.fail(CodeDenied, hosterr.Public{Err: errors.New("this approval was used before: it is for one request")})
 	case err != nil:
 		return p.fail(CodeApprovalNeeded, err)
 	}

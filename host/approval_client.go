@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -134,7 +135,7 @@ func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 // answered returns the request to send if the user has approved it.
 func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
 	if c := p.decision.Channel; c != "" && c != ChannelClient {
-		return nil, p.fail(CodeDenied, statement{errors.New(
+		return nil, p.fail(CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy now requires another approval: start it again")})
 	}
 	p.decision.Channel, p.decision.Approver = ChannelClient, cutApprover(cmp.Or(principalText(p.caller), "local"))
@@ -142,12 +143,12 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 	answer := answerOf(responses)
 	switch {
 	case st.Binding != p.binding:
-		return nil, p.fail(CodeDenied, statement{errors.New(
+		return nil, p.fail(CodeDenied, hosterr.Public{Err: errors.New(
 			"the approval is for another request, or the policy or the definition has changed since: start it again")})
 	case time.Now().Unix() > st.Expires:
 		return nil, p.fail(CodeApprovalExpired, errNotInTime)
 	case answer == AnswerDeny || !slices.Contains(p.choices(), answer):
-		return nil, p.fail(CodeDenied, statement{errors.New("the user has not approved the request")})
+		return nil, p.fail(CodeDenied, hosterr.Public{Err: errors.New("the user has not approved the request")})
 	}
 	if err := p.consume(ctx, st.Nonce); err != nil {
 		return nil, err

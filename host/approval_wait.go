@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -80,7 +81,7 @@ func (s *answerSignal) ended() bool {
 }
 
 // errEnding is the reason of a request that waits when the program ends.
-var errEnding = statement{errors.New("the gateway is ending, and nothing was approved: send the request again")}
+var errEnding = hosterr.Public{Err: errors.New("the gateway is ending, and nothing was approved: send the request again")}
 
 func (h *heldRequests) add(principal string) bool {
 	h.mu.Lock()
@@ -108,7 +109,7 @@ func (h *heldRequests) remove(principal string) {
 // await waits until the operator or the webhook has approved the request.
 func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Channel) error {
 	if !p.held.add(p.principal) {
-		return p.fail(CodeLimited, statement{errors.New("too many requests wait for approval")})
+		return p.fail(CodeLimited, hosterr.Public{Err: errors.New("too many requests wait for approval")})
 	}
 	defer p.held.remove(p.principal)
 	defer p.waits(p.action.Server)()
@@ -147,7 +148,7 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 	case err != nil:
 		return err
 	case answer == AnswerDeny:
-		return p.fail(CodeDenied, statement{errors.New("the operator has not approved the request")})
+		return p.fail(CodeDenied, hosterr.Public{Err: errors.New("the operator has not approved the request")})
 	}
 	if err := p.checkAgain(ctx, req); err != nil {
 		return err
@@ -199,7 +200,7 @@ func (p *approver) voidPending(id string) {
 var errPolicyChanged = errors.New("the policy has changed")
 
 // errNotInTime is the reason of a request that was not approved within approvalTime.
-var errNotInTime = statement{fmt.Errorf("the request was not approved within %v", approvalTime)}
+var errNotInTime = hosterr.Public{Err: fmt.Errorf("the request was not approved within %v", approvalTime)}
 
 type webhookAnswer struct {
 	answer Answer
@@ -230,7 +231,7 @@ func (p *approval) answer(
 			return "", p.fail(CodeUnavailable, errEnding)
 		}
 		if p.epoch() != epoch {
-			return "", p.fail(CodeDenied, statement{fmt.Errorf(
+			return "", p.fail(CodeDenied, hosterr.Public{Err: fmt.Errorf(
 				"%w since the request began: start it again", errPolicyChanged)})
 		}
 		if answer, err := p.stored(ctx, entry.ID); answer != "" || err != nil {
@@ -303,7 +304,7 @@ func (p *approval) checkAgain(ctx context.Context, req *mcp.Request) error {
 		same, err = p.stillApplies(ctx, req)
 	}
 	if !same {
-		return p.fail(CodeDenied, statement{errors.New(
+		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy or the definition has changed since the request began: start it again")})
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -123,7 +124,7 @@ func (s *conn) connected(err error) {
 // startError returns the Error of an attempt to connect.
 func (u *Upstream) startError(err error) *Error {
 	if errors.Is(err, connection.ErrNotReady) {
-		return &Error{Code: CodeStarting, Server: u.name, Err: statement{err}}
+		return &Error{Code: CodeStarting, Server: u.name, Err: hosterr.Public{Err: err}}
 	}
 	if limits, ok := errors.AsType[*connection.LimitsError](err); ok {
 		return &Error{Code: CodeConfigError, Server: u.name, Err: limits}

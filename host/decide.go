@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -187,7 +188,7 @@ func refusalOf(d *Decision) error {
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
-	return statement{errors.New(text)}
+	return hosterr.Public{Err: errors.New(text)}
 }
 
 // decideResult decides about the result or the error of a request, and about each of its questions. It

@@ -23,12 +23,6 @@ const (
 	maxSecrets = 256
 )
 
-// A statement is a reason that this package has formulated: it has nothing that callers may not see.
-type statement struct{ error }
-
-// Unwrap returns the error with the text.
-func (s statement) Unwrap() error { return s.error }
-
 // sentinels are reasons that callers see as they are.
 var sentinels = []error{
 	connection.ErrNotReady, errStopped, errStoppedByUser, errNoInstance, errNoConsent,
@@ -52,7 +46,7 @@ func publicReason(err error) (text string, ok bool) {
 	if e, ok := errors.AsType[*mcphttp.StatusError](err); ok {
 		return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", e.StatusCode, http.StatusText(e.StatusCode))), true
 	}
-	if s, ok := errors.AsType[statement](err); ok {
+	if s, ok := errors.AsType[hosterr.Public](err); ok {
 		return s.Error(), true
 	}
 	for _, s := range sentinels {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
@@ -93,7 +94,7 @@ func (p *approval) checkGrants(ctx context.Context, principal string) error {
 		}
 	}
 	if n >= maxGrants {
-		return statement{fmt.Errorf("the caller has %d grants, which is the most: approve the request once", n)}
+		return hosterr.Public{Err: fmt.Errorf("the caller has %d grants, which is the most: approve the request once", n)}
 	}
 	return nil
 }

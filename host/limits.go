@@ -254,6 +254,6 @@ func (u *Upstream) withSetting(failed *mcp.TransportError, took time.Duration) e
 		text = "no response, and no progress, within timeout of " + s.Timeout.String()
 	}
 	named := *failed
-	named.Err = statement{&timeoutError{text, failed.Err}}
+	named.Err = hosterr.Public{Err: &timeoutError{text, failed.Err}}
 	return &named
 }

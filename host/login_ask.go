@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -120,7 +121,7 @@ func (v *View) askLogin(
 	again := len(scopes) > 0 && includes(st.Scopes, scopes) && !c.missing.Load() // the user has logged in for them
 	if st.Rounds >= maxLoginRounds || again {
 		out := *e
-		out.Err = statement{&loginError{"the server still requires a login after the user has logged in", e.Err}}
+		out.Err = hosterr.Public{Err: &loginError{"the server still requires a login after the user has logged in", e.Err}}
 		return nil, &out
 	}
 	if !mayElicitURL(req) && !v.host.set.Load().settings.Connect.Links {
@@ -166,7 +167,7 @@ func (v *View) loginRequired(e *Error, page string) error {
 	default:
 		text += " of the operator"
 	}
-	out.Err = statement{&loginError{text, e.Err}}
+	out.Err = hosterr.Public{Err: &loginError{text, e.Err}}
 	return &out
 }
 

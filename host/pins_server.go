@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
@@ -164,7 +165,7 @@ func (s *serverPins) report(unknown []*pin.Pin) {
 }
 
 func (s *serverPins) errorf(format string, args ...any) error {
-	return &Error{Code: CodeQuarantined, Server: s.server, Err: statement{fmt.Errorf(format, args...)}}
+	return &Error{Code: CodeQuarantined, Server: s.server, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
 // advice returns the commands that show and approve definitions of the server.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -113,7 +114,7 @@ func (u *Upstream) requestError(ctx context.Context, err error) error {
 	case failed:
 		return u.failure(ctx, err)
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it was waiting to be sent
-		return u.errorf(CodeUnavailable, "%w", statement{fmt.Errorf("the request was cancelled: %w", err)})
+		return u.errorf(CodeUnavailable, "%w", hosterr.Public{Err: fmt.Errorf("the request was cancelled: %w", err)})
 	case isResponse(err):
 		return err
 	}

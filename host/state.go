@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -67,7 +68,7 @@ func bound(c *Caller, req *mcp.Request) []string {
 
 func (s *stateSealer) seal(c *Caller, req *mcp.Request, st requestState) (string, error) {
 	if st.State != nil && len(*st.State) > maxState {
-		return "", statement{fmt.Errorf("requestState of %d bytes: want at most %d", len(*st.State), maxState)}
+		return "", hosterr.Public{Err: fmt.Errorf("requestState of %d bytes: want at most %d", len(*st.State), maxState)}
 	}
 	st.Expires = time.Now().Add(stateTTL).Unix()
 	plain, err := json.Marshal(st)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -66,7 +67,7 @@ type callerTasks struct {
 }
 
 func invalidTask(server, format string, args ...any) error {
-	return &Error{Code: CodeInvalidResult, Server: server, Err: statement{fmt.Errorf(format, args...)}}
+	return &Error{Code: CodeInvalidResult, Server: server, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
 // serve serves a request about a task.

@@ -256,7 +256,7 @@ func (u *Upstream) present(p *pool) *pool {
 }
 
 func (u *Upstream) errorf(code hosterr.Code, format string, args ...any) *Error {
-	return &Error{Code: code, Server: u.name, Err: statement{fmt.Errorf(format, args...)}}
+	return &Error{Code: code, Server: u.name, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
 // event reports a change of an instance.

@@ -77,6 +77,21 @@ func (e *Error) describe(reason string) string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Errorf returns an error whose reason every caller may see.
+func Errorf(code Code, server, format string, args ...any) *Error {
+	return &Error{Code: code, Server: server, Err: Public{Err: fmt.Errorf(format, args...)}}
+}
+
+// A Public is a reason that every caller may see: its text must not contain addresses, paths and command lines of
+// the machine, or parts of responses.
+type Public struct{ Err error }
+
+// Error returns the text of the reason.
+func (p Public) Error() string { return p.Err.Error() }
+
+// Unwrap returns the reason.
+func (p Public) Unwrap() error { return p.Err }
+
 // metaError is the member of `_meta` that contains the error.
 const metaError = "dev.patchbay/error"
 
