@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -25,11 +26,11 @@ type conn struct {
 	in *instance
 
 	// The lock of the upstream guards the fields below.
-	replaced    bool        // requests that wait for this attempt wait for another
-	fingerprint fingerprint // of the entry with which the connection is made; zero before
-	pins        *serverPins // of that entry; nil for none
+	replaced    bool         // requests that wait for this attempt wait for another
+	fingerprint fingerprint  // of the entry with which the connection is made; zero before
+	pins        *pins.Server // of that entry; nil for none
 
-	own connectionPins
+	own pins.Connection
 }
 
 // newConn returns a connection of an instance, which has not begun. The lock of the upstream is held.
@@ -177,8 +178,8 @@ func (s *conn) ended() {
 	if u.isCommand() {
 		u.host.processes.add(s.in.pool.caller.Key(), -1)
 	}
-	s.own.clear()
-	if s.in.pool.pinCaller().key != "" {
+	s.own.Clear()
+	if s.in.pool.pinCaller().Key != "" {
 		u.dropLists(largeList)
 	}
 	u.host.poke() // the server may have been removed

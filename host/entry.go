@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 )
 
@@ -19,7 +20,7 @@ type entry struct {
 	id       string                   // in public names
 	local    bool                     // only the local user may use it
 	options  *catalogue.ServerOptions // one for equal settings, so that catalogues share definitions
-	pins     *serverPins              // of its connections, nil for none; one for equal settings
+	pins     *pins.Server             // of its connections, nil for none; one for equal settings
 }
 
 // newEntry returns the entry of a file. It shares what is equal with an older one, which may be nil.
@@ -96,7 +97,7 @@ func (h *Host) fingerprint(e *entry) fingerprint {
 	}
 	s := e.settings
 	if p := e.pins; p != nil {
-		fmt.Fprintf(hash, "pins %s ", p.fingerprint())
+		fmt.Fprintf(hash, "pins %s ", p.Fingerprint())
 	}
 	fmt.Fprintf(hash, "auth %q ", []any{s.Auth, fmt.Sprintf("%+v", s.OAuth), s.ForwardHeaders,
 		s.InsecureForwardAuthorization})
@@ -142,7 +143,7 @@ func (h *Host) newServerSet(f *config.File, old *serverSet) (*serverSet, error) 
 			u, last = newUpstream(h, name, e), nil
 		}
 		e.pins = newPins(u, e, identity)
-		if last != nil && e.pins.equal(last.pins) {
+		if last != nil && e.pins.Equal(last.pins) {
 			e.pins = last.pins
 		}
 		set.upstreams = append(set.upstreams, u)

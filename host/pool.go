@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -57,9 +58,9 @@ type pool struct {
 	views        map[*View]struct{} // that are notified of changes
 	watched      resourceSubscriptions
 	capabilities json.RawMessage       // of the server; nil before the first connection
-	approved     approvedAbout         // without serverInfo if there are no pins
-	pins         *serverPins           // of the last connection, before it of the entry; nil for none
-	about        *serverAbout          // of the server; nil without pins and before the first connection
+	approved     pins.Approved         // without serverInfo if there are no pins
+	pins         *pins.Server          // of the last connection, before it of the entry; nil for none
+	about        pins.About            // of the server; nil without pins and before the first connection
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
 	slow         bool                  // server/discover has waited in vain for a connection
@@ -72,7 +73,7 @@ type pool struct {
 type listing struct {
 	list     *catalogue.List // nil before the first
 	from     *conn           // the connection that it was read from; nil before the first
-	pins     *serverPins     // of that connection; nil for none
+	pins     *pins.Server    // of that connection; nil for none
 	read     time.Time
 	restored bool          // from pins: the server has not been connected to since
 	changed  bool          // since then
@@ -107,13 +108,13 @@ func (p *pool) connected(s *conn) {
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
 	declared, _ := json.Marshal(caps)
-	approved := approvedAbout{instructions: cutInstructions(s.Client().Instructions(), maxInstructions)}
-	var about *serverAbout
+	approved := pins.Approved{Instructions: cutInstructions(s.Client().Instructions(), maxInstructions)}
+	var about pins.About
 	if s.pins != nil {
-		about = aboutServer(s)
-		about.capabilities = declared
+		about = pins.NewAbout(approved.Instructions, s.Client().ServerInfo())
 		p.reviewing.Lock()
-		approved = s.pins.reviewAbout(p.up.host.ctx, p.pinCaller(), about)
+		approved = s.pins.ReviewAbout(p.up.host.ctx, p.pinCaller(), about)
+		s.pins.SetCapabilities(p.up.host.ctx, p.pinCaller(), declared, s.Client().Revision())
 		p.mu.Lock()
 		p.about, p.approved = about, approved
 		p.mu.Unlock()
@@ -353,7 +354,7 @@ func (p *pool) read(kind catalogue.Kind, done chan struct{}) {
 	p.reviewing.Lock()
 	defer p.reviewing.Unlock()
 	if err == nil {
-		list = r.pins.reviewList(ctx, p.pinCaller(), kind, list)
+		list = r.pins.Review(ctx, p.pinCaller(), kind, list)
 	}
 	p.mu.Lock()
 	l := &p.lists[kind]
@@ -395,8 +396,8 @@ func (p *pool) observeTools(s *conn, before, now *catalogue.List) {
 type listReading struct {
 	list        *catalogue.List // nil if there is an error
 	from        *conn
-	pins        *serverPins // of the connection
-	pages, size int         // that were requested, and their bytes
+	pins        *pins.Server // of the connection
+	pages, size int          // that were requested, and their bytes
 }
 
 // readAll reads all pages of a list.

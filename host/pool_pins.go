@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -23,15 +24,15 @@ import (
 const pinsPoll = 2 * time.Second
 
 // newPins returns the pins of a server with an entry, nil if it needs none.
-func newPins(u *Upstream, e *entry, identity string) *serverPins {
+func newPins(u *Upstream, e *entry, identity string) *pins.Server {
 	h := u.host
 	if e.server == nil || !h.opts.Pins && e.settings.Trust == "" {
 		return nil
 	}
 	review := e.settings.Trust == config.TrustReview || e.settings.Trust == "" && e.server.Project
-	return &serverPins{pinOptions: pinOptions{server: u.name, identity: identity, state: h.opts.State,
-		logger: h.opts.Logger, quarantined: u.quarantined, first: !review, resources: e.settings.TrustResources,
-		all: e.settings.Trust == config.TrustInsecureAll}}
+	return pins.New(pins.Options{Server: u.name, Identity: identity, State: h.opts.State,
+		Logger: h.opts.Logger, Quarantined: u.quarantined, First: !review, Resources: e.settings.TrustResources,
+		All: e.settings.Trust == config.TrustInsecureAll})
 }
 
 // quarantined counts and reports quarantined definitions.
@@ -51,8 +52,8 @@ func (h *Host) followPins() {
 			return
 		}
 		for _, u := range h.set.Load().upstreams {
-			for pins := range u.pinned() {
-				if pins.refresh(h.ctx) {
+			for server := range u.pinned() {
+				if server.Refresh(h.ctx) {
 					u.reviewAgain(h.ctx)
 				}
 			}
@@ -71,8 +72,8 @@ func (h *Host) startPins(set *serverSet) {
 }
 
 // pinned returns the pins of the server's entry and of its connections.
-func (u *Upstream) pinned() map[*serverPins]struct{} {
-	all := map[*serverPins]struct{}{u.entry().pins: {}}
+func (u *Upstream) pinned() map[*pins.Server]struct{} {
+	all := map[*pins.Server]struct{}{u.entry().pins: {}}
 	for _, p := range u.allPools() {
 		all[p.pinned()] = struct{}{}
 	}
@@ -97,18 +98,18 @@ func (u *Upstream) reviewAgain(ctx context.Context) {
 func (u *Upstream) dependsOnCaller() bool { return u.entry().dependsOnCaller() || u.usesCaller.Load() }
 
 // pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
-func (p *pool) pinned() *serverPins {
+func (p *pool) pinned() *pins.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pins
 }
 
 // pinCaller returns the caller for the pins.
-func (p *pool) pinCaller() pinCaller {
-	c := pinCaller{varies: p.up.dependsOnCaller()}
+func (p *pool) pinCaller() pins.Caller {
+	c := pins.Caller{Varies: p.up.dependsOnCaller()}
 	if p.caller.Principal != nil && p.up.share() != config.ShareShared {
 		sum := sha256.Sum256([]byte(p.caller.Key()))
-		c.key = hex.EncodeToString(sum[:16])
+		c.Key = hex.EncodeToString(sum[:16])
 	}
 	return c
 }
@@ -120,21 +121,21 @@ func (p *pool) reviewAgain(ctx context.Context) {
 	caller := p.pinCaller()
 	for k := range catalogue.Kinds {
 		kind := catalogue.Kind(k)
-		list, pins := p.reviewed(kind)
-		list = pins.reviewList(ctx, caller, kind, list)
+		list, server := p.Reviewed(kind)
+		list = server.Review(ctx, caller, kind, list)
 		p.mu.Lock()
 		p.lists[k].list = list
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
-	pins, about := p.pins, p.about
+	server, about := p.pins, p.about
 	p.mu.Unlock()
-	if pins != nil {
-		var approved approvedAbout
+	if server != nil {
+		var approved pins.Approved
 		if about != nil {
-			approved = pins.reviewAbout(ctx, caller, &serverAbout{found: about.found})
+			approved = server.ReviewAbout(ctx, caller, about)
 		} else {
-			approved = approvedTexts(pins.load(ctx), nil)
+			approved = server.Approved(ctx)
 		}
 		p.mu.Lock()
 		p.approved = approved
@@ -143,22 +144,12 @@ func (p *pool) reviewAgain(ctx context.Context) {
 	p.notify()
 }
 
-// aboutServer returns the description that the server of a connection sends of itself.
-func aboutServer(s *conn) *serverAbout {
-	about := &serverAbout{revision: s.Client().Revision()}
-	if text := cutInstructions(s.Client().Instructions(), maxInstructions); text != "" {
-		about.add(pinInstructions, text)
-	}
-	about.add(pinServerInfo, s.Client().ServerInfo())
-	return about
-}
-
 // restore restores the capabilities and lists of the last connection, so that the host can list the
 // server without starting it. It skips capabilities and lists that may depend on the caller, and
 // does nothing after the first call.
 func (p *pool) restore(ctx context.Context) {
 	caller := p.pinCaller()
-	if caller.isPrivate() || p.pinned() == nil {
+	if caller.IsPrivate() || p.pinned() == nil {
 		return
 	}
 	p.restoring.Do(func() {
@@ -166,7 +157,7 @@ func (p *pool) restore(ctx context.Context) {
 		if s == nil {
 			return
 		}
-		found, ok := s.restore(ctx, caller, func(kind catalogue.Kind, l *catalogue.List) *catalogue.List {
+		found, ok := s.Restore(ctx, caller, func(kind catalogue.Kind, l *catalogue.List) *catalogue.List {
 			l, _ = p.up.keep(kind, l)
 			return l
 		})
@@ -175,15 +166,15 @@ func (p *pool) restore(ctx context.Context) {
 		if !ok || p.capabilities != nil || p.pins != s { // connected or reloaded meanwhile
 			return
 		}
-		p.capabilities, p.revision, p.approved = found.capabilities, found.revision, found.approvedAbout
-		for k, l := range found.lists {
+		p.capabilities, p.revision, p.approved = found.Capabilities, found.Revision, found.Approved
+		for k, l := range found.Lists {
 			p.lists[k].list, p.lists[k].pins, p.lists[k].restored = l, s, true
 		}
 	})
 }
 
-// verify implements pinLists: no request reaches a definition that has changed since it was approved.
-func (p *pool) verify(ctx context.Context, kinds ...catalogue.Kind) error {
+// Verify implements [pins.Lists]: no request reaches a definition that has changed since it was approved.
+func (p *pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 	for _, kind := range kinds {
 		p.mu.Lock()
 		fresh := p.isFresh(kind) && !p.lists[kind].restored
@@ -203,8 +194,8 @@ func (p *pool) verify(ctx context.Context, kinds ...catalogue.Kind) error {
 	return nil
 }
 
-// reviewed implements pinLists.
-func (p *pool) reviewed(kind catalogue.Kind) (*catalogue.List, *serverPins) {
+// Reviewed implements [pins.Lists].
+func (p *pool) Reviewed(kind catalogue.Kind) (*catalogue.List, *pins.Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lists[kind].list, p.lists[kind].pins
@@ -214,7 +205,7 @@ func (p *pool) reviewed(kind catalogue.Kind) (*catalogue.List, *serverPins) {
 func (h *Host) checkPins(next next) next {
 	return func(ctx context.Context, c *call) (mcp.Result, error) {
 		if !c.suspended && !c.own && c.pool.pinned() != nil {
-			if err := checkPin(ctx, c.pool, c.uses()); err != nil {
+			if err := pins.Check(ctx, c.pool, c.uses()); err != nil {
 				return nil, err
 			}
 		}
@@ -223,7 +214,7 @@ func (h *Host) checkPins(next next) next {
 }
 
 // uses returns the definition that a request uses.
-func (r *call) uses() pinned { return pinned{pinnedKinds[r.kind], r.target} }
+func (r *call) uses() pins.Target { return pins.TargetOf(r.kind, r.target) }
 
 // quarantined returns the refusal of a name whose definition is not approved, or nil for other names.
 func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {
@@ -231,11 +222,11 @@ func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, 
 	if item == nil || !v.mayReveal(item) {
 		return nil
 	}
-	_, pins := m.pools[item.Server].reviewed(kind)
-	if pins == nil { // the list was read again meanwhile, without pins
+	_, server := m.pools[item.Server].Reviewed(kind)
+	if server == nil { // the list was read again meanwhile, without pins
 		return nil
 	}
-	return pins.refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original)
+	return server.Refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original)
 }
 
 // mayReveal reports whether the caller may learn that an item without an approved definition exists: the
@@ -254,27 +245,27 @@ func (p *pool) setApproved(d *mcp.DiscoverResult) {
 	if p.pins == nil {
 		return
 	}
-	d.Instructions = p.approved.instructions
+	d.Instructions = p.approved.Instructions
 	d.Meta = maps.Clone(d.Meta)
 	delete(d.Meta, wire.MetaServerInfo)
-	if p.approved.serverInfo != nil {
+	if p.approved.ServerInfo != nil {
 		if d.Meta == nil {
 			d.Meta = mcp.Meta{}
 		}
-		d.Meta[wire.MetaServerInfo] = p.approved.serverInfo
+		d.Meta[wire.MetaServerInfo] = p.approved.ServerInfo
 	}
 }
 
 // forgetPins makes a pool without connections use the pins of the present entry. Restored lists are read
 // again.
 func (p *pool) forgetPins() {
-	pins := p.up.entry().pins
+	server := p.up.entry().pins
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pins == pins {
+	if p.pins == server {
 		return
 	}
-	p.pins, p.about, p.approved = pins, nil, approvedAbout{}
+	p.pins, p.about, p.approved = server, nil, pins.Approved{}
 	for k := range p.lists {
 		p.lists[k].restored = false
 	}
@@ -282,32 +273,34 @@ func (p *pool) forgetPins() {
 
 // checkPins refuses a request for a definition that the connection does not offer in an approved form.
 // [View.checkPin] has checked the lists of the pool, which may have several connections.
-func (s *conn) checkPins(ctx context.Context, uses pinned) error {
+func (s *conn) checkPins(ctx context.Context, t pins.Target) error {
 	if s.pins == nil {
 		return nil
 	}
 	p := s.in.pool
 	p.mu.Lock()
-	unchecked := pinned{target: uses.target}
-	for _, kind := range uses.kinds {
+	unchecked := pins.Target{Name: t.Name}
+	for _, kind := range t.Kinds {
 		if p.lists[kind].from != s {
-			unchecked.kinds = append(unchecked.kinds, kind)
+			unchecked.Kinds = append(unchecked.Kinds, kind)
 		}
 	}
 	p.mu.Unlock()
-	err := s.own.check(ctx, s.pinSource(), unchecked)
+	err := s.own.Check(ctx, s.reviewer(), unchecked)
 	if err == nil {
 		return nil
 	}
 	return unsent(p.up.requestError(ctx, err))
 }
 
-func (s *conn) pinSource() pinSource {
-	p := s.in.pool
-	return pinSource{s.pins, p.pinCaller(), func(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
-		r, err := p.readFrom(ctx, s, kind)
-		return r.list, err
-	}}
+func (s *conn) reviewer() *pins.Reviewer {
+	return &pins.Reviewer{Server: s.pins, Caller: s.in.pool.pinCaller(), Source: s}
+}
+
+// ReadList implements [pins.Source].
+func (s *conn) ReadList(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+	r, err := s.in.pool.readFrom(ctx, s, kind)
+	return r.list, err
 }
 
 // errNoPins reports that definitions of the server are not compared with approved ones.
@@ -334,5 +327,5 @@ func (h *Host) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
 	if s.pins == nil {
 		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: errNoPins}
 	}
-	return s.pinSource().inspect(ctx)
+	return s.reviewer().Inspect(ctx)
 }

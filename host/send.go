@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -17,9 +18,9 @@ import (
 
 // A previousRound is the state of the request that another one continues.
 type previousRound struct {
-	instance string   // the id of the connection; empty for any
-	roots    []string // the keys of questions that the configuration answers
-	uses     pinned   // what the connection must offer in an approved form
+	instance string      // the id of the connection; empty for any
+	roots    []string    // the keys of questions that the configuration answers
+	uses     pins.Target // what the connection must offer in an approved form
 }
 
 // forward sends a request to an instance of a class, and answers questions for the roots of the

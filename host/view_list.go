@@ -234,7 +234,7 @@ func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return catalogue.Server{Name: p.up.name, ID: e.id, Lists: lists, Options: e.options,
-		Capabilities: p.capabilities, Instructions: p.approved.instructions}
+		Capabilities: p.capabilities, Instructions: p.approved.Instructions}
 }
 
 func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {

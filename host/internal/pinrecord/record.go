@@ -113,6 +113,12 @@ func Get(ctx context.Context, store state.Store, identity string) (*Record, uint
 	return r, version, err
 }
 
+// Version returns the version of the entry of a server.
+func Version(ctx context.Context, store state.Store, identity string) (uint64, error) {
+	_, version, err := store.Get(ctx, stateKind, identity)
+	return version, err
+}
+
 // Entries returns the entries of all servers in a store.
 func Entries(ctx context.Context, store state.Store) iter.Seq2[state.Entry, error] {
 	return store.List(ctx, stateKind)

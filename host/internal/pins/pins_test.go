@@ -1,0 +1,132 @@
+package pins_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+)
+
+// lists are the reviewed tools of a server.
+type lists struct {
+	server *pins.Server
+	tools  *catalogue.List
+	failed error // of reading them again
+}
+
+func (l *lists) Verify(context.Context, ...catalogue.Kind) error { return l.failed }
+
+func (l *lists) Reviewed(kind catalogue.Kind) (*catalogue.List, *pins.Server) {
+	if kind == catalogue.Tools {
+		return l.tools, l.server
+	}
+	return nil, l.server
+}
+
+func tools(text string) *catalogue.List {
+	return catalogue.Parse(catalogue.Tools, []byte(`{"tools":[`+text+`]}`))
+}
+
+// code returns the code of an error, empty without an error.
+func code(t *testing.T, err error) hosterr.Code {
+	t.Helper()
+	e, ok := errors.AsType[*hosterr.Error](err)
+	if err != nil && !ok {
+		t.Fatalf("%v is not an Error", err)
+	}
+	if err == nil {
+		return ""
+	}
+	return e.Code
+}
+
+func TestCheckRefusesChangedDefinitionsUntilTheyAreApproved(t *testing.T) {
+	ctx, store := t.Context(), &state.Memory{}
+	var reported []*pin.Pin
+	s := pins.New(pins.Options{Server: "shop", Identity: "id", State: store, Logger: slog.New(slog.DiscardHandler),
+		First: true, Quarantined: func(err error, found []*pin.Pin) {
+			if code(t, err) != hosterr.CodeQuarantined {
+				t.Errorf("reported: %v", err)
+			}
+			reported = append(reported, found...)
+		}})
+	const first, changed = `{"name":"buy","inputSchema":{}}`, `{"name":"buy","description":"x","inputSchema":{}}`
+	l := &lists{server: s, tools: s.Review(ctx, pins.Caller{}, catalogue.Tools, tools(first))}
+	target := pins.TargetOf(policy.ActionCall, "buy")
+	if err := pins.Check(ctx, l, target); err != nil || len(reported) != 0 {
+		t.Fatalf("the first definition: %v, %d reported", err, len(reported))
+	}
+	l.tools = s.Review(ctx, pins.Caller{}, catalogue.Tools, tools(changed))
+	if err := pins.Check(ctx, l, target); code(t, err) != hosterr.CodeQuarantined {
+		t.Fatalf("a changed definition: %v", err)
+	}
+	if len(reported) != 1 || reported[0].Name != "buy" || reported[0].Status() != "changed" {
+		t.Fatalf("reported %+v", reported)
+	}
+	s.Refresh(ctx) // the record has changed by the reviews
+	l.tools = s.Review(ctx, pins.Caller{}, catalogue.Tools, tools(changed))
+	if len(reported) != 1 {
+		t.Errorf("reported again: %+v", reported)
+	}
+	if s.Refresh(ctx) {
+		t.Error("Refresh without a change of the record")
+	}
+	if err := pin.Approve(ctx, store, reported...); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Refresh(ctx) {
+		t.Fatal("Refresh after an approval: false")
+	}
+	l.tools = s.Review(ctx, pins.Caller{}, catalogue.Tools, tools(changed))
+	if err := pins.Check(ctx, l, target); err != nil {
+		t.Errorf("an approved definition: %v", err)
+	}
+}
+
+func TestCheckReturnsTheErrorOfReadingLists(t *testing.T) {
+	s := pins.New(pins.Options{Server: "shop", Identity: "id", State: &state.Memory{}})
+	failed := errors.New("unreachable")
+	err := pins.Check(t.Context(), &lists{server: s, failed: failed}, pins.TargetOf(policy.ActionCall, "buy"))
+	if !errors.Is(err, failed) {
+		t.Errorf("Check: %v, want %v", err, failed)
+	}
+}
+
+// source counts how often a list is read.
+type source struct {
+	text string
+	read int
+}
+
+func (s *source) ReadList(context.Context, catalogue.Kind) (*catalogue.List, error) {
+	s.read++
+	return tools(s.text), nil
+}
+
+func TestConnectionReadsItsListsOnce(t *testing.T) {
+	ctx := t.Context()
+	s := pins.New(pins.Options{Server: "shop", Identity: "id", State: &state.Memory{}, First: true,
+		Quarantined: func(error, []*pin.Pin) {}, Logger: slog.New(slog.DiscardHandler)})
+	s.Review(ctx, pins.Caller{}, catalogue.Tools, tools(`{"name":"buy","inputSchema":{}}`))
+	from := &source{text: `{"name":"buy","inputSchema":{}},{"name":"sell","inputSchema":{}}`}
+	r := &pins.Reviewer{Server: s, Source: from}
+	var c pins.Connection
+	for range 2 {
+		if err := c.Check(ctx, r, pins.TargetOf(policy.ActionCall, "buy")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Check(ctx, r, pins.TargetOf(policy.ActionCall, "sell")); code(t, err) != hosterr.CodeQuarantined {
+		t.Errorf("a definition of this connection only: %v", err)
+	}
+	if from.read != 1 {
+		t.Errorf("the list was read %d times, want once", from.read)
+	}
+}
