@@ -62,7 +62,8 @@ var rewritten = strings.Fields(`
 	internal/oauthwire
 	internal/oidcclient
 	internal/testhome
-	internal/visible
+	jsonschema
+	visible
 	mcptest/testhome
 	otelmcp
 	stores/bolt`)

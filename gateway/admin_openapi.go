@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 func openAPIRoutes() []*adminRoute {
@@ -59,7 +59,7 @@ func reference(name string) object { return object{"$ref": "#/components/" + nam
 
 // schemaOf returns the schema of a type.
 func schemaOf(t reflect.Type) json.RawMessage {
-	s, err := schema.For(t)
+	s, err := jsonschema.Infer(t)
 	if err != nil {
 		panic(fmt.Sprintf("gateway: schema of %v: %v", t, err)) // of the tags in this package
 	}

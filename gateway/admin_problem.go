@@ -16,7 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/pin"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // A Problem is the error response of the admin API, in the format of RFC 9457 with the type
@@ -153,17 +153,14 @@ func decodeBody(r *http.Request, v any) error {
 
 // decodeJSON validates JSON with the schema of the type of v, and decodes it.
 func decodeJSON(text []byte, v any) error {
-	s, err := schema.For(reflect.TypeOf(v).Elem())
+	s, err := jsonschema.Infer(reflect.TypeOf(v).Elem())
 	if err != nil {
 		return err
 	}
 	if !json.Valid(text) {
 		return problemf(http.StatusBadRequest, "invalid_body", "invalid JSON")
 	}
-	if err = s.Validate(text); err == nil {
-		err = schema.Decode(text, v)
-	}
-	if err != nil {
+	if err := s.Decode(text, v); err != nil {
 		return problemf(http.StatusBadRequest, "invalid_body", "%v", err)
 	}
 	return nil

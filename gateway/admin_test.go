@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -220,7 +220,7 @@ func pathMatches(template, path string) bool {
 
 func validate(t *testing.T, what string, raw json.RawMessage, text []byte) {
 	t.Helper()
-	s, err := schema.Compile(raw)
+	s, err := jsonschema.Compile(raw)
 	if err == nil {
 		err = s.Validate(bytes.TrimSpace(text))
 	}

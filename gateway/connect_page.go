@@ -8,8 +8,8 @@ import (
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 const connectStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:4rem auto;padding:0 1rem}

@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // defaultCommandMessage is half that of [NewStreamConn]: the code is often of a public registry.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // A Resource describes something that clients can read: a file, a record, a page.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 type readFunc func(ctx context.Context, uri string) (*ReadResourceResult, error)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // Check returns a URL that a server wants opened, re-encoded from its parts, as it is opened and

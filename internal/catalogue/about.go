@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // An InstructionMode says which instructions a catalogue has.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // A shape has the types of an object's known members, as [jsonscan.Kind] returns them; 't' is any

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // Hide returns the list with the items of some original names hidden: they keep their public names

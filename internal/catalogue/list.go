@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // Limits of one list of one server.

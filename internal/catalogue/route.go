@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // A Route is where a request for a URI goes.

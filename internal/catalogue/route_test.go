@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // resourcesAnd returns a server with resources and templates.

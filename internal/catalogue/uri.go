@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // Beginnings of mapped URIs. The id of the server follows. Clients recognize views by ui://.

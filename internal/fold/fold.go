@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // Key returns the same text for all names that a lenient reader confuses with each other. Such

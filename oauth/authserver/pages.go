@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 //go:embed pages/*.html pages/style.css

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 )
 
 // arguments collects the arguments of a call. The object keeps their order.
@@ -235,7 +235,7 @@ func (a *arguments) put(key string, value stdjson.RawMessage) {
 func (a *arguments) check() (undeclared, unknown []error) {
 	known := a.names()
 	for _, key := range a.keys {
-		like := schema.Nearest(key, known)
+		like := spell.Nearest(key, known)
 		switch {
 		case slices.Contains(known, key) || !a.closed && !a.lacks(like):
 		case a.misses(like) || a.closed && (a.owner == "" || a.owner == "tool" && a.lacks(like)):
@@ -271,7 +271,7 @@ func (a *arguments) misses(key string) bool { return a.lacks(key) && a.parameter
 // unknownName returns an error for an unknown name. It suggests a similar name or lists the names.
 func unknownName(thing, name string, known []string) error {
 	text := fmt.Sprintf("unknown %s %q", thing, shorten(name, maxNameShown))
-	if like := schema.Nearest(name, known); like != "" {
+	if like := spell.Nearest(name, known); like != "" {
 		return fmt.Errorf("%s: did you mean %q?", text, cleanLine(like))
 	}
 	known = slices.Clone(known)

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // A field is one field of a form.
 type field struct {
 	parameter
-	check   *schema.Schema
+	check   *jsonschema.Schema
 	named   bool    // its heading contains the name even if there is a title
 	members []field // of the objects of an array; nil for other types
 }
@@ -31,7 +31,7 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	parameters, _ := parametersOf(requested)
 	fields := make([]field, len(parameters))
 	for i, p := range parameters {
-		check, err := schema.Compile(p.schema)
+		check, err := jsonschema.Compile(p.schema)
 		if err != nil {
 			return nil, fmt.Errorf("field %q: %w", p.name, err)
 		}

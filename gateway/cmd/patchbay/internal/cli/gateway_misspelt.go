@@ -7,8 +7,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
 // fileMembers are the members of files of our own form that have a meaning.
@@ -21,7 +21,7 @@ func misspelt(f *configs.File) (names []string) {
 		return nil
 	}
 	for name := range f.Extra {
-		if !slices.Contains(fileMembers, name) && schema.Nearest(name, fileMembers) != "" {
+		if !slices.Contains(fileMembers, name) && spell.Nearest(name, fileMembers) != "" {
 			names = append(names, name)
 		}
 	}
@@ -32,7 +32,7 @@ func misspelt(f *configs.File) (names []string) {
 // misspeltText returns the warning about an unknown member.
 func misspeltText(name string) string {
 	return fmt.Sprintf("unknown member %q (did you mean %q?): it has no effect", name,
-		schema.Nearest(name, fileMembers))
+		spell.Nearest(name, fileMembers))
 }
 
 // warnMisspelt prints the unknown members of the files of a configuration.

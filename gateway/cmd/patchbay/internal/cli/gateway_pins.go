@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/pin"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
@@ -234,7 +234,7 @@ func pinNames(pins []*pin.Pin, typed string) []string {
 	var servers, definitions []string
 	for _, pinned := range pins {
 		servers = append(servers, pinned.Server)
-		if schema.Nearest(typed, []string{pinName(pinned)}) != "" {
+		if spell.Nearest(typed, []string{pinName(pinned)}) != "" {
 			definitions = append(definitions, pinName(pinned))
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/pin"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
 var (
@@ -38,7 +38,7 @@ func warnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
 				continue
 			}
 			hint := ""
-			if like := schema.Nearest(name, servers); like != "" {
+			if like := spell.Nearest(name, servers); like != "" {
 				hint = fmt.Sprintf(" (did you mean %q?)", like)
 			}
 			all = append(all, ruleWarning{i, fmt.Sprintf("rule %s compares server.name with %q, which is not "+

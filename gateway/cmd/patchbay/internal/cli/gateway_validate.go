@@ -17,9 +17,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // A configProblem is an error or a warning about a configuration file, in JSON.
@@ -199,11 +200,11 @@ func isOwnForm(app string) bool {
 // checkSchema validates the file with the published schema, without the settings, whose rules are
 // those of [config.File.Settings]. It returns where the problems are.
 func (v *validation) checkSchema() (pointers []string) {
-	s, err := schema.Compile(config.Schema())
+	s, err := jsonschema.Compile(config.Schema())
 	if err == nil {
 		err = s.Validate(v.plain)
 	}
-	var invalid *schema.ValidationError
+	var invalid *jsonschema.ValidationError
 	if err == nil || !errors.As(err, &invalid) {
 		return nil
 	}
@@ -233,7 +234,7 @@ func (v *validation) checkServer(f *configs.File, name string, invalid []string)
 	}
 	if isOwnForm(f.App) {
 		for key := range s.Extra {
-			if like := schema.Nearest(key, entryMembers()); like != "" {
+			if like := spell.Nearest(key, entryMembers()); like != "" {
 				warn(pointer+"/"+key, "unknown member %q (did you mean %q?)", key, like)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 func TestStructuredContentIsLaidOut(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 func lintOf(t *testing.T, args ...string) (r lintReport, o outcome) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // maxMissing bounds the reported missing arguments: an array given as JSON can lack many.
@@ -147,7 +147,7 @@ func (a *arguments) leaves(m absent) (all []absent) {
 
 // compilePart compiles a part of the schema, which may refer to definitions. It returns a schema for
 // any value if that fails: the server validates as well.
-func (a *arguments) compilePart(part stdjson.RawMessage) *schema.Schema {
+func (a *arguments) compilePart(part stdjson.RawMessage) *jsonschema.Schema {
 	whole := []byte("{}")
 	for _, key := range []string{"$defs", "definitions"} {
 		if defs, ok := rawjson.Get(a.root, key); ok {
@@ -155,7 +155,7 @@ func (a *arguments) compilePart(part stdjson.RawMessage) *schema.Schema {
 		}
 	}
 	for _, text := range [][]byte{part, rawjson.WithMember(whole, "allOf", listOf([][]byte{part})), []byte("{}")} {
-		if check, err := schema.Compile(text); err == nil {
+		if check, err := jsonschema.Compile(text); err == nil {
 			return check
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 )
 
 const (
@@ -124,7 +124,7 @@ func (a *arguments) intoMember(steps *[]step, at parameter, path string) (parame
 		if !open {
 			return at, "", fmt.Errorf("%s: %w", here, unknown)
 		}
-		if like := schema.Nearest(name, declared); like != "" {
+		if like := spell.Nearest(name, declared); like != "" {
 			a.warnings = append(a.warnings, fmt.Sprintf("%s: %v", here, unknown))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -186,7 +186,7 @@ func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (s
 // elicitComplete answers a form, fills in defaults and validates: a client does that for its
 // requests, but not for those of a task.
 func (p *program) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	form, err := schema.Compile(params.RequestedSchema)
+	form, err := jsonschema.Compile(params.RequestedSchema)
 	if err != nil {
 		return nil, fmt.Errorf("%w: requestedSchema: %w", mcp.ErrInvalidResult, err)
 	}

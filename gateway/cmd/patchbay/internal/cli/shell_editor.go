@@ -13,8 +13,8 @@ import (
 	"github.com/ergochat/readline"
 	"golang.org/x/term"
 
-	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // An editor reads lines from a terminal. What is written to it appears above the line that the user

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
@@ -57,8 +58,8 @@ func (c *checker) checkInput(t *item) {
 	if len(w.untyped) > 0 {
 		c.add("argument-type", t.where, "no type: %s", list(w.untyped))
 	}
-	if compiled, err := schema.Compile(raw); err == nil {
-		if _, err := compiled.Headers(); err != nil {
+	if _, err := jsonschema.Compile(raw); err == nil {
+		if _, err := mcp.HeaderParamsOf(raw); err != nil {
 			c.add("header-parameter", t.where, "%v", err)
 		}
 	}
@@ -87,7 +88,7 @@ func orMissing(raw []byte) string {
 // too large for a walk.
 func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 	where += ", " + key
-	if err := schema.CheckSize(raw); err != nil {
+	if err := jsonschema.CheckSize(raw); err != nil {
 		c.add("schema-size", where, "%v", err)
 		return nil
 	}
@@ -103,7 +104,7 @@ func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 		c.add("schema-depth", where, "%d levels", w.depth)
 	}
 	dialect := textOf(raw, "$schema")
-	_, err := schema.Compile(raw)
+	_, err := jsonschema.Compile(raw)
 	switch {
 	case has(raw, "$schema") && !isKnownDialect(dialect):
 		c.add("schema-dialect", where, "$schema is %q", shown(dialect))
@@ -117,7 +118,7 @@ func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 func isKnownDialect(uri string) bool {
 	text, err := stdjson.Marshal(map[string]string{"$schema": uri})
 	if err == nil {
-		_, err = schema.Compile(text)
+		_, err = jsonschema.Compile(text)
 	}
 	return err == nil
 }
@@ -211,7 +212,7 @@ func (w *schemaWalk) property(raw []byte, path string) {
 	if !ok || strings.Contains(string(raw), `"$`) { // a reference cannot be resolved in the property alone
 		return
 	}
-	if own, err := schema.Compile(raw); err == nil {
+	if own, err := jsonschema.Compile(raw); err == nil {
 		if err := own.Validate(value); err != nil {
 			w.add("schema-default", w.where+" "+shown(path), "default %s: %v", shown(string(value)), err)
 		}
@@ -275,7 +276,7 @@ func (w *schemaWalk) checkPattern(raw []byte, path string) {
 		if rawjson.Kind(pattern) != '"' {
 			continue
 		}
-		if _, err := schema.Compile(fmt.Appendf(nil, `{"pattern":%s}`, pattern)); err != nil {
+		if _, err := jsonschema.Compile(fmt.Appendf(nil, `{"pattern":%s}`, pattern)); err != nil {
 			w.add("schema-pattern", w.where+" "+shown(path), "%s", shown(strings.TrimPrefix(err.Error(), "schema: ")))
 			w.explained = true
 		}

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
-	"github.com/patchbay-mcp/patchbay/internal/visible"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // rfcVars are the variables of the examples in RFC 6570, section 3.2.
