@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -102,8 +103,7 @@ type Host struct {
 	tasks    taskTable
 	// processes counts those of commands.
 	processes processCount
-	rates     rateTable
-	budgets   *budgets
+	limits    *limits.Limits
 	spilled   spilledResults
 	events    eventBroadcaster
 	counts    hostCounts
@@ -134,10 +134,8 @@ type Host struct {
 // fail with [CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: newFingerprintKey(),
-		rates: newRateTable()}
+	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: newFingerprintKey()}
 	h.logins.failed.Max = maxFailedPrincipals
-	h.budgets = newBudgets(h)
 	if o != nil {
 		h.opts = *o
 	}
@@ -156,6 +154,8 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
+		Done: h.ctx.Done()})
 	set, err := h.newServerSet(f, nil)
 	if err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (h *Host) Close() error {
 		}
 		wait.Wait()
 		h.work.wait()
-		h.budgets.close()
+		h.limits.Close()
 		h.spilled.close()
 	}()
 	timer := time.NewTimer(closeTimeout)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
-	"github.com/patchbay-mcp/patchbay/internal/limit"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -23,7 +23,7 @@ type instance struct {
 	last    *conn // ended, perhaps not quite
 	next    *conn // replaces current when it is connected; nil for none
 	backoff connection.Backoff
-	breaker limit.Breaker
+	breaker limits.Breaker
 	state   State         // if current is nil
 	since   time.Time     // of state
 	err     *Error        // the last failure
@@ -62,7 +62,7 @@ func (p *pool) instance(class string, calls bool) *instance {
 	}
 	i := p.instances[key]
 	if i == nil {
-		i = &instance{pool: p, class: class, calls: calls, state: StateOff, since: time.Now()}
+		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(), state: StateOff, since: time.Now()}
 		p.instances[key] = i
 	}
 	return i
@@ -82,7 +82,7 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error)
 	if id == "" {
 		return p.join(ctx, backoffWait, func(p *pool) (*instance, error) {
 			i := p.instance(class, calls)
-			return i, i.checkBreaker()
+			return i, i.breaker.Check()
 		})
 	}
 	u := p.up
@@ -316,7 +316,8 @@ func (i *instance) ready(s *conn) {
 // restart connects again, and then replaces the current connection. The lock of the upstream is
 // held.
 func (i *instance) restart() (*conn, error) {
-	i.backoff, i.breaker = connection.Backoff{}, limit.Breaker{}
+	i.backoff = connection.Backoff{}
+	i.breaker.Reset()
 	i.pool.up.endDelayLocked()
 	if i.next != nil {
 		return i.next, nil

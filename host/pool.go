@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -46,7 +47,7 @@ type pool struct {
 	used      time.Time // by a request
 	latest    string    // the class of the latest request, for servers with classes
 
-	requests *requestQueue // see queue
+	requests *limits.Queue // see queue
 
 	forwarded forwardedHeader
 
@@ -87,7 +88,7 @@ type listing struct {
 
 func newPool(u *Upstream, c *Caller) *pool {
 	p := &pool{up: u, caller: c, pins: u.entry().pins, instances: map[string]*instance{}, views: map[*View]struct{}{}}
-	p.requests = u.newQueue(false)
+	p.requests = u.limits.NewQueue(false)
 	return p
 }
 

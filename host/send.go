@@ -204,3 +204,38 @@ func (s *conn) observe(failed *Error) {
 		u.event(s, State(state), failed)
 	}
 }
+
+// countFailure counts a request without a valid response in the breaker of its instance.
+func (s *conn) countFailure(e *Error, principal string) {
+	u := s.in.pool.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.poolKey(s.in.pool.caller) != "" {
+		principal = "" // no other caller uses the instance
+	}
+	s.in.breaker.Failed(e, principal)
+}
+
+// A timeoutError is a timeout with the setting that expired.
+type timeoutError struct {
+	text string
+	err  error
+}
+
+func (e *timeoutError) Error() string { return e.text }
+
+// Unwrap returns the error of the request.
+func (e *timeoutError) Unwrap() error { return e.err }
+
+// withSetting adds the name of the setting that expired. A request that paused, while its server waited
+// for an answer, may have exceeded either setting.
+func (u *Upstream) withSetting(failed *mcp.TransportError, took time.Duration) error {
+	s := u.entry().settings
+	text := "no response within maxTimeout of " + s.MaxTimeout.String()
+	if took < s.MaxTimeout || s.MaxTimeout == 0 {
+		text = "no response, and no progress, within timeout of " + s.Timeout.String()
+	}
+	named := *failed
+	named.Err = hosterr.Public{Err: &timeoutError{text, failed.Err}}
+	return &named
+}

@@ -165,7 +165,7 @@ func resultSize(res mcp.Result, err error) config.Size {
 // limitResult refuses a result that is larger than allowed, or keeps it and returns a link to it. It runs
 // after the policy, so that a kept result contains only what the policy leaves.
 func (h *Host) limitResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	l := h.limits()
+	l := h.callerLimits()
 	if l.Result == config.ResultSpill {
 		return c.view.spill(c.request, c, l, res, failed)
 	}
@@ -184,7 +184,7 @@ func (v *View) checkResult(
 }
 
 func (u *Upstream) tooLarge(size config.Size, l *config.CallerLimits, reason string) error {
-	e := u.refusal(CodeTooLarge, "limits.resultBytes", 0,
+	e := u.limits.Refuse(CodeTooLarge, "limits.resultBytes", 0,
 		"the result has %d bytes, more than limits.resultBytes of %v%s", size, l.ResultBytes, reason)
 	e.MayHaveRun = true
 	return e
@@ -207,7 +207,7 @@ func (v *View) spill(
 		return nil, r.pool.up.tooLarge(size, l, fmt.Sprintf(", and than the %v that are kept of one caller",
 			config.Size(maxSpilledPerPrincipal)))
 	}
-	r.pool.up.refused.add("limits.resultBytes")
+	r.pool.up.limits.Count("limits.resultBytes")
 	return s.callResult(raw, l, r), nil
 }
 

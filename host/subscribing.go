@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -24,13 +25,13 @@ type subscribedPart struct {
 // admit checks the rate of the caller. Subscriptions have a bucket of their own, so that the streams which
 // clients open by themselves do not refuse calls.
 func (s *subscribing) admit() error {
-	v, key := s.view, s.view.callerRate()
-	key.tool = s.req.Method
+	v := s.view
 	pools := v.pools()
 	if len(pools) == 0 {
 		return nil
 	}
-	if err := v.checkRate(pools[0].up, &key, "limits.perCaller"); err != nil {
+	r := &limits.Request{Principal: v.principal, Server: pools[0].up.limits}
+	if err := v.host.limits.AdmitCaller(r, s.req.Method); err != nil {
 		return v.refused(s.req, ActionOther, "", err)
 	}
 	return nil

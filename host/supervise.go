@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 )
 
 const (
@@ -16,8 +17,6 @@ const (
 	maxPools = maxViews
 	// maxEnding bounds the connections that are ending, as a multiple of those that are not.
 	maxEnding = 2
-	// limitedRetry is when a request that a limit has refused is worth sending again.
-	limitedRetry = time.Second
 	// idleCheck is the time until a start that a limit has refused is tried again.
 	idleCheck = time.Minute
 	// poolAge is how long the lists of a session or principal without connections are kept.
@@ -212,7 +211,7 @@ func (u *Upstream) makeRoom(p *pool) error {
 		return nil
 	}
 	if victim == nil {
-		return u.refusal(CodeLimited, "instances", limitedRetry, "too many instances are in use: %d of at most %d "+
+		return u.limits.Refuse(CodeLimited, "instances", limits.RetryAfter, "too many instances are in use: %d of at most %d "+
 			"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
 			own, most, all, limit)
 	}
@@ -226,7 +225,7 @@ func (u *Upstream) countProcess(p *pool) error {
 	if !u.isCommand() {
 		return nil
 	}
-	limit, principal := u.host.limits().Processes, p.caller.Key()
+	limit, principal := u.host.callerLimits().Processes, p.caller.Key()
 	most := limit
 	if p.caller.Principal != nil && u.share() != config.ShareShared {
 		most -= limit / 4 // for others
@@ -239,7 +238,7 @@ func (u *Upstream) countProcess(p *pool) error {
 		return nil
 	}
 	u.host.processes.add(principal, -1)
-	return u.refusal(CodeLimited, "limits.processes", limitedRetry, "too many processes of all servers run: %d of at "+
+	return u.limits.Refuse(CodeLimited, "limits.processes", limits.RetryAfter, "too many processes of all servers run: %d of at "+
 		"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
 		"limits.processes", own-1, most, all-1, limit)
 }

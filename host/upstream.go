@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -27,8 +28,8 @@ type Upstream struct {
 	// largeReads has an element for each list longer than largeList that is being read.
 	largeReads chan struct{}
 	// requests has those of all callers, unless each has processes of its own: see [pool.queue].
-	requests *requestQueue
-	refused  counters[string] // by setting
+	requests *limits.Queue
+	limits   *limits.Server
 	counts   upstreamCounts
 	stderr   connection.Stderr
 
@@ -57,7 +58,8 @@ func newUpstream(h *Host, name string, e *entry) *Upstream {
 	u := &Upstream{host: h, name: name, command: e.isCommand(), sharing: e.share(),
 		pools: map[string]*pool{}, connections: map[*conn]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
 	u.current.Store(e)
-	u.requests = u.newQueue(true)
+	u.limits = h.limits.NewServer(name, e.settings)
+	u.requests = u.limits.NewQueue(true)
 	return u
 }
 

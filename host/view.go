@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -49,7 +50,7 @@ type merged struct {
 }
 
 func newView(h *Host, c *Caller) *View {
-	v := &View{host: h, caller: c, principal: localPrincipal + c.Key()}
+	v := &View{host: h, caller: c, principal: limits.LocalPrincipal + c.Key()}
 	v.resolved.Store(v.resolve(h.set.Load()))
 	v.tasks = v.newTasks()
 	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget

@@ -1,9 +1,10 @@
-package host
+package limits
 
 import (
 	"hash/maphash"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
 )
 
@@ -29,15 +30,24 @@ type rateGroup struct {
 	n    uint64
 }
 
-type rateTable struct {
-	*limit.Table[rateKey, rateGroup]
+func newRateTable() *limit.Table[rateKey, rateGroup] {
+	seed := maphash.MakeSeed()
+	return limit.NewTable(maxRates, func(key rateKey) (rateGroup, bool) {
+		return rateGroup{key.rate, maphash.Comparable(seed, key) % rateGroups}, true
+	})
 }
 
-func newRateTable() rateTable {
-	seed := maphash.MakeSeed()
-	return rateTable{limit.NewTable(maxRates, func(key rateKey) (rateGroup, bool) {
-		return rateGroup{key.rate, maphash.Comparable(seed, key) % rateGroups}, true
-	})}
+// checkRate takes a token, or returns the refusal of a request.
+func (l *Limits) checkRate(s *Server, key *rateKey, setting string) error {
+	if key.rate == (config.Rate{}) {
+		return nil
+	}
+	wait := l.rates.Take(*key, limitRate(key.rate), 1)
+	if wait == 0 {
+		return nil
+	}
+	return s.Refuse(hosterr.CodeLimited, setting, wait,
+		"the caller has reached %s of %v: send the request again in %v", setting, key.rate, rounded(wait))
 }
 
 // limitRate converts a rate of the configuration. The zero Rate, which is no limit, stays zero.

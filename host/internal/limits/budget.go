@@ -1,4 +1,4 @@
-package host
+package limits
 
 import (
 	"context"
@@ -7,48 +7,51 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
 )
 
 const (
-	// stateBudget is the kind of the entries with what callers have used today.
+	// stateBudget is the kind of the entries that contain the usage of callers today.
 	stateBudget = "budget"
-	// budgetWrite is how long what callers use is collected before it is written: a process that is
-	// killed forgets at most that.
+	// budgetWrite is the time for which usage is collected before it is written: a process that is
+	// killed forgets no more.
 	budgetWrite = 5 * time.Second
-	// maxBudgets bounds the callers whose budgets are in memory; the others are read again.
+	// maxBudgets limits the callers whose budgets are in memory; other budgets are read again.
 	maxBudgets = 10_000
-	// budgetTimeout bounds one writing of all budgets.
+	// budgetTimeout limits the time of writing all budgets.
 	budgetTimeout = 5 * time.Second
 )
 
-// budgets count what callers use in a day, in the state, so that a restart resets nothing and several
-// processes count together. It is safe for concurrent use.
+// budgets count the usage of callers in a day. They are in the state, so that a restart resets nothing
+// and several processes count together. They are safe for concurrent use.
 type budgets struct {
-	host    *Host
+	state   state.Store
+	logger  *slog.Logger
 	writing sync.Mutex // held by write
-	pruned  string     // the last day on which entries of others were deleted; guarded by writing
+	pruned  string     // the last day on which entries of other days were deleted; guarded by writing
 
 	mu     sync.Mutex // guards the fields below
 	by     lru.Map[string, budget]
 	unsent map[string]*budget // removed from by before they were written
-	timer  *time.Timer        // of the next writing; nil if there is nothing to write
+	timer  *time.Timer        // of the next writing; nil if every budget is written
 	closed bool
 }
 
-// A budget is what one caller has used on a day.
+// A budget is the usage of one caller on a day.
 type budget struct {
 	day   string // of UTC, such as 2026-11-23
 	known usage  // in the state when it was last read
 	added usage  // since then by this process
 }
 
-// A usage is what a caller has used: a value of the state, with the day.
+// A usage is a value of the state: the calls and bytes of a caller on a day.
 type usage struct {
 	Day   string `json:"day"`
 	Calls int64  `json:"calls"`
@@ -57,8 +60,8 @@ type usage struct {
 
 func (u usage) isZero() bool { return u.Calls == 0 && u.Bytes == 0 }
 
-func newBudgets(h *Host) *budgets {
-	b := &budgets{host: h, unsent: map[string]*budget{}}
+func newBudgets(store state.Store, logger *slog.Logger) *budgets {
+	b := &budgets{state: store, logger: logger, unsent: map[string]*budget{}}
 	b.by.Max = maxBudgets
 	b.by.OnEvict = func(principal string, evicted *budget) {
 		if !evicted.added.isZero() {
@@ -75,57 +78,55 @@ func untilMidnight(now time.Time) time.Duration {
 	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 }
 
-// check returns an error if what is left of the budget of a caller is not enough for a request. The last
-// one of a day may exceed the bytes.
-func (b *budgets) check(
-	ctx context.Context, u *Upstream, principal string, l *config.CallerLimits, more usage,
-) error {
+// check returns an error if the rest of a caller's budget is not enough for a request. The last request
+// of a day may exceed the bytes.
+func (b *budgets) check(ctx context.Context, r *Request, l *config.CallerLimits) error {
 	if l.CallsPerDay == 0 && l.BytesPerDay == 0 {
 		return nil
 	}
-	if err := b.load(ctx, principal); err != nil {
-		return &Error{Code: CodeUnavailable, Server: u.name, RetryAfter: limitedRetry,
+	if err := b.load(ctx, r.Principal); err != nil {
+		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: r.Server.name, RetryAfter: RetryAfter,
 			Err: fmt.Errorf("read the budget of the caller: %w", err)}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.today(principal, time.Now()).check(u, l, more)
+	return b.today(r.Principal, time.Now()).check(r, l)
 }
 
-// spend is like check, and counts the request, for which check has returned nil.
-func (b *budgets) spend(u *Upstream, principal string, l *config.CallerLimits, more usage) error {
+// spend is like check, and charges the request, for which check has returned nil.
+func (b *budgets) spend(r *Request, l *config.CallerLimits) error {
 	if l.CallsPerDay == 0 && l.BytesPerDay == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	today := b.today(principal, time.Now())
-	if err := today.check(u, l, more); err != nil {
+	today := b.today(r.Principal, time.Now())
+	if err := today.check(r, l); err != nil {
 		return err
 	}
-	b.add(today, more)
+	b.add(today, r.usage())
 	return nil
 }
 
-func (b *budget) check(u *Upstream, l *config.CallerLimits, more usage) error {
-	calls, bytes := b.known.Calls+b.added.Calls, b.known.Bytes+b.added.Bytes
+func (b *budget) check(r *Request, l *config.CallerLimits) error {
+	calls, bytes, more := b.known.Calls+b.added.Calls, b.known.Bytes+b.added.Bytes, r.usage()
 	switch {
 	case l.CallsPerDay > 0 && more.Calls > 0 && calls+more.Calls > l.CallsPerDay:
-		return u.overBudget("limits.callsPerDay", l.CallsPerDay)
+		return r.Server.overBudget("limits.callsPerDay", l.CallsPerDay)
 	case l.BytesPerDay > 0 && bytes >= int64(l.BytesPerDay):
-		return u.overBudget("limits.bytesPerDay", l.BytesPerDay)
+		return r.Server.overBudget("limits.bytesPerDay", l.BytesPerDay)
 	}
 	return nil
 }
 
-func (u *Upstream) overBudget(setting string, limit any) error {
+func (s *Server) overBudget(setting string, limit any) error {
 	wait := untilMidnight(time.Now())
-	return u.refusal(CodeLimited, setting, wait,
+	return s.Refuse(hosterr.CodeLimited, setting, wait,
 		"the caller has used %s of %v: send the request again after midnight UTC, in %v", setting, limit, rounded(wait))
 }
 
-// count adds to what a caller uses, whatever is left of its budget.
-func (b *budgets) count(principal string, l *config.CallerLimits, more usage) {
+// charge adds to the usage of a caller, even over its budget.
+func (b *budgets) charge(principal string, l *config.CallerLimits, more usage) {
 	if l.CallsPerDay == 0 && l.BytesPerDay == 0 {
 		return
 	}
@@ -142,7 +143,7 @@ func (b *budgets) load(ctx context.Context, principal string) error {
 	if known {
 		return nil
 	}
-	value, _, err := b.host.opts.State.Get(ctx, stateBudget, budgetKey(principal))
+	value, _, err := b.state.Get(ctx, stateBudget, budgetKey(principal))
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func budgetKey(principal string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// today returns the budget of a caller, which begins anew with each day. The lock is held.
+// today returns the budget of a caller, which begins anew with each day. The caller must hold b.mu.
 func (b *budgets) today(principal string, now time.Time) *budget {
 	found := b.by.Get(principal)
 	if found == nil {
@@ -184,7 +185,7 @@ func (b *budgets) today(principal string, now time.Time) *budget {
 	return found
 }
 
-// add adds to a budget, and begins to wait for its writing. The lock is held.
+// add adds to a budget, and begins to wait for its writing. The caller must hold b.mu.
 func (b *budgets) add(to *budget, more usage) {
 	to.added.Calls += more.Calls
 	to.added.Bytes += more.Bytes
@@ -193,28 +194,28 @@ func (b *budgets) add(to *budget, more usage) {
 	}
 }
 
-// write writes what callers have used since the last time.
+// write writes the usage of callers since the last time.
 func (b *budgets) write() {
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	b.mu.Lock()
 	b.timer = nil
 	changed := map[string]*budget{}
-	add := func(principal string, one *budget) {
-		if !one.added.isZero() && !b.closed {
-			changed[principal] = one
+	add := func(principal string, used *budget) {
+		if !used.added.isZero() && !b.closed {
+			changed[principal] = used
 		}
 	}
 	b.by.All(add)
-	for principal, one := range b.unsent {
-		add(principal, one)
+	for principal, used := range b.unsent {
+		add(principal, used)
 	}
 	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.host.ctx), budgetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), budgetTimeout)
 	defer cancel()
-	for principal, one := range changed {
-		if err := b.writeOne(ctx, principal, one); err != nil {
-			b.host.opts.Logger.Warn("host: budgets of callers could not be written, which is tried again", "error", err)
+	for principal, used := range changed {
+		if err := b.writeBudget(ctx, principal, used); err != nil {
+			b.logger.Warn("host: budgets of callers could not be written, which is tried again", "error", err)
 			b.mu.Lock()
 			if b.timer == nil && !b.closed {
 				b.timer = time.AfterFunc(budgetWrite, b.write)
@@ -229,14 +230,14 @@ func (b *budgets) write() {
 	}
 }
 
-// writeOne adds to the entry of a caller, which other processes change too.
-func (b *budgets) writeOne(ctx context.Context, principal string, one *budget) error {
+// writeBudget adds to the entry of a caller, which other processes may change at the same time.
+func (b *budgets) writeBudget(ctx context.Context, principal string, used *budget) error {
 	b.mu.Lock()
-	added, day := one.added, one.day
+	added, day := used.added, used.day
 	b.mu.Unlock()
 	key := budgetKey(principal)
 	for {
-		value, version, err := b.host.opts.State.Get(ctx, stateBudget, key)
+		value, version, err := b.state.Get(ctx, stateBudget, key)
 		if err != nil {
 			return err
 		}
@@ -246,7 +247,11 @@ func (b *budgets) writeOne(ctx context.Context, principal string, one *budget) e
 		}
 		now.Calls += added.Calls
 		now.Bytes += added.Bytes
-		err = b.host.opts.State.CompareAndSet(ctx, stateBudget, key, version, mustJSON(now))
+		encoded, err := json.Marshal(now)
+		if err != nil {
+			return err
+		}
+		err = b.state.CompareAndSet(ctx, stateBudget, key, version, encoded)
 		if errors.Is(err, state.ErrConflict) {
 			continue
 		}
@@ -255,12 +260,12 @@ func (b *budgets) writeOne(ctx context.Context, principal string, one *budget) e
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if one.day == day {
-			one.known = now
-			one.added.Calls -= added.Calls
-			one.added.Bytes -= added.Bytes
+		if used.day == day {
+			used.known = now
+			used.added.Calls -= added.Calls
+			used.added.Bytes -= added.Bytes
 		}
-		if one.added.isZero() && b.unsent[principal] == one {
+		if used.added.isZero() && b.unsent[principal] == used {
 			delete(b.unsent, principal)
 		}
 		return nil
@@ -269,12 +274,12 @@ func (b *budgets) writeOne(ctx context.Context, principal string, one *budget) e
 
 // prune deletes the entries of other days.
 func (b *budgets) prune(ctx context.Context, day string) {
-	for e, err := range b.host.opts.State.List(ctx, stateBudget) {
+	for e, err := range b.state.List(ctx, stateBudget) {
 		if err != nil {
 			return
 		}
 		if parseUsage(e.Value).Day < day {
-			_ = b.host.opts.State.CompareAndSet(ctx, stateBudget, e.Key, e.Version, nil) // else the next day
+			_ = b.state.CompareAndSet(ctx, stateBudget, e.Key, e.Version, nil) // else the next day
 		}
 	}
 }
