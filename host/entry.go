@@ -8,8 +8,8 @@ import (
 	"reflect"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 )
 
 // An entry is what the configuration says about a server. It never changes.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 // maxDriftNames bounds the names of each kind of change in one record. A hostile server has any number.

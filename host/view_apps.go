@@ -1,6 +1,6 @@
 package host
 
-import "github.com/patchbay-mcp/patchbay/internal/catalogue"
+import "github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 
 // appTool returns the tool that a page of an app calls: a page knows the names of its server only. It
 // returns nil if not exactly one tool may be meant.

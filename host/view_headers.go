@@ -3,7 +3,7 @@ package host
 import (
 	"context"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 

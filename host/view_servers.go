@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 // A viewServers is the servers of a view in one configuration. It never changes.

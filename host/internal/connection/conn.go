@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
-	"github.com/patchbay-mcp/patchbay/internal/proclimit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 

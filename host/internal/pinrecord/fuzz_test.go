@@ -5,10 +5,10 @@ import (
 	"context"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 )
 
 // FuzzRecord decodes records, which another program may have changed.

@@ -3,10 +3,10 @@ package pins
 import (
 	"context"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 )
 
 // A Target is the definition that a request uses: a name or URI of one of several kinds.

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
 )
 
 // Options configures a [Server].

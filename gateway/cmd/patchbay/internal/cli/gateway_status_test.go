@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/patchbay-mcp/patchbay/internal/proclimit"
 )
 
 // The status of a gateway is that of the one that runs with the same configuration, until it ends.
@@ -82,17 +80,11 @@ func TestStatusOfAServerThatIsReadyAgain(t *testing.T) {
 func TestStatusShowsLimitsThatAreNotEnforced(t *testing.T) {
 	freshVault(t)
 	t.Setenv(envStateDir, t.TempDir())
-	limiter, err := proclimit.New(proclimit.Limits{CPU: 4, Processes: 500, BestEffort: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	missing := limiter.Missing()
-	if err := limiter.Close(); err != nil {
-		t.Fatal(err)
-	}
+	entry := seenEntry(t, filepath.Join(t.TempDir(), "seen"), "")
+	missing := unenforcedLimits(t, entry)
 	slices.Sort(missing)
 	file := filepath.Join(t.TempDir(), "mcp.json")
-	writeFile(t, file, `{"mcpServers": {"one": `+seenEntry(t, filepath.Join(t.TempDir(), "seen"), "")+`},
+	writeFile(t, file, `{"mcpServers": {"one": `+entry+`},
 		"patchbay": {"servers": {"one": {"limits": {"cpu": 4, "processes": 500, "bestEffort": true}}}}}`)
 	g := startGateway(t, nil, "--config", file)
 	c := gatewayClient(t, g, "", false)
@@ -123,4 +115,22 @@ func TestStatusShowsLimitsThatAreNotEnforced(t *testing.T) {
 	}
 	c.Close()
 	g.stop()
+}
+
+// unenforcedLimits returns the limits that the error of a server without bestEffort names.
+func unenforcedLimits(t *testing.T, entry string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	writeFile(t, file, `{"mcpServers": {"one": `+entry+`},
+		"patchbay": {"servers": {"one": {"limits": {"cpu": 4, "processes": 500}}}}}`)
+	o := patchbay(t, "", "call", hostName, "add", "a=1", "b=2", "--config", file)
+	_, text, found := strings.Cut(o.stderr, "this system cannot enforce the limits: ")
+	if !found {
+		if o.status != exitOK {
+			t.Fatalf("a server with limits: %+v", o)
+		}
+		return nil
+	}
+	names, _, _ := strings.Cut(text, ": ")
+	return strings.Split(names, ", ")
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 // readPages returns the names of all items, page by page. change is called before each page but the

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
-	"github.com/patchbay-mcp/patchbay/internal/proclimit"
 	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 // page returns a list result with the items of a kind.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 // definition returns the public definition of the only tool of a server.

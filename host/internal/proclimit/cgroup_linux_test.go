@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
