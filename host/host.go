@@ -92,7 +92,8 @@ type Host struct {
 	approver *approver
 	states   *stateSealer
 	callIDs  *callIDs
-	calls    next // the pipeline
+	calls    next                                // the pipeline
+	masks    func(r *Record, text string) string // maskRecord
 	policy   atomic.Pointer[Policy]
 	recent   recentServers
 	misnamed misnamedItems
@@ -161,7 +162,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, err
 	}
 	h.approver = h.newApprover()
-	h.calls = h.pipeline()
+	h.calls, h.masks = h.pipeline(), h.maskRecord
 	h.tasks.ring, h.tasks.run = h.states.ring, h.work.run
 	rules, err := h.configured(f)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A Recorder keeps records of what callers do, and of what changes for them. Its methods are safe for
@@ -40,7 +42,7 @@ type Record struct {
 	Event RecordEvent
 	// Call is the same for all records of a request, with the rounds that continue it.
 	Call string
-	Action
+	policy.Action
 	// Method is the method of the request, and Public the name or URI that the caller has sent.
 	Method, Public string
 	// Client is a JSON object with the name and version that the client has sent. They are not verified.
@@ -66,17 +68,25 @@ type Record struct {
 	// Detail has further members of the event: a JSON object.
 	Detail json.RawMessage
 
-	host *Host
+	mask func(r *Record, text string) string // see SetMask
 }
 
 // Mask returns a text without the secrets of the servers that the host has connected to: see
 // [config.Server.Secrets]. A record of another host or of none is not masked.
 func (r *Record) Mask(text string) string {
-	if r.host == nil {
+	if r.mask == nil {
 		return text
 	}
-	text = r.host.mask(text)
-	if u := r.host.set.Load().byName[r.Server]; u != nil && r.Caller != nil {
+	return r.mask(r, text)
+}
+
+// SetMask sets the function of Mask. The host calls it before it passes the record to a [Recorder].
+func (r *Record) SetMask(mask func(r *Record, text string) string) { r.mask = mask }
+
+// maskRecord returns a text without the secrets of the servers and the tokens of the record's caller.
+func (h *Host) maskRecord(r *Record, text string) string {
+	text = h.mask(text)
+	if u := h.set.Load().byName[r.Server]; u != nil && r.Caller != nil {
 		text = maskAll(text, u.tokensOf(r.Caller))
 	}
 	return text
@@ -136,7 +146,7 @@ func (h *Host) Record(r *Record) error {
 	if r.Start.IsZero() {
 		r.Start = time.Now()
 	}
-	r.host = h
+	r.SetMask(h.masks)
 	return h.keep(r)
 }
 

@@ -16,6 +16,7 @@ import (
 // A recording is the record of one round of a request: first the intent, then the outcome. The nil
 // recording records nothing.
 type recording struct {
+	host *Host
 	Record
 	sent bool
 }
@@ -34,7 +35,7 @@ func (c *callIDs) next() string { return c.prefix + strconv.FormatUint(c.last.Ad
 func (h *Host) observeCall(next next) next {
 	return func(ctx context.Context, c *call) (res mcp.Result, err error) {
 		if h.opts.Recorder != nil {
-			c.recording = &recording{Record: Record{Event: RecordIntent, Start: time.Now(), host: h}}
+			c.recording = &recording{host: h, Record: Record{Event: RecordIntent, Start: time.Now()}}
 		}
 		res, err = next(ctx, c)
 		c.recording.end(res, err)
@@ -84,7 +85,8 @@ func (h *Host) recordIntent(next next) next {
 
 // newRecord returns the intent of a request.
 func (v *View) newRecord(req *mcp.Request, a *Action) Record {
-	r := Record{Event: RecordIntent, Action: *a, Method: req.Method, Start: time.Now(), host: v.host}
+	r := Record{Event: RecordIntent, Action: *a, Method: req.Method, Start: time.Now()}
+	r.SetMask(v.host.masks)
 	r.Client, _ = req.Meta(wire.MetaClientInfo)
 	return r
 }
