@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 // AdminOptions configures [Gateway.Admin]. A path whose function is nil responds with the status 501.
@@ -237,7 +238,7 @@ func (a *admin) record(r *adminRequest, status int, p *Problem) {
 	if p != nil {
 		detail["code"] = p.Code
 	}
-	record := &host.Record{Event: host.RecordAdmin, Detail: mustMarshal(detail)}
+	record := &host.Record{Event: event.Admin, Detail: mustMarshal(detail)}
 	if strings.HasPrefix(r.route.path, "/servers/") {
 		record.Server = cut(r.name, maxEventText)
 	}

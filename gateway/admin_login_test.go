@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -63,7 +64,7 @@ func TestAdminBeginsLogins(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last := a.records[len(a.records)-1]
-	if last.Event != host.RecordAdmin || last.Server != "each" || !strings.Contains(string(last.Detail), "/servers/each:login") ||
+	if last.Event != event.Admin || last.Server != "each" || !strings.Contains(string(last.Detail), "/servers/each:login") ||
 		strings.Contains(string(last.Detail), strings.TrimPrefix(ann.URL, "https://gateway.example/connect/")) {
 		t.Errorf("got %s %s", last.Event, last.Detail)
 	}

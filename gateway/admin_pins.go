@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 )
 
@@ -138,7 +139,7 @@ func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
 	}
 	for _, p := range pins {
 		for _, d := range p.Pending {
-			_ = r.host().Record(&host.Record{Event: host.RecordAdmin, Start: time.Now(),
+			_ = r.host().Record(&host.Record{Event: event.Admin, Start: time.Now(),
 				Action: host.Action{Server: p.Server},
 				Detail: mustMarshal(map[string]any{"action": "approve definition", "kind": p.Kind,
 					"name": cut(p.Name, maxEventText), "digest": d.Digest})}) // the Recorder reports its failures

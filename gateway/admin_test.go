@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -269,7 +270,7 @@ func TestAdminShowsAndControlsServers(t *testing.T) {
 	defer a.mu.Unlock()
 	var actions []string
 	for _, r := range a.records {
-		if r.Event == host.RecordAdmin {
+		if r.Event == event.Admin {
 			actions = append(actions, r.Server+" "+string(r.Detail))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -125,7 +126,7 @@ func (g *Gateway) recordLogin(p *mcp.Principal, d loginDetail) {
 	if err != nil {
 		return // of strings only
 	}
-	r := &host.Record{Event: host.RecordLogin, Detail: text}
+	r := &host.Record{Event: event.Login, Detail: text}
 	if p != nil {
 		r.Caller = &host.Caller{Principal: p}
 	}

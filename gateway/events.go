@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -132,21 +133,21 @@ func (l *EventLog) record(r *host.Record) {
 		Target: cut(cmp.Or(r.Target, r.Public), maxEventText), Rule: r.Rule,
 		Caller: cut(callerName(r.Caller), maxEventText)}
 	switch r.Event {
-	case host.RecordEnd, host.RecordRefused:
+	case event.End, event.Refused:
 		e.Type, e.Outcome = eventCall, "ok"
 		e.Millis = float64(r.Duration.Microseconds()) / 1000
 		if r.Err != nil {
 			e.Outcome, e.Code, e.Error = "error", codeOf(r.Err), cut(r.Mask(r.Err.Error()), maxEventText)
 		}
-		if r.Event == host.RecordRefused {
+		if r.Event == event.Refused {
 			e.Outcome = "refused"
 		}
 		l.count(r, e.Outcome)
-	case host.RecordQuestion:
+	case event.Question:
 		e.Type = eventQuestion
-	case host.RecordDrift:
+	case event.Drift:
 		e.Type, e.Detail = eventCatalogue, smallDetail(r.Detail)
-	case host.RecordAdmin, host.RecordLogin:
+	case event.Admin, event.Login:
 		e.Type, e.Detail = eventAudit, smallDetail(r.Detail)
 	default:
 		return

@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An event is what a reader receives.
-type event struct {
+// A streamEvent is an event that a reader received.
+type streamEvent struct {
 	id, kind string
 	data     struct {
 		Type, Server, State, Target, Outcome, Request, Answer, Error string
@@ -60,7 +61,7 @@ func (a *adminTest) events(query, last string) *eventStream {
 }
 
 // next returns the next event.
-func (s *eventStream) next() (e event) {
+func (s *eventStream) next() (e streamEvent) {
 	s.t.Helper()
 	for s.lines.Scan() {
 		name, value, _ := strings.Cut(s.lines.Text(), ": ")
@@ -87,16 +88,16 @@ func (s *eventStream) next() (e event) {
 }
 
 // number returns the number in the id of an event.
-func (e event) number() uint64 {
+func (e streamEvent) number() uint64 {
 	_, text, _ := strings.Cut(e.id, "-")
 	n, _ := strconv.ParseUint(text, 10, 64)
 	return n
 }
 
 // untilEach returns the first event of each type. The order of types that have different sources is not defined.
-func (s *eventStream) untilEach(kinds ...string) map[string]event {
+func (s *eventStream) untilEach(kinds ...string) map[string]streamEvent {
 	s.t.Helper()
-	found := map[string]event{}
+	found := map[string]streamEvent{}
 	for len(found) < len(kinds) {
 		e := s.next()
 		if _, known := found[e.kind]; !known && slices.Contains(kinds, e.kind) {
@@ -107,7 +108,7 @@ func (s *eventStream) untilEach(kinds ...string) map[string]event {
 }
 
 // until returns the first event of a type.
-func (s *eventStream) until(kind string) event {
+func (s *eventStream) until(kind string) streamEvent {
 	s.t.Helper()
 	for {
 		if e := s.next(); e.kind == kind {
@@ -190,7 +191,7 @@ func TestEventsReportGaps(t *testing.T) {
 	}
 	const most = 4096
 	for range most + 100 {
-		_ = a.recorder.Record(&host.Record{Event: host.RecordAdmin, Start: time.Now()})
+		_ = a.recorder.Record(&host.Record{Event: event.Admin, Start: time.Now()})
 	}
 	s := a.events("", first.id)
 	gap := s.next()
@@ -218,7 +219,7 @@ func TestSlowReaderOfEventsReceivesAGap(t *testing.T) {
 	detail := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 4<<10)))
 	begun := time.Now()
 	for range 5000 { // 20 MB: more than the log and the buffers of a socket
-		_ = a.recorder.Record(&host.Record{Event: host.RecordAdmin, Start: time.Now(), Detail: detail})
+		_ = a.recorder.Record(&host.Record{Event: event.Admin, Start: time.Now(), Detail: detail})
 	}
 	if took := time.Since(begun); took > 20*time.Second { // the reader would delay them for the 30 seconds of a write
 		t.Errorf("records took %v", took)

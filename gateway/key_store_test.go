@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -533,7 +534,7 @@ func TestKeysAreRecorded(t *testing.T) {
 		defer kept.mu.Unlock()
 		var got []string
 		for _, r := range kept.all {
-			if r.Event != host.RecordLogin {
+			if r.Event != event.Login {
 				continue
 			}
 			text += string(r.Detail)

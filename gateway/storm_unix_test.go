@@ -27,6 +27,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -260,10 +261,10 @@ func (s *storm) check(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Event == string(host.RecordEnd) && e.Server == "stable" && e.Target != "forbidden" {
+		if e.Event == string(event.End) && e.Server == "stable" && e.Target != "forbidden" {
 			ended++
 		}
-		if e.Event == string(host.RecordIntent) && e.Target == "forbidden" {
+		if e.Event == string(event.Intent) && e.Target == "forbidden" {
 			t.Fatalf("a call that a rule denies was sent: %s", e.Raw)
 		}
 	}

@@ -1,8 +1,15 @@
 package host
 
 import (
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+)
+
+// Names of package [event].
+type (
+	Record   = event.Record
+	Recorder = event.Recorder
 )
 
 // Names of package [hosterr].

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -168,7 +169,7 @@ func (p *approval) recordAnswer(id string, answer Answer) {
 	}
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
 		"principal": principalText(p.caller)})
-	p.record(&Record{Event: RecordAdmin, Call: p.call, Start: time.Now(), Method: p.action.Method,
+	p.record(&Record{Event: event.Admin, Call: p.call, Start: time.Now(), Method: p.action.Method,
 		Rule: p.decision.Rule, Channel: string(ChannelConsole), Approver: p.decision.Approver, Detail: detail,
 		Action: Action{Server: p.action.Server, Target: p.action.Target}})
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -58,9 +59,9 @@ func TestApproverIsRecorded(t *testing.T) {
 					}
 				}
 				<-done
-				end := host.RecordRefused
+				end := event.Refused
 				if test.answer != host.AnswerDeny {
-					end = host.RecordEnd
+					end = event.End
 					call() // by the grant
 					grants, err := h.Approvals().Grants(t.Context())
 					if err != nil || len(grants) != 1 || grants[0].Approver != test.want {
@@ -71,7 +72,7 @@ func TestApproverIsRecorded(t *testing.T) {
 				defer mu.Unlock()
 				ends := 0
 				for _, r := range records {
-					if r.Event == end || r.Event == host.RecordAdmin && r.Method == "tools/call" {
+					if r.Event == end || r.Event == event.Admin && r.Method == "tools/call" {
 						if ends++; r.Approver != test.want || r.Channel != string(test.channel) {
 							t.Errorf("%s record: approver %q by %q, want %q by %q", r.Event, r.Approver, r.Channel, test.want, test.channel)
 						}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -435,7 +436,7 @@ func (h *Host) recordLogin(c *credential, outcome string, err error) {
 	if err != nil {
 		detail["reason"] = loginFailure(err)
 	}
-	h.recordChange(RecordLogin, &Caller{Principal: c.caller}, c.up.name, detail)
+	h.recordChange(event.Login, &Caller{Principal: c.caller}, c.up.name, detail)
 }
 
 // oauthCodes are the errors of authorization servers that users and records see. Other text of them is

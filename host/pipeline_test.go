@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -97,7 +98,7 @@ func TestEachRefusalIsRecordedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
-				var events []host.RecordEvent
+				var events []event.Kind
 				outcome := host.OutcomeAllow
 				shop := newTurncoat()
 				h := openFile(t, map[string]any{"shop": map[string]string{"command": "shop"}}, test.settings, &host.Options{
@@ -132,8 +133,8 @@ func TestEachRefusalIsRecordedOnce(t *testing.T) {
 				wantFailure(t, c, "shop__search", test.code, "did not run")
 				mu.Lock()
 				defer mu.Unlock()
-				if !slices.Equal(events, []host.RecordEvent{host.RecordRefused}) {
-					t.Errorf("recorded %v, want one %s", events, host.RecordRefused)
+				if !slices.Equal(events, []event.Kind{event.Refused}) {
+					t.Errorf("recorded %v, want one %s", events, event.Refused)
 				}
 			})
 		})

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -35,7 +36,7 @@ func (c *callIDs) next() string { return c.prefix + strconv.FormatUint(c.last.Ad
 func (h *Host) observeCall(next next) next {
 	return func(ctx context.Context, c *call) (res mcp.Result, err error) {
 		if h.opts.Recorder != nil {
-			c.recording = &recording{host: h, Record: Record{Event: RecordIntent, Start: time.Now()}}
+			c.recording = &recording{host: h, Record: Record{Event: event.Intent, Start: time.Now()}}
 		}
 		res, err = next(ctx, c)
 		c.recording.end(res, err)
@@ -55,7 +56,7 @@ func (r *recording) describe(c *call) {
 		r.Digest, r.Public = c.item.Digest, c.item.Public
 	}
 	if r.Answers, _ = c.request.Param("inputResponses"); continues(c.request) {
-		r.Event = RecordAnswer
+		r.Event = event.Answer
 		if st, _, err := c.continues(); err == nil && st.Call != "" {
 			r.Call = st.Call
 		}
@@ -85,7 +86,7 @@ func (h *Host) recordIntent(next next) next {
 
 // newRecord returns the intent of a request.
 func (v *View) newRecord(req *mcp.Request, a *Action) Record {
-	r := Record{Event: RecordIntent, Action: *a, Method: req.Method, Start: time.Now()}
+	r := Record{Event: event.Intent, Action: *a, Method: req.Method, Start: time.Now()}
 	r.SetMask(v.host.masks)
 	r.Client, _ = req.Meta(wire.MetaClientInfo)
 	return r
@@ -104,7 +105,7 @@ func (r *recording) intent() error {
 		return nil
 	}
 	intent := &r.Record
-	if r.Event == RecordAnswer { // which may be kept, while this becomes the outcome
+	if r.Event == event.Answer { // which may be kept, while this becomes the outcome
 		answer := r.Record
 		intent = &answer
 	}
@@ -120,18 +121,18 @@ func (r *recording) end(res mcp.Result, err error) {
 	if r == nil {
 		return
 	}
-	r.Event, r.Err, r.Duration, r.Answers = RecordEnd, err, time.Since(r.Start), nil
+	r.Event, r.Err, r.Duration, r.Answers = event.End, err, time.Since(r.Start), nil
 	raw, _ := res.(mcp.RawResult)
 	switch {
 	case !r.sent && err == nil: // the host asks for approval
-		r.Event, r.Result = RecordQuestion, json.RawMessage(raw)
+		r.Event, r.Result = event.Question, json.RawMessage(raw)
 	case !r.sent:
-		r.Event = RecordRefused
+		r.Event = event.Refused
 	case err != nil:
 	default:
 		r.Result = json.RawMessage(raw)
 		if raw.ResultType() == mcp.ResultInputRequired {
-			r.Event = RecordQuestion
+			r.Event = event.Question
 		}
 	}
 	_ = r.host.keep(&r.Record) // the request has ended: the Recorder reports its failure
@@ -145,7 +146,7 @@ func (v *View) refused(req *mcp.Request, kind ActionKind, public string, err err
 	a := &Action{Kind: kind, Caller: v.caller}
 	a.Arguments = argumentsOf(req)
 	r := v.newRecord(req, a)
-	r.Event, r.Call, r.Public, r.Err = RecordRefused, v.host.callIDs.next(), public, err
+	r.Event, r.Call, r.Public, r.Err = event.Refused, v.host.callIDs.next(), public, err
 	r.Duration = time.Since(r.Start)
 	_ = v.host.keep(&r) // as for an end
 	return err

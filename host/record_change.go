@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
@@ -53,19 +54,19 @@ func (p *pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
 			d.add(&d.Removed, name)
 		}
 	}
-	p.up.host.recordChange(RecordDrift, p.caller, p.up.name, d)
+	p.up.host.recordChange(event.Drift, p.caller, p.up.name, d)
 }
 
 // recordLogin records that a server requires a login.
 func (u *Upstream) recordLogin(e *Event, c *Caller) {
 	if e.State == StateAuth {
-		u.host.recordChange(RecordLogin, c, u.name, map[string]string{"outcome": "required"})
+		u.host.recordChange(event.Login, c, u.name, map[string]string{"outcome": "required"})
 	}
 }
 
 // recordAdmin records an action of the operator on a server.
 func (u *Upstream) recordAdmin(action string) {
-	u.host.recordChange(RecordAdmin, nil, u.name, map[string]string{"action": action})
+	u.host.recordChange(event.Admin, nil, u.name, map[string]string{"action": action})
 }
 
 // recordConfig records that the host uses a configuration, and which epoch of the policy.
@@ -74,12 +75,12 @@ func (h *Host) recordConfig(f *config.File, action string) {
 	if h.currentPolicy() != nil {
 		policy = strconv.FormatUint(h.epoch(), 16)
 	}
-	h.recordChange(RecordConfig, nil, "", map[string]any{"action": action, "path": f.Path, "servers": f.Names(),
+	h.recordChange(event.Config, nil, "", map[string]any{"action": action, "path": f.Path, "servers": f.Names(),
 		"policy": policy})
 }
 
 // recordChange records an event that no request causes.
-func (h *Host) recordChange(event RecordEvent, c *Caller, server string, detail any) {
+func (h *Host) recordChange(event event.Kind, c *Caller, server string, detail any) {
 	if h.opts.Recorder == nil {
 		return
 	}

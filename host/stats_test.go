@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -179,7 +180,7 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 type failingRecorder struct{}
 
 func (failingRecorder) Record(r *host.Record) error {
-	if r.Event == host.RecordIntent {
+	if r.Event == event.Intent {
 		return nil
 	}
 	return errors.New("no space left")

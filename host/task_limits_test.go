@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -22,7 +23,7 @@ type recordLog struct {
 }
 
 func (l *recordLog) Record(r *host.Record) error {
-	if l.full && r.Event == host.RecordIntent {
+	if l.full && r.Event == event.Intent {
 		return errors.New("the disk is full")
 	}
 	kept := *r
@@ -37,7 +38,7 @@ func (l *recordLog) texts(method string) (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.all {
-		if r.Method == method && r.Event != host.RecordIntent {
+		if r.Method == method && r.Event != event.Intent {
 			text := strings.TrimSpace(strings.Join([]string{string(r.Event), r.Server, r.Target, r.Rule}, " "))
 			all = append(all, strings.Join(strings.Fields(text), " "))
 		}
@@ -50,7 +51,7 @@ func (l *recordLog) refusal(method string) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.all {
-		if r.Method == method && r.Event == host.RecordRefused {
+		if r.Method == method && r.Event == event.Refused {
 			err = r.Err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 // gatewayAt executes the action of a step of the gateway. It is the process of the gateway.
@@ -72,7 +73,7 @@ func (s hostSteps) Epoch() uint64 { return 1 }
 
 // Record is called when the host has the result of a call.
 func (s hostSteps) Record(r *host.Record) error {
-	if r.Kind == host.ActionCall && r.Event == host.RecordEnd {
+	if r.Kind == host.ActionCall && r.Event == event.End {
 		gatewayAt(s.dir, r.Server, stepRecorded)
 	}
 	return nil

@@ -40,6 +40,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 // An Arguments chooses how records contain the arguments of requests.
@@ -207,10 +208,10 @@ func (o *Options) fill() error {
 func (l *Log) Record(r *host.Record) error {
 	e := &entry{record: r, size: len(r.Arguments) + len(r.Result) + len(r.Answers) + len(r.Detail)}
 	switch r.Event {
-	case host.RecordIntent, host.RecordAnswer:
+	case event.Intent, event.Answer:
 		if l.opts.Strict {
 			e.stored = make(chan error, 1)
-		} else if r.Event == host.RecordIntent {
+		} else if r.Event == event.Intent {
 			return nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -42,7 +43,7 @@ func closeLog(t testing.TB, l *audit.Log) {
 
 // call returns the record of a call that has ended.
 func call(id int) *host.Record {
-	return &host.Record{Event: host.RecordEnd, Call: fmt.Sprint("call-", id), Method: "tools/call", Public: "fs__read",
+	return &host.Record{Event: event.End, Call: fmt.Sprint("call-", id), Method: "tools/call", Public: "fs__read",
 		Action: host.Action{Kind: host.ActionCall, Caller: &host.Caller{}, Server: "fs", Target: "read",
 			Arguments: json.RawMessage(`{"path":"/srv/notes.txt","limit":10}`)},
 		Result: json.RawMessage(`{"content":[{"type":"text","text":"hello"}],"resultType":"complete"}`),
@@ -108,11 +109,11 @@ func TestRecordsAreWrittenAndVerified(t *testing.T) {
 	failed.Result, failed.Err = nil, &host.Error{Code: host.CodeTimeout, Server: "fs", MayHaveRun: true,
 		Err: mcp.ErrTimeout}
 	refused := call(3)
-	refused.Event, refused.Result, refused.Err = host.RecordRefused, nil, mcp.Errorf(-32602, "unknown tool")
+	refused.Event, refused.Result, refused.Err = event.Refused, nil, mcp.Errorf(-32602, "unknown tool")
 	intent := call(4)
-	intent.Event = host.RecordIntent
+	intent.Event = event.Intent
 	record(t, l, call(1), failed, refused, intent,
-		&host.Record{Event: host.RecordAdmin, Action: host.Action{Server: "fs"}, Detail: []byte(`{"action":"stop"}`)})
+		&host.Record{Event: event.Admin, Action: host.Action{Server: "fs"}, Detail: []byte(`{"action":"stop"}`)})
 	closeLog(t, l)
 	all := readAll(t, dir)
 	if got, want := events(all), "segment end end refused admin close checkpoint"; got != want {

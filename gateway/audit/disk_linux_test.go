@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -88,7 +89,7 @@ func (c *countedServer) check(t *testing.T, dir string, min int64) {
 	verify(t, dir)
 	intents := int64(0)
 	for _, e := range readAll(t, dir) {
-		if e.Event == string(host.RecordIntent) {
+		if e.Event == string(event.Intent) {
 			intents++
 		}
 	}

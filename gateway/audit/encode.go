@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -195,12 +196,12 @@ const (
 
 func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
 	switch r.Event {
-	case host.RecordAnswer:
+	case event.Answer:
 		if len(r.Answers) > 0 {
 			b = c.appendForm(append(b, `,"answers":`...), r.Answers)
 		}
 		return b
-	case host.RecordEnd, host.RecordQuestion, host.RecordRefused:
+	case event.End, event.Question, event.Refused:
 	default:
 		return b
 	}
@@ -212,9 +213,9 @@ func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
 	outcome := OutcomeOK
 	_, byHost := errors.AsType[*host.Error](r.Err)
 	switch {
-	case r.Event == host.RecordRefused:
+	case r.Event == event.Refused:
 		outcome = OutcomeRefused
-	case r.Event == host.RecordQuestion:
+	case r.Event == event.Question:
 		outcome = OutcomeQuestion
 	case failed && byHost:
 		outcome = OutcomeFailed
@@ -222,7 +223,7 @@ func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
 		outcome = OutcomeError
 	}
 	b = c.member(b, "outcome", outcome)
-	if r.Event == host.RecordQuestion {
+	if r.Event == event.Question {
 		b = c.appendQuestions(b, r.Result)
 	}
 	if len(r.Result) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 // A fullDisk makes writes fail after some bytes, part of which are written.
@@ -54,7 +55,7 @@ func (f *fullFile) Write(b []byte) (int, error) {
 
 func intent(n int) *host.Record {
 	r := call(n)
-	r.Event, r.Result = host.RecordIntent, nil
+	r.Event, r.Result = event.Intent, nil
 	return r
 }
 

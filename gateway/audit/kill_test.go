@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 var killRounds = flag.Int("kill-rounds", 12, "rounds of the test that kills the writer")
@@ -29,7 +29,7 @@ func writeUntilKilled(dir, mode string) error {
 	}
 	for n := 0; ; n++ {
 		r := call(os.Getpid()*1_000_000 + n)
-		r.Event, r.Result = host.RecordIntent, nil
+		r.Event, r.Result = event.Intent, nil
 		if err := l.Record(r); err != nil {
 			return err
 		}

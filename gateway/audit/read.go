@@ -140,7 +140,7 @@ type Entry struct {
 	Version    int       `json:"v"`
 	Seq        uint64    `json:"seq"`
 	Time       time.Time `json:"t"`
-	Event      string    `json:"event"` // a [host.RecordEvent], or an event of the log itself
+	Event      string    `json:"event"` // a [event.Kind], or an event of the log itself
 	ID         string    `json:"id"`
 	Kind       string    `json:"kind"`
 	Method     string    `json:"method"`

@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 const day = 24 * time.Hour
@@ -115,7 +115,7 @@ func TestOldestSegmentsMakeRoom(t *testing.T) {
 		if e.Event == "retention" && strings.Contains(string(e.Raw), `"reason":"size"`) {
 			removals++
 		}
-		if e.Event == string(host.RecordEnd) {
+		if e.Event == string(event.End) {
 			last = e.ID
 		}
 	}
@@ -134,7 +134,7 @@ func TestStrictLogRefusesAtItsSize(t *testing.T) {
 		o.MaxSize, o.Strict, o.Sync = 16<<10, true, audit.SyncRecord
 		l := open(t, o)
 		intent := call(1)
-		intent.Event = host.RecordIntent
+		intent.Event = event.Intent
 		accepted := 0
 		var err error
 		for accepted < 1000 {
@@ -149,7 +149,7 @@ func TestStrictLogRefusesAtItsSize(t *testing.T) {
 		}
 		intents := 0
 		for _, e := range readAll(t, dir) {
-			if e.Event == string(host.RecordIntent) {
+			if e.Event == string(event.Intent) {
 				intents++
 			}
 		}

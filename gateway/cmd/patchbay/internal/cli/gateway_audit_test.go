@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -176,7 +177,7 @@ func TestAuditQueryOfCallers(t *testing.T) {
 	}
 	for _, name := range []string{"ann", "anna", "ann lee"} {
 		caller := &host.Caller{Principal: &mcp.Principal{Subject: name, Issuer: "patchbay:key"}}
-		err := l.Record(&host.Record{Event: host.RecordEnd, Action: host.Action{Caller: caller, Server: "one"}})
+		err := l.Record(&host.Record{Event: event.End, Action: host.Action{Caller: caller, Server: "one"}})
 		if err != nil {
 			t.Fatal(err)
 		}

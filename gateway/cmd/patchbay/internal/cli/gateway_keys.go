@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 // defaultKeyTime is how long a new key is valid, so that an unused one does not stay valid.
@@ -295,7 +296,7 @@ func (p *program) recordAdmin(ctx context.Context, f *config.File, details ...ma
 			break
 		}
 		text, _ := json.Marshal(detail) // of texts, numbers and times
-		r := &host.Record{Event: host.RecordAdmin, Start: time.Now(), Detail: text}
+		r := &host.Record{Event: event.Admin, Start: time.Now(), Detail: text}
 		r.Server, _ = detail["server"].(string)
 		err = l.Record(r)
 	}
