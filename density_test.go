@@ -52,6 +52,8 @@ var rewritten = strings.Fields(`
 	gateway/internal/freeport
 	gateway/internal/netx
 	gateway/internal/osuser
+	gateway/internal/rawjson
+	gateway/internal/spell
 	gateway/policy
 	host/policy
 	host/state
@@ -60,13 +62,15 @@ var rewritten = strings.Fields(`
 	internal/freeport
 	internal/oauthtest
 	internal/oauthwire
-	internal/oidcclient
 	internal/testhome
 	jsonschema
-	visible
+	mcp/driver
+	mcp/driver/command
 	mcptest/testhome
+	oauth/oidcclient
 	otelmcp
-	stores/bolt`)
+	stores/bolt
+	visible`)
 
 // commentWords counts the words in the comments of a package.
 type commentWords struct {

@@ -94,7 +94,7 @@ func bodyRoute[Request, Response any](
 	return route
 }
 
-// noBody is the request of operations without one.
+// noBody is the request of operations without a body.
 type noBody struct{}
 
 // parseQuery parses the parameters of a URL, of which there are few.
@@ -129,7 +129,7 @@ func cut(text string, n int) string {
 	return strings.Clone(text)
 }
 
-// page returns the items of a page and the cursor of the next one: the number of the items before it.
+// page returns the items of a page and the cursor of the next page: the number of items before it.
 func page[T any](all []T, cursor, limit int) (items []T, next int) {
 	cursor = min(cursor, len(all))
 	end := min(cursor+limit, len(all))
@@ -140,7 +140,7 @@ func page[T any](all []T, cursor, limit int) (items []T, next int) {
 }
 
 const (
-	// defaultPage and maxPage bound the items of one response.
+	// defaultPage and maxPage limit the items of a response.
 	defaultPage = 100
 	maxPage     = 1000
 )

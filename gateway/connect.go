@@ -18,9 +18,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/lru"
-	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
 
 const (
@@ -47,14 +46,15 @@ type connectPages struct {
 	secret  []byte             // of the tokens of forms
 	issuer  *oidcclient.Client // identifies callers with access tokens; nil without OAuth.ClientID
 
-	mu     sync.Mutex // guards the fields below
-	url    *url.URL   // URL of the gateway; nil if browsers cannot reach it
-	checks lru.Map[string, identityCheck]
+	mu      sync.Mutex // guards the fields below
+	url     *url.URL   // URL of the gateway; nil if browsers cannot reach it
+	checks  map[string]*identityCheck
+	started []string // ids of checks, the oldest first; some are done
 }
 
 func newConnectPages(g *Gateway) *connectPages {
 	p := &connectPages{gateway: g, secret: make([]byte, sha256.Size), issuer: g.opts.OAuth.client(),
-		checks: lru.Map[string, identityCheck]{Max: maxIdentityChecks}}
+		checks: map[string]*identityCheck{}}
 	_, _ = rand.Read(p.secret)  // never fails
 	if g.opts.PublicURL != "" { // was checked
 		p.set(strings.TrimSuffix(g.opts.PublicURL, "/"))

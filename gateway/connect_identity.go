@@ -8,12 +8,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
 
 const (
@@ -76,9 +77,7 @@ func (p *connectPages) identify(w http.ResponseWriter, r *http.Request, ticket, 
 	sum := sha256.Sum256([]byte(ticket))
 	id := hex.EncodeToString(sum[:])
 	check := &identityCheck{oidcclient.NewRequest(id), ticket, browser}
-	p.mu.Lock()
-	p.checks.Put(id, check)
-	p.mu.Unlock()
+	p.addCheck(id, check)
 	w.Header().Set("Location", p.issuer.AuthorizationURL(ends, p.identityURL(), &check.Request))
 	w.WriteHeader(http.StatusSeeOther)
 }
@@ -116,20 +115,32 @@ func (p *connectPages) identified(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// addCheck adds a check. If there are too many, it removes the oldest check.
+func (p *connectPages) addCheck(id string, check *identityCheck) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started = append(slices.DeleteFunc(p.started, func(other string) bool { return other == id }), id)
+	if len(p.started) > maxIdentityChecks {
+		delete(p.checks, p.started[0])
+		p.started = slices.Delete(p.started, 0, 1)
+	}
+	p.checks[id] = check
+}
+
 // takeCheck removes and returns the check that a response belongs to.
 func (p *connectPages) takeCheck(response url.Values, browser string) (*identityCheck, error) {
 	state := response.Get("state")
 	id, _, _ := strings.Cut(state, ".")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	check := p.checks.Get(id)
+	check := p.checks[id]
 	switch {
 	case check == nil || subtle.ConstantTimeCompare([]byte(state), []byte(check.State)) != 1:
 		return nil, host.ErrNoLogin
 	case subtle.ConstantTimeCompare([]byte(browser), []byte(check.browser)) != 1:
 		return nil, host.ErrOtherBrowser
 	}
-	p.checks.Drop(id)
+	delete(p.checks, id)
 	return check, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/patchbay-mcp/patchbay/internal/lru"
-	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
-	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
+	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
 
 const providerTimeout = 25 * time.Second // for all requests of a login or a renewal

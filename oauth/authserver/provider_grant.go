@@ -12,9 +12,9 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/patchbay-mcp/patchbay/internal/lru"
-	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
-	"github.com/patchbay-mcp/patchbay/internal/oidcclient"
+	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
 
 type providerLogin struct {

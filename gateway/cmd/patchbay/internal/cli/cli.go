@@ -24,8 +24,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/recording"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
-	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -75,9 +75,9 @@ type program struct {
 	missing      atomic.Pointer[missingServers] // of the last list; nil if it is complete
 	noQuestions  bool                           // the client declares neither elicitation nor sampling
 
-	tls   *tls.Config                  // with the certificates of --cacert; nil for the default
-	timed bool                         // the command line has --timeout
-	limit atomic.Pointer[peer.Timeout] // of the whole command; nil without one
+	tls   *tls.Config                    // with the certificates of --cacert; nil for the default
+	timed bool                           // the command line has --timeout
+	limit atomic.Pointer[driver.Timeout] // of the whole command; nil without one
 
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/internal/childproc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver/command"
 )
 
 // flagError returns the usage error of a flag that could not be parsed. Parsing has
@@ -64,7 +64,7 @@ var interpreters = []string{"node", "python", "python3", "go", "java", "dotnet",
 
 // isProgram reports whether a word is a program or a script.
 func isProgram(word string) bool {
-	if childproc.IsPackageRunner(word) || slices.Contains(interpreters, word) {
+	if command.IsPackageRunner(word) || slices.Contains(interpreters, word) {
 		return true
 	}
 	if _, err := exec.LookPath(word); err == nil {

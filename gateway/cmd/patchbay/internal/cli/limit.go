@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/childproc"
-	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+	"github.com/patchbay-mcp/patchbay/mcp/driver/command"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -21,12 +21,11 @@ var errTimeLimit = fmt.Errorf("the time limit of --timeout has passed: %w", cont
 func within(
 	ctx context.Context, most time.Duration, f func(ctx context.Context) error, late func(err error) error,
 ) error {
-	var limit peer.Timeout
-	limit.Start(ctx, peer.TimeLimits{Total: most}, errTimeLimit)
+	limit := driver.StartTimeout(ctx, most, errTimeLimit)
 	defer limit.Stop()
-	err := f(&limit)
+	err := f(limit)
 	var explained *coded // by a limit within this one
-	if err == nil || !errors.Is(context.Cause(&limit), errTimeLimit) || errors.As(err, &explained) {
+	if err == nil || !errors.Is(context.Cause(limit), errTimeLimit) || errors.As(err, &explained) {
 		return err
 	}
 	return &coded{exitTimeout, late(err)}
@@ -42,13 +41,12 @@ func (p *program) bounded(ctx context.Context, t *target, name string, f func(ct
 	if start := p.startLimit(t); start > most {
 		most += start
 	}
-	var limit peer.Timeout // not a parent of the context, so that waiting for a task does not pause it
-	limit.Start(ctx, peer.TimeLimits{Total: most}, errTimeLimit)
+	limit := driver.StartTimeout(ctx, most, errTimeLimit) // not a parent, so that waiting for a task does not pause it
 	defer limit.Stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(&limit, func() { cancel(context.Cause(&limit)) })()
-	p.limit.Store(&limit)
+	defer context.AfterFunc(limit, func() { cancel(context.Cause(limit)) })()
+	p.limit.Store(limit)
 	defer p.limit.Store(nil)
 	err := f(ctx)
 	var explained *coded
@@ -79,9 +77,9 @@ const defaultTimeout = 60 * time.Second
 // startLimit returns how long connecting to a target may take in total: --timeout, or longer by
 // default for a server that may have to be downloaded.
 func (p *program) startLimit(t *target) time.Duration {
-	isRunner := len(t.command) > 0 && childproc.IsPackageRunner(t.command[0])
+	isRunner := len(t.command) > 0 && command.IsPackageRunner(t.command[0])
 	if isRunner && p.flags.timeout == defaultTimeout {
-		return childproc.RunnerTimeout
+		return command.RunnerTimeout
 	}
 	return p.flags.timeout
 }
@@ -103,7 +101,7 @@ func (p *program) noAnswer(t *target) error {
 	if len(t.command) == 0 {
 		return errors.New(text)
 	}
-	if names := childproc.Withheld(t.environment, p.commandStderr.String()); len(names) > 0 {
+	if names := command.Withheld(t.environment, p.commandStderr.String()); len(names) > 0 {
 		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs", strings.Join(names, ", "))
 	}
 	return errors.New(text)

@@ -21,9 +21,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
+	"github.com/patchbay-mcp/patchbay/mcp/driver/command"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -419,7 +419,7 @@ func (p *program) connectError(ctx context.Context, t *target, err error) error 
 		return &coded{exitUnreachable, errNoGateway}
 	}
 	err = p.explainNoAnswer(ctx, t, err)
-	if _, ok := errors.AsType[*childproc.WithheldError](err); ok {
+	if _, ok := errors.AsType[*command.WithheldError](err); ok {
 		err = fmt.Errorf("%w (--env)", err)
 	}
 	return notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))

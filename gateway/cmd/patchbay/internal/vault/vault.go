@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/binary"
@@ -26,7 +27,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/private"
-	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
 // Errors of a vault, besides errors of the file system. A value is never lost.
@@ -45,7 +45,7 @@ const (
 	// maxKey limits the key of a value, in bytes, like [oauthclient.Store].
 	maxKey = 4 << 10
 	// keySize is the key size of AES-256, in bytes.
-	keySize = seal.MinSecret
+	keySize = 32
 	// sealOverhead is the size of magic, nonce, tag, and the key with its length, in bytes.
 	sealOverhead = len(magic) + 12 + 16 + 2 + maxKey
 	// keyringTimeout limits a call of the keyring: the user may have to unlock it, and a broken
@@ -281,8 +281,20 @@ type sealer struct {
 	previous *sealer // of the key before an unfinished change; may be nil
 }
 
+// newAEAD returns AES-GCM with random nonces.
+func newAEAD(key []byte) (cipher.AEAD, error) {
+	if len(key) != keySize {
+		return nil, fmt.Errorf("the key of the vault has %d bytes: must have %d", len(key), keySize)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
 func newSealer(vault string, key []byte) (*sealer, error) {
-	aead, err := seal.NewAEAD(key)
+	aead, err := newAEAD(key)
 	return &sealer{aead: aead, vault: vault, key: key}, err
 }
 
