@@ -36,6 +36,8 @@ var importRules = []importRule{
 		[]string{"host/internal/catalogue", "host/internal/proclimit"}, "merged lists and process limits know no host"},
 	{[]string{"host/internal/pinrecord"}, []string{"host", "mcp"}, []string{"host/state", "host/internal/catalogue"},
 		"a stored record does not depend on who compares it"},
+	{[]string{"host/internal/server"}, []string{"host", "mcp", "mcphttp", "oauth"},
+		[]string{"host/config", "host/internal/catalogue"}, "the description of a server does not depend on its connections"},
 	{[]string{"host"}, []string{"gateway", "stores", "otelmcp", "oauth/authserver"}, nil,
 		"a host does not depend on who serves it"},
 	{[]string{"stores", "otelmcp", "examples"}, []string{"gateway"}, nil, "a store or program does not need the gateway"},

@@ -78,7 +78,7 @@ func (h *Host) approveCall(next next) next {
 func (v *View) newApproval(req *mcp.Request, r *call, a *Action, d Decision) *approval {
 	p := &approval{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
 		withoutMeta: r.pool.withoutMeta(), call: r.id(), original: req}
-	if s := r.pool.up.entry().server; s != nil {
+	if s := r.pool.up.entry().Config; s != nil {
 		p.identity = s.Identity()
 	}
 	p.round = func(req *mcp.Request) (requestState, bool, error) { return v.openState(req, r) }

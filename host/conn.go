@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -26,9 +27,9 @@ type conn struct {
 	in *instance
 
 	// The lock of the upstream guards the fields below.
-	replaced    bool         // requests that wait for this attempt wait for another
-	fingerprint fingerprint  // of the entry with which the connection is made; zero before
-	pins        *pins.Server // of that entry; nil for none
+	replaced    bool               // requests that wait for this attempt wait for another
+	fingerprint server.Fingerprint // of the entry with which the connection is made; zero before
+	pins        *pins.Server       // of that entry; nil for none
 
 	own pins.Connection
 }
@@ -59,15 +60,15 @@ func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 	ctx = context.WithValue(ctx, callerKey{}, caller)
 	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
 	ctx = context.WithValue(ctx, clientKey{}, s.in.pool.client(e, server.URL))
-	if e.settings.InsecureHTTP {
+	if e.Settings.InsecureHTTP {
 		ctx = context.WithValue(ctx, insecureHTTPKey{}, true)
 	}
-	return ctx, &connection.Setup{Server: server, Client: s.in.options(), Era: e.settings.Era,
-		Limits: e.settings.Limits}, nil
+	return ctx, &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era,
+		Limits: e.Settings.Limits}, nil
 }
 
 func (u *Upstream) startTimeout() time.Duration {
-	if timeout := u.entry().settings.StartTimeout; timeout > 0 {
+	if timeout := u.entry().Settings.StartTimeout; timeout > 0 {
 		return timeout
 	}
 	return defaultStartTimeout

@@ -62,7 +62,7 @@ type credential struct {
 // loginPrincipal returns the principal whose login authorizes the requests of a caller, and whether a
 // login that the host has does.
 func (u *Upstream) loginPrincipal(e *entry, c *Caller) (p *mcp.Principal, ok bool) {
-	switch e.settings.Auth {
+	switch e.Settings.Auth {
 	case config.AuthCaller:
 		return c.Principal, true
 	case config.AuthGateway:
@@ -73,7 +73,7 @@ func (u *Upstream) loginPrincipal(e *entry, c *Caller) (p *mcp.Principal, ok boo
 
 // client returns the HTTP client of connections with an entry, for a caller; see [ClientFrom].
 func (p *pool) client(e *entry, url string) *http.Client {
-	if e.settings.Auth == config.AuthForward {
+	if e.Settings.Auth == config.AuthForward {
 		return &http.Client{Transport: &forwarding{pool: p, base: p.up.base(e)}}
 	}
 	principal, ok := p.up.loginPrincipal(e, p.caller)
@@ -89,12 +89,12 @@ func checkHeaders(e *entry, s *config.Server) error {
 	if err := checkHTTP(e, s); err != nil {
 		return err
 	}
-	switch e.settings.Auth {
+	switch e.Settings.Auth {
 	case config.AuthNone, config.AuthGateway, config.AuthCaller:
 		for name := range s.Header {
 			if http.CanonicalHeaderKey(name) == "Authorization" {
 				return errors.New("headersHelper: has a header Authorization, which excludes \"auth\": \"" +
-					string(e.settings.Auth) + "\"")
+					string(e.Settings.Auth) + "\"")
 			}
 		}
 	}
@@ -105,12 +105,12 @@ func checkHeaders(e *entry, s *config.Server) error {
 // machine.
 func checkHTTP(e *entry, s *config.Server) error {
 	u, err := url.Parse(s.URL)
-	if s.Type == config.TypeStdio || err != nil || u.Scheme != "http" || e.settings.InsecureHTTP ||
+	if s.Type == config.TypeStdio || err != nil || u.Scheme != "http" || e.Settings.InsecureHTTP ||
 		netx.IsLoopback(u.Hostname()) {
 		return nil
 	}
-	names := append(slices.Sorted(maps.Keys(s.Header)), e.settings.ForwardHeaders...)
-	if e.settings.InsecureForwardAuthorization {
+	names := append(slices.Sorted(maps.Keys(s.Header)), e.Settings.ForwardHeaders...)
+	if e.Settings.InsecureForwardAuthorization {
 		names = append(names, "Authorization")
 	}
 	if u.User != nil {
@@ -128,10 +128,10 @@ func checkHTTP(e *entry, s *config.Server) error {
 // oauthOptions returns the options of logins and requests at the server, without a store.
 func (u *Upstream) oauthOptions(e *entry) oauthclient.TransportOptions {
 	o := oauthclient.TransportOptions{}
-	if u.host.opts.OAuth != nil && e.server != nil {
-		o = *u.host.opts.OAuth(e.server)
+	if u.host.opts.OAuth != nil && e.Config != nil {
+		o = *u.host.opts.OAuth(e.Config)
 	}
-	set := &e.settings.OAuth
+	set := &e.Settings.OAuth
 	if set.ClientID != "" {
 		o.Client.ID, o.Client.Secret = set.ClientID, ""
 		if set.ClientSecret != "" {
@@ -242,10 +242,10 @@ func (u *Upstream) endpointOf(ctx context.Context, e *entry) (string, error) {
 	if known {
 		return url, nil
 	}
-	if e.invalid != nil {
-		return "", e.invalid
+	if e.Invalid != nil {
+		return "", e.Invalid
 	}
-	url, err := e.server.ExpandURL(ctx, u.host.opts.Lookup)
+	url, err := e.Config.ExpandURL(ctx, u.host.opts.Lookup)
 	if err != nil {
 		return "", err
 	}

@@ -67,7 +67,7 @@ func (v *View) noteForwarded(ctx context.Context, req *mcp.Request) {
 
 // withForwarded returns the context of a request with the headers that its server gets.
 func (p *pool) withForwarded(ctx context.Context, req *mcp.Request) context.Context {
-	s := p.up.entry().settings
+	s := p.up.entry().Settings
 	if s.Auth != config.AuthForward {
 		return ctx
 	}

@@ -22,10 +22,10 @@ type insecureHTTPKey struct{}
 
 // expanded returns the entry with its variables replaced, for a caller.
 func (u *Upstream) expanded(ctx context.Context, e *entry, c *Caller) (*config.Server, error) {
-	if e.invalid != nil {
-		return nil, e.invalid
+	if e.Invalid != nil {
+		return nil, e.Invalid
 	}
-	server := *e.server
+	server := *e.Config
 	if u.usesWorkspace() {
 		server.Workspace = c.Workspace
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -135,7 +136,7 @@ type Host struct {
 // fail with [CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: newFingerprintKey()}
+	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: server.NewFingerprintKey()}
 	h.logins.failed.Max = maxFailedPrincipals
 	if o != nil {
 		h.opts = *o

@@ -349,7 +349,7 @@ func (i *instance) options() *mcp.ClientOptions {
 		o.ForwardCapabilities = declared
 	}
 	o.Roots = i.pool.ownRoots()
-	o.Timeout, o.MaxTimeout = u.entry().settings.Timeout, u.entry().settings.MaxTimeout
+	o.Timeout, o.MaxTimeout = u.entry().Settings.Timeout, u.entry().Settings.MaxTimeout
 	if u.host.opts.Observer != nil {
 		o.Observer = &clientObserver{u.host.opts.Observer, u.name}
 	}

@@ -132,13 +132,13 @@ func (u *Upstream) queues(f func(q *limits.Queue)) {
 func (u *Upstream) applyLimits() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.limits.Configure(u.entry().settings)
+	u.limits.Configure(u.entry().Settings)
 	u.queues((*limits.Queue).Update)
 }
 
 // limitStatus returns the figures of the limits. The caller must hold u.mu.
 func (u *Upstream) limitStatus(now time.Time) LimitStatus {
-	s := u.entry().settings
+	s := u.entry().Settings
 	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: BreakerClosed,
 		Refused: u.limits.Refused()}
 	u.queues(func(q *limits.Queue) {

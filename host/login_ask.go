@@ -111,7 +111,7 @@ func (v *View) askLogin(
 		return nil, err
 	}
 	e, _ := errors.AsType[*Error](err)
-	own := c.caller.Key() == v.caller.Principal.Key() && c.up.entry().isOfCallers()
+	own := c.caller.Key() == v.caller.Principal.Key() && c.up.entry().UsesLoginOfCaller()
 	if !own || v.host.connectURL() == "" || v.host.refusedLogin(c.caller) != nil {
 		return nil, v.loginRequired(e, "")
 	}
@@ -147,8 +147,6 @@ func (v *View) askLogin(
 	return v.loginQuestion(req, l, st), nil
 }
 
-func (e *entry) isOfCallers() bool { return e.settings.Auth == "caller" }
-
 // loginRequired returns the error of a request that needs a login which its client cannot be asked for.
 func (v *View) loginRequired(e *Error, page string) error {
 	out := *e
@@ -160,9 +158,9 @@ func (v *View) loginRequired(e *Error, page string) error {
 		text += ": the user must open this page, which is for one visit within " + loginTime.String() + ": " + page
 	case v.caller.Principal == nil && command != nil && u != nil:
 		text += ": run " + command(e.Server)
-	case u != nil && u.entry().isOfCallers() && refused != nil:
+	case u != nil && u.entry().UsesLoginOfCaller() && refused != nil:
 		text += ": " + refused.Error()
-	case u != nil && u.entry().isOfCallers():
+	case u != nil && u.entry().UsesLoginOfCaller():
 		text += ": use a client that supports URL elicitation, or ask the operator for another way"
 	default:
 		text += " of the operator"

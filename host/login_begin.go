@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -36,7 +35,7 @@ func (u *Upstream) ownLogin(ctx context.Context, c *Caller) (*credential, error)
 		return cred, err
 	}
 	e := u.entry()
-	if e.invalid == nil {
+	if e.Invalid == nil {
 		if reason := u.unusedLogin(e, c); reason != "" {
 			return nil, fmt.Errorf("%w: server %.64q %s", ErrLoginUnused, u.name, reason)
 		}
@@ -50,12 +49,12 @@ func (u *Upstream) ownLogin(ctx context.Context, c *Caller) (*credential, error)
 
 // unusedLogin returns why a login of a caller would not be used, "" if Options.Dial uses it.
 func (u *Upstream) unusedLogin(e *entry, c *Caller) string {
-	switch auth := e.settings.Auth; {
-	case e.isCommand():
+	switch auth := e.Settings.Auth; {
+	case e.IsCommand():
 		return "is a command, which reads credentials from its environment"
 	case auth != "" && auth != config.AuthGateway:
 		return fmt.Sprintf("has \"auth\": %q in its settings", auth)
-	case auth == "" && e.hasAuthorization():
+	case auth == "" && e.HasAuthorization():
 		return "has a header Authorization"
 	case c.Principal != nil:
 		return "has no \"auth\": \"caller\" in its settings: the login of the local user is for all callers"
@@ -65,24 +64,14 @@ func (u *Upstream) unusedLogin(e *entry, c *Caller) string {
 	return ""
 }
 
-// hasAuthorization reports whether the entry has a header Authorization.
-func (e *entry) hasAuthorization() bool {
-	for name := range e.server.Header {
-		if http.CanonicalHeaderKey(name) == "Authorization" {
-			return true
-		}
-	}
-	return false
-}
-
 // dialsWithLogin reports whether a function of the program connects with the login of the local user, for
 // all callers.
 func (u *Upstream) dialsWithLogin(e *entry) bool {
-	if u.host.dials || u.host.opts.Tokens == nil || e.isCommand() {
+	if u.host.dials || u.host.opts.Tokens == nil || e.IsCommand() {
 		return false
 	}
-	return e.settings.Auth == config.AuthGateway || e.settings.Auth == "" && !e.hasAuthorization()
+	return e.Settings.Auth == config.AuthGateway || e.Settings.Auth == "" && !e.HasAuthorization()
 }
 
 // IsForAll reports whether the requests of all callers use the login, and not only those of its principal.
-func (l *Login) IsForAll() bool { return !l.credential.up.entry().isOfCallers() }
+func (l *Login) IsForAll() bool { return !l.credential.up.entry().UsesLoginOfCaller() }

@@ -25,7 +25,7 @@ var loginTools = []string{loginTool, logoutTool}
 
 // lacksLogin reports whether the lists of a pool cannot be read because its caller has not logged in.
 func (p *pool) lacksLogin(ctx context.Context) bool {
-	if !p.up.entry().isOfCallers() || p.hasList(catalogue.Tools) {
+	if !p.up.entry().UsesLoginOfCaller() || p.hasList(catalogue.Tools) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, listWait) // an authorization server may be slow
@@ -58,7 +58,7 @@ func (v *View) loginServers(
 	found := make([]bool, len(pools))
 	var wait sync.WaitGroup
 	for n, p := range pools {
-		if p.up.entry().isOfCallers() {
+		if p.up.entry().UsesLoginOfCaller() {
 			wait.Go(func() { found[n] = selected(p, ctx) })
 		}
 	}
@@ -109,7 +109,7 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res
 	servers := v.loginServers(ctx, func(p *pool, ctx context.Context) bool {
 		return name == loginTool || p.hasLogin(ctx)
 	})
-	if !slices.ContainsFunc(v.pools(), func(p *pool) bool { return p.up.entry().isOfCallers() }) {
+	if !slices.ContainsFunc(v.pools(), func(p *pool) bool { return p.up.entry().UsesLoginOfCaller() }) {
 		return nil, false, nil
 	}
 	arguments, _ := req.Param("arguments")

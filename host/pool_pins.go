@@ -26,13 +26,13 @@ const pinsPoll = 2 * time.Second
 // newPins returns the pins of a server with an entry, nil if it needs none.
 func newPins(u *Upstream, e *entry, identity string) *pins.Server {
 	h := u.host
-	if e.server == nil || !h.opts.Pins && e.settings.Trust == "" {
+	if e.Config == nil || !h.opts.Pins && e.Settings.Trust == "" {
 		return nil
 	}
-	review := e.settings.Trust == config.TrustReview || e.settings.Trust == "" && e.server.Project
+	review := e.Settings.Trust == config.TrustReview || e.Settings.Trust == "" && e.Config.Project
 	return pins.New(pins.Options{Server: u.name, Identity: identity, State: h.opts.State,
-		Logger: h.opts.Logger, Quarantined: u.quarantined, First: !review, Resources: e.settings.TrustResources,
-		All: e.settings.Trust == config.TrustInsecureAll})
+		Logger: h.opts.Logger, Quarantined: u.quarantined, First: !review, Resources: e.Settings.TrustResources,
+		All: e.Settings.Trust == config.TrustInsecureAll})
 }
 
 // quarantined counts and reports quarantined definitions.
@@ -95,7 +95,7 @@ func (u *Upstream) reviewAgain(ctx context.Context) {
 }
 
 // dependsOnCaller reports whether the lists of the server may depend on the caller.
-func (u *Upstream) dependsOnCaller() bool { return u.entry().dependsOnCaller() || u.usesCaller.Load() }
+func (u *Upstream) dependsOnCaller() bool { return u.entry().DependsOnCaller() || u.usesCaller.Load() }
 
 // pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
 func (p *pool) pinned() *pins.Server {

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -78,7 +79,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[*Upstream]fingerprint{}
+	wanted := map[*Upstream]server.Fingerprint{}
 	for u, e := range set.entries {
 		wanted[u] = h.fingerprint(e)
 	}
@@ -135,7 +136,7 @@ func (h *Host) apply(old, set *serverSet, rules *Options) ([]*View, error) {
 }
 
 // compare returns the differences between two sets, the second of which is not yet in use.
-func (h *Host) compare(old, set *serverSet, wanted map[*Upstream]fingerprint) *Diff {
+func (h *Host) compare(old, set *serverSet, wanted map[*Upstream]server.Fingerprint) *Diff {
 	d := &Diff{}
 	var kept, now []string
 	for _, u := range old.upstreams {
@@ -156,7 +157,7 @@ func (h *Host) compare(old, set *serverSet, wanted map[*Upstream]fingerprint) *D
 		switch {
 		case last != u || h.fingerprint(before) != wanted[u] || u.hasOutdated(wanted[u]):
 			d.Changed = append(d.Changed, u.name)
-		case before.id != e.id || !reflect.DeepEqual(before.settings, e.settings):
+		case before.ID != e.ID || !reflect.DeepEqual(before.Settings, e.Settings):
 			d.Updated = append(d.Updated, u.name)
 		}
 	}
@@ -168,12 +169,12 @@ func (h *Host) compare(old, set *serverSet, wanted map[*Upstream]fingerprint) *D
 }
 
 // hasOutdated reports whether some connection has another fingerprint.
-func (u *Upstream) hasOutdated(wanted fingerprint) bool {
+func (u *Upstream) hasOutdated(wanted server.Fingerprint) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, p := range u.pools {
 		for _, i := range p.instances {
-			if s := i.current; s != nil && s.fingerprint != (fingerprint{}) && s.fingerprint != wanted {
+			if s := i.current; s != nil && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted {
 				return true
 			}
 		}
@@ -226,7 +227,7 @@ func (u *Upstream) remove(successor *Upstream) {
 
 // reconfigure makes the supervisor replace the connections with another fingerprint. A delay of starts
 // after failures ends if the server has changed.
-func (u *Upstream) reconfigure(wanted fingerprint, changed bool) {
+func (u *Upstream) reconfigure(wanted server.Fingerprint, changed bool) {
 	if changed {
 		u.credentials.forget()
 	}

@@ -19,7 +19,7 @@ const maxRootsRounds = 16
 // process for the local user gets them unless the configuration says otherwise.
 func (p *pool) roots() config.RootsMode {
 	u := p.up
-	switch mode := u.entry().settings.Roots.Mode; {
+	switch mode := u.entry().Settings.Roots.Mode; {
 	case mode != config.RootsDefault:
 		return mode
 	case u.isCommand() && p.caller.Principal == nil && u.share() != config.ShareShared:
@@ -48,7 +48,7 @@ func (p *pool) listedRoots() (roots []mcp.Root) {
 	if p.roots() != config.RootsList {
 		return nil
 	}
-	for _, uri := range p.up.entry().settings.Roots.URIs {
+	for _, uri := range p.up.entry().Settings.Roots.URIs {
 		roots = append(roots, mcp.Root{URI: uri})
 	}
 	return roots

@@ -78,7 +78,7 @@ func (p *pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
 // withoutMeta returns the member of `_meta` that the server must not receive, or "" if there is
 // none.
 func (p *pool) withoutMeta() string {
-	if p.up.entry().settings.ForwardBaggage {
+	if p.up.entry().Settings.ForwardBaggage {
 		return ""
 	}
 	return wire.MetaBaggage
@@ -230,7 +230,7 @@ func (e *timeoutError) Unwrap() error { return e.err }
 // withSetting adds the name of the setting that expired. A request that paused, while its server waited
 // for an answer, may have exceeded either setting.
 func (u *Upstream) withSetting(failed *mcp.TransportError, took time.Duration) error {
-	s := u.entry().settings
+	s := u.entry().Settings
 	text := "no response within maxTimeout of " + s.MaxTimeout.String()
 	if took < s.MaxTimeout || s.MaxTimeout == 0 {
 		text = "no response, and no progress, within timeout of " + s.Timeout.String()

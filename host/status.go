@@ -67,8 +67,8 @@ func (u *Upstream) Status() *UpstreamStatus {
 	if u.stopped {
 		st.State = StateStopped
 	}
-	if u.entry().invalid != nil {
-		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", withoutServer(u.entry().invalid, u.name))
+	if u.entry().Invalid != nil {
+		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
 	st.Limits = u.limitStatus(now)

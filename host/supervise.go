@@ -81,7 +81,7 @@ func (u *Upstream) check(now time.Time) (next time.Time) {
 // check stops a connection that is idle, or that was replaced and serves no requests. It returns when
 // to check again, zero for not before the next event.
 func (s *conn) check(now time.Time) (due time.Time) {
-	idle := s.in.pool.up.entry().settings.Idle
+	idle := s.in.pool.up.entry().Settings.Idle
 	due, stop := s.Check(now, idle, idle > 0 && s.in.pool.isWatched())
 	if stop {
 		s.stopLocked()
@@ -176,7 +176,7 @@ func (p *pool) retire() {
 
 // makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
 func (u *Upstream) makeRoom(p *pool) error {
-	limit := u.entry().settings.Instances
+	limit := u.entry().Settings.Instances
 	most := min(maxPerPrincipal, limit)
 	if p.caller.Principal == nil {
 		most = min(maxLocal, limit)

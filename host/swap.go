@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -21,11 +22,11 @@ const (
 // it is made. The lock of the upstream is held.
 func (s *conn) isOutdated() bool {
 	wanted := s.in.pool.up.wanted
-	return wanted != (fingerprint{}) && s.fingerprint != (fingerprint{}) && s.fingerprint != wanted
+	return wanted != (server.Fingerprint{}) && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted
 }
 
 // setEntry records the entry with which the connection is made.
-func (s *conn) setEntry(e *entry, f fingerprint) {
+func (s *conn) setEntry(e *entry, f server.Fingerprint) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -50,15 +51,15 @@ type Upstream struct {
 	delayed     *Error                // why the last of these starts has failed
 	stopped     bool                  // by Stop
 	closed      bool
-	removed     bool        // from the configuration
-	wanted      fingerprint // of connections; zero before the first reload
+	removed     bool               // from the configuration
+	wanted      server.Fingerprint // of connections; zero before the first reload
 }
 
 func newUpstream(h *Host, name string, e *entry) *Upstream {
-	u := &Upstream{host: h, name: name, command: e.isCommand(), sharing: e.share(),
+	u := &Upstream{host: h, name: name, command: e.IsCommand(), sharing: e.Share(),
 		pools: map[string]*pool{}, connections: map[*conn]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
 	u.current.Store(e)
-	u.limits = h.limits.NewServer(name, e.settings)
+	u.limits = h.limits.NewServer(name, e.Settings)
 	u.requests = u.limits.NewQueue(true)
 	return u
 }
@@ -206,7 +207,7 @@ func (u *Upstream) share() config.Share { return u.sharing }
 
 // usesWorkspace reports whether an instance depends on [Caller.Workspace].
 func (u *Upstream) usesWorkspace() bool {
-	server := u.entry().server
+	server := u.entry().Config
 	return u.command && u.share() != config.ShareShared && server != nil && !server.Project
 }
 

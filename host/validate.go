@@ -103,7 +103,7 @@ func (r *call) headerParams() []mcp.HeaderParam {
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
 // Output Schema.
 func (v *View) validate(r *call, raw []byte) {
-	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.entry().settings.Validate == config.ValidateOff {
+	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.entry().Settings.Validate == config.ValidateOff {
 		return
 	}
 	s := r.pool.up.schemas.of(r.item).output

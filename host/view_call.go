@@ -116,7 +116,7 @@ func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string,
 // mayHave reports whether an unknown name is probably one of a server: the only one, or the one whose
 // prefix it has.
 func (v *View) mayHave(p *pool, name string) bool {
-	return len(v.pools()) == 1 || strings.HasPrefix(name, p.up.entry().id+"__")
+	return len(v.pools()) == 1 || strings.HasPrefix(name, p.up.entry().ID+"__")
 }
 
 // unread returns why the list of the server has never been read that an unknown name is probably one of.

@@ -233,7 +233,7 @@ func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 	e := p.up.entry()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return catalogue.Server{Name: p.up.name, ID: e.id, Lists: lists, Options: e.options,
+	return catalogue.Server{Name: p.up.name, ID: e.ID, Lists: lists, Options: e.Options,
 		Capabilities: p.capabilities, Instructions: p.approved.Instructions}
 }
 

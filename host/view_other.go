@@ -66,7 +66,7 @@ func (v *View) extensionPool(name string) *pool {
 	}
 	var mapped, declared []*pool
 	for _, p := range pools {
-		if config.Match(p.up.entry().settings.Methods, name) {
+		if config.Match(p.up.entry().Settings.Methods, name) {
 			mapped = append(mapped, p)
 		}
 		if p.hasOtherExtensions() {

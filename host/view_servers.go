@@ -26,7 +26,7 @@ func (v *View) resolve(set *serverSet) *viewServers {
 			s.pools = append(s.pools, u.pool(c))
 			if e := set.entries[u]; e != nil {
 				_, login := u.loginPrincipal(e, c)
-				s.logins, s.forwards = s.logins || login, s.forwards || e.settings.Auth == config.AuthForward
+				s.logins, s.forwards = s.logins || login, s.forwards || e.Settings.Auth == config.AuthForward
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func (s *serverSet) opens(c *Caller, u *Upstream) bool {
 // isLocal reports whether only the local user may use a server.
 func (s *serverSet) isLocal(u *Upstream) bool {
 	e := s.entries[u]
-	return e != nil && e.local
+	return e != nil && e.Local
 }
 
 // servers returns the servers of the view in the present configuration. After a reload, subscriptions

@@ -150,7 +150,7 @@ func (v *View) skillFile(p *pool, object []byte, mapped bool) []byte {
 		v.named.add(uri, p)
 		return object
 	}
-	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.up.entry().id+"/"+uri))
+	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.up.entry().ID+"/"+uri))
 }
 
 // uriOf returns the URI that a request names.
