@@ -66,6 +66,7 @@ var rewritten = strings.Fields(`
 	jsonschema
 	mcp/driver
 	mcp/driver/command
+	mcphttp
 	mcptest/testhome
 	oauth/oidcclient
 	otelmcp

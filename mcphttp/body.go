@@ -13,27 +13,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Limits of the bodies in memory, in bytes: those that are being read, and those of requests in
-// progress. A larger MaxBody raises them.
+// Limits of the bodies in memory, in bytes: the bodies that are being read, and the bodies of
+// requests in progress. A larger MaxBody raises them.
 const (
 	maxBodies         = 256 << 20 // in total
 	maxBodiesOfCaller = 64 << 20
-	// Open subscriptions last for hours. Their filters have limits of their own, so that they do not
-	// take the memory of bodies.
+	// Open subscriptions last for hours. Separate limits apply to their filters, so that they do
+	// not take the memory of bodies.
 	maxFilters         = maxBodies / 2
 	maxFiltersOfCaller = maxBodiesOfCaller / 2
-	// maxFreeBody is the largest body that is not counted. A connection has buffers of that size
+	// maxFreeBody is the largest body that is not counted. A connection holds buffers of that size
 	// anyway.
 	maxFreeBody = readbuf.FirstChunk
 )
 
 func newBodyQuota(maxBody int64) *quota {
-	largest := maxBody + 1 // the buffer of the largest body has room for one byte more
+	largest := maxBody + 1 // the buffer of the largest body holds one byte more
 	return newQuota("bytes of requests", max(maxBodies, 4*largest), max(maxBodiesOfCaller, largest))
 }
 
-// A bodyCharge is the bytes that the body of one request takes of the quota. It belongs to the
-// goroutine that serves the request.
+// A bodyCharge is the number of bytes that the body of a request takes of the quota. It belongs to
+// the goroutine that serves the request.
 type bodyCharge struct {
 	quota   *quota
 	caller  caller
@@ -63,15 +63,15 @@ func (c *bodyCharge) set(n int64) bool {
 
 func (c *bodyCharge) release() { c.set(0) }
 
-// move returns the charge and sets c to none, so that another goroutine can release it.
+// move returns the charge and empties c, so that another goroutine can release it.
 func (c *bodyCharge) move() *bodyCharge {
 	moved := *c
 	*c = bodyCharge{}
 	return &moved
 }
 
-// keepParams copies the params of a subscription out of its body, so that the body can be freed, and
-// replaces the charge by one for what is kept.
+// keepParams copies the params of a subscription out of its body, so that the body can be freed,
+// and replaces the charge by the size of the bytes that are kept.
 func (h *Handler) keepParams(c *bodyCharge, msg *jsonrpc.Message) *refusal {
 	kept := bodyCharge{quota: h.filters, caller: c.caller}
 	if !kept.set(int64(len(msg.Params))) {
@@ -83,7 +83,7 @@ func (h *Handler) keepParams(c *bodyCharge, msg *jsonrpc.Message) *refusal {
 	return nil
 }
 
-// aLongTimeAgo is a deadline that has passed.
+// aLongTimeAgo is a deadline in the past.
 var aLongTimeAgo = time.Unix(0, 0)
 
 // limitBodyTime sets the deadline of a body that the handler does not read: net/http reads to its
@@ -151,14 +151,14 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, charge *bodyC
 	return nil, refuse(http.StatusBadRequest, "the body could not be read")
 }
 
-// readInTime reads a body to its end. After an error the rest of the body has the same deadline.
+// readInTime reads a body to its end. After an error the same deadline limits the rest of the body.
 func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request, charge *bodyCharge) (body []byte, err error) {
 	until := time.Now().Add(h.opts.BodyTimeout)
 	read := &bodyRead{w: w, until: until, every: h.bodyReads.timeout}
 	d := h.bodyReads.add(read)
 	defer func() {
 		if h.bodyReads.remove(d) {
-			// Even if the body was complete: the read deadline of the connection has passed.
+			// Even if the body was complete: the read deadline of the connection passed.
 			err = os.ErrDeadlineExceeded
 		}
 		if err != nil {
@@ -174,7 +174,7 @@ var (
 )
 
 // closeConnection lets net/http close the connection after the response, instead of reading the
-// body to its end. On HTTP/2 a connection has other streams, and only this one is reset.
+// body to its end. On HTTP/2 a connection carries other streams, and only this stream is reset.
 func closeConnection(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
@@ -190,8 +190,8 @@ func tooLarge(w http.ResponseWriter, r *http.Request) *refusal {
 // negative if it is unknown. The charge is that of the memory in use; after an error it remains
 // until it is released. The bytes are added to arrived.
 func readClaimed(r io.Reader, claim, limit int64, charge *bodyCharge, arrived *atomic.Int64) ([]byte, error) {
-	// The buffer is never reused after an error: r may be the user's and still write to it. It has
-	// room for one byte more than the limit.
+	// The buffer is never reused after an error: r may be the user's and still write to it. It
+	// holds one byte more than the limit.
 	body := readbuf.Buffer{Limit: limit + 1}
 	for {
 		space := body.Space(claim)

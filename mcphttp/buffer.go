@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// initialSize is the capacity of a new buffer: enough for most of what is written.
+	// initialSize is the capacity of a new buffer: enough for most responses.
 	initialSize = 4 << 10
 	// maxPooled is the largest buffer that is pooled for all requests. Most messages are far
-	// smaller, and a few large ones must not hold memory for good.
+	// smaller, and a few large responses must not hold memory for good.
 	maxPooled = 64 << 10
 	// maxLarge is the largest buffer that is pooled at all.
 	maxLarge = 2 << 20
-	// largeHint is the number of responses after a large one for which another one is expected.
+	// largeHint is the number of responses after a large response for which another large response
+	// is expected.
 	largeHint = 64
 )
 
-// buffers and largeBuffers are pools of buffers for writing. What was read is never pooled: a
-// goroutine that a handler has left behind may read the params of its request at any time, and must
-// not see those of another caller.
+// buffers and largeBuffers are pools of buffers for writing. Buffers of read bytes are never
+// pooled: a goroutine that a handler left behind may read the params of its request at any time,
+// and must not see the params of another caller.
 var (
 	buffers      = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, initialSize)} }}
 	largeBuffers sync.Pool // of more than maxPooled bytes
@@ -33,7 +34,7 @@ type buffer struct{ bytes []byte }
 
 func newBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// free returns the buffer to its pool. Nothing may alias it afterwards.
+// free returns the buffer to its pool. The caller must not use it afterwards.
 func (b *buffer) free() {
 	b.bytes = b.bytes[:0]
 	switch size := cap(b.bytes); {
@@ -50,11 +51,11 @@ func encodeNotification(method string, params stdjson.RawMessage) *buffer {
 	return buf
 }
 
-// A sizeHint predicts large responses: it expects one if there was one among the last few. Then all
-// responses are written to large buffers, and otherwise the large buffers are left to the garbage
-// collector.
+// A sizeHint predicts large responses: it expects a large response if one of the last few was
+// large. Then all responses are written to large buffers, and otherwise the large buffers are left
+// to the garbage collector.
 type sizeHint struct {
-	left atomic.Int32 // responses until no large one is expected
+	left atomic.Int32 // responses until no large response is expected
 }
 
 // newBuffer returns a buffer for a response.
@@ -72,6 +73,6 @@ func (h *sizeHint) learn(size int) {
 	case size > maxPooled:
 		h.left.Store(largeHint)
 	case left > 0:
-		h.left.CompareAndSwap(left, left-1) // a concurrent response has counted for both
+		h.left.CompareAndSwap(left, left-1) // a concurrent response counted for both
 	}
 }

@@ -22,7 +22,7 @@ type deadlineQueue[T any] struct {
 	running     bool        // the timer is set
 }
 
-// A deadline is one item of a deadlineQueue.
+// A deadline is an item of a deadlineQueue.
 type deadline[T any] struct {
 	item       T
 	at         time.Time
@@ -54,7 +54,7 @@ func (q *deadlineQueue[T]) add(item T) *deadline[T] {
 	return d
 }
 
-// remove ends a wait and reports whether it has expired. Expire is not called for it after that.
+// remove ends a wait and reports whether it expired. Expire is not called for it after that.
 func (q *deadlineQueue[T]) remove(d *deadline[T]) (expired bool) {
 	q.mu.Lock()
 	if expired = d.expired; !expired {

@@ -32,14 +32,14 @@ type eventStream struct {
 	w       http.ResponseWriter
 	handler *Handler
 	caller  caller
-	call    *callContext  // canceled when a write fails; nil for none
-	notify  chan struct{} // has a token after wake, and when an open stream is over; nil for none
+	call    *callContext  // canceled when a write fails; may be nil
+	notify  chan struct{} // receives a token after wake, and when an open stream is over; may be nil
 
 	mu         sync.Mutex // guards the fields below
 	state      streamState
 	opened     bool
 	gone       chan struct{} // closed when an open stream is over; nil until it is needed
-	pending    *buffer       // events that were not written; nil for none
+	pending    *buffer       // events that were not written; may be nil
 	isWriting  bool          // a goroutine writes to w, without holding mu
 	isFlushing bool          // flushPending runs
 	written    sync.Cond     // broadcast when isWriting becomes false
@@ -102,8 +102,8 @@ func (s *eventStream) send(e sse.Event) error {
 	return s.flushSoon()
 }
 
-// append adds an event to the pending ones, which leave with the next flush. It writes them if they
-// have become too many.
+// append adds an event to the pending events, which leave with the next flush. It writes them if
+// they have become too many.
 func (s *eventStream) append(e sse.Event) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,8 @@ func (s *eventStream) append(e sse.Event) (err error) {
 	return s.writePending()
 }
 
-// add opens the stream if necessary, and adds an event to the pending ones. The caller holds s.mu.
+// add opens the stream if necessary, and adds an event to the pending events. The caller holds
+// s.mu.
 func (s *eventStream) add(e sse.Event) (err error) {
 	if err = s.begin(); err != nil {
 		return err
@@ -273,11 +274,11 @@ func (s *eventStream) wake() {
 
 // startComment sends a comment; see sendComment. It is called at every interval of an open stream.
 func (s *eventStream) startComment() (again bool) {
-	go s.sendComment() // ends with its write, which has a deadline
+	go s.sendComment() // ends with its write, which a deadline limits
 	return true
 }
 
-// sendComment sends a comment, so that proxies do not close an idle connection. It does nothing if
+// sendComment sends a comment, so that proxies do not close an idle connection. It returns if
 // events are being sent.
 func (s *eventStream) sendComment() {
 	s.mu.Lock()
@@ -296,13 +297,13 @@ func (s *eventStream) isInterrupted() bool {
 	return s.interrupted
 }
 
-// expireWrite ends a write that has exceeded the write timeout.
+// expireWrite ends a write that exceeded the write timeout.
 func (s *eventStream) expireWrite() (again bool) {
 	s.interrupt()
 	return false
 }
 
-// interrupt makes the current write and every later one fail. It does not block.
+// interrupt makes the current write and every later write fail. It does not block.
 func (s *eventStream) interrupt() {
 	s.deadlineMu.Lock()
 	defer s.deadlineMu.Unlock()
@@ -325,7 +326,7 @@ func (s *eventStream) finish(e sse.Event) (wasOpened bool) {
 	return s.opened
 }
 
-// close writes the pending events and ends the stream. Nothing is written after it returns.
+// close writes the pending events and ends the stream. No write follows.
 func (s *eventStream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +356,7 @@ func (s *eventStream) hangUp() error {
 	control := http.NewResponseController(s.w)
 	conn, _, err := control.Hijack()
 	if err != nil {
-		// A stream of HTTP/2 is reset when its deadline has passed.
+		// A stream of HTTP/2 is reset when its deadline passed.
 		return control.SetWriteDeadline(aLongTimeAgo)
 	}
 	defer conn.Close()

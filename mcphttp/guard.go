@@ -112,7 +112,7 @@ func onLoopback(ctx context.Context) bool {
 }
 
 // splitHost splits a Host header into its name, without the brackets of an IPv6 address, and its
-// port, if it has one.
+// port, if it contains a port.
 func splitHost(host string) (name, port string, ok bool) {
 	if rest, bracketed := strings.CutPrefix(host, "["); bracketed {
 		name, port, ok = strings.Cut(rest, "]")
@@ -147,9 +147,9 @@ func (g *guard) originAllowed(r *http.Request, head *head) bool {
 	return true
 }
 
-// hostProven reports whether the Host header is a name that an attacker cannot have pointed at this
+// hostProven reports whether the Host header is a name that an attacker could not point at this
 // server: an allowed name, a loopback name or an address. For any other name "same origin" proves
-// nothing, since its owner controls both the page and the address.
+// no more, since its owner controls both the page and the address.
 func (g *guard) hostProven(r *http.Request) bool {
 	host := strings.ToLower(r.Host)
 	name, _, ok := splitHost(host)

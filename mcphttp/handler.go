@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Handler serves an [mcp.Handler] on one HTTP endpoint, to clients of every revision; see the
+// A Handler serves an [mcp.Handler] on an HTTP endpoint, to clients of every revision; see the
 // package comment. Each request is served on the goroutine that net/http started for it. A Handler
 // is safe for concurrent use.
 type Handler struct {
@@ -30,7 +30,7 @@ type Handler struct {
 	streams  waitCounter // GET streams being served
 	sizes    sizeHint    // of responses
 	refused  refusalCounter
-	observer mcp.RefusalObserver // nil for none
+	observer mcp.RefusalObserver // may be nil
 
 	bodyReads      *deadlineQueue[*bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
@@ -66,7 +66,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	return handler
 }
 
-// ServeHTTP serves one HTTP request.
+// ServeHTTP serves an HTTP request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var head head
 	head.read(r)
@@ -98,9 +98,9 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 	h.refuse(w, jsonrpc.ID{}, refuse(http.StatusMethodNotAllowed, "method not allowed"))
 }
 
-// servePost reads one message and determines its era. A message is modern if its version header or
-// its envelope says so. Either is enough, so that an intermediary that reads only one of them
-// cannot be misled. Spec:
+// servePost reads a message and determines its era. A message is modern if its version header or
+// its envelope says so. Either is enough, so that an intermediary that reads only the header or
+// only the envelope cannot be misled. Spec:
 // basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
@@ -124,7 +124,7 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 }
 
 // selectsModern reports whether the version header selects the modern era. An unknown version is
-// more likely a future one than a past one.
+// more likely a future revision than a past revision.
 func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
@@ -259,7 +259,7 @@ const cancelGrace = 2 * time.Second
 // Shutdown shuts the handler down gracefully. It refuses new requests with status 503, ends
 // subscriptions with their result, lets calls finish, and then closes sessions and their streams.
 // Shortly before the deadline of ctx it cancels the remaining calls with the cause
-// [mcp.ErrShutdown]. It returns nil when all requests have ended and the events of sessions are
+// [mcp.ErrShutdown]. It returns nil when all requests ended and the events of sessions are
 // deleted, or the error of ctx; the deletion may take 10 seconds. Call it before the Shutdown of
 // the http.Server, which waits for streams but does not end them.
 func (h *Handler) Shutdown(ctx context.Context) error {

@@ -6,7 +6,7 @@ import (
 )
 
 // A head holds the request headers that this package uses, and the charge of the body. The headers
-// are collected in one pass, since most of them are needed more than once.
+// are collected in a single pass, since most of them are needed more than once.
 type head struct {
 	id                    field // of the session
 	version, method, name field
@@ -14,7 +14,7 @@ type head struct {
 	origin, fetchSite     field
 	accept                []string
 	lines, size           int    // of the whole header block
-	repeated              string // a header that must not be repeated and is; empty for none
+	repeated              string // a header that must not be repeated and is; may be empty
 	body                  bodyCharge
 }
 
@@ -41,7 +41,7 @@ func (h *head) read(r *http.Request) {
 	}
 }
 
-// set stores the header with this canonical name, if it is one of the head.
+// set stores the header with this canonical name, if the head contains it.
 func (h *head) set(name string, values []string) {
 	value := field{values[0], true}
 	switch name {

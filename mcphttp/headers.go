@@ -22,13 +22,13 @@ const (
 	headerVersion   = "Mcp-Protocol-Version"
 	headerMethod    = "Mcp-Method"
 	headerName      = "Mcp-Name"
-	headerParam     = "Mcp-Param-" // a prefix; the schema of the tool has the rest
+	headerParam     = "Mcp-Param-" // a prefix; the schema of the tool contains the rest
 	headerSession   = "Mcp-Session-Id"
 	headerLastEvent = "Last-Event-Id"
 )
 
-// nameParams has the methods of official extensions whose Mcp-Name header mirrors a member of
-// params, and that member. Those of the core protocol are in package wire.
+// nameParams holds the methods of official extensions whose Mcp-Name header mirrors a member of
+// params, and that member. Package wire holds the methods of the core protocol.
 var nameParams = map[string]string{
 	"tasks/get":    "taskId",
 	"tasks/update": "taskId",
@@ -86,7 +86,7 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 	mirror, ok := h.(interface {
 		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
 	})
-	if !ok || req.Method != wire.MethodToolsCall || !head.name.sent { // every tool has a name
+	if !ok || req.Method != wire.MethodToolsCall || !head.name.sent { // every tool is named
 		return nil
 	}
 	tool, err := decodeHeaderValue(head.name.value) // equal to the name in the body
@@ -222,8 +222,8 @@ func isPlainValue(s string) bool {
 	return true
 }
 
-// hasControl reports whether s has a control character, which no header value may have. Spec: RFC
-// 9110, section 5.5
+// hasControl reports whether s contains a control character, which no header value may contain.
+// Spec: RFC 9110, section 5.5
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
@@ -237,7 +237,7 @@ const maxSafeInteger = 1<<53 - 1
 const maxNumber = 1000
 
 // equalIntegers reports whether two JSON numbers are the same integer in any notation: 42, 42.0 and
-// 4.2e1 are equal. Fractions and integers beyond maxSafeInteger equal nothing.
+// 4.2e1 are equal. Fractions and integers beyond maxSafeInteger are unequal to every number.
 func equalIntegers(a, b string) bool {
 	m, ok := parseInteger(a)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A waitCounter counts requests in progress, and lets a goroutine wait until there are none.
+// A waitCounter counts requests in progress, and lets a goroutine wait until the count is zero.
 type waitCounter struct {
 	n atomic.Int64
 
@@ -102,14 +102,14 @@ func (l *lifecycle) remove(a *lazyContext) {
 	delete(l.contexts, a)
 }
 
-// A callContext is the context of one modern call. It is the context of the HTTP request, except
+// A callContext is the context of a modern call. It is the context of the HTTP request, except
 // that its cause is an error of package mcp and that the handler can cancel it. It allocates
-// nothing until its Done channel is needed, which most calls never do.
+// no memory until its Done channel is needed, which most calls never need.
 type callContext struct {
 	context.Context // of the HTTP request
 	handler         *Handler
 	lazy            atomic.Pointer[lazyContext] // nil until it is needed; changes under the lock
-	endsAt          stage                       // the stage of the handler at which the call has to end
+	endsAt          stage                       // the stage of the handler at which the call must end
 
 	mu    sync.Mutex // guards the field below
 	ended bool
@@ -123,8 +123,8 @@ type lazyContext struct {
 	values  detached // the parent
 }
 
-// A detached is a context that has the values of another one and does not end, as that of
-// context.WithoutCancel, but within another allocation.
+// A detached is a context that returns the values of another context and does not end, as the
+// context of context.WithoutCancel, but within another allocation.
 type detached struct{ context.Context }
 
 func (detached) Deadline() (deadline time.Time, ok bool) { return }
@@ -166,7 +166,7 @@ func causeOf(ctx context.Context) error {
 	return mcp.ErrDisconnected
 }
 
-// current returns the cancelable context if it exists or the request has ended, and the context of
+// current returns the cancelable context if it exists or the request ended, and the context of
 // the request otherwise.
 func (c *callContext) current() context.Context {
 	if a := c.lazy.Load(); a != nil {

@@ -32,8 +32,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 	}
 }
 
-// checkNotification returns the reason not to accept a notification, or nil. The protocol has no
-// notifications that clients send over HTTP, so an accepted one is ignored. Spec:
+// checkNotification returns the reason not to accept a notification, or nil. The protocol defines
+// no notifications that clients send over HTTP, so an accepted notification is ignored. Spec:
 // basic/transports/streamable-http#sending-messages (2026-07-28)
 func (h *Handler) checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 	if version := head.version; version.sent {
@@ -114,19 +114,19 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 
 func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscriptionsListen }
 
-// An exchange is one modern request and its response. The response is JSON, unless something is
+// An exchange is a modern request and its response. The response is JSON, unless something is
 // sent before it: then it is the last event of a stream.
 type exchange struct {
 	w          http.ResponseWriter
 	isHTTP1    bool
 	caller     caller
 	ctx        callContext
-	challenged *challenge // of the error response; nil for none
+	challenged *challenge // of the error response; may be nil
 	isKnown    bool       // the error is that of a handler of a known method
 
 	mu       sync.Mutex   // guards the fields below
 	stream   *eventStream // nil until something is sent
-	answered bool         // the response has begun, and nothing can be sent before it
+	answered bool         // the response began, and no message can precede it
 }
 
 // ServeMCP serves the request, and records the HTTP challenge of its error.
@@ -139,7 +139,7 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	return res, err
 }
 
-// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+// Unwrap lets a subscription go on when ServeMCP returned; see [mcp.AppendResult].
 func (x *exchange) Unwrap(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
 
 func (x *exchange) serve(req *mcp.Request) {
@@ -164,8 +164,8 @@ func (x *exchange) serve(req *mcp.Request) {
 	x.write(body, err)
 }
 
-// exited responds to a request whose handler has ended the goroutine with runtime.Goexit. net/http
-// then closes the connection without ending a chunked body, so the response has a Content-Length.
+// exited responds to a request whose handler ended the goroutine with runtime.Goexit. net/http then
+// closes the connection without ending a chunked body, so the response contains a Content-Length.
 func (x *exchange) exited(req *mcp.Request) {
 	x.ctx.handler.opts.Logger.Error("mcphttp: the handler has ended its goroutine", "method", req.Method)
 	err := &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
@@ -188,7 +188,7 @@ func lastResponse(w http.ResponseWriter, isHTTP1 bool, length int) {
 func (x *exchange) write(body []byte, err *mcp.Error) {
 	stream := x.close()
 	switch h := x.ctx.handler; {
-	case x.ctx.isDisconnected(): // a canceled request has no response
+	case x.ctx.isDisconnected(): // a canceled request receives no response
 		if stream != nil {
 			stream.close()
 		}
@@ -223,7 +223,7 @@ func (x *exchange) open() (*eventStream, error) {
 	return x.stream, nil
 }
 
-// close returns the stream of the response, nil if there is none, and lets no other be created.
+// close returns the stream of the response, or nil, and prevents that another is created.
 func (x *exchange) close() *eventStream {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -62,7 +62,7 @@ func accepts(lines []string, want string) bool {
 	best, allowed, ranges := 0, false, 0
 	for _, line := range lines {
 		if line == typeJSON+", "+typeEventStream || line == typeEventStream+", "+typeJSON {
-			return true // what nearly every client sends
+			return true // the value that nearly every client sends
 		}
 		for ; line != "" && ranges < maxRanges; ranges++ {
 			var element string

@@ -25,18 +25,18 @@ type Options struct {
 	// InsecureAnyHost allows any name on connections to a loopback address.
 	InsecureAnyHost bool
 
-	// MaxBody is the largest body of a request, in bytes. All bodies in memory together have at most
-	// 256 MiB, those of one principal at most 64 MiB. The filters of open subscriptions have half of
-	// that in addition. Default: 4 MiB.
+	// MaxBody is the largest body of a request, in bytes. All bodies in memory together take at
+	// most 256 MiB, the bodies of a principal at most 64 MiB. The filters of open subscriptions
+	// take half of that in addition. Default: 4 MiB.
 	MaxBody int64
 	// MaxHeaderLines and MaxHeaderBytes limit the header block of a request. Defaults: 100 and 64
 	// KiB.
 	MaxHeaderLines int
 	MaxHeaderBytes int
-	// BodyTimeout is how long the body of a request may take to arrive. In every 10 seconds at least
-	// 5 KiB of it must arrive. Default: 30 seconds.
+	// BodyTimeout is how long the body of a request may take to arrive. In every 10 seconds at
+	// least 5 KiB of it must arrive. Default: 30 seconds.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long a client may take to read one response, or the events of one write.
+	// WriteTimeout is how long a client may take to read a response, or the events of a write.
 	// After that its connection counts as lost. Default: 30 seconds.
 	WriteTimeout time.Duration
 	// KeepAlive is the interval of the comments on an event stream that keep proxies from closing
@@ -44,17 +44,17 @@ type Options struct {
 	KeepAlive time.Duration
 
 	// AnonymousKey returns a key that distinguishes anonymous callers, such as the network address
-	// of the client. Callers with one key have the share of one principal in every limit. It must
-	// be safe for concurrent use. All anonymous callers together have at most half of a limit, so
-	// that the rest is left to principals. Default: anonymous callers have no shares of their own.
+	// of the client. Callers with the same key share the limits of a principal. It must
+	// be safe for concurrent use. All anonymous callers together get at most half of a limit, so
+	// that the rest is left to principals. Default: anonymous callers share the same half.
 	AnonymousKey func(r *http.Request) string
-	// MaxInFlight and MaxInFlightPerPrincipal limit the requests in progress in total and for one
+	// MaxInFlight and MaxInFlightPerPrincipal limit the requests in progress in total and for each
 	// principal, over all its sessions. Subscriptions and waits for tasks do not count. A server
-	// with a lower [mcp.ServerOptions.MaxInFlight] should set MaxInFlight to the same value, so that
-	// half of it is left to principals. Defaults: 10,000 and 256.
+	// with a lower [mcp.ServerOptions.MaxInFlight] should set MaxInFlight to the same value, so
+	// that half of it is left to principals. Defaults: 10,000 and 256.
 	MaxInFlight             int
 	MaxInFlightPerPrincipal int
-	// MaxListens and MaxListensPerPrincipal limit the open subscriptions in total and for one
+	// MaxListens and MaxListensPerPrincipal limit the open subscriptions in total and for each
 	// principal. Defaults: 10,000 and 64.
 	MaxListens             int
 	MaxListensPerPrincipal int

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A quota limits what callers hold at one time, such as sessions or bytes: in total, for one
+// A quota limits the sessions or bytes that callers hold at a time: in total, for each
 // caller, and for all anonymous callers together, which get at most half. The other half is
 // reserved for principals, so that anonymous callers cannot take it.
 type quota struct {

@@ -16,13 +16,13 @@ const (
 	shutdownTimeout = 12 * time.Second  // 10 for calls to finish, 2 to answer canceled calls
 )
 
-// Serve serves one path, such as "/mcp", on a listener until ctx ends. Then it shuts h down and
+// Serve serves a path, such as "/mcp", on a listener until ctx ends. Then it shuts h down and
 // returns nil. If the listener fails before, Serve returns its error. The middleware wraps all
-// requests, the first one outermost. It sees requests for other paths too, such as the well-known
+// requests, the first outermost. It sees requests for other paths too, such as the well-known
 // paths of authorization.
 //
 // Serve runs an http.Server with limits that suit an open port. To serve several paths, mount h in
-// an http.Server that has a ReadHeaderTimeout and an IdleTimeout, and call [Handler.Shutdown]
+// an http.Server with a ReadHeaderTimeout and an IdleTimeout, and call [Handler.Shutdown]
 // before the Shutdown of the server.
 func Serve(
 	ctx context.Context, l net.Listener, path string, h *Handler, middleware ...func(http.Handler) http.Handler,

@@ -19,8 +19,8 @@ import (
 // SessionOptions configures the sessions that clients of revisions before 2026-07-28 open with
 // initialize. The zero value is right for most servers.
 type SessionOptions struct {
-	// Max and MaxPerPrincipal limit the sessions in total and for one principal. Anonymous callers
-	// together have at most half of Max; see [Options.AnonymousKey]. If there is no room for
+	// Max and MaxPerPrincipal limit the sessions in total and for each principal. Anonymous callers
+	// together get at most half of Max; see [Options.AnonymousKey]. If there is no room for
 	// another session, the anonymous session that was idle for the longest time ends. Defaults:
 	// 10,000 and 64.
 	Max             int
@@ -30,14 +30,15 @@ type SessionOptions struct {
 	// that waits for the result of a task keeps it until the task is over or the client has been
 	// disconnected for 10 minutes. Default: 30 minutes.
 	IdleTimeout time.Duration
-	// InitTimeout is the same for a session that was opened and not used since. An initialize request
-	// that is not answered within it fails. Default: 30 seconds.
+	// InitTimeout is the same for a session that was opened and not used since. An initialize
+	// request that is not answered within it fails. Default: 30 seconds.
 	InitTimeout time.Duration
-	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
+	// MaxInFlight is how many requests of a session are processed at once. Default: 256.
 	MaxInFlight int
-	// PingInterval is the time between two pings to a client that has an open stream, which is the
-	// GET stream of its session. The session ends if three in sequence have no response. Default: no
-	// pings; a client that has vanished keeps its session until the network reports a lost connection.
+	// PingInterval is the time between two pings to a client with an open stream, which is the GET
+	// stream of its session. The session ends if three in sequence receive no response. Default: no
+	// pings; a client that has vanished keeps its session until the network reports a lost
+	// connection.
 	PingInterval time.Duration
 	// Stateless serves these clients without sessions, so that replicas need no state of clients:
 	// each POST is served on its own, in the revision of its MCP-Protocol-Version header or
@@ -48,8 +49,8 @@ type SessionOptions struct {
 	Stateless bool
 	// NoHTTPSSE refuses the clients of HTTP+SSE, the transport of 2024-11-05, with status 405.
 	NoHTTPSSE bool
-	// NoGET refuses every GET with status 405: there are no streams for notifications that belong to
-	// no request, no resumed streams and no HTTP+SSE.
+	// NoGET refuses every GET with status 405: there are no streams for notifications that belong
+	// to no request, no resumed streams and no HTTP+SSE.
 	NoGET bool
 	// NoDELETE refuses every DELETE with status 405: clients cannot end their session.
 	NoDELETE bool
@@ -85,7 +86,7 @@ func (o *SessionOptions) validate() error {
 	)
 }
 
-// A session is one client that has sent initialize. Only the principal that opened it can use it.
+// A session begins when a client sends initialize. Only the principal that opened it can use it.
 type session struct {
 	id        string
 	caller    caller        // for limits
@@ -97,7 +98,7 @@ type session struct {
 	users   int32         // HTTP requests that are being served for it
 	used    bool          // a request came after initialize
 	touched time.Duration // time of the last release, since the table was made
-	list    *sessionList  // of idle sessions, with this one; nil for none
+	list    *sessionList  // of idle sessions, with this one; may be nil
 	prev    *session      // in the list
 	next    *session
 
@@ -112,7 +113,7 @@ type session struct {
 	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
 	standalone *standalone               // the GET stream; nil until there is one
 	ended      bool
-	// initializing cancels the initialize request in progress; nil for none.
+	// initializing cancels the initialize request in progress; may be nil.
 	initializing context.CancelCauseFunc
 }
 
@@ -141,8 +142,8 @@ func (s *session) close(cause error) (hadBegun bool) {
 	return hadBegun
 }
 
-// keepAlive pings the client of an initialized session on the stream of a queue until stop is called.
-// It ends the session if the client does not respond.
+// keepAlive pings the client of an initialized session on the stream of a queue until stop is
+// called. It ends the session if the client does not respond.
 func (h *Handler) keepAlive(s *session, q *messageQueue) (stop func()) {
 	interval := h.opts.Sessions.PingInterval
 	if interval == 0 {
@@ -196,13 +197,14 @@ func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal
 	return s, nil
 }
 
-// errNoSession does not distinguish sessions that never existed, have ended, or belong to another
+// errNoSession does not distinguish sessions that never existed, ended, or belong to another
 // principal.
 var errNoSession = refuse(http.StatusNotFound, "no such session")
 
-// checkSessionVersion refuses a version header that no session can have. The header should name the
-// negotiated version, but another accepted one is ignored. accepted has the versions that the server
-// accepts; nil for all. Spec: basic/transports#protocol-version-header (2025-06-18, 2025-11-25)
+// checkSessionVersion refuses a version header that no session can use. The header should name the
+// negotiated version, but another accepted version is ignored. accepted holds the versions that the
+// server accepts; nil for all. Spec: basic/transports#protocol-version-header (2025-06-18,
+// 2025-11-25)
 func checkSessionVersion(version field, accepted []wire.Revision) *refusal {
 	if !version.sent {
 		return nil

@@ -17,10 +17,10 @@ import (
 // mcpFuncs are functions of package mcp that are not part of its API.
 var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
 
-// sessionCore serves the requests that package legacy has translated, with an mcp.Handler.
+// sessionCore serves the requests that package legacy translated, with an mcp.Handler.
 type sessionCore struct{ handler mcp.Handler }
 
-// Serve serves one request in the modern form.
+// Serve serves a request in the modern form.
 func (c *sessionCore) Serve(
 	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,
 ) ([]byte, *mcp.Error) {
@@ -42,7 +42,7 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 }
 
 // Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP
-// has returned.
+// returned.
 func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
@@ -70,8 +70,8 @@ func attribute(ctx context.Context, req *mcp.Request) {
 	}
 }
 
-// A sessionContext is the context of a message of a session. It has the values of the HTTP
-// request's context but does not end with it: a lost connection cancels nothing. Spec:
+// A sessionContext is the context of a message of a session. It returns the values of the HTTP
+// request's context but does not end with it: a lost connection cancels no request. Spec:
 // basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
@@ -80,7 +80,7 @@ type sessionContext struct {
 	principal *mcp.Principal // of the HTTP request
 	request   *http.Request
 	post      *sessionPost // for CloseStream; nil if the message is not a request of a POST
-	// challenged is the challenge of an error response; nil for none.
+	// challenged is the challenge of an error response; may be nil.
 	challenged atomic.Pointer[challenge]
 }
 

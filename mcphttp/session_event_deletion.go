@@ -12,17 +12,17 @@ import (
 
 // Limits of the calls of [EventStore.EndSession].
 const (
-	// endSessionTimeout bounds one call, and all calls that are left at a shutdown.
+	// endSessionTimeout bounds a call, and all calls that are left at a shutdown.
 	endSessionTimeout = 10 * time.Second
 	// maxDeletions is how many calls run at once: a store over a network answers this many well.
 	maxDeletions = 16
-	// maxQueuedDeletions is as many as the default limit of sessions. A queue that is full is that of
-	// a store that has stopped working.
+	// maxQueuedDeletions is as many as the default limit of sessions. A queue that is full is that
+	// of a store that stopped working.
 	maxQueuedDeletions = 10_000
 )
 
-// sessionEventLog stores the events of sessions, and deletes those of ended sessions on goroutines of
-// its own: the end of a session must not wait for the store.
+// sessionEventLog stores the events of sessions, and deletes those of ended sessions on goroutines
+// of its own: the end of a session must not wait for the store.
 type sessionEventLog struct {
 	EventStore
 	log     limitedLog
@@ -46,7 +46,7 @@ func newSessionEventLog(opts *Options) *sessionEventLog {
 	return l
 }
 
-// delete deletes the events of a session that has ended, soon.
+// delete deletes the events of a session that ended, soon.
 func (l *sessionEventLog) delete(key sessionKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A StreamKey identifies one stream of one session. A store must compare all three parts: an event
+// A StreamKey identifies a stream of a session. A store must compare all three parts: an event
 // is available only to the principal and the session that it was sent to.
 type StreamKey struct {
 	Session   string
@@ -22,19 +22,19 @@ type StreamKey struct {
 // An EventStore stores the events of streams, so that a client whose connection broke can resume a
 // stream without a loss. Its methods are called from several goroutines.
 type EventStore interface {
-	// Append stores event number n of a stream. The numbers of one stream increase by one, from 1.
+	// Append stores event number n of a stream. The numbers of a stream increase by 1, from 1.
 	// Append must not retain data.
 	Append(ctx context.Context, stream StreamKey, n int64, data []byte) error
-	// After returns the data of the events after number n, in order; it may return none. If the
+	// After returns the data of the events after number n, in order, or no event. If the
 	// stream is unknown or one of these events is no longer stored, the first pair has the error
 	// ErrEventGap.
 	After(ctx context.Context, stream StreamKey, n int64) iter.Seq2[[]byte, error]
-	// EndSession deletes every stream of a session. It is called soon after the session has ended, and
+	// EndSession deletes every stream of a session. It is called soon after the session ended, and
 	// may be called again. The context ends after 10 seconds. Up to 16 calls run at once.
 	EndSession(ctx context.Context, session, principal string) error
 }
 
-// ErrEventGap reports that events after the one that a client saw last are no longer stored.
+// ErrEventGap reports that events after the last event that a client saw are no longer stored.
 var ErrEventGap = errors.New("mcphttp: events were discarded")
 
 // Limits of the events that are stored in memory.
@@ -42,7 +42,7 @@ const (
 	maxEventAge     = 10 * time.Minute
 	maxSessionBytes = 8 << 20
 	maxEventBytes   = 256 << 20 // of all sessions
-	maxOwnerBytes   = 64 << 20  // of the sessions of one principal
+	maxOwnerBytes   = 64 << 20  // of the sessions of a principal
 	maxStoredEvent  = maxSessionBytes / 2
 )
 
@@ -58,9 +58,9 @@ const (
 // memoryEvents is an [EventStore] in memory. The events of all streams of a session are together in
 // blocks, which the garbage collector does not scan: nearly all streams are short and never
 // resumed, so storing an event is cheap, and finding the events of a stream is a search in its
-// session. When the store is full it discards a block of the principal that has most. Of the blocks
-// of one principal it discards the one that was least recently appended to. Anonymous callers count
-// as one principal that may take half of the store.
+// session. When the store is full it discards a block of the principal with the most blocks. Of the
+// blocks of a principal it discards the block that was least recently appended to. Anonymous
+// callers count as a principal that may take half of the store.
 type memoryEvents struct {
 	begin time.Time // times are stored as durations since then
 
@@ -81,7 +81,7 @@ type eventOwner struct {
 	lru       list.List // of *eventBlock, least recently appended to first
 }
 
-// sessionEvents is the events of one session, in the order in which they were stored.
+// sessionEvents holds the events of a session, in the order in which they were stored.
 type sessionEvents struct {
 	key    sessionKey
 	owner  *eventOwner
@@ -142,7 +142,7 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 // oldest returns the session of the block that was least recently appended to.
 func (o *eventOwner) oldest() *sessionEvents { return o.lru.Front().Value.(*eventBlock).session }
 
-// largestOwner returns the principal that has most bytes. The caller holds m.mu.
+// largestOwner returns the principal with the most bytes. The caller holds m.mu.
 func (m *memoryEvents) largestOwner() (largest *eventOwner) {
 	for _, o := range m.owners {
 		if largest == nil || o.bytes > largest.bytes {
@@ -165,8 +165,8 @@ func (m *memoryEvents) owner(principal string) *eventOwner {
 	return o
 }
 
-// block returns the block that has room for an event of the given size. Each block of a session is
-// larger than the one before, so that its events are never copied. The caller holds m.mu.
+// block returns a block with room for an event of the given size. Each block of a session is
+// larger than the previous block, so that its events are never copied. The caller holds m.mu.
 func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventBlock {
 	of := sessionKey{key.Session, key.Principal}
 	s := m.sessions[of]
@@ -231,7 +231,7 @@ func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq
 // not change.
 func (m *memoryEvents) after(key StreamKey, n int64) (events [][]byte, err error) {
 	oldest := time.Since(m.begin) - maxEventAge
-	first, next := int64(0), int64(0) // numbers of the first event and of the one after the last
+	first, next := int64(0), int64(0) // numbers of the first event and of the event after the last
 	for _, block := range m.blocks(key) {
 		for len(block) > 0 {
 			var e storedEvent

@@ -10,7 +10,7 @@ import (
 )
 
 // A standalone stream carries the messages that belong to no request: notifications of changed
-// lists and resources. A session has at most one. Spec:
+// lists and resources. A session opens at most one. Spec:
 // basic/transports#listening-for-messages-from-the-server
 type standalone struct {
 	stream    *sessionStream
@@ -99,7 +99,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	if before != nil {
 		before.queue.close()
 	}
-	// Before the client sees the stream, so that it is notified of what it subscribes to later.
+	// Before the client sees the stream, so that it is notified of later subscriptions.
 	if no := subscriptionRefused(conv.Attach(h.sessions.changesTo(&a.queue))); no != nil {
 		_ = conv.Attach(nil)
 		a.queue.close()
@@ -159,8 +159,9 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 	_ = conv.Attach(nil)
 }
 
-// subscriptionRefused returns the refusal of a stream whose subscription a handler refuses, such as for its
-// rate. A handler without subscriptions, or one that fails, does not refuse the stream.
+// subscriptionRefused returns the refusal of a stream whose subscription a handler refuses, such as
+// for its rate. A handler without subscriptions, or a handler that fails, does not refuse the
+// stream.
 func subscriptionRefused(err error) *refusal {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok || e.Code == mcp.CodeMethodNotFound || e.Code == mcp.CodeInternalError {
@@ -169,8 +170,8 @@ func subscriptionRefused(err error) *refusal {
 	return refuseBusy(http.StatusTooManyRequests, e.Message)
 }
 
-// leaveStandalone ends the serving of one GET, and reduces the limit of the queue after the last
-// one.
+// leaveStandalone ends the serving of a GET, and reduces the limit of the queue after the last
+// GET.
 func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) {
 	a.stream.detach(conn)
 	s.mu.Lock()

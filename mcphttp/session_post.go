@@ -39,14 +39,14 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// serveInitialize opens a session. If the request names a session, that session ends once the new one
-// is open: its client begins again. Spec: basic/transports#session-management
+// serveInitialize opens a session. If the request names a session, that session ends once the new
+// session is open: its client begins again. Spec: basic/transports#session-management
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
 		return errShutdown
 	}
 	s, no := h.sessions.open(h.caller(r), nil)
-	if no != nil && h.endNamed(r, head) { // the named session may have the last place of its principal
+	if no != nil && h.endNamed(r, head) { // the named session may occupy the last place of its principal
 		s, no = h.sessions.open(h.caller(r), nil)
 	}
 	if no != nil {
@@ -60,7 +60,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 	return nil
 }
 
-// writeInitialize initializes a session and writes the response, after it has called the functions if
+// writeInitialize initializes a session and writes the response, after it called the functions if
 // the session is open.
 func (h *Handler) writeInitialize(
 	w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message, opened ...func(),
@@ -87,7 +87,8 @@ func (h *Handler) writeInitialize(
 	h.writeJSON(w, status, body)
 }
 
-// endNamed ends the session that a request names and reports whether there was one of its caller.
+// endNamed ends the session that a request names and reports whether its caller opened that
+// session.
 func (h *Handler) endNamed(r *http.Request, head *head) bool {
 	if !head.id.sent {
 		return false
@@ -169,8 +170,8 @@ func (t *sessions) recovered(what string) {
 	}
 }
 
-// beginInitialize makes close call cancel, so that a handler that hangs does not delay the end of the
-// session.
+// beginInitialize makes close call cancel, so that a handler that hangs does not delay the end of
+// the session.
 func (s *session) beginInitialize(cancel context.CancelCauseFunc) *mcp.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +273,7 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable})
 }
 
-// exited responds to a request whose handler has ended the goroutine, as exchange.exited does.
+// exited responds to a request whose handler ended the goroutine, as exchange.exited does.
 func (p *sessionPost) exited() {
 	var last response
 	if reply := p.call.Exited(); reply != nil {
@@ -307,8 +308,8 @@ func accept(w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Mes
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// needsResponse reports whether a message has a response, or returns a refusal if the revision does
-// not have such messages.
+// needsResponse reports whether a message requires a response, or returns a refusal if the revision
+// does not define such messages.
 func needsResponse(rev wire.Revision, msg *jsonrpc.Message) (bool, *refusal) {
 	switch msg.Kind() {
 	case jsonrpc.Request:
@@ -336,7 +337,7 @@ func batchNeedsResponse(batch []*jsonrpc.Message) (needed bool, no *refusal) {
 	return needed, nil
 }
 
-// A sessionPost is a POST that has a response. The response is JSON, unless something is sent
+// A sessionPost is a POST with a response. The response is JSON, unless something is sent
 // before it: then it is the last event of a stream, which the client can resume when its connection
 // breaks.
 type sessionPost struct {
@@ -429,7 +430,7 @@ func (p *sessionPost) finish(a response) {
 // respond responds to a POST without a stream.
 func (p *sessionPost) respond(a response) {
 	if len(a.body) == 0 {
-		// A cancelled request has no response. An empty stream is the only way to send none.
+		// A cancelled request receives no response: the stream ends without a message.
 		empty := newEventStream(p.w, p.handler, p.session.caller)
 		_ = empty.flush()
 		empty.close()
@@ -473,11 +474,11 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 }
 
 // A request for the result of a task may last for hours, and the task does not need it. So unlike
-// any other request it is canceled when its client has disconnected and does not resume. Otherwise
+// any other request it is canceled when its client disconnected and does not resume. Otherwise
 // every client that crashed while it waited would keep its session for as long as the task lasts.
 
 const (
-	// presenceInterval is the interval at which the server checks whether the client has resumed.
+	// presenceInterval is the interval at which the server checks whether the client resumed.
 	presenceInterval = time.Minute
 	// maxAbsences is the number of failed checks in a row after which the request is canceled. The
 	// events of its stream are not stored for longer.

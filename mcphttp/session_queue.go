@@ -23,11 +23,11 @@ const (
 // maxReusedLen is the capacity up to which the slice of a queue is used again.
 const maxReusedLen = 8
 
-// A messageQueue holds messages for the one goroutine that writes them to a stream.
+// A messageQueue holds messages for the goroutine that writes them to a stream.
 type messageQueue struct {
 	consumer consumer
 	unread   *unreadOutput
-	output   output // the messages in the queue, those being written, and those that wait
+	output   output // the messages that are queued, being written, or waiting
 
 	mu       sync.Mutex // guards the fields below
 	messages [][]byte
@@ -42,7 +42,7 @@ type messageQueue struct {
 // A consumer is notified by its queue. Its methods must not block.
 type consumer interface {
 	wake()      // there is a message, or the queue is closed
-	interrupt() // the queue has overflowed
+	interrupt() // the queue overflowed
 }
 
 // init prepares an empty queue for the stream of a caller.
@@ -82,8 +82,8 @@ var errUnread = &mcp.Error{
 	Message: "the response was discarded because too many responses of the session are unread",
 }
 
-// wait adds n bytes to those that wait for space; n may be negative. It reports whether they are
-// within the limit.
+// wait adds n bytes to the bytes that wait for space; n may be negative. It reports whether they
+// are within the limit.
 func (q *messageQueue) wait(n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,7 +180,7 @@ func (q *messageQueue) setLimit(limit int) {
 	}
 }
 
-// close refuses further messages. Those in the queue can still be drained.
+// close refuses further messages. Queued messages can still be drained.
 func (q *messageQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -207,7 +207,8 @@ func (q *messageQueue) isClosed() bool {
 	return q.closed
 }
 
-// maxCachedChange bounds the notification that is cached, in bytes: it stays until the next one.
+// maxCachedChange bounds the notification that is cached, in bytes: it stays until the next
+// notification.
 const maxCachedChange = 16 << 10
 
 // An encodedChange is the last notification of a change and its encoding.
@@ -221,8 +222,8 @@ func (t *sessions) changesTo(q *messageQueue) legacy.Stream {
 	return func(_ context.Context, m *jsonrpc.Message) error { return q.sendNow(t.encodeChange(m)) }
 }
 
-// encodeChange encodes a notification once for all sessions. They are sent the same message, one
-// after the other, and it does not change.
+// encodeChange encodes a notification once for all sessions. All sessions are sent the same
+// message, one after the other, and it does not change.
 func (t *sessions) encodeChange(m *jsonrpc.Message) []byte {
 	if last := t.change.Load(); last != nil && last.message == m {
 		return last.data

@@ -20,7 +20,7 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 		return errShutdown
 	}
 	if kind := msg.Kind(); kind == jsonrpc.Notification || kind == jsonrpc.Response {
-		w.WriteHeader(http.StatusAccepted) // without a session it has no effect
+		w.WriteHeader(http.StatusAccepted) // without a session the request changes no state
 		return nil
 	}
 	s, no := h.sessions.open(h.caller(r), nil)
@@ -43,7 +43,7 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 	isEnded := s.ended
 	s.conv.Store(conv)
 	s.mu.Unlock()
-	if isEnded { // the client has disconnected
+	if isEnded { // the client disconnected
 		conv.Close(mcp.ErrDisconnected)
 	}
 	return h.serveMessage(w, r, s, msg)

@@ -18,7 +18,7 @@ import (
 
 // Kinds of streams; the first letter of their names.
 const (
-	callStream       = 'c' // of one call; ends with the response
+	callStream       = 'c' // of a call; ends with the response
 	standaloneStream = 's' // of a GET; ends with the session
 )
 
@@ -26,7 +26,7 @@ const (
 // client that received an event of the stream can name it.
 const streamNameLen = 1 + 26
 
-// newStreamName returns a name in one allocation, unlike [rand.Text].
+// newStreamName returns a name with a single allocation, unlike [rand.Text].
 func newStreamName(kind byte) string {
 	var name [streamNameLen]byte
 	_, _ = rand.Read(name[1:]) // never fails
@@ -42,7 +42,7 @@ func newStreamName(kind byte) string {
 // received. Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
 	key    StreamKey
-	store  *sessionEventLog // nil if the revision has no resumption
+	store  *sessionEventLog // nil if the revision lacks resumption
 	primes bool             // the first event is empty
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
@@ -78,7 +78,7 @@ func (s *session) newStream(kind byte, rev wire.Revision, store *sessionEventLog
 func (st *sessionStream) name() string { return st.key.Stream }
 
 // start sets the first connection of a new stream. The caller then sends an event or flushes. If
-// the revision has priming, the first event is empty: with its id the client can resume the stream
+// the revision uses priming, the first event is empty: with its id the client can resume the stream
 // before any other event.
 func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	st.mu.Lock()
@@ -137,7 +137,7 @@ func (st *sessionStream) append(ctx context.Context, conn *eventStream, data []b
 }
 
 // storeEvent numbers a message and stores it. It reports whether it is stored: otherwise its event
-// has no id.
+// carries no id.
 func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 	st.last++
 	if st.store == nil || st.sessionEnded.Load() {
@@ -147,7 +147,7 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 		st.store.log.error(ctx, "mcphttp: event not stored", err)
 		return false
 	}
-	if st.sessionEnded.Load() { // meanwhile: its events may have been deleted before this one was stored
+	if st.sessionEnded.Load() { // meanwhile: its events may have been deleted before this event was stored
 		st.store.delete(sessionKey{st.key.Session, st.key.Principal})
 		return false
 	}
@@ -211,8 +211,8 @@ func (st *sessionStream) wake() {
 
 // attach moves the stream to a new connection and replays the events after the given one. The
 // connection before is closed: only a client that read from it knows the name of the stream, and
-// that client has found it broken. If an event in between is lost the error is [ErrEventGap] and
-// nothing has been written. A client that has read all events can resume even if none is stored.
+// that client found it broken. If an event in between is lost the error is [ErrEventGap] and
+// no event has been written. A client that read all events can resume even if none is stored.
 func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after int64) error {
 	st.interrupt()
 	st.mu.Lock()

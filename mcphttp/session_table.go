@@ -19,7 +19,7 @@ type sessions struct {
 	config legacy.Config
 	quota  *quota
 	events *sessionEventLog
-	// observer is that of the server; nil for none.
+	// observer is the observer of the server; may be nil.
 	observer mcp.SessionObserver
 	begin    time.Time                     // times are stored as durations since then
 	change   atomic.Pointer[encodedChange] // the last one
@@ -78,7 +78,7 @@ func reserveIn(q *quota) func(ctx context.Context, n int) bool {
 }
 
 // open creates a session, which the caller of open releases. The queue is that of the stream of an
-// HTTP+SSE session, and nil for any other one. If the table is full, open ends the anonymous
+// HTTP+SSE session, and nil for any other session. If the table is full, open ends the anonymous
 // session that was idle for the longest time.
 func (t *sessions) open(c caller, queue *messageQueue) (*session, *refusal) {
 	for {
@@ -142,7 +142,8 @@ func (t *sessions) listOf(s *session) *sessionList {
 	return &t.unused
 }
 
-// unlist removes a session from its list of idle sessions, if it is in one. The caller holds t.mu.
+// unlist removes a session from its list of idle sessions, if it is in a list. The caller holds
+// t.mu.
 func (t *sessions) unlist(s *session) {
 	if s.list != nil {
 		s.list.remove(s)
@@ -175,7 +176,7 @@ func (t *sessions) evict() bool {
 	return true
 }
 
-// isOverloaded reports whether a session has so many requests that its client must have stopped
+// isOverloaded reports whether a session sent so many requests that its client must have stopped
 // reading. In addition to the calls in flight, as many requests may wait to be refused.
 func (t *sessions) isOverloaded(s *session) bool {
 	t.mu.Lock()
@@ -258,7 +259,7 @@ var (
 	errSessionEvicted = fmt.Errorf("%w: session was idle, and there were too many", mcp.ErrClosed)
 )
 
-// A sessionList is a list of idle sessions, the one that was idle for the longest time first.
+// A sessionList is a list of idle sessions, the session that was idle longest first.
 type sessionList struct{ first, last *session }
 
 func (l *sessionList) push(s *session) {

@@ -12,15 +12,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The transport of revision 2024-11-05 has two endpoints: an event stream, which is the session,
-// and one for POST requests, whose address is the first event of the stream. Both are the path of
-// the handler, the second one with a query parameter.
+// The transport of revision 2024-11-05 uses two endpoints: an event stream, which is the session,
+// and an address for POST requests, whose address is the first event of the stream. Both are the
+// path of the handler, the second with a query parameter.
 
 // endpointParam is the query parameter that names the session in the address for POST requests.
 const endpointParam = "sessionId"
 
-// endpointSession returns the session in the address of a POST, and whether there is one. Clients
-// of Streamable HTTP name their session in a header.
+// endpointSession returns the session in the address of a POST, and whether there is a session.
+// Clients of Streamable HTTP name their session in a header.
 func endpointSession(r *http.Request) (id string, ok bool) {
 	if r.URL.RawQuery == "" || !strings.Contains(r.URL.RawQuery, endpointParam+"=") {
 		return "", false
@@ -36,8 +36,8 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 }
 
 // namedInitTimeout is the InitTimeout of a GET that names a later revision. Clients of HTTP+SSE
-// send initialize as soon as they have the endpoint. The GET may also come from a client of
-// Streamable HTTP that has no session yet: it waits for the end of this stream before it opens that
+// send initialize as soon as they know the endpoint. The GET may also come from a client of
+// Streamable HTTP without a session yet: it waits for the end of this stream before it opens that
 // of its session.
 const namedInitTimeout = 5 * time.Second
 
@@ -185,7 +185,8 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
 	answer := h.sessions.initialize(s.newContext(r), s, msg)
 	if answer.Error == nil {
-		// Before the client sees the answer. Without an initialized session, no subscription is opened.
+		// Before the client sees the answer. Without an initialized session, no subscription is
+		// opened.
 		_ = s.conversation().Attach(h.sessions.changesTo(s.queue))
 	}
 	_ = s.queue.send(s.newContext(r), answer) // fails only if the stream is over, and with it the session

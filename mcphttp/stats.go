@@ -8,14 +8,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Stats are the figures of a [Handler] at one moment.
+// Stats are the figures of a [Handler] at a moment.
 type Stats struct {
 	Sessions      int // open sessions
 	Streams       int // GET requests in progress, which are the streams of sessions
 	Subscriptions int // subscriptions in progress (2026-07-28)
 	InFlight      int // other requests in progress
 	// Refused is the number of HTTP requests since the start that had a status of 400 or more, by
-	// reason: the limit that was reached, such as "too many sessions", or else the name of the status.
+	// reason: the limit that was reached, such as "too many sessions", or else the name of the
+	// status.
 	Refused map[string]int64
 }
 
@@ -34,7 +35,7 @@ func (q *quota) count() int {
 }
 
 // A refusalCounter counts refusals by reason. The reasons are a bounded set: no text of a client is
-// one of them, and no text of a handler.
+// one of these texts, and no text of a handler.
 type refusalCounter struct {
 	mu       sync.Mutex // guards the field below
 	byReason map[string]int64

@@ -24,7 +24,7 @@ func refuse(status int, message string) *refusal {
 }
 
 // refuseBusy returns a refusal after which the client should retry. The status is 429 if the client
-// has too many requests, and 503 if the server has.
+// sent too many requests, and 503 if the server has.
 func refuseBusy(status int, message string) *refusal {
 	return &refusal{status, wire.Busy(message)}
 }
@@ -62,7 +62,7 @@ func (h *Handler) writeChallenge(w http.ResponseWriter, c *challenge, body []byt
 }
 
 // statusOf returns the HTTP status of the error response to a modern request. Only errors about the
-// request itself have a status other than 200. Spec: basic/transports/streamable-http (2026-07-28)
+// request itself use a status other than 200. Spec: basic/transports/streamable-http (2026-07-28)
 func statusOf(err *mcp.Error) int {
 	switch err.Code {
 	case mcp.CodeMethodNotFound:
@@ -116,7 +116,7 @@ func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, bod
 	}
 	if len(body) > minUnread {
 		o := &output{caller: c, cut: func() { expireWrite(w) }}
-		h.unread.add(o, int64(cap(body))) // which is what it holds
+		h.unread.add(o, int64(cap(body))) // the memory that the body holds
 		defer h.unread.remove(o)
 	}
 	h.writeJSON(w, status, body)
@@ -127,7 +127,7 @@ func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, bod
 func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header()["Content-Type"] = jsonContent
 	if len(body) <= netHTTPBuffer {
-		// net/http writes it after the handler has returned, so it blocks only its connection.
+		// net/http writes it after the handler returned, so it blocks only its connection.
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
 		return
@@ -141,7 +141,7 @@ func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
 }
 
 // clearWriteDeadline removes the deadline that the WriteTimeout of the http.Server sets for a whole
-// request. What is written afterwards has deadlines of its own.
+// request. Later writes have their own deadlines.
 func clearWriteDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Limits of what a client spends on a server, in addition to those of [TransportOptions].
+// Limits of the resources that a client spends on a server, in addition to those of
+// [TransportOptions].
 const (
 	// connectTimeout bounds each step of connecting. It is short: a server that is reachable
 	// answers at once.
@@ -47,9 +48,9 @@ type TransportOptions struct {
 	// Client sends the HTTP requests; its Transport adds authorization. Its CheckRedirect is not
 	// used: redirects are followed only within the server's origin, and for a POST only with status
 	// 307 or 308. A Timeout also ends long calls and streams, so leave it zero and use contexts.
-	// Default: a client with an http.Transport of its own, which uses the proxies of the environment
-	// and HTTP/2 if the server supports it, limits connecting to 10 seconds, and keeps 64 idle
-	// connections.
+	// Default: a client with an http.Transport of its own, which uses the proxies of the
+	// environment and HTTP/2 if the server supports it, limits connecting to 10 seconds, and keeps
+	// 64 idle connections.
 	Client *http.Client
 	// Header is sent with every request, such as Authorization with a static bearer token. It must
 	// not contain headers of MCP or of the content: Accept, Content-Type, Mcp-Session-Id and so on.
@@ -68,13 +69,13 @@ type TransportOptions struct {
 	MaxEvent int
 }
 
-// A Transport connects a client to one server over HTTP, for [mcp.Connect]. A request of revision
-// 2026-07-28 is one POST. For servers of revisions before 2026-07-28 the Transport opens sessions
-// on Streamable HTTP, or on HTTP+SSE if the server supports nothing else.
+// A Transport connects a client to a server over HTTP, for [mcp.Connect]. A request of revision
+// 2026-07-28 is a POST. For servers of revisions before 2026-07-28 the Transport opens sessions
+// on Streamable HTTP, or on HTTP+SSE if the server supports no other transport.
 //
 // The error of a request without a response is an [*mcp.TransportError]. It wraps a [*StatusError]
-// if the HTTP response has no message, [ErrTooLarge] if the response exceeds a limit, and
-// [mcp.ErrClosed] if the transport or the session has ended. All methods are safe for concurrent
+// if the HTTP response contains no message, [ErrTooLarge] if the response exceeds a limit, and
+// [mcp.ErrClosed] if the transport or the session ended. All methods are safe for concurrent
 // use.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), basic/transports (2025-11-25 and earlier).
@@ -200,7 +201,7 @@ func parseTarget(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// reservedHeaders are the headers of the protocol and of HTTP itself. Accept-Encoding is one of
+// reservedHeaders are the headers of the protocol and of HTTP itself. Accept-Encoding is among
 // them, since net/http does not decompress responses if it is set.
 var reservedHeaders = []string{
 	"Accept", "Accept-Encoding", "Content-Encoding", "Content-Length", "Content-Type", "Host",
@@ -256,8 +257,8 @@ func keepsMethod(status int) bool {
 	return status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 }
 
-// ServerKey returns the URL of the server without its query, by which [mcp.Connect] caches what it
-// has learned about the server.
+// ServerKey returns the URL of the server without its query, by which [mcp.Connect] caches all that
+// it learned about the server.
 func (t *Transport) ServerKey() string {
 	if t.target == nil {
 		return ""
@@ -266,7 +267,7 @@ func (t *Transport) ServerKey() string {
 }
 
 // Close ends all requests and sessions, the sessions also at the server. It closes idle connections
-// if they are the transport's own. It returns within 10 seconds, and at once if nothing is in
+// if they are the transport's own. It returns within 10 seconds, and at once if no request is in
 // progress.
 func (t *Transport) Close() error {
 	t.life.close(func() {
@@ -311,12 +312,12 @@ type lifetime struct {
 	ctx    context.Context // ends with the cause mcp.ErrClosed
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup
-	closed chan struct{} // closed when close has returned
+	closed chan struct{} // closed when close returned
 
 	mu        sync.Mutex // guards the fields below
 	closing   bool
-	ended     bool                         // nothing is begun in the background
-	over      bool                         // ctx has ended
+	ended     bool                         // no goroutine is started in the background
+	over      bool                         // ctx ended
 	borrowers map[*clientExchange]struct{} // they use the context of their caller
 }
 
@@ -325,7 +326,7 @@ func (l *lifetime) begin(parent context.Context) {
 	l.closed, l.borrowers = make(chan struct{}), make(map[*clientExchange]struct{})
 }
 
-// close calls f once, and waits until it has returned. Unlike on sync.Once, waiting is durably
+// close calls f once, and waits until it returned. Unlike on sync.Once, waiting is durably
 // blocking for testing/synctest.
 func (l *lifetime) close(f func()) {
 	l.mu.Lock()
@@ -351,7 +352,7 @@ func (l *lifetime) run(f func()) (running bool) {
 	return true
 }
 
-// end ends the lifetime. Background goroutines have the grace period to end by themselves.
+// end ends the lifetime. Background goroutines get the grace period to end by themselves.
 func (l *lifetime) end(grace time.Duration) {
 	l.mu.Lock()
 	l.ended = true

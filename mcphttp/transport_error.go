@@ -32,24 +32,24 @@ const (
 
 // A StatusError is an HTTP response without a message of the protocol: a failure of a proxy, or of
 // a server that does not speak MCP. Every response with status 401 or 403 is a StatusError too, and
-// wraps the [*mcp.Error] of its body if there is one. Everything in it except StatusCode comes from
-// the server and must not be trusted.
+// wraps the [*mcp.Error] of its body if the body contains such an error. Everything in it except
+// StatusCode comes from the server and must not be trusted.
 type StatusError struct {
 	StatusCode int    // such as 404
 	Status     string // such as "404 Not Found"
-	// Header has the headers that say what to do: WWW-Authenticate, Retry-After, Allow, Location
-	// and Content-Type.
+	// Header contains the headers that say how to proceed: WWW-Authenticate, Retry-After, Allow,
+	// Location and Content-Type.
 	Header http.Header
 	// Body is the beginning of the body, at most 1 KiB, as a quoted Go string; empty for an empty
 	// body.
 	Body string
 
-	reason  string     // why a response with status 2xx has no message
-	rpcErr  *mcp.Error // in the body; nil for none
+	reason  string     // why a response with status 2xx contains no message
+	rpcErr  *mcp.Error // in the body; may be nil
 	noToken bool       // the request had no Authorization header
 }
 
-// Error returns the status, the reason in the body or else its beginning, and what is missing if
+// Error returns the status, the reason in the body or else its beginning, and the missing part if
 // the status is 401 or 403: an access token or scopes.
 func (e *StatusError) Error() string {
 	text := "HTTP " + strconv.Itoa(e.StatusCode)
@@ -139,7 +139,7 @@ var unserved = []int{
 }
 
 // mayHaveRun reports whether a request with this status may have run. A 503 with Retry-After comes
-// from a server that has refused the request.
+// from a server that refused the request.
 func (e *StatusError) mayHaveRun() bool {
 	switch {
 	case e.StatusCode/100 == 3 || slices.Contains(unserved, e.StatusCode):
@@ -181,7 +181,7 @@ func isUnauthorized(err error) bool {
 }
 
 // An authorizationError is the failure of an http.Client to authorize a request. Its status is 401
-// even if the server has asked for more scopes with 403, so that callers can distinguish it from a
+// even if the server asked for more scopes with 403, so that callers can distinguish it from a
 // 403 that the server sent for another reason.
 type authorizationError struct{ err error }
 
@@ -190,7 +190,7 @@ func (e *authorizationError) Unwrap() error   { return e.err }
 func (e *authorizationError) HTTPStatus() int { return http.StatusUnauthorized }
 
 // noServer returns the error of a server that supports neither Streamable HTTP nor HTTP+SSE. The
-// URL in it has no query, which may be secret.
+// URL in it contains no query, which may be secret.
 func (t *Transport) noServer(err, sseErr error) error {
 	var post, get *StatusError
 	if !errors.As(err, &post) || !errors.As(sseErr, &get) || post.StatusCode != get.StatusCode {
@@ -212,7 +212,7 @@ func withoutURL(err error) error {
 }
 
 // A breakError reports a connection that broke before the response. Neither transport nor session
-// has ended, so it does not wrap mcp.ErrClosed.
+// ended, so it does not wrap mcp.ErrClosed.
 type breakError struct{ err error }
 
 func (e *breakError) Error() string {
@@ -231,7 +231,8 @@ func lost(err error) error {
 	return &breakError{err}
 }
 
-// checkAnswer returns an error for a response that replaces a refused one; see refusedResponse.
+// checkAnswer returns an error for a response that replaces a refused response; see
+// refusedResponse.
 func checkAnswer(m *jsonrpc.Message) error {
 	if m.Error != nil && !m.Error.Remote() {
 		return errors.New("invalid response: " + m.Error.Message)

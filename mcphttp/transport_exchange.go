@@ -23,21 +23,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A clientExchange is one HTTP request of a client with its response. It is the context of both: it
-// has the values of the caller's context, and ends with that context, with the lifetime, or with
-// the exchange. If the caller's context can be ended by the transport, the exchange borrows it,
-// which saves a context of its own.
+// A clientExchange is an HTTP request of a client with its response. It is the context of both: it
+// returns the values of the caller's context, and ends with that context, with the lifetime, or
+// with the exchange. If the caller's context can be ended by the transport, the exchange borrows
+// it, which saves a context of its own.
 type clientExchange struct {
 	context.Context
 	caller   context.Context
-	borrowed requestContext          // the caller's context; nil if the exchange has its own
+	borrowed requestContext          // the caller's context; nil if the exchange uses its own
 	cancel   context.CancelCauseFunc // of its own context
 	stop     func() bool             // looking at the caller
 
 	t       *Transport
 	life    *lifetime                     // of the transport or session
 	method  string                        // of the message, for errors
-	batches bool                          // the revision has them
+	batches bool                          // the revision defines batches
 	others  func(m *jsonrpc.Message) bool // receives responses to other requests; returns false if unknown
 
 	verb       string       // the HTTP method
@@ -51,8 +51,8 @@ type clientExchange struct {
 	draining   bool // the exchange ends in the background
 }
 
-// A streamReceiver receives a message with the context of the request on whose stream it arrived, nil
-// for a stream of the session.
+// A streamReceiver receives a message with the context of the request on whose stream it arrived,
+// nil for a stream of the session.
 type streamReceiver = func(of context.Context, m *jsonrpc.Message)
 
 // A requestContext is the context of a request that its transport may end. The contexts of an
@@ -129,8 +129,8 @@ func (x *clientExchange) abort() {
 	x.cancel(nil)
 }
 
-// notSent returns the error of a request that has certainly not run, or the cause if the caller's
-// context has ended.
+// notSent returns the error of a request that certainly did not run, or the cause if the caller's
+// context ended.
 func (x *clientExchange) notSent(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, Err: err})
 }
@@ -152,17 +152,17 @@ func (x *clientExchange) failed(err *mcp.TransportError) error {
 }
 
 func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
-	const room = 72 // for what is around the params
+	const room = 72 // for the envelope of the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
 	posted := &x.posted
 	if posted.Size() > 0 {
-		posted = new(bytes.Reader) // net/http may still read the one before, though it was refused
+		posted = new(bytes.Reader) // net/http may still read the previous body, though it was refused
 	}
 	posted.Reset(body)
 	x.traceSent(http.MethodPost, header, m)
 	return x.do(&http.Request{
 		Method: http.MethodPost, URL: target, Header: header, ContentLength: int64(len(body)),
-		Body:    io.NopCloser(posted), // net/http recognizes both types, and sends header and body in one write
+		Body:    io.NopCloser(posted), // net/http recognizes both types, and sends header and body in a single write
 		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	})
 }
@@ -175,7 +175,7 @@ func (x *clientExchange) do(req *http.Request) error {
 	}
 	var ctx context.Context = x
 	if x.borrowed != nil {
-		ctx = x.borrowed // equivalent, and one step less for each lookup
+		ctx = x.borrowed // equivalent, and shorter for each lookup
 	}
 	res, err := x.t.send(req.WithContext(ctx)) //nolint:bodyclose // closed at the end of the exchange
 	switch {
@@ -206,7 +206,7 @@ func (b exchangeBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain ends the exchange in the background when its response has come on an event stream. The end
+// drain ends the exchange in the background when its response came on an event stream. The end
 // of the stream comes a moment later. Reading it keeps the connection usable, and the caller need
 // not wait for it.
 func (x *clientExchange) drain() {
@@ -216,7 +216,7 @@ func (x *clientExchange) drain() {
 	}
 	x.t.drains.Store(true)
 	if x.borrowed != nil {
-		return // its context ends now; later exchanges have contexts of their own and keep their connection
+		return // its context ends now; later exchanges use their own contexts and keep their connection
 	}
 	x.stop()
 	x.draining = x.life.run(func() {
@@ -255,7 +255,8 @@ func (x *clientExchange) isEvents() bool {
 	return err == nil && mediaType == typeEventStream
 }
 
-// contentType returns the media type of the response; empty if the body has an unexpected encoding.
+// contentType returns the media type of the response; empty if the body uses an unexpected
+// encoding.
 func (x *clientExchange) contentType() string {
 	if encoding := x.res.Header["Content-Encoding"]; len(encoding) > 0 && !strings.EqualFold(encoding[0], "identity") {
 		return ""
@@ -264,7 +265,7 @@ func (x *clientExchange) contentType() string {
 	return contentType
 }
 
-// json reads a body that is one message.
+// json reads a body with a single message.
 func (x *clientExchange) json(id jsonrpc.ID, receive streamReceiver) (*jsonrpc.Message, error) {
 	body, err := x.readBody()
 	if err != nil {
@@ -297,7 +298,7 @@ type eventReader struct {
 	buf *bufio.Reader
 }
 
-// eventBuffers is a pool: most streams are one event long, and far shorter than a buffer.
+// eventBuffers is a pool: most streams contain a single event, and far shorter than a buffer.
 var eventBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, eventBuffer) }}
 
 // eventBuffer is the size from which an sse.Reader uses a buffer directly.

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// An http.Transport asks for compression and decompresses, but makes a header of its own for that in each
-// request. So POSTs that go to it directly ask already, and their responses are decompressed here.
+// An http.Transport asks for compression and decompresses, but makes a header of its own for that
+// in each request. So POSTs that go to it directly ask already, and their responses are
+// decompressed here.
 
 // decompress decompresses the body of a response, as net/http does.
 func decompress(res *http.Response) {

@@ -20,7 +20,7 @@ import (
 // stream, which cancels the request. Arguments that req.HeaderParams names are repeated in headers.
 //
 // A JSON-RPC error is an [*mcp.Error] whatever the HTTP status, within a [*StatusError] if the
-// status is 401 or 403. The error reports that the request has not run if there was no connection,
+// status is 401 or 403. The error reports that the request did not run if there was no connection,
 // or if the status says so: a redirect, most of 4xx, and 503 with Retry-After.
 //
 // Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
@@ -60,7 +60,7 @@ func (x *clientExchange) notify(req *mcp.Request, m *jsonrpc.Message) {
 		x.drop("unexpected request", nil)
 	case req.Notify == nil:
 	case m.Params == nil:
-		_ = req.Notify(x.caller, m.Method, stdjson.RawMessage("{}")) // fails only if the caller has ended
+		_ = req.Notify(x.caller, m.Method, stdjson.RawMessage("{}")) // fails only if the caller is gone
 	case jsonscan.Kind(m.Params) == '{':
 		_ = req.Notify(x.caller, m.Method, m.Params)
 	default:
@@ -68,7 +68,7 @@ func (x *clientExchange) notify(req *mcp.Request, m *jsonrpc.Message) {
 	}
 }
 
-// UsesHeaderParams marks the transport as one that sends [mcp.HeaderParam] headers.
+// UsesHeaderParams marks the transport as a transport that sends [mcp.HeaderParam] headers.
 func (t *Transport) UsesHeaderParams() {}
 
 // requestHeader returns the header of a request, with the headers that mirror the body. Spec:
@@ -125,7 +125,7 @@ func subject(req *mcp.Request) []byte {
 	return raw
 }
 
-// setParamHeader sets the header of one argument. An argument that is absent or null has none.
+// setParamHeader sets the header of an argument, unless the argument is absent or null.
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
 func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) error {
 	if !netx.IsToken(p.Header) {

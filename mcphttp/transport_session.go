@@ -22,7 +22,7 @@ const (
 	// into it need about this much.
 	maxSessionID = 4 << 10
 	// cancelTimeout is how long a cancellation may take to be posted, and cancelGracePeriod how
-	// long Close waits for those in progress.
+	// long Close waits for requests in progress.
 	cancelTimeout, cancelGracePeriod = 5 * time.Second, 2 * time.Second
 	// maxCancels bounds the cancellations in progress. A server that accepts so few of them acts on
 	// none.
@@ -59,20 +59,20 @@ func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Mes
 	return l, nil
 }
 
-// A clientSession carries the messages of one session.
+// A clientSession carries the messages of a session.
 type clientSession struct {
 	t           *Transport
 	receive     streamReceiver
 	ids         atomic.Int64
 	life        lifetime
 	cancels     lifetime      // of cancellations, which outlive the requests
-	cancelSlots chan struct{} // has a token for each cancellation in progress
+	cancelSlots chan struct{} // holds a token for each cancellation in progress
 
 	hasListened atomic.Bool // the standalone stream was open before
 	done        chan struct{}
 
 	mu         sync.Mutex // guards the fields below
-	id         string     // of the session; empty for none
+	id         string     // of the session; may be empty
 	rev        wire.Revision
 	header     http.Header     // of every GET and DELETE; replaced, not modified
 	postHeader http.Header     // the same for every POST
@@ -134,7 +134,7 @@ func (l *clientSession) posting() http.Header {
 }
 
 // response returns the response to a posted request. The status for an unknown session is 404, but
-// some servers send 400, 401, 403, 410, 500, 503 or 200, which may also have another cause.
+// some servers send 400, 401, 403, 410, 500, 503 or 200, which may also indicate another cause.
 // Therefore, a ping tests whether the session exists if the response does not contain the request's
 // id, or is an error that mentions a session. If the session is lost and the request has certainly
 // not run, the error makes the client repeat the request in a new session.
@@ -229,8 +229,8 @@ func isFirstTransport(offered wire.Revision, status int, m *jsonrpc.Message) boo
 }
 
 // suggestsFirstTransport reports whether a client that offers a revision tries HTTP+SSE after a
-// status. In revisions 2025-03-26 and 2025-06-18 every status 4xx suggests it, in later ones only
-// 400, 404 and 405. Statuses 401, 403 and 429 do not show that the server is an older one. Spec:
+// status. In revisions 2025-03-26 and 2025-06-18 every status 4xx suggests it, in later revisions
+// only 400, 404 and 405. Statuses 401, 403 and 429 do not show that the server is older. Spec:
 // basic/transports#backwards-compatibility (2025-03-26, 2025-11-25)
 func suggestsFirstTransport(offered wire.Revision, status int) bool {
 	switch status {
@@ -250,7 +250,7 @@ func offeredRevision(req *jsonrpc.Message) wire.Revision {
 	return rev
 }
 
-// setID records the id of the session, if the response has one.
+// setID records the id of the session, if the response contains an id.
 func (l *clientSession) setID(res *http.Response) error {
 	values := res.Header[headerSession]
 	if len(values) == 0 || res.StatusCode/100 != 2 {
@@ -269,7 +269,7 @@ func (l *clientSession) setID(res *http.Response) error {
 	return nil
 }
 
-// setRevision records the revision that the server has chosen. The caller validates it. Spec:
+// setRevision records the revision that the server chose. The caller validates it. Spec:
 // basic/transports#protocol-version-header (2025-11-25)
 func (l *clientSession) setRevision(m *jsonrpc.Message) {
 	raw, _ := jsonscan.Get(m.Result, "protocolVersion")
@@ -311,7 +311,7 @@ func (l *clientSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// send posts a message that has no response.
+// send posts a message without a response.
 func (l *clientSession) send(ctx context.Context, life *lifetime, m *jsonrpc.Message) error {
 	x, endpoint, err := l.startExchange(ctx, life, m.Method)
 	if err != nil {
@@ -327,13 +327,13 @@ func (l *clientSession) send(ctx context.Context, life *lifetime, m *jsonrpc.Mes
 	return l.accepted(x, m.ID)
 }
 
-// accepted reads the HTTP response to a message that has no response on this connection. An error
+// accepted reads the HTTP response to a message that is not answered on this connection. An error
 // with the message's id is returned all the same. Spec:
 // basic/transports#sending-messages-to-the-server (2025-11-25)
 func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 	switch status := x.res.StatusCode; {
 	case status/100 == 2:
-		x.drain() // usually there is nothing to read
+		x.drain() // usually the body is empty
 		return nil
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
 		l.end(mcp.ErrSessionLost)
@@ -373,7 +373,7 @@ func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message)
 	}
 }
 
-// Done returns a channel that is closed when the session has ended.
+// Done returns a channel that is closed when the session ended.
 func (l *clientSession) Done() <-chan struct{} { return l.done }
 
 func (l *clientSession) end(cause error) {

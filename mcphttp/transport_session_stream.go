@@ -21,7 +21,7 @@ const (
 	// maxAttempts is the number of attempts in a row without progress. With the pauses between them
 	// they take about half a minute: long enough for a server to restart.
 	maxAttempts = 5
-	// maxResumptions is the number of resumptions of one call in total: hours at the pace of
+	// maxResumptions is the number of resumptions of a call in total: hours at the pace of
 	// servers that let their clients poll.
 	maxResumptions = 1000
 	// minPause and maxPause bound the retry time of a server.
@@ -43,7 +43,7 @@ type position struct {
 	useful   bool          // there was progress
 }
 
-// read records what was read of the stream on one connection.
+// read records the bytes of the stream that were read on a connection.
 func (p *position) read(events eventReader, taken int, lasted time.Duration) {
 	p.failures++
 	id := events.LastEventID()
@@ -147,7 +147,7 @@ func unwrapped(err error) error {
 func canResume(id string) bool { return id != "" && !hasControl(id) && strings.TrimSpace(id) == id }
 
 // readStream reads a stream on a new connection: it resumes after the event of the position, or
-// opens a new stream if there is none. It calls opened when the server has accepted the request.
+// opens a new stream if there is none. It calls opened when the server accepted the request.
 // With a zero id it reads until an error.
 func (l *clientSession) readStream(
 	ctx context.Context, method string, at *position, id jsonrpc.ID, opened func(),
@@ -204,7 +204,7 @@ const (
 )
 
 // listen opens the standalone stream and keeps it open in the background. The session works without
-// it. The channel is closed when the server has accepted or refused the stream. Spec:
+// it. The channel is closed when the server accepted or refused the stream. Spec:
 // basic/transports#listening-for-messages-from-the-server (2025-11-25)
 func (l *clientSession) listen() (opened <-chan struct{}) {
 	tried := make(chan struct{})
@@ -270,8 +270,8 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 	}
 }
 
-// stopListening records that there is no standalone stream. Status 405 says that the server has
-// none, and so does 204 of some servers; they are not logged. Some servers respond with other
+// stopListening records that there is no standalone stream. Status 405 says that the server offers
+// no stream, and so does 204 of some servers; they are not logged. Some servers respond with other
 // statuses.
 func (l *clientSession) stopListening(state listenState, err error) {
 	l.mu.Lock()

@@ -23,10 +23,10 @@ const (
 )
 
 // An endpointStream is the event stream of HTTP+SSE, which is the session, with the endpoint for
-// what the client sends.
+// the messages of the client.
 type endpointStream struct {
 	session *clientSession
-	ready   chan error // gets one value when the address is known, or will not be
+	ready   chan error // receives a value when the address is known, or will not be
 	target  *url.URL   // set before that
 
 	mu      sync.Mutex // guards the fields below
@@ -96,7 +96,7 @@ func (e *endpointStream) read(x *clientExchange) error {
 }
 
 // readEndpoint reads the first event, the endpoint. It is resolved against the URL of the stream
-// and must have its origin: otherwise a server could redirect messages, and their headers, to
+// and must be of the same origin: otherwise a server could redirect messages, and their headers, to
 // another server.
 func (e *endpointStream) readEndpoint(x *clientExchange, events eventReader) error {
 	for {
@@ -110,7 +110,7 @@ func (e *endpointStream) readEndpoint(x *clientExchange, events eventReader) err
 			return errEndpointURL
 		}
 		base := e.session.t.target
-		if x.res.Request != nil && x.res.Request.URL != nil { // it may have been redirected
+		if x.res.Request != nil && x.res.Request.URL != nil { // the request may have been redirected
 			base = x.res.Request.URL
 		}
 		target, err := base.Parse(string(event.Data))
@@ -142,11 +142,11 @@ func (e *endpointStream) deliver(m *jsonrpc.Message) bool {
 	}
 	delete(e.waiting, id)
 	m.ID = id
-	waiting <- m // has a buffer of one
+	waiting <- m // buffered (1)
 	return true
 }
 
-// isLate reports whether a response is to an earlier request of this session. It has crossed the
+// isLate reports whether a response answers an earlier request of this session. It crossed the
 // cancellation, and is not worth a warning.
 func (e *endpointStream) isLate(id jsonrpc.ID) bool {
 	n, err := strconv.ParseInt(id.String(), 10, 64)
@@ -163,7 +163,7 @@ func (e *endpointStream) end(err error) {
 	e.mu.Unlock()
 	select {
 	case e.ready <- err:
-	default: // openEndpoint has returned
+	default: // openEndpoint returned
 	}
 	if e.target != nil {
 		e.session.end(fmt.Errorf("%w: the session's stream has ended: %w", mcp.ErrDisconnected, err))

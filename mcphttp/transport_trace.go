@@ -24,8 +24,8 @@ func (x *clientExchange) traceReceived(m *jsonrpc.Message) {
 	}
 }
 
-// publicHeaders are the headers whose values are not secret. A list of secret ones could never be
-// complete. Mcp-Session-Id is not among them: it gives access to the session.
+// publicHeaders are the headers whose values are not secret. A list of secret headers could never
+// be complete. Mcp-Session-Id is not among them: it gives access to the session.
 var publicHeaders = []string{
 	"Accept", "Accept-Encoding", "Allow", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date",
 	"Retry-After", "Server", "Transfer-Encoding", "User-Agent", "Vary", "Www-Authenticate",

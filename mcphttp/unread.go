@@ -7,20 +7,20 @@ const (
 	maxUnread         = 256 << 20 // in total
 	maxUnreadOfCaller = 64 << 20
 	// minUnread is the size up to which a response or a write of a stream is not counted. There are
-	// no more of them than requests in progress and streams, which have limits of their own.
+	// no more of them than requests in progress and streams, which are limited too.
 	minUnread = 32 << 10
 )
 
-// unreadOutput is the output of a handler that its clients have not read: responses, events that are
-// being written, and queues. If it exceeds a limit of its quota, the oldest output is cut, because a
-// client that reads does not have the oldest one for long. If it exceeds the limit of all callers,
-// that of anonymous callers is cut first.
+// unreadOutput is the output of a handler that its clients have not read: responses, events that
+// are being written, and queues. If it exceeds a limit of its quota, the oldest output is cut,
+// because a client that reads does not hold the oldest output for long. If it exceeds the limit of
+// all callers, that of anonymous callers is cut first.
 type unreadOutput struct {
 	quota   *quota    // its mutex guards the fields below and all outputs
 	outputs list.List // of *output, oldest first
 }
 
-// An output is the unread output of one response, stream or queue.
+// An output is the unread output of a response, stream or queue.
 type output struct {
 	caller  caller
 	cut     func() // ends the output; must not block; called with the quota's lock
@@ -85,15 +85,16 @@ func (u *unreadOutput) enforce(o *output) {
 	}
 	for q.taken > q.total && u.cutOldest(o, isAnonymous) {
 	}
-	// An anonymous caller has no output of principals cut: at worst its own one exceeds the limit.
+	// An anonymous caller never causes a cut of a principal's output: at worst its own output
+	// exceeds the limit.
 	for !o.caller.isAnonymous && q.taken > q.total && u.cutOldest(o, func(caller) bool { return true }) {
 	}
 }
 
 func isAnonymous(c caller) bool { return c.isAnonymous }
 
-// cutOldest cuts the oldest output of a matching caller except one, and reports whether there was
-// one.
+// cutOldest cuts the oldest output of a matching caller except the given output, and reports
+// whether there was such an output.
 func (u *unreadOutput) cutOldest(except *output, match func(caller) bool) bool {
 	for e := u.outputs.Front(); e != nil; e = e.Next() {
 		if o := e.Value.(*output); o != except && match(o.caller) {

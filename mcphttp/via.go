@@ -7,7 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An httpVia is an HTTP request that has a request of a client.
+// An httpVia is an HTTP request that carries a request of a client.
 type httpVia http.Request
 
 // Via is for [mcp.Request.Via].

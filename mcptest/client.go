@@ -34,7 +34,7 @@ type Client struct {
 	bubble   bool            // within a synctest bubble
 	ctx      context.Context // of all messages that the client sends
 	conn     conn
-	schema   *Schema // nil for none
+	schema   *Schema // may be nil
 
 	mu            sync.Mutex // guards the fields below
 	nextID        int64
@@ -283,7 +283,7 @@ type Pending struct {
 	done chan struct{}
 
 	// Set before done is closed.
-	response *jsonrpc.Message // nil if the connection has ended
+	response *jsonrpc.Message // nil if the connection ended
 }
 
 // Wait returns the response, a result or an error. It fails the test if none arrives.
@@ -303,7 +303,7 @@ func (p *Pending) Wait() *jsonrpc.Message {
 	}
 }
 
-// Answered reports whether the response has arrived.
+// Answered reports whether the response arrived.
 func (p *Pending) Answered() bool {
 	select {
 	case <-p.done:

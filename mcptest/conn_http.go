@@ -40,7 +40,7 @@ type httpConn struct {
 	moved   chan struct{}
 	session string
 	ends    map[jsonrpc.ID]context.CancelFunc // of the exchanges in progress
-	stream  context.CancelFunc                // of the GET stream; nil for none
+	stream  context.CancelFunc                // of the GET stream; may be nil
 }
 
 func newHTTPConn(c *Client) *httpConn {

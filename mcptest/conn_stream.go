@@ -41,7 +41,7 @@ func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.O
 type streamConn struct {
 	conn   mcp.Conn
 	stop   context.CancelFunc // shuts down the server
-	served chan struct{}      // closed when the server has returned
+	served chan struct{}      // closed when the server returned
 	done   sync.WaitGroup
 }
 

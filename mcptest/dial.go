@@ -55,7 +55,7 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		var served sync.WaitGroup
 		served.Go(func() {
 			err := mcp.Serve(context.Background(), h, server, &mcp.ServeOptions{Logger: logger(t)})
-			// A client may close before it has read everything.
+			// A client may close before it read everything.
 			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
 				t.Errorf("serve: %v", err)
 			}

@@ -212,7 +212,7 @@ func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[s
 	return again, nil
 }
 
-// Notifications returns the notifications that have arrived, of the given methods or of all.
+// Notifications returns the notifications that arrived, of the given methods or of all.
 func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +225,7 @@ func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 	return found
 }
 
-// Await waits until n notifications of a method have arrived since the client was connected, and
+// Await waits until n notifications of a method arrived since the client was connected, and
 // returns them.
 func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 	c.t.Helper()

@@ -35,7 +35,7 @@ type RequireOptions struct {
 	Audiences []string
 	// MaxStream is how long a stream (GET, or subscriptions/listen) may last before the client must
 	// send its token again, so that revoked tokens are noticed. A stream also ends half a minute
-	// after its token has expired; clients resume it with a new one. Calls are never interrupted.
+	// after its token expired; clients resume it with a new one. Calls are never interrupted.
 	// Default: 1 hour for a token without an expiry, else none.
 	MaxStream time.Duration
 	// DPoP configures the verification of DPoP proofs. Default: the zero ProofOptions if the

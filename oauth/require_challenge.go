@@ -72,7 +72,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 	head.Set("Access-Control-Expose-Headers", "WWW-Authenticate, DPoP-Nonce, Retry-After")
 	body := map[string]string{}
 	if no.status == http.StatusServiceUnavailable {
-		if r.Context().Err() == nil { // otherwise the client has disconnected
+		if r.Context().Err() == nil { // otherwise the client disconnected
 			g.opts.Logger.ErrorContext(r.Context(), "oauth: access token not verified", "error", no.cause)
 		}
 		head.Set("Retry-After", retryAfterSeconds)

@@ -137,7 +137,7 @@ func canonicalURI(uri string) string {
 	return netx.LowerASCII(scheme) + "://" + netx.LowerASCII(host) + path
 }
 
-// target returns the URL that the client has sent a request to.
+// target returns the URL that the client sent a request to.
 func (p *protectedResource) target(r *http.Request) *url.URL {
 	base := strings.TrimSuffix(p.url.Path, "/")
 	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {

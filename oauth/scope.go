@@ -69,7 +69,7 @@ func (h Hierarchy) Implies(granted, needed string) bool {
 
 type grantedScopes struct {
 	scopes  []string
-	implies func(granted, needed string) bool // nil for none
+	implies func(granted, needed string) bool // may be nil
 }
 
 // has reports whether a scope is granted or included in a granted one. Spec: basic/authorization
@@ -192,7 +192,7 @@ func stringMember(obj []byte, key string) string {
 //	server := mcp.NewServer("files", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{admins}})
 //
 // Over HTTP the response is status 403 with a challenge that names all needed scopes; over other
-// transports, and after a response has begun, it is a JSON-RPC error. RequireScopes panics if the
+// transports, and after a response began, it is a JSON-RPC error. RequireScopes panics if the
 // rules contain an invalid scope.
 //
 // A tool that a caller may not use stays in the list, so that the client can step up. To hide it

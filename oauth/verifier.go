@@ -48,7 +48,7 @@ type Token struct {
 	Expires   time.Time
 	NotBefore time.Time
 	// KeyThumbprint is the SHA-256 JWK thumbprint of the key that the token is bound to (cnf.jkt),
-	// empty for none. Such a token is only accepted with a DPoP proof.
+	// may be empty. Such a token is only accepted with a DPoP proof.
 	KeyThumbprint string
 	// Claims are all claims of the token, by name.
 	Claims map[string]any
@@ -178,7 +178,7 @@ type tokenCache struct{ digestCache[cachedToken] }
 type cachedToken struct {
 	token *Token
 	until time.Time
-	by    *keySet // that verified it; nil for none
+	by    *keySet // that verified it; may be nil
 }
 
 // get returns a cached token that the same keys verified; nil if there is none.

@@ -135,7 +135,7 @@ func (b *Bridge) ToolInput(ctx context.Context, args json.RawMessage) error {
 	return b.notify(ctx, "ui/notifications/tool-input", arguments(args), b.show(shownNothing, shownNothing, shownInput))
 }
 
-// ToolInputPartial sends the page the arguments as far as the model has written them, completed to
+// ToolInputPartial sends the page the arguments as far as the model wrote them, completed to
 // valid JSON. It may be called several times, before ToolInput. Partial arguments are not queued:
 // they are dropped if the page is not ready.
 //
@@ -191,7 +191,7 @@ type reasonParams struct {
 	Reason string `json:"reason"`
 }
 
-// ContextChanged sends the page what has changed in its Context; zero fields of c are unchanged. It
+// ContextChanged sends the page what changed in its Context; zero fields of c are unchanged. It
 // returns an error for a display mode that the page does not support.
 //
 // Spec: SEP-1865, ui/notifications/host-context-changed, Display Modes.
@@ -236,7 +236,7 @@ func (b *Bridge) notify(ctx context.Context, method string, v any, check func() 
 
 var errUnloaded = errors.New("apps: the page has been torn down")
 
-// Teardown asks the page to save its state, and waits until it has answered or ctx ends. Then the
+// Teardown asks the page to save its state, and waits until it answered or ctx ends. Then the
 // host removes the frame. As soon as Teardown is called, the bridge refuses all requests of the
 // page and cancels those that are being handled; if the user consents later, it has no effect. A
 // page that is not ready is not asked.

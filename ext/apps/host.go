@@ -55,7 +55,7 @@ func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 }
 
 // ModelTools lists the server's tools and returns those that the model may see, without those whose
-// metadata is malformed. Call it again when the tools have changed ([mcp.EventToolsChanged]). The
+// metadata is malformed. Call it again when the tools changed ([mcp.EventToolsChanged]). The
 // listed tools are also those that pages may call.
 //
 // Spec: SEP-1865, Visibility.

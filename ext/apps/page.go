@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Page is a view that a host has read from a server: an untrusted document, and what its frame
+// A Page is a view that a host read from a server: an untrusted document, and what its frame
 // may do.
 type Page struct {
 	// URI is the URI of the view.

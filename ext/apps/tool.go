@@ -108,7 +108,7 @@ type clientSettings struct {
 	MIMETypes []string `json:"mimeTypes"`
 }
 
-// Supported reports whether the client has declared that it shows views. ctx is that of a request;
+// Supported reports whether the client declared that it shows views. ctx is that of a request;
 // outside a request Supported returns false. A tool may return a shorter text if the client shows
 // its view.
 //

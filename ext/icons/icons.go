@@ -50,7 +50,7 @@ type Image struct {
 	NotInline bool
 }
 
-// Fetch returns the image of an icon that the server at serverURL has sent. serverURL is empty for
+// Fetch returns the image of an icon that the server at serverURL sent. serverURL is empty for
 // a server without a URL, such as a child process, whose icons can only be data URIs. f may be nil;
 // its rules for addresses apply, so that http is only for servers on this machine, and 10 seconds
 // by default are the time limit.

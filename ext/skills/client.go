@@ -103,7 +103,7 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 // ReadDir returns the current files and directories of a directory of the server. Directories have
 // the MIME type inode/directory. It is for dynamic skills, and for directories outside skills;
 // [Skill.Files] has the files of other skills. A directory may have newer files than a [Skill]:
-// [Loaded.Read] reads them only after [Get] has returned a Skill that has them.
+// [Loaded.Read] reads them only after [Get] returned a Skill that has them.
 //
 // The iteration ends with the first error, such as [ErrNotOffered]. It is an [*mcp.Error] with code
 // -32602 if the server has no such directory. An entry that is not inside the directory is an

@@ -19,7 +19,7 @@ var (
 	// they are read.
 	ErrDynamic = errors.New("the skill is dynamic: its files cannot be verified")
 	// ErrVerification means that a file does not match the skill's description. The four errors
-	// below wrap it. The file must not be used. If the skill has changed since it was described,
+	// below wrap it. The file must not be used. If the skill changed since it was described,
 	// [Get] returns the new description, for which the user must consent again.
 	ErrVerification = errors.New("the file does not match the description of the skill")
 	ErrDigest       = fmt.Errorf("%w: different digest", ErrVerification)

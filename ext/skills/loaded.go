@@ -90,7 +90,7 @@ func (l *Loaded) Body() string { return string(l.body) }
 //
 // The error is an [ErrVerification] if the file does not match the skill's description. It is an
 // [ErrUnlisted], without a request to the server, if the file is not listed there; the skill may
-// have changed, see [Get].
+// changed, see [Get].
 func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	clean := path.Clean(name)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(clean, "\\\x00") {

@@ -88,7 +88,7 @@ func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation)
 	return c.form.created(&created), nil
 }
 
-// storeNew stores a new task, unless its call has ended: the client would never learn the id.
+// storeNew stores a new task, unless its call ended: the client would never learn the id.
 func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -15,7 +15,7 @@ import (
 const (
 	// storeTimeout bounds one use of the store.
 	storeTimeout = 30 * time.Second
-	// maxConflicts is how many times a change is tried if the record has changed since it was read.
+	// maxConflicts is how many times a change is tried if the record changed since it was read.
 	// That happens only if several servers use one store.
 	maxConflicts = 8
 )
@@ -36,7 +36,7 @@ func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
 
-// read returns a job as stored, even if it has expired.
+// read returns a job as stored, even if it expired.
 func (s *Server) read(ctx context.Context, owner, id string) (*job, error) {
 	r, err := s.readRecord(ctx, owner, id)
 	if err != nil {

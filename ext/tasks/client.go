@@ -48,11 +48,11 @@ type ClientOptions struct {
 // follow the last number of the server. While the server cannot be reached, calls wait for two
 // minutes, and then fail.
 //
-// A call that ends before its task, because its context has ended or an input request was not
+// A call that ends before its task, because its context ended or an input request was not
 // answered, cancels the task, for which it waits three seconds at most. [mcp.Client.Close] cancels
 // no task: calls end with [mcp.ErrClosed], and their tasks continue.
 //
-// A server may only ask what the client has declared when the task is created. A client that starts
+// A server may only ask what the client declared when the task is created. A client that starts
 // tasks for another process to answer needs the same functions as the other one.
 //
 // With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task,
@@ -233,7 +233,7 @@ func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request
 	return mcp.RawResult(raw), nil
 }
 
-// suspend keeps a wait until the client has answered its input requests, or the request is over. It
+// suspend keeps a wait until the client answered its input requests, or the request is over. It
 // returns the request state that identifies it.
 func (m *clientTasks) suspend(ctx context.Context, w *wait) string {
 	key := rand.Text()

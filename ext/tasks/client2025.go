@@ -196,7 +196,7 @@ func (client2025) decode(raw []byte) (*seenTask, error) {
 	return t, err
 }
 
-// fetchOutcome fetches the result or the error of a task that has ended. Spec:
+// fetchOutcome fetches the result or the error of a task that ended. Spec:
 // basic/utilities/tasks (2025-11-25), Retrieving Task Results.
 func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) error {
 	if t.Status != StatusCompleted && t.Status != StatusFailed {
@@ -290,12 +290,12 @@ func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, er
 	return page, nil
 }
 
-// resultTimeout is how long tasks/result may take once the task has ended, before it is sent again.
+// resultTimeout is how long tasks/result may take once the task ended, before it is sent again.
 const resultTimeout = 10 * time.Second
 
 var errNoResult = fmt.Errorf("tasks: no response to tasks/result: %w", mcp.ErrTimeout)
 
-// follow polls the task, and sends tasks/result when the task has ended or requires input. The
+// follow polls the task, and sends tasks/result when the task ended or requires input. The
 // server sends its requests and progress with the response to tasks/result. A call that wants
 // progress sends it at once. Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving
 // Task Results, Input Required Status.
@@ -338,7 +338,7 @@ func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, e
 	}
 	var fault *mcp.Error
 	if errors.As(err, &fault) {
-		// It is the error of the call if the task has ended, and of tasks/result otherwise.
+		// It is the error of the call if the task ended, and of tasks/result otherwise.
 		t, getErr := w.poller.get(mcp.WithCallOptions(ctx, w.poller.options))
 		switch {
 		case getErr != nil && !isTransient(getErr):

@@ -152,7 +152,7 @@ func (d *deadlines) len() int {
 	return len(d.heap)
 }
 
-// popDue removes and returns the deadlines that have passed, and reports whether a cleanup is due.
+// popDue removes and returns the deadlines that passed, and reports whether a cleanup is due.
 func (d *deadlines) popDue(now time.Time) (due []*deadline, cleanup bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

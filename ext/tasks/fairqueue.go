@@ -41,7 +41,7 @@ func (q *fairQueue) tryAcquire(r *run) bool {
 	return true
 }
 
-// release ends what tryAcquire or pop has begun.
+// release ends what tryAcquire or pop began.
 func (q *fairQueue) release(r *run) {
 	o := q.owner(r.owner)
 	q.running--

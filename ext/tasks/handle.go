@@ -25,7 +25,7 @@ type Handle struct {
 	raw    json.RawMessage     // direct, as received
 }
 
-// Start calls a tool and returns a handle as soon as the server has made a task of the call. The
+// Start calls a tool and returns a handle as soon as the server made a task of the call. The
 // client must be created with the options that [Declare] returns. args must encode to a JSON
 // object, or be nil.
 //
@@ -47,7 +47,7 @@ func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, 
 	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: newAnsweredKeys()}, nil
 }
 
-// Resume returns a handle for a task by its ID, also for a task that another process has started.
+// Resume returns a handle for a task by its ID, also for a task that another process started.
 // It sends nothing: an unknown ID makes the methods of the handle fail. Results are not checked
 // against the tool's output schema, because the tool is not known.
 func Resume(c *mcp.Client, id string) *Handle {
@@ -90,7 +90,7 @@ func (h *Handle) poller() *poller {
 	}
 }
 
-// Wait waits until the task has ended and returns the result as [mcp.Client.CallTool] does. A tool
+// Wait waits until the task ended and returns the result as [mcp.Client.CallTool] does. A tool
 // error is a result with IsError, in both forms of tasks. A task that failed otherwise returns its
 // [*mcp.Error], and a cancelled task an error that satisfies errors.Is with [mcp.ErrCancelled]. The
 // client's functions answer input requests, within the limits of one request. The client must be
@@ -148,9 +148,9 @@ func (h *Handle) Answer(ctx context.Context, answers map[string]any) error {
 	return nil
 }
 
-// Cancel asks the server to end the task. A nil error does not mean that the task has ended, or
+// Cancel asks the server to end the task. A nil error does not mean that the task ended, or
 // will: use Get or Wait to find out. A server of revision 2025-11-25 returns
-// [mcp.CodeInvalidParams] for a task that has ended.
+// [mcp.CodeInvalidParams] for a task that ended.
 //
 // Spec: tasks extension, Task Cancellation; basic/utilities/tasks (2025-11-25), Cancelling Tasks.
 func (h *Handle) Cancel(ctx context.Context) error {
@@ -162,7 +162,7 @@ func (h *Handle) Cancel(ctx context.Context) error {
 }
 
 // Updates returns an iterator over the states of the task: the current one, and a new one whenever
-// the task has changed, up to its final status. It subscribes to the task where the server supports
+// the task changed, up to its final status. It subscribes to the task where the server supports
 // it, and polls otherwise. It does not answer questions: call Answer or Wait for a task with
 // [StatusInputRequired].
 //

@@ -31,7 +31,7 @@ const (
 )
 
 // requireInput makes the job wait for input. Each input request gets a key that is unique within
-// the task. The error ends a task that has asked too often.
+// the task. The error ends a task that asked too often.
 func (j *job) requireInput(required *mcp.InputRequiredResult, memory []byte) *mcp.Error {
 	if fault := j.checkQuestionLimit(required.InputRequests); fault != nil {
 		return fault

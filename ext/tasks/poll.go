@@ -83,7 +83,7 @@ func (p *poller) refresh(ctx context.Context) error {
 	})
 }
 
-// pause waits until it is time to poll, or returns a task that the subscription has received. If
+// pause waits until it is time to poll, or returns a task that the subscription received. If
 // the subscription says that the task should be polled, the pause ends early, but not more often
 // than once per poll interval.
 func (p *poller) pause(ctx context.Context) (*seenTask, error) {
@@ -215,7 +215,7 @@ func isTransient(err error) bool {
 	return errors.As(err, &failed) && !errors.Is(err, mcp.ErrInvalidResult) && !isClosed(err)
 }
 
-// isRefusal reports whether the server has responded with an error that is not transient.
+// isRefusal reports whether the server responded with an error that is not transient.
 func isRefusal(err error) bool {
 	var fault *mcp.Error
 	return errors.As(err, &fault) && fault.Remote() && !isTransient(err)

@@ -220,7 +220,7 @@ func (j *job) expired(now time.Time) bool { return !now.Before(j.Expires) }
 
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
-// readHead returns the head of a task to a client, after it has ended the task if its time is over
+// readHead returns the head of a task to a client, after it ended the task if its time is over
 // and recovered it if its run was lost. Clients read a task far more often than it changes, and its
 // params and result may be large.
 func (s *Server) readHead(ctx context.Context, owner, id string) (*job, error) {

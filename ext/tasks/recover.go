@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxRestarts is how many times a run is restarted after the process has ended, since the run
+// maxRestarts is how many times a run is restarted after the process ended, since the run
 // itself may crash the process.
 const maxRestarts = 5
 
@@ -106,7 +106,7 @@ func (s *Server) recoverTask(ctx context.Context, owner, id string) error {
 	return clientError(err)
 }
 
-// startChanged starts the run that a change has made ready, or ends it; r may be nil. If it is
+// startChanged starts the run that a change made ready, or ends it; r may be nil. If it is
 // uncertain whether the change was stored, the run reads the task again.
 func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 	switch {

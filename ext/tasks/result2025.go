@@ -170,8 +170,8 @@ func (l *resultLimiter) acquire(owner string) (release func(), err error) {
 	}, nil
 }
 
-// canAnswer reports whether the client has declared the capabilities for all open input requests of
-// a task. If not, its request waits until another client has answered. Spec: client/elicitation,
+// canAnswer reports whether the client declared the capabilities for all open input requests of
+// a task. If not, its request waits until another client answered. Spec: client/elicitation,
 // client/sampling (2025-11-25), Capabilities.
 func canAnswer(req *mcp.Request, j *job) bool {
 	has := req.Capabilities()
@@ -316,6 +316,6 @@ func (r *resultRequest) sendProgress(ctx context.Context) {
 		Meta    mcp.Meta        `json:"_meta"`
 	}{token, p.done, p.total, statusMessage(p.message), mcp.Meta{relatedTask: related{r.id}}}
 	if raw, err := jsonv2.Marshal(params, jsonv2.Deterministic(true)); err == nil {
-		_ = r.req.Notify(ctx, notificationProgress, raw) // if the stream has ended, ctx ends the request
+		_ = r.req.Notify(ctx, notificationProgress, raw) // if the stream ended, ctx ends the request
 	}
 }

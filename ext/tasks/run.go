@@ -83,7 +83,7 @@ func (s *Server) startRun(r *run) {
 	}
 }
 
-// endRun removes a run that was not started, or has ended.
+// endRun removes a run that was not started, or ended.
 func (s *Server) endRun(r *run) {
 	r.cancel(nil)
 	s.mu.Lock()
@@ -197,7 +197,7 @@ func (s *Server) storeNotStarted(r *run) error {
 	return err
 }
 
-// An outcome is how a run has ended: with a result, an error, or input requests.
+// An outcome is how a run ended: with a result, an error, or input requests.
 type outcome struct {
 	result      []byte
 	isError     bool // of the result
@@ -299,7 +299,7 @@ func (s *Server) storeOutcome(r *run, out outcome) func() error {
 	}
 }
 
-// retryStore calls step until the store has accepted it. It stops if the task does not exist any
+// retryStore calls step until the store accepted it. It stops if the task does not exist any
 // more, and when the server is closed.
 func (s *Server) retryStore(r *run, step func() error) {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {

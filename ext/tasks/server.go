@@ -152,7 +152,7 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 // Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have
 // returned or ctx ends. Stop serving first: after Close no task runs. Interrupted runs of a
 // [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover], the others
-// have failed. Tasks that wait for an answer are not changed. Close may be called several times.
+// failed. Tasks that wait for an answer are not changed. Close may be called several times.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

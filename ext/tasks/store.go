@@ -13,7 +13,7 @@ var (
 	// ErrUnknown means that the task does not exist, or belongs to another owner. The two cases are
 	// not distinguished.
 	ErrUnknown = errors.New("tasks: unknown task")
-	// ErrConflict means that the record has changed since it was read, or that its ID is taken.
+	// ErrConflict means that the record changed since it was read, or that its ID is taken.
 	ErrConflict = errors.New("tasks: the record has changed since it was read")
 )
 
@@ -76,7 +76,7 @@ func validID(id string) bool {
 //     starts after it returned.
 //   - Records are passed by value: a store neither retains nor shares a Data that its caller may
 //     change.
-//   - No method waits for anything but the storage. A method whose ctx has ended may return the
+//   - No method waits for anything but the storage. A method whose ctx ended may return the
 //     error of ctx.
 //   - A record that [Record.Check] refuses is refused and changes nothing.
 //   - After any other error it is unknown whether the change was made.
@@ -86,7 +86,7 @@ type Store interface {
 	// Create adds a record and sets its Version to 1. It returns ErrConflict if the ID exists,
 	// whatever its owner.
 	Create(ctx context.Context, r Record) error
-	// Get returns the record with that owner and id, including one that has expired and is not
+	// Get returns the record with that owner and id, including one that expired and is not
 	// deleted yet. It returns ErrUnknown if there is no such record.
 	Get(ctx context.Context, owner, id string) (Record, error)
 	// Update replaces the record with the same owner and id, except Created, and increments its

@@ -17,7 +17,7 @@ type subscription struct {
 	id      string
 	cancel  context.CancelFunc
 	done    chan struct{}
-	changed chan struct{} // has an element if the task has changed, or should be polled
+	changed chan struct{} // has an element if the task changed, or should be polled
 
 	mu       sync.Mutex // guards the fields below
 	accepted bool       // by the server
@@ -77,7 +77,7 @@ func (s *subscription) set(accepted bool, t *seenTask) {
 	notify(s.changed)
 }
 
-// changes returns a channel that receives when the task has changed or should be polled.
+// changes returns a channel that receives when the task changed or should be polled.
 func (s *subscription) changes() <-chan struct{} {
 	if s == nil {
 		return nil

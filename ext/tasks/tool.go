@@ -193,7 +193,7 @@ func startHandler(ctx context.Context, t *taskTool) error {
 		return nil
 	}
 	c := callFrom(ctx)
-	if c == nil { // other middleware has replaced the request
+	if c == nil { // other middleware replaced the request
 		if t.Required {
 			return fmt.Errorf("tool %q runs as a task only, and cannot be called in this way", t.name)
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// cancelTimeout is how long a call that has ended waits for the server to cancel its task.
+	// cancelTimeout is how long a call that ended waits for the server to cancel its task.
 	cancelTimeout = 3 * time.Second
 	// responseTimeout is how long a server may still show input requests whose responses it has
 	// acknowledged. It is long enough for stores that are eventually consistent.
@@ -30,7 +30,7 @@ type wait struct {
 	client *clientTasks
 	intent *intent         // of [Start]; nil for an ordinary call
 	asked  bool            // there were input requests before there was a task
-	state  json.RawMessage // the server's requestState for their responses; nil for none
+	state  json.RawMessage // the server's requestState for their responses; may be nil
 
 	task           *Handle // nil as long as the call is no task
 	keepsTask      bool    // do not cancel the task when the call ends
@@ -126,7 +126,7 @@ func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) err
 }
 
 // checkRefusal returns nil if the server refused responses that it needs no longer: it has them,
-// and only the acknowledgement was lost, or the task has ended. Otherwise it returns the refusal.
+// and only the acknowledgement was lost, or the task ended. Otherwise it returns the refusal.
 func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage, refusal error) error {
 	if err := w.poller.refresh(ctx); err != nil {
 		return refusal

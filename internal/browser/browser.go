@@ -51,7 +51,7 @@ func isUnsafe(r rune) bool {
 // has become the browser itself.
 const openTimeout = 3 * time.Second
 
-// Open opens a page that Check has returned. It returns when the page is open as far as is known,
+// Open opens a page that Check returned. It returns when the page is open as far as is known,
 // or when ctx ends. No shell sees the URL.
 func Open(ctx context.Context, page *url.URL) error {
 	name, args := command(runtime.GOOS, page.String())

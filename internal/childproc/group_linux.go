@@ -29,7 +29,7 @@ func onlyZombies(group int) bool {
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // the process has ended
+			continue // the process ended
 		}
 		// The name of the program is in parentheses and may hold any character; state, parent and
 		// group follow it.

@@ -76,7 +76,7 @@ func (g *processGroup) kill() { g.signal(syscall.SIGKILL) }
 // systems assign ids in turn.
 func (g *processGroup) signal(s syscall.Signal) { _ = syscall.Kill(-g.id, s) }
 
-// hasEnded reports whether all processes of the group have ended, after the first one has been
+// hasEnded reports whether all processes of the group ended, after the first one has been
 // waited for.
 func (g *processGroup) hasEnded() bool {
 	// If this is the first process of a container, orphans of the group are its children.

@@ -58,7 +58,7 @@ func newProcessGroup(cmd *exec.Cmd) *processGroup {
 	return &processGroup{job: syscall.Handle(job)}
 }
 
-// add puts the process into the job. Processes that it has started before that, within
+// add puts the process into the job. Processes that it started before that, within
 // microseconds, are not in the job.
 func (g *processGroup) add(p *os.Process) {
 	g.process = p

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pipeTimeout is how long a process that has left the group may keep standard output open after the
+// pipeTimeout is how long a process that left the group may keep standard output open after the
 // command has exited.
 const pipeTimeout = time.Second
 

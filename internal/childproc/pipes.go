@@ -41,10 +41,10 @@ type outputReader struct {
 	left   int // bytes that may still be read after the exit
 
 	mu          sync.Mutex
-	interrupted bool // the reader's own deadline has passed; guarded by mu
+	interrupted bool // the reader's own deadline passed; guarded by mu
 }
 
-// SetReadDeadline supports two times: zero, and one that has passed.
+// SetReadDeadline supports two times: zero, and a time in the past.
 func (r *outputReader) SetReadDeadline(t time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *outputReader) SetReadDeadline(t time.Time) error {
 }
 
 // setExitDeadline bounds the next read after the exit. It reports false if the reader's own
-// deadline has passed.
+// deadline passed.
 func (r *outputReader) setExitDeadline() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +171,7 @@ func (w *asyncWriter) Write(p []byte) (int, error) {
 	return len(p), os.ErrDeadlineExceeded // the number of bytes that will be written is unknown, but not zero
 }
 
-// SetWriteDeadline supports two times: zero, and one that has passed.
+// SetWriteDeadline supports two times: zero, and a time in the past.
 func (w *asyncWriter) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

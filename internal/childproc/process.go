@@ -24,7 +24,7 @@ import (
 
 // Time limits of the shutdown sequence. Together with logTimeout they bound Close at 10.5 seconds.
 const (
-	eofTimeout  = 5 * time.Second // after standard input has ended: time to finish the requests in progress
+	eofTimeout  = 5 * time.Second // after standard input ended: time to finish the requests in progress
 	termTimeout = 3 * time.Second // after the request to terminate
 	killTimeout = 2 * time.Second // after the kill; only a process that hangs in the kernel takes that long
 )
@@ -36,7 +36,7 @@ const (
 	// stderrTimeout is how long an exit status waits for the end of standard error. Another process
 	// may hold it open.
 	stderrTimeout = 250 * time.Millisecond
-	// maxPollInterval is the longest interval between two checks of whether a group has ended: no
+	// maxPollInterval is the longest interval between two checks of whether a group ended: no
 	// event reports it.
 	maxPollInterval = 50 * time.Millisecond
 )
@@ -78,7 +78,7 @@ type Process struct {
 	invalid int        // output lines that were not messages; guarded by reading
 
 	exited   chan struct{} // closed after the process has been waited for; cmd.ProcessState is set then
-	ended    chan struct{} // closed when the group has ended, or every step of the shutdown has been tried
+	ended    chan struct{} // closed when the group ended, or every step of the shutdown has been tried
 	closeErr error         // reports processes that could not be killed; set before ended is closed
 	closing  sync.Once
 }
@@ -154,7 +154,7 @@ func (p *Process) supervise() {
 	}
 }
 
-// endsWithin waits until the process and its group have ended, or d has passed.
+// endsWithin waits until the process and its group ended, or d passed.
 func (p *Process) endsWithin(d time.Duration) bool {
 	begun := time.Now()
 	if !peer.ClosedWithin(p.exited, d) {
@@ -206,7 +206,7 @@ func (p *Process) Write(ctx context.Context, m *jsonrpc.Message) error {
 	return err
 }
 
-// endError returns the reason why a standard stream of the process has ended.
+// endError returns the reason why a standard stream of the process ended.
 func (p *Process) endError(ctx context.Context, stream string) error {
 	timer := time.NewTimer(exitTimeout)
 	defer timer.Stop()

@@ -109,7 +109,7 @@ type logQueue struct {
 
 	wake    chan struct{} // holds a token when there is something to do
 	stopped chan struct{} // closed when no further entry must be written
-	ended   chan struct{} // closed when the goroutine has ended
+	ended   chan struct{} // closed when the goroutine ended
 
 	mu      sync.Mutex // guards the fields below
 	entries []func()   // each writes one entry

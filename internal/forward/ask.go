@@ -49,7 +49,7 @@ type answer struct {
 // Ask asks the client of the call that a question of the server belongs to, and returns the answer.
 //
 // A question belongs to a call if it arrives on the stream of the call, or if it belongs to a task
-// whose result the call requests. Once several principals have made calls, any other question is
+// whose result the call requests. Once several principals made calls, any other question is
 // refused, because it may be about the work of any principal. If all calls were made by one
 // principal, the question goes to a call in progress that accepts it and is not waiting for its
 // client. If there are several such calls, the newest call is asked, and the table becomes serial

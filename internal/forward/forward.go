@@ -62,7 +62,7 @@ type Request struct {
 	Method string
 	// Subject names what the request uses, such as a tool. All rounds have the same.
 	Subject string
-	// Principal and Caller identify for whom the request is made. Once several principals have made
+	// Principal and Caller identify for whom the request is made. Once several principals made
 	// calls to a server, its messages that name no call reach no principal. A caller is one client
 	// of a principal.
 	Principal, Caller string
@@ -76,11 +76,11 @@ type Request struct {
 	Lasts   bool
 	Timeout time.Duration // for the answer to a question
 	// MayAsk reports whether the server may ask during the request. Capabilities are those of the
-	// client, and Level is the lowest level of the log messages that it has asked for, or "".
+	// client, and Level is the lowest level of the log messages that it asked for, or "".
 	MayAsk       bool
 	Capabilities json.RawMessage
 	Level        string
-	// Token is the progress token, nil for none. Notify sends the client a notification; it may be
+	// Token is the progress token, may be nil. Notify sends the client a notification; it may be
 	// nil.
 	Token  json.RawMessage
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
@@ -133,7 +133,7 @@ type asking struct {
 	turn      chan struct{} // closed when it is the turn of a queued call
 	running   bool          // counts in Table.running
 	mixed     bool          // its answers may be for the question of another call, which it must not wait for
-	ended     bool          // the server has responded
+	ended     bool          // the server responded
 	open      []*question   // without an answer, the oldest first
 	questions int           // so far, that its client was asked
 	openBytes int           // of the params of open
@@ -348,7 +348,7 @@ func (t *Table) remove(c *Call) {
 	t.drop(c)
 }
 
-// drop removes a call that has ended. The lock is held.
+// drop removes a call that ended. The lock is held.
 func (t *Table) drop(c *Call) {
 	if i := slices.Index(t.calls, c); i >= 0 {
 		t.calls = slices.Delete(t.calls, i, i+1)
@@ -356,7 +356,7 @@ func (t *Table) drop(c *Call) {
 	t.yield(c)
 }
 
-// end records that the server has responded. The outcome of a suspended call is kept for its client,
+// end records that the server responded. The outcome of a suspended call is kept for its client,
 // unless the call was cancelled.
 func (t *Table) end(c *Call, cancelled bool) {
 	t.mu.Lock()

@@ -78,7 +78,7 @@ func (c *Call) notify(method string, params json.RawMessage) {
 // Log passes a log message of the server to a client, and reports whether it did. A message belongs
 // to a call if it arrives on the stream of the call, or if it belongs to a task whose result the
 // call requests. Any other message goes to the oldest call that asked for its level, unless several
-// principals have made calls.
+// principals made calls.
 func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 	raw, _ := jsonscan.Get(params, "level")
 	text, _ := jsonscan.Unquote(raw)

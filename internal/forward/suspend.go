@@ -64,7 +64,7 @@ func (t *Table) wait(ctx context.Context, c *Call, r *Request) (json.RawMessage,
 		case <-timer.C:
 		}
 		if !r.Lasts && !stop() {
-			continue // ctx has ended, and so does the call
+			continue // ctx ended, and so does the call
 		}
 		if result := t.suspend(c, r.Timeout); result != nil {
 			return result, nil

@@ -8,7 +8,7 @@ package jsonscan
 // member or element, and leaves the container at its end.
 type Descent struct {
 	data []byte
-	at   int // negative once the text has ended the pass
+	at   int // negative once the text ended the pass
 }
 
 // Descend starts a pass.
@@ -88,7 +88,7 @@ func (d *Descent) At() int {
 	return d.at
 }
 
-// Since returns the text from an offset up to the current position; nil if the text has ended the
+// Since returns the text from an offset up to the current position; nil if the text ended the
 // pass.
 func (d *Descent) Since(at int) []byte {
 	if at < 0 || d.at < at {

@@ -50,7 +50,7 @@ type Conn interface {
 	RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error)
 	// Send sends a notification or a response.
 	Send(ctx context.Context, m *jsonrpc.Message) error
-	// Done returns a channel that is closed when the connection has ended.
+	// Done returns a channel that is closed when the connection ended.
 	Done() <-chan struct{}
 	// Close closes the connection and ends the session. It may be called several times.
 	Close() error
@@ -93,7 +93,7 @@ type Client struct {
 	replies        chan *jsonrpc.Message  // to be sent by sendReplies
 	droppedReplies atomic.Int64           // since the last log message about them
 	requests       atomic.Int64           // of the server so far
-	level          atomic.Pointer[string] // the last one sent to the server; nil for none
+	level          atomic.Pointer[string] // the last one sent to the server; may be nil
 	levels         levelCounts            // of the requests in progress
 	levelLock      chan struct{}          // holds a token while the level is set
 
@@ -152,7 +152,7 @@ func (c *Client) isOpen() bool {
 	}
 }
 
-// RootsChanged notifies the server that the client's roots have changed.
+// RootsChanged notifies the server that the client's roots changed.
 //
 // Spec: client/roots#root-list-changes
 func (c *Client) RootsChanged(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A server of 2025-11-25 may refuse a request until the user has completed some URL elicitations,
+// A server of 2025-11-25 may refuse a request until the user completed some URL elicitations,
 // and notify the client when that is done. In the modern era, this is a result that asks for input.
 // The input response only says that the user has agreed, so the retried request first waits for the
 // notification.

@@ -61,7 +61,7 @@ func (c *Client) initializeParams() json.RawMessage {
 	return append(params, '}')
 }
 
-// negotiated returns the revision that the server has chosen, or an error if this client does not
+// negotiated returns the revision that the server chose, or an error if this client does not
 // support it. Spec: basic/lifecycle#version-negotiation
 func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	const shown = 64 // bytes of the server's text; a version has ten

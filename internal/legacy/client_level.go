@@ -7,14 +7,14 @@ import (
 )
 
 // A levelCounts has the log levels of the requests in progress. A session has one level, and its
-// requests may be those of several callers: the level is the lowest that one of them has asked for,
+// requests may be those of several callers: the level is the lowest that one of them asked for,
 // so that a request does not take log messages from another. It is safe for concurrent use.
 type levelCounts struct {
 	mu     sync.Mutex // guards counts
 	counts map[string]int
 }
 
-// add adds the level of a request. remove is called when the request has ended.
+// add adds the level of a request. remove is called when the request ended.
 func (l *levelCounts) add(level string) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

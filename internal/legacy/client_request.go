@@ -271,7 +271,7 @@ func errNotExpressible(what string) *jsonrpc.Error {
 // Receive handles a message of the server that no request awaits: a request, a notification, or a
 // batch of them. It does not block, and retains the message. A nil message means that notifications
 // may have been lost: subscriptions are acknowledged again. It may be called before [Client.Open];
-// after the session has ended, it does nothing.
+// after the session ended, it does nothing.
 func (c *Client) Receive(m *jsonrpc.Message) {
 	var none context.Context
 	c.ReceiveOn(none, m)

@@ -57,7 +57,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (modern json.
 	return closeWith(dst, '}'), hasTask, nil
 }
 
-// isModernMember reports whether the modern era has added the member to results of the method.
+// isModernMember reports whether the modern era added the member to results of the method.
 func isModernMember(method, member string) bool {
 	switch member {
 	case "resultType":

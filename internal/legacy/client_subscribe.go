@@ -167,7 +167,7 @@ func (l *listener) listChanged(method string) {
 	l.wake()
 }
 
-// resourceUpdated records that a resource has changed, if it or a resource above it is subscribed
+// resourceUpdated records that a resource changed, if it or a resource above it is subscribed
 // to. It records each resource once, so that repeated notifications use no memory. Spec: schema
 // ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed to.
 func (l *listener) resourceUpdated(uri string) {
@@ -345,7 +345,7 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 }
 
 // subscribe subscribes to the resource, unless the session already has. It returns the response,
-// nil for none.
+// may be nil.
 func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
 	w := c.resource(uri)
 	if err := w.lock(ctx); err != nil {

@@ -26,7 +26,7 @@ const (
 	// maxRunningTasks limits the tasks whose requests are being served. It leaves half of
 	// maxServerRequests for tasks/result and tasks/cancel.
 	maxRunningTasks = maxServerRequests / 2
-	// maxTasks limits the tasks of a session, including those that have ended. A list of them is
+	// maxTasks limits the tasks of a session, including those that ended. A list of them is
 	// one message. Beyond it, the oldest ended tasks are removed before their ttl.
 	maxTasks = 128
 	// maxTaskBytes limits the results and errors that are kept until they are fetched. Beyond it,
@@ -94,7 +94,7 @@ func taskCapability(rev wire.Revision, declared []byte) []byte {
 	return append(closeWith(dst, '}'), '}')
 }
 
-// supportsTasks reports whether the client has declared tasks, for requests of the method if it is
+// supportsTasks reports whether the client declared tasks, for requests of the method if it is
 // not empty.
 func (c *Client) supportsTasks(method string) bool {
 	path := []string{"tasks"}
@@ -145,7 +145,7 @@ func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 	return 0, invalidParams("params.task.ttl: want a number of milliseconds")
 }
 
-// runTask serves the request of a task, unless it has ended already.
+// runTask serves the request of a task, unless it ended already.
 func (c *Client) runTask(task *clientTask, m *jsonrpc.Message) {
 	result, err := json.RawMessage(nil), errInternal
 	if task.ctx.Err() == nil {
@@ -184,7 +184,7 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	}
 }
 
-// clientTasks are the tasks that the server has created. The zero value is ready for use.
+// clientTasks are the tasks that the server created. The zero value is ready for use.
 type clientTasks struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -222,7 +222,7 @@ func (a *clientTasks) add(ctx context.Context, ttl time.Duration) (*clientTask, 
 		return nil, errTooManyTasks
 	}
 	if len(a.all) >= maxTasks {
-		a.forgetOldest() // at least one has ended, since maxRunningTasks is smaller
+		a.forgetOldest() // at least one ended, since maxRunningTasks is smaller
 	}
 	now := time.Now()
 	task := &clientTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking,
@@ -244,7 +244,7 @@ func (t *clientTask) setOutcome(status string, result json.RawMessage, err *json
 	close(t.done)
 }
 
-// finish sets the outcome of a task whose handler has returned, unless the task has ended already.
+// finish sets the outcome of a task whose handler returned, unless the task ended already.
 // Spec: basic/utilities/tasks#task-execution-errors, #result-retrieval (2025-11-25)
 func (a *clientTasks) finish(t *clientTask, result json.RawMessage, err *jsonrpc.Error) {
 	if err == nil {
@@ -363,7 +363,7 @@ func (a *clientTasks) expire(id string) {
 	}
 }
 
-// forgetOldest removes the oldest task that has ended. It returns false if none has. The caller
+// forgetOldest removes the oldest task that ended. It returns false if no task ended. The caller
 // must hold the lock.
 func (a *clientTasks) forgetOldest() bool {
 	at := slices.IndexFunc(a.all, func(t *clientTask) bool { return t.status != taskWorking })

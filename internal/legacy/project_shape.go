@@ -112,7 +112,7 @@ func (p *projection) affects(obj []byte) bool {
 	return p.affectsObject(&d)
 }
 
-// affectsObject is affects for the next value of d. It skips the value, or stops where it has found
+// affectsObject is affects for the next value of d. It skips the value, or stops where it found
 // a change.
 func (p *projection) affectsObject(d *jsonscan.Descent) bool {
 	if !d.Into('{') {
@@ -271,7 +271,7 @@ func (p *projection) variant(obj []byte) *variant {
 	return p.variantOf(typ)
 }
 
-// variantOf returns the variant of objects with the given "type"; nil for none.
+// variantOf returns the variant of objects with the given "type", or nil.
 func (p *projection) variantOf(typ []byte) *variant {
 	for i := range p.variants {
 		if isString(typ, p.variants[i].typ) {

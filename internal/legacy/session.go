@@ -84,7 +84,7 @@ type Config struct {
 	Revisions []wire.Revision
 	// Stateless: initialize declares no capability that needs a session, see [OpenStateless].
 	Stateless bool
-	// RootsChanged is called when a client has announced that its roots have changed, with the context
+	// RootsChanged is called when a client announced that its roots changed, with the context
 	// of the notification; not concurrently for one session. Default: not called.
 	RootsChanged func(ctx context.Context)
 	// Reserve reserves n bytes for the resources that the session of a context subscribes to, and
@@ -143,7 +143,7 @@ type Session struct {
 	roots  sessionRoots
 
 	subMu         sync.Mutex    // held while the subscription changes; guards the fields below
-	stopListening func()        // ends the subscription; nil for none
+	stopListening func()        // ends the subscription; may be nil
 	listened      capabilitySet // the lists of the open subscription
 	listenedURIs  []string
 	uris          []string // resources that the client subscribed to
@@ -154,7 +154,7 @@ type Session struct {
 	hasServer   bool           // server is set
 	server      capabilitySet  // not changed once it is set
 	serverKnown chan struct{}  // closed when server is set; nil while no goroutine waits for it
-	initialized bool           // the client has sent notifications/initialized
+	initialized bool           // the client sent notifications/initialized
 	changes     Stream         // where changes are sent; nil for nowhere
 	tokens      []*taskToken   // oldest first
 }
@@ -254,7 +254,7 @@ func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Wo
 		}
 		s.initialized = true
 		return func(respond func(*jsonrpc.Message)) {
-			_ = s.refreshSubscription() // it has logged the error
+			_ = s.refreshSubscription() // it logged the error
 			respond(nil)
 		}
 	}

@@ -23,7 +23,7 @@ const maxRounds = 32
 var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
 // An Exchange serves one request of the client, for a caller that writes the response as bytes.
-// [Session.Begin] starts it. An Exchange is not reused: a goroutine that a handler has left running
+// [Session.Begin] starts it. An Exchange is not reused: a goroutine that a handler left running
 // may still refer to it.
 type Exchange struct {
 	session  *Session
@@ -32,9 +32,9 @@ type Exchange struct {
 	method   *method
 	out      Sender
 	progress progress
-	roots    *rootsAnswer // the client's last answer, until the core has accepted it; nil for none
+	roots    *rootsAnswer // the client's last answer, until the core accepted it; may be nil
 	visits   []string     // the ids of elicitations whose pages the user has agreed to visit
-	task     *taskToken   // receives the progress instead of the request's own; nil for none
+	task     *taskToken   // receives the progress instead of the request's own; may be nil
 }
 
 // AppendResponse serves the request and appends the response to dst. It appends nothing if the
@@ -64,7 +64,7 @@ func (x *Exchange) Response() *jsonrpc.Message {
 	return &jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
 }
 
-// Exited ends the exchange after its handler has ended the goroutine with [runtime.Goexit], and
+// Exited ends the exchange after its handler ended the goroutine with [runtime.Goexit], and
 // returns the response as Response does. The caller is a deferred function of that goroutine.
 func (x *Exchange) Exited() *jsonrpc.Message {
 	x.session.cfg.logger().Error("mcp: the handler has ended its goroutine", "method", x.request.Method)

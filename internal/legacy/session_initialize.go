@@ -60,7 +60,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
-// OpenStateless returns a session for the messages of one HTTP request. Its client has declared no
+// OpenStateless returns a session for the messages of one HTTP request. Its client declared no
 // capabilities, and it has no log level, subscriptions or tasks. The version is that of the header,
 // which must be accepted; without one it is empty, and 2025-03-26 is assumed if it is accepted.
 //
@@ -304,7 +304,7 @@ func (r *retryParams) append(dst []byte) []byte {
 }
 
 // serve has the core serve a request of the client in the modern form. retry holds the additional
-// members of a retried request; nil for none.
+// members of a retried request; may be nil.
 func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
 	retry *retryParams, notify Notify) ([]byte, *jsonrpc.Error) {
 	req, err := s.modernRequest(m, retry)

@@ -34,7 +34,7 @@ type inputRequest struct {
 // askInput sends the input requests of a result to the client and waits for all responses, for a
 // limited time. Cached roots are not asked for. It returns the additional members of the retried
 // request: the input responses, and the request state unchanged. It adds the ids of the
-// elicitations of mode url that the user has accepted to x.visits.
+// elicitations of mode url that the user accepted to x.visits.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
 func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *jsonrpc.Error) {
@@ -128,7 +128,7 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 	return q, err
 }
 
-// completeElicitations notifies the client that the user has completed the pages of this request. A
+// completeElicitations notifies the client that the user completed the pages of this request. A
 // handler that finds a page incomplete returns an error. A failed result of a tool completes no
 // page.
 //
@@ -173,7 +173,7 @@ func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *
 	return nil, declined(q.method, response.Error.Message)
 }
 
-// declined returns the error of a request whose input request the client has refused. The modern
+// declined returns the error of a request whose input request the client refused. The modern
 // era has no way to report this to the handler: a client that refuses does not retry.
 func declined(method, why string) *jsonrpc.Error {
 	const shown = 256 // bytes of the client's text

@@ -13,7 +13,7 @@ import (
 // the session keeps of the client's capabilities; larger answers are asked for each time.
 const maxCachedRoots = maxDeclared
 
-// sessionRoots caches the answer of a client to roots/list. Only a client that has declared
+// sessionRoots caches the answer of a client to roots/list. Only a client that declared
 // roots.listChanged is cached: the answer of another one may change without a notification.
 type sessionRoots struct {
 	announces bool // the client declared roots.listChanged; not changed after Open
@@ -38,7 +38,7 @@ func (r *sessionRoots) cached() (answer json.RawMessage, changes int) {
 	return r.answer, r.changes
 }
 
-// store caches an answer that the core has accepted, unless the roots have changed since it was
+// store caches an answer that the core accepted, unless the roots changed since it was
 // asked for. a may be nil.
 func (r *sessionRoots) store(a *rootsAnswer) {
 	if a == nil || !r.announces || len(a.result) > maxCachedRoots {
@@ -84,7 +84,7 @@ func (s *Session) reportRoots(ctx context.Context) {
 	s.cfg.RootsChanged(ctx)
 }
 
-// rootsUnreported reports whether there were changes after those that the caller has reported, and
+// rootsUnreported reports whether there were changes after those that the caller reported, and
 // sets their number.
 func (s *Session) rootsUnreported(reported *int) bool {
 	r := &s.roots

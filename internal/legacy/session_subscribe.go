@@ -28,7 +28,7 @@ var subscriptionID = jsonrpc.StringID("session")
 
 // Attach sets the stream for messages that belong to no request: changes of lists and resources. It
 // replaces the stream before; nil detaches it. Changes are written from the goroutine on which the
-// core reports them, and only once the client has sent notifications/initialized. Changes during
+// core reports them, and only once the client sent notifications/initialized. Changes during
 // the time without a stream are lost. The error says why no change will be sent; the stream stays attached.
 func (s *Session) Attach(out Stream) error {
 	s.mu.Lock()
@@ -214,7 +214,7 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 	case len(after) == len(before):
 		return emptyResult, nil
 	case s.ctx.Err() != nil || more > 0 && !s.reserve(more):
-		return nil, errTooManySubscribed // or the session has ended, and nothing releases them
+		return nil, errTooManySubscribed // or the session ended, and nothing releases them
 	}
 	s.uris = after
 	if err := s.updateSubscription(has); err != nil {
@@ -259,7 +259,7 @@ func Subscribe(ctx context.Context, notify Notify, start func(func()),
 	}
 	stop()
 	if ctx.Err() != nil {
-		return stop, nil // the session has ended, and no notification is sent
+		return stop, nil // the session ended, and no notification is sent
 	}
 	return nil, err
 }

@@ -179,7 +179,7 @@ func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 	})
 }
 
-// next waits until the client has responded to an input request, and returns the members of the
+// next waits until the client responded to an input request, and returns the members of the
 // retry that pass the response on. It returns early when the core's outcome changes, or when a
 // further input request may be sent.
 func (w *taskWait) next(ctx context.Context, before []byte) (
@@ -254,7 +254,7 @@ func sameInputRequests(a, b []byte) bool {
 	return n == 0
 }
 
-// answer returns the params that pass a response on to the core. If the client has refused
+// answer returns the params that pass a response on to the core. If the client refused
 // the input request, the request fails; the task continues to wait.
 func (w *taskWait) answer(q *taskInput) (*retryParams, *jsonrpc.Error) {
 	q.stop()

@@ -36,7 +36,7 @@ func (b *Breaker) Refuses(l BreakerLimits, now time.Time) (wait time.Duration) {
 	switch {
 	case b.until.IsZero():
 		return 0
-	case l.Failures == 0: // the configuration has changed
+	case l.Failures == 0: // the configuration changed
 		*b = Breaker{}
 		return 0
 	case now.Before(b.until):

@@ -62,7 +62,7 @@ func IsMissing(e *Error) bool {
 		e.Status != http.StatusTooManyRequests
 }
 
-// withoutPeerText returns an error of an exchange without text that the peer has chosen: it could
+// withoutPeerText returns an error of an exchange without text that the peer chose: it could
 // repeat secrets.
 func withoutPeerText(err error) error {
 	for _, known := range []error{

@@ -58,7 +58,7 @@ type Fetcher struct {
 	transport *http.Transport
 	timeout   time.Duration
 	redirects int         // of one GET
-	header    http.Header // of each GET; nil for none
+	header    http.Header // of each GET; may be nil
 	log       *slog.Logger
 }
 

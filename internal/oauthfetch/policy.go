@@ -30,7 +30,7 @@ type policy struct {
 	allowed    map[string]bool // hosts, with a port or without
 	anyAddress bool
 	proxies    bool    // requests may go through a proxy, which resolves names itself
-	source     *source // the server that names the URLs; nil for none
+	source     *source // the server that names the URLs; may be nil
 
 	// lookup and connect are the network. connect calls check before it connects to an address.
 	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)

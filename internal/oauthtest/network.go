@@ -196,7 +196,7 @@ func (n *Network) Page(address string, page http.HandlerFunc) {
 	n.pages[address] = page
 }
 
-// Handler returns the handler that Page has set for a URL.
+// Handler returns the handler that Page set for a URL.
 func (n *Network) Handler(address string) http.HandlerFunc {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,7 +44,7 @@ func (c *LazyContext) current() context.Context {
 	return c.cancellable()
 }
 
-// End ends the context, unless it has ended. A nil cause is [context.Canceled].
+// End ends the context, unless it ended. A nil cause is [context.Canceled].
 func (c *LazyContext) End(cause error) {
 	c.mu.Lock()
 	if !c.ended {

@@ -23,7 +23,7 @@ import (
 var (
 	// ErrClosed is within every error that reports the end of a connection.
 	ErrClosed = errors.New("mcp: connection closed")
-	// ErrDisconnected reports that the other side has ended the connection.
+	// ErrDisconnected reports that the other side ended the connection.
 	ErrDisconnected = fmt.Errorf("%w: peer disconnected", ErrClosed)
 )
 
@@ -99,7 +99,7 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 // cause, and when the call ends.
 func (c *Call) Context() context.Context { return &c.ctx }
 
-// Over reports whether the call has been cancelled or has ended, so that no message may follow.
+// Over reports whether the call has been cancelled or ended, so that no message may follow.
 func (c *Call) Over() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -210,7 +210,7 @@ func IsClosed(done <-chan struct{}) bool {
 	}
 }
 
-// ClosedWithin waits until done is closed, or d has passed. It reports whether done is closed.
+// ClosedWithin waits until done is closed, or d passed. It reports whether done is closed.
 func ClosedWithin(done <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -4,7 +4,7 @@ import "context"
 
 type arrivalKey struct{}
 
-// An Arrival says how a message of the server has arrived in a session.
+// An Arrival says how a message of the server arrived in a session.
 type Arrival struct {
 	// Of is the context of the request on whose stream the message arrived, nil for a stream of the
 	// session.
@@ -13,7 +13,7 @@ type Arrival struct {
 	Number int64
 }
 
-// WithArrival returns ctx for serving a message that has arrived in a session.
+// WithArrival returns ctx for serving a message that arrived in a session.
 func WithArrival(ctx context.Context, a Arrival) context.Context {
 	return context.WithValue(ctx, arrivalKey{}, a)
 }

@@ -1,6 +1,6 @@
 // Package readbuf buffers input whose length is not known in advance, such as request bodies and
 // long lines. The result costs one copy, most of the memory is pooled, and the peer cannot make a
-// Buffer allocate much more than it has sent.
+// Buffer allocate much more than it sent.
 package readbuf
 
 import "sync"
@@ -9,7 +9,7 @@ const (
 	// FirstChunk is the size of the first chunk of a Buffer.
 	FirstChunk = 4 << 10
 	// growth is the factor by which each further chunk multiplies the capacity: few copies, and
-	// never much more memory than has arrived.
+	// never much more memory than arrived.
 	growth = 4
 )
 
@@ -31,7 +31,7 @@ func newChunk(index int) *[]byte {
 	return &c
 }
 
-// A Buffer holds the bytes that have arrived. The zero Buffer is empty and ready. Drain and Reset
+// A Buffer holds the bytes that arrived. The zero Buffer is empty and ready. Drain and Reset
 // return its chunks to the pools; they must not be called while a writer may still use its space. A
 // Buffer is not safe for concurrent use.
 type Buffer struct {
@@ -45,12 +45,12 @@ type Buffer struct {
 	own    []byte                   // the bytes, once they no longer fit into chunks
 }
 
-// Len returns the number of bytes that have arrived.
+// Len returns the number of bytes that arrived.
 func (b *Buffer) Len() int { return b.length }
 
 // Space returns free space for the bytes that arrive next, at least one byte of it. [Buffer.Filled]
 // then reports how much of it was used. claim is the total number of bytes that the peer has
-// announced, negative if it is not known. Once a fifth of the claim has arrived, there is space for
+// announced, negative if it is not known. Once a fifth of the claim arrived, there is space for
 // all of it and one more byte, so that a reader sees the end.
 func (b *Buffer) Space(claim int64) []byte {
 	last := b.last()
@@ -61,7 +61,7 @@ func (b *Buffer) Space(claim int64) []byte {
 	return (*last)[len(*last):cap(*last)]
 }
 
-// Filled records that the first n bytes of the space have arrived.
+// Filled records that the first n bytes of the space arrived.
 func (b *Buffer) Filled(n int) {
 	last := b.last()
 	*last = (*last)[:len(*last)+n]

@@ -8,7 +8,7 @@ import "sync"
 const maxParked = 16
 
 // A Pool is the goroutines that serve one stream. The one that holds the read lock reads; when it
-// has read a request, it releases the lock and serves the request itself, then continues to read
+// read a request, it releases the lock and serves the request itself, then continues to read
 // unless another goroutine does. Releasing the lock wakes another goroutine, which acquires it when
 // it is scheduled. So a handler that blocks does not delay other requests, and one that does not
 // block costs no switch of goroutines.

@@ -43,7 +43,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context
 	}
 }
 
-// InProgress reports whether a call for the key has begun and not ended.
+// InProgress reports whether a call for the key began and did not end.
 func (g *Group[K, V]) InProgress(key K) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +69,7 @@ func (g *Group[K, V]) join(ctx context.Context, key K, fn func(ctx context.Conte
 	return c
 }
 
-// finish wakes the callers that wait. It also runs when fn has called runtime.Goexit.
+// finish wakes the callers that wait. It also runs when fn called runtime.Goexit.
 func (g *Group[K, V]) finish(key K, c *call[V]) {
 	g.mu.Lock()
 	delete(g.calls, key)

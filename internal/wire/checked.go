@@ -2,7 +2,7 @@ package wire
 
 import "sync"
 
-// CheckedURIs is a cache of the URIs that a session has subscribed to, and of whether the server
+// CheckedURIs is a cache of the URIs that a session subscribed to, and of whether the server
 // accepts them. A session opens its subscription again for each further URI. Without the cache
 // every URI would be matched with all templates each time. A nil CheckedURIs caches nothing. It is
 // safe for concurrent use.
@@ -11,7 +11,7 @@ type CheckedURIs struct {
 	agreed map[string]bool
 }
 
-// Agreed returns what check has returned for the URI, or calls it.
+// Agreed returns what check returned for the URI, or calls it.
 func (c *CheckedURIs) Agreed(uri string, check func() bool) bool {
 	if c == nil {
 		return check()

@@ -88,7 +88,7 @@ func invalidParams(message string) *jsonrpc.Error {
 }
 
 // A HandlerError is an error with the code of an unknown method that the handler of a known method
-// has returned. HTTP transports answer it with status 200, and errors of unknown methods with 404.
+// returned. HTTP transports answer it with status 200, and errors of unknown methods with 404.
 type HandlerError struct{ Err error }
 
 // Error returns the text of the error.

@@ -235,7 +235,7 @@ type Subject struct {
 	RequestState   json.RawMessage
 }
 
-// member returns the field for a key of the params; nil for none.
+// member returns the field for a key of the params, or nil.
 func (s *Subject) member(key []byte) *json.RawMessage {
 	switch string(key) {
 	case "name":
@@ -281,7 +281,7 @@ func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, 
 	return jsonscan.Get(params, key)
 }
 
-// Describe makes e the envelope of params, which the caller has made from e and subject. It saves
+// Describe makes e the envelope of params, which the caller made from e and subject. It saves
 // [Envelope.Open].
 func (e *Envelope) Describe(params json.RawMessage, subject Subject) {
 	e.params, e.subject = params, subject

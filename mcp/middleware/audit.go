@@ -22,7 +22,7 @@ type AuditRecord struct {
 	Client mcp.Implementation
 	// Method is the method, such as "tools/call".
 	Method string
-	// Target is the tool, prompt, resource or task of the request, at most 256 bytes; empty for none.
+	// Target is the tool, prompt, resource or task of the request, at most 256 bytes; may be empty.
 	Target string
 	// ResultType is that of the result, such as "complete"; empty if Err is set.
 	ResultType string
@@ -38,7 +38,7 @@ type AuditRecord struct {
 
 // Audit returns a middleware that calls record after each request. A call that asks questions is
 // several requests. record must be safe for concurrent use, and must not block: the response is
-// sent after it has returned.
+// sent after it returned.
 func Audit(record func(ctx context.Context, r AuditRecord)) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {

@@ -118,7 +118,7 @@ func (c *completions) wait(ctx context.Context, argument string, replaced chan s
 	return err
 }
 
-// put caches a result. If the cache is full, it drops those that have expired, or else all.
+// put caches a result. If the cache is full, it drops those that expired, or else all.
 func (c *completions) put(key string, result mcp.RawResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -158,7 +158,7 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 	return c, g, nil
 }
 
-// readAccess returns the claims of an access token that this server has signed, expired or not.
+// readAccess returns the claims of an access token that this server signed, expired or not.
 func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, error) {
 	var public []jose.JSONWebKey
 	var algs []jose.SignatureAlgorithm

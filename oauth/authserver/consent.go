@@ -89,7 +89,7 @@ func (s *Server) refuseForm(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuseInteraction shows why a page has no interaction. The page does not reveal whether the
-// interaction has ended or belongs to another browser.
+// interaction ended or belongs to another browser.
 func (s *Server) refuseInteraction(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errNoInteraction) && !errors.Is(err, errOtherBrowser) {
 		s.showFailure(w, r, err)

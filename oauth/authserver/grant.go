@@ -43,7 +43,7 @@ func (s *Server) grant(ctx context.Context, id string) (*grant, error) {
 }
 
 // extendGrant moves the expiry of a grant to the given time if that is later. The error is
-// errNoGrant if the grant has ended.
+// errNoGrant if the grant ended.
 func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) error {
 	return grants.update(ctx, s.store, id, func(g *grant) error {
 		g.Expires = later(g.Expires, until)
@@ -81,7 +81,7 @@ func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
 	}
 }
 
-// checkProviderGrant checks the grant of the identity provider. If that has ended, it ends the
+// checkProviderGrant checks the grant of the identity provider. If that ended, it ends the
 // grant and returns errNoGrant. Spec: basic/authorization (2025-03-26), Session Binding
 // Requirements.
 func (s *Server) checkProviderGrant(ctx context.Context, g *grant) error {

@@ -60,7 +60,7 @@ func (f LoginFunc) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest
 type ProviderLogin interface {
 	Login
 	// CheckGrant returns nil if the grant of the identity provider is valid,
-	// [ErrProviderGrantEnded] if it has ended, and any other error if that is not known at the
+	// [ErrProviderGrantEnded] if it ended, and any other error if that is not known at the
 	// moment. It renews the grant as needed. It is called for each verification of an access token,
 	// so it should cache its result for a short time.
 	CheckGrant(ctx context.Context, handle string) error
@@ -68,7 +68,7 @@ type ProviderLogin interface {
 	RevokeGrant(ctx context.Context, handle string) error
 }
 
-// ErrProviderGrantEnded reports that the grant of the identity provider has ended.
+// ErrProviderGrantEnded reports that the grant of the identity provider ended.
 var ErrProviderGrantEnded = errors.New("authserver: the grant of the identity provider has ended")
 
 // A Subject is an authenticated user.

@@ -26,7 +26,7 @@ import (
 
 const (
 	// keyOverlap is the time for which a new key is published before it signs, and an old one after
-	// it has signed. It is longer than caches keep the key set, and longer than access tokens are
+	// it signed. It is longer than caches keep the key set, and longer than access tokens are
 	// valid.
 	keyOverlap = 2 * time.Hour
 	keyReload  = time.Minute // another process may have replaced the keys
@@ -235,7 +235,7 @@ func (k *signingKeys) rotate(value []byte, now time.Time) (records []keyRecord, 
 		return nil, false, err
 	}
 	for len(records) > 1 && now.After(records[1].From.Add(keyOverlap)) {
-		records, due = records[1:], true // all tokens that it signed have expired
+		records, due = records[1:], true // all tokens that it signed expired
 	}
 	n := len(records)
 	if n > 0 && now.Before(records[n-1].Created.Add(k.s.o.Lifetimes.Key-keyOverlap)) {

@@ -164,7 +164,7 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 type passwordLogin struct {
 	users map[string]*passwordUser
 	find  func(context.Context, string) (*PasswordUser, error)
-	// Attempts from an address at which the user has logged in before do not wait for the others,
+	// Attempts from an address at which the user logged in before do not wait for the others,
 	// most of which are guesses in an attack.
 	known, guesses passwordQueue
 }
@@ -317,7 +317,7 @@ func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name strin
 
 func (l *limits) rememberAddress(r *http.Request, name string) { l.knownAddress(r, name).remember() }
 
-// knownAddress returns the cost of an attempt from an address that the user has logged in from.
+// knownAddress returns the cost of an attempt from an address that the user logged in from.
 func (l *limits) knownAddress(r *http.Request, name string) cost {
 	return l.cost(limitUserKnownAddress, l.address(r)+" "+hashKey(name))
 }

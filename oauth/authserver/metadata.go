@@ -127,7 +127,7 @@ func plainHost(host string) string {
 }
 
 // serveResource serves the metadata that the path and the host of the request determine. If no
-// resource is at that host, a proxy has replaced the header, and the host of the issuer is used.
+// resource is at that host, a proxy replaced the header, and the host of the issuer is used.
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	host := plainHost(r.Host)
 	if !slices.ContainsFunc(s.resourceDocuments, func(d resourceDocument) bool { return d.host == host }) {

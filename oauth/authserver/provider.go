@@ -80,7 +80,7 @@ type ProviderEndpoints struct {
 	Introspection string
 }
 
-// A ProviderUser is a user who has logged in at a [Provider].
+// A ProviderUser is a user who logged in at a [Provider].
 type ProviderUser struct {
 	ID string // the sub claim of the ID token, empty if there is none
 	// Claims are the claims of the verified ID token, nil if there is none. If Scopes has profile

@@ -218,7 +218,7 @@ func (u *providerLogin) forget(ctx context.Context, handle string) error {
 }
 
 // checkGrant checks a grant at the identity provider and returns it, possibly renewed. The error is
-// ErrProviderGrantEnded if the grant has ended. Any other error means that this is not known.
+// ErrProviderGrantEnded if the grant ended. Any other error means that this is not known.
 func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string,
 	g *providerGrant) (*providerGrant, error) {
 	ends, err := p.Endpoints(ctx)

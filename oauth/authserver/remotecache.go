@@ -325,7 +325,7 @@ func acquireSlot(ctx context.Context, slots chan struct{}, timer *time.Timer) er
 	select {
 	case slots <- struct{}{}:
 		return nil
-	default: // a timer that has expired must not win over a free slot
+	default: // a timer that expired must not win over a free slot
 	}
 	select {
 	case slots <- struct{}{}:

@@ -25,7 +25,7 @@ const (
 )
 
 // errUnsealed reports that a sealed value cannot be opened with the present keys. It does not mean
-// that the value has ended: other keys may open it.
+// that the value ended: other keys may open it.
 var errUnsealed = errors.New("authserver: a sealed value cannot be opened")
 
 // errChanged is an errUnsealed for a value that was modified or that belongs to another record.

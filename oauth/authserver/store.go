@@ -20,10 +20,10 @@ import (
 // warns if the keys that seal the secrets are in the same place.
 //
 // All methods are safe for concurrent use. If the store is persistent, a change survives a crash
-// once the method has returned.
+// once the method returned.
 //
 // Several processes can share a store that is linearizable across them: once Put, Update or
-// GetAndDelete has returned in one process, Get returns the change in all of them, so it must not
+// GetAndDelete returned in one process, Get returns the change in all of them, so it must not
 // read from a replica that lags behind. Of concurrent GetAndDelete calls in all processes only one
 // gets the value, and no Update loses the change of another. A database needs a transaction with
 // serializable isolation, or a comparison with the old value, for Update and GetAndDelete. The
@@ -52,7 +52,7 @@ type Store interface {
 // A recordKind is a kind of records in the Store that are JSON and expire.
 type recordKind[T any] struct {
 	name    string
-	missing error // for a record that does not exist or has expired
+	missing error // for a record that does not exist or expired
 	expires func(*T) time.Time
 }
 

@@ -90,7 +90,7 @@ func (s *memoryStore) Close() error {
 	return nil
 }
 
-// locked calls f with the lock held, unless the store is closed or the context has ended.
+// locked calls f with the lock held, unless the store is closed or the context ended.
 func (s *memoryStore) locked(ctx context.Context, f func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

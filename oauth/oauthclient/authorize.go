@@ -20,7 +20,7 @@ var ErrLoginRequired = errors.New("a login is required")
 // A LoginRequiredError reports a login that is not possible without an [Authorizer].
 type LoginRequiredError struct {
 	Endpoint string   // the MCP server, without a query
-	Scopes   []string // that the server has asked for; may be empty
+	Scopes   []string // that the server asked for; may be empty
 }
 
 // Error names the server and the scopes.
@@ -35,11 +35,11 @@ func (e *LoginRequiredError) Error() string {
 // Unwrap returns [ErrLoginRequired].
 func (e *LoginRequiredError) Unwrap() error { return ErrLoginRequired }
 
-// A StepUpError reports a server that asks for scopes that the last login has requested. Another
+// A StepUpError reports a server that asks for scopes that the last login requested. Another
 // login would not help, so a request does not start one. [Transport.Login] does.
 type StepUpError struct {
 	Scopes  []string // that the server asks for
-	Granted []string // that the authorization server has granted
+	Granted []string // that the authorization server granted
 }
 
 // Error names the scopes.
@@ -124,7 +124,7 @@ func (t *Transport) renewNearer(ctx context.Context, current *TokenSet, d *disco
 	return t.renew(ctx, current)
 }
 
-// replaceRefused renews tokens that the server has refused, or else obtains new ones.
+// replaceRefused renews tokens that the server refused, or else obtains new ones.
 func (t *Transport) replaceRefused(ctx context.Context, f *flow, n *need, current *TokenSet) (*outcome, error) {
 	got, err := t.renew(ctx, current)
 	switch {
@@ -211,7 +211,7 @@ func (t *Transport) grantAgain(ctx context.Context, f *flow, current *TokenSet) 
 }
 
 // requestTokens obtains tokens by the grant and stores them, unless Logout was called since.
-// challenged are the scopes that the server has asked for.
+// challenged are the scopes that the server asked for.
 func (t *Transport) requestTokens(
 	ctx context.Context, r *grantRequest, challenged []string, logouts int,
 ) (*outcome, error) {

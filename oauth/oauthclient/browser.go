@@ -24,7 +24,7 @@ type BrowserOptions struct {
 	// Show shows the address of a page, for users whose browser does not open by itself. Default: a
 	// line on standard error.
 	Show func(login *LoginRequest)
-	// Timeout limits the time until the user has logged in. Default: 5 minutes.
+	// Timeout limits the time until the user logged in. Default: 5 minutes.
 	Timeout time.Duration
 	// Logger receives warnings when the browser does not open. Default: slog.Default().
 	Logger *slog.Logger

@@ -44,7 +44,7 @@ type loopbackCallback struct {
 
 	mu       sync.Mutex    // guards the fields below
 	login    *LoginRequest // nil before Authorize
-	answered bool          // set when the response has arrived
+	answered bool          // set when the response arrived
 	closed   bool
 	outcome  error         // of the login, once ended is closed
 	ended    chan struct{} // closed by Close

@@ -37,7 +37,7 @@
 //
 // A [Grant] replaces the login: [NewClientCredentialsGrant] for programs that act for themselves,
 // [NewWorkloadGrant] for programs whose platform vouches for them, [NewEnterpriseGrant] for users
-// who have logged in at the identity provider of their company. [Transport.Extensions] declares the
+// who logged in at the identity provider of their company. [Transport.Extensions] declares the
 // extension that defines the grant.
 //
 // # DPoP

@@ -15,7 +15,7 @@ import (
 )
 
 // failureLifetime is how long a failed login is the result of further requests: each would open a
-// browser or ask an authorization server that has refused.
+// browser or ask an authorization server that refused.
 const failureLifetime = 30 * time.Second
 
 // endTimeout limits how long the last request waits for the end of a canceled login, which removes
@@ -149,7 +149,7 @@ type failedAttempt struct {
 type flow struct {
 	key    string
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it has ended
+	done   chan struct{} // closed when it ended
 	got    *outcome      // the result, once done is closed
 	err    error
 
@@ -207,7 +207,7 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	*flowField = f
-	go t.serve(own, f, n) // ends with the authorization, or when all waiters have left
+	go t.serve(own, f, n) // ends with the authorization, or when all waiters left
 	return f, mine, nil
 }
 

@@ -15,7 +15,7 @@ import (
 type Grant interface {
 	// obtain requests tokens from an authorization server. The caller stores them.
 	obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
-	// extension returns the id of the extension that defines the grant; empty for none.
+	// extension returns the id of the extension that defines the grant; may be empty.
 	extension() string
 }
 

@@ -44,7 +44,7 @@ type EnterpriseOptions struct {
 	Subject func(ctx context.Context) (token, tokenType string, err error)
 }
 
-// NewEnterpriseGrant returns the grant of enterprise-managed authorization: the user has logged in
+// NewEnterpriseGrant returns the grant of enterprise-managed authorization: the user logged in
 // at the identity provider of the company, which decides for each MCP server whether the user may
 // use it. No browser is opened. At the authorization server of the MCP server the client is that of
 // TransportOptions.Client.

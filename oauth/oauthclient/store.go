@@ -78,7 +78,7 @@ func (v *memoryValue) get() []byte {
 // maxUnsaved limits the values that are kept for a store that fails.
 const maxUnsaved = 24
 
-// reloadTimeout bounds reading from a store whose Update has failed.
+// reloadTimeout bounds reading from a store whose Update failed.
 const reloadTimeout = 2 * time.Second
 
 // A writeBackStore is a [Store] over one that may fail to write. It keeps a value that could not be
@@ -105,7 +105,7 @@ func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	tryAgain := s.unsaved[key] != nil
 	s.mu.Unlock()
 	if tryAgain {
-		// The first writer has returned the error.
+		// The first writer returned the error.
 		_ = s.Update(ctx, key, func(old []byte) ([]byte, error) { return old, nil })
 	}
 	stored, err := s.Store.Load(ctx, key)
@@ -151,7 +151,7 @@ func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) 
 	return before, err
 }
 
-// newest returns the unsaved value of a key, or the stored one if another process has written
+// newest returns the unsaved value of a key, or the stored one if another process wrote
 // since.
 func (s *writeBackStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()

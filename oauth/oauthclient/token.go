@@ -46,7 +46,7 @@ type TokenSet struct {
 	TokenType    string `json:"token_type"` // Bearer or DPoP
 	RefreshToken string `json:"refresh_token,omitempty"`
 	// Scopes are the granted scopes, as far as the authorization server names them. Requested are
-	// the requested ones, and Challenged those of them that the server itself has asked for.
+	// the requested ones, and Challenged those of them that the server itself asked for.
 	Scopes     []string `json:"scopes,omitempty"`
 	Requested  []string `json:"requested,omitempty"`
 	Challenged []string `json:"challenged,omitempty"`
@@ -119,8 +119,8 @@ type tokenEndpoint struct {
 	fetcher      *oauthfetch.Fetcher
 	server       *oauth.ServerMetadata
 	registration *Registration
-	key          *AssertionKey // of the client, for private_key_jwt; nil for none
-	resource     string        // default of the resource parameter; empty for none
+	key          *AssertionKey // of the client, for private_key_jwt; may be nil
+	resource     string        // default of the resource parameter; may be empty
 	prover       *dpop.Prover  // nil for bearer tokens
 
 	omitsResource bool // no request may contain the resource parameter
@@ -356,7 +356,7 @@ var (
 		"bad_refresh_token"}
 )
 
-// isPermanent reports whether a token endpoint has refused a refresh token or the client
+// isPermanent reports whether a token endpoint refused a refresh token or the client
 // permanently. A status that RFC 6749 does not use may be from a proxy. Spec: RFC 6749, section
 // 5.2.
 func isPermanent(err error) bool {

@@ -76,7 +76,7 @@ type TransportOptions struct {
 //	})
 //	client := &http.Client{Transport: login}
 //
-// A request is sent with the current token, renewed if it has expired. If the server refuses it or
+// A request is sent with the current token, renewed if it expired. If the server refuses it or
 // asks for more scopes, the Transport obtains other tokens and sends the request again. Requests
 // that need a login at the same time share it, and processes that share a Store share renewals.
 // While the user logs in, the time limits of the [mcp.Client] are suspended. Requests to other
@@ -110,7 +110,7 @@ type Transport struct {
 	record            *serverRecord             // nil before a discovery; never modified
 	failures          map[string]*failedAttempt // recent failed logins, by failureKey
 	metadataChallenge *oauth.Challenge          // the last one with resource_metadata
-	flow, renewal     *flow                     // in progress; nil for none
+	flow, renewal     *flow                     // in progress; may be nil
 	logouts           int                       // calls of Logout; results of older flows are not stored
 }
 
