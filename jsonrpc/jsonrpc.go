@@ -30,8 +30,8 @@ type Kind uint8
 // The kinds. Only revision 2025-03-26 has Batch.
 const (
 	Invalid      Kind = iota // rejected, or empty
-	Request                  // has a method and an id
-	Notification             // has a method and no id; gets no response
+	Request                  // provides a method and an id
+	Notification             // provides a method and no id; gets no response
 	Response                 // has a result or an error
 	Batch                    // several messages in one array
 )

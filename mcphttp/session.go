@@ -110,8 +110,8 @@ type session struct {
 
 	mu         sync.Mutex                // guards the fields below
 	hasBegun   bool                      // Begin was called, and End was not
-	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
-	standalone *standalone               // the GET stream; nil until there is one
+	streams    map[string]*sessionStream // of unfinished calls, by name; initially nil
+	standalone *standalone               // the GET stream; initially nil
 	ended      bool
 	// initializing cancels the initialize request in progress; may be nil.
 	initializing context.CancelCauseFunc

@@ -10,14 +10,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// Limits of challenges. Real responses have one or two, with a handful of parameters.
+// Limits of challenges. Real responses contain one or two challenges, with a handful of parameters.
 const (
 	maxChallenges      = 16
 	maxChallengeParams = 32
 	maxChallengeBytes  = 32 << 10 // of all fields together
 )
 
-// A Challenge is one way in which a server asks for credentials, from the header WWW-Authenticate.
+// A Challenge is a way in which a server asks for credentials, from the header WWW-Authenticate.
 //
 // Spec: RFC 9110, section 11.6.1; RFC 6750, section 3.
 type Challenge struct {
@@ -130,8 +130,8 @@ func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 	}
 }
 
-// paramName parses the name of a parameter and its equals sign. A name without one is the scheme of
-// the next challenge and is not consumed.
+// paramName parses the name of a parameter and its equals sign. A name without an equals sign is
+// the scheme of the next challenge and is not consumed.
 func (p *challengeParser) paramName(isFirst bool) (name string, ok bool) {
 	before := p.rest
 	p.skip(" \t")

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// maxClientName limits the name of a client, in bytes: pages show it on one line.
+	// maxClientName limits the name of a client, in bytes: pages show it on a single line.
 	maxClientName = 200
-	// maxRedirectURIs limits the redirect URIs of one client. Real ones have a handful.
+	// maxRedirectURIs limits the redirect URIs of a client. Real clients use a handful.
 	maxRedirectURIs = 32
 	// defaultDocumentLifetime is for documents without cache directives.
 	defaultDocumentLifetime, maxDocumentLifetime = 5 * time.Minute, 24 * time.Hour
@@ -45,7 +45,7 @@ func (m *ClientMetadata) Validate(clientID string) error {
 }
 
 // CheckClientIDURL returns an error if a client_id cannot be the URL of a Client ID Metadata
-// Document: it must be https and have a path without dot segments.
+// Document: it must be https and contain a path without dot segments.
 //
 // Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.
 func CheckClientIDURL(clientID string) error {
@@ -103,8 +103,8 @@ func (m *ClientMetadata) checkDocument(clientID string) error {
 	return nil
 }
 
-// isPrintable reports whether a text is one line of printable characters, without marks that change
-// its direction.
+// isPrintable reports whether a text is a single line of printable characters, without marks that
+// change its direction.
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || visible.Hidden(r) })
@@ -175,9 +175,9 @@ func freshness(header http.Header, now time.Time) time.Duration {
 }
 
 // CheckRedirectURI returns an error if a redirect URI is not allowed: it must be https, or http on
-// the user's own machine, or have a scheme that an application registered for itself, which
-// contains a dot. It must not have a fragment, a user, a wildcard or white space. Redirect URIs are
-// compared as they are written, so ambiguous ones are refused, too.
+// the user's own machine, or use a scheme that an application registered for itself, which contains
+// a dot. It must not contain a fragment, a user, a wildcard or white space. Redirect URIs are
+// compared as they are written, so ambiguous URIs are refused, too.
 //
 // Spec: RFC 8252, section 7; basic/authorization, Communication Security; RFC 9700, section 2.1.
 func CheckRedirectURI(text string) error {

@@ -2,11 +2,11 @@
 // tells clients how to get a token.
 //
 // An MCP server that requires authorization is an OAuth 2.1 resource server. It does not issue
-// tokens; an authorization server does. If you have an identity provider that supports what MCP
+// tokens; an authorization server does. If your identity provider supports the features that MCP
 // clients need, such as client registration, use it. Package
 // [github.com/patchbay-mcp/patchbay/oauth/authserver] is an authorization server for small
-// deployments without one. The MCP server has three duties, which [Require] performs as HTTP
-// middleware:
+// deployments without such a provider. The MCP server performs three duties, which [Require]
+// performs as HTTP middleware:
 //
 //	verifier := oauth.NewJWTVerifier("https://auth.example.com", nil)
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
@@ -21,7 +21,7 @@
 // genuine, not expired, with its URL as audience.
 //
 // Package [github.com/patchbay-mcp/patchbay/oauth/oauthclient] is the other side: it logs clients
-// in. This package also has the types that both sides share, such as [ServerMetadata],
+// in. This package also contains the types that both sides share, such as [ServerMetadata],
 // [ClientMetadata] and [Challenge].
 //
 // # Verifying tokens
@@ -34,19 +34,19 @@
 // # Scopes and step-up authorization
 //
 // A scope is a permission that a token grants. [RequireOptions.Scopes] are needed by every request,
-// [RequireScopes] has rules for tools, prompts and methods that need more, and [CheckScopes] checks
-// scopes within a handler. A request that lacks scopes is refused with status 403 and a challenge
-// that names them. The client then logs in again for more scopes: step-up authorization.
+// [RequireScopes] contains rules for tools, prompts and methods that need more, and [CheckScopes]
+// checks scopes within a handler. A request that lacks scopes is refused with status 403 and a
+// challenge that names them. The client then logs in again for more scopes: step-up authorization.
 //
 // # DPoP
 //
 // With DPoP (RFC 9449) a token is bound to a key of the client, and every request carries a proof
-// that its sender has the key. A stolen token is then of no use. [RequireOptions.DPoP] requires or
-// allows it.
+// that its sender holds the key. A stolen token is then of no use. [RequireOptions.DPoP] requires
+// or allows it.
 //
 // # Security
 //
 // All input of clients and servers is bounded. URLs that come from them are fetched by a [Fetcher],
-// which guards against server-side request forgery. An option that disables a check has Insecure in
-// its name.
+// which guards against server-side request forgery. The name of an option that disables a check
+// contains Insecure in its name.
 package oauth

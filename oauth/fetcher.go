@@ -21,9 +21,9 @@ type FetcherOptions struct {
 	// TLSConfig is for servers whose certificates the system does not trust. It is cloned. Default:
 	// the system's roots, TLS 1.2 and later.
 	TLSConfig *tls.Config
-	// AllowedHosts may have any address, such as an identity provider within a company. URLs must
-	// still be https. Each is a name or an address as in a URL, with a port (":8443") to allow only
-	// that one. Default: none.
+	// AllowedHosts may resolve to any address, such as an identity provider within a company. URLs
+	// must still be https. Each is a name or an address as in a URL, with a port (":8443") to allow
+	// only that host. Default: none.
 	AllowedHosts []string
 	// Proxy returns the proxy for a request, as that of [http.Transport] does. A host that resolves
 	// here is refused, before the proxy is asked, unless all its addresses are allowed. The proxy
@@ -33,7 +33,7 @@ type FetcherOptions struct {
 	// Timeout bounds each exchange as a whole, and each discovery, which consists of several.
 	// Default: 10 seconds.
 	Timeout time.Duration
-	// Logger receives warnings about what is ignored, such as a challenge with a URL that is
+	// Logger receives warnings about ignored values, such as a challenge with a URL that is
 	// refused. Default: slog.Default().
 	Logger *slog.Logger
 	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can
@@ -44,19 +44,19 @@ type FetcherOptions struct {
 // A Fetcher fetches the documents and calls the endpoints of OAuth. Their URLs come from servers
 // that are not trusted, so it guards against server-side request forgery:
 //
-//   - A URL must be https, and have neither user nor fragment.
+//   - A URL must be https, and contain neither user nor fragment.
 //   - The address of a host is checked when it is dialled, so that DNS rebinding does not help.
 //     Public addresses are allowed. Private networks (RFC 1918, RFC 4193, RFC 6598) and this machine
 //     are refused, except for AllowedHosts. Other special-purpose addresses, such as link-local
-//     ones, where clouds serve credentials, are always refused.
-//   - A URL that a server names (see [Fetcher.For]) may have a private address only if all
-//     addresses of the server are private, and one of this machine only if they all are, too. So a
+//     addresses, where clouds serve credentials, are always refused.
+//   - A URL that a server names (see [Fetcher.For]) may resolve to a private address only if all
+//     addresses of the server are private, and to this machine only if they all do, too. So a
 //     server within a company can name an identity provider there, a server on the Internet cannot.
 //   - http is only for URLs on this machine that a server at localhost or a loopback address names.
 //   - No cookies, no proxy by default, at most 3 redirects of a GET within its origin, at most 1
 //     MiB, JSON of at most 16 levels, 10 seconds.
 //
-// A Fetcher keeps no connections, so there is nothing to close. All methods are safe for concurrent
+// A Fetcher keeps no connections, so it need not be closed. All methods are safe for concurrent
 // use.
 //
 // Spec: basic/security_best_practices, Server-Side Request Forgery (2026-07-28).
@@ -69,18 +69,18 @@ func NewFetcher(opts *FetcherOptions) *Fetcher {
 
 func (f *Fetcher) fetcher() *oauthfetch.Fetcher { return (*oauthfetch.Fetcher)(f) }
 
-// For returns a Fetcher with the same options for what the server at an endpoint names: an MCP
+// For returns a Fetcher with the same options for URLs that the server at an endpoint names: an MCP
 // server, or an issuer that the caller trusts. The server's addresses are looked up when they are
 // needed, and again after a minute.
 func (f *Fetcher) For(endpoint *url.URL) *Fetcher { return (*Fetcher)(f.fetcher().For(endpoint)) }
 
-// HTTPClient returns a client that keeps the rules of the Fetcher, for libraries that take one. It
-// follows no redirects; reading a body larger than 1 MiB returns an error.
+// HTTPClient returns a client that keeps the rules of the Fetcher, for libraries that take a
+// client. It follows no redirects; reading a body larger than 1 MiB returns an error.
 func (f *Fetcher) HTTPClient() *http.Client { return f.fetcher().HTTPClient() }
 
 // A FetchError reports a document that could not be fetched or an endpoint that could not be
-// called. URL has scheme, host and path; Status is that of the HTTP response, 0 without one; Err is
-// the reason, nil if it is the status.
+// called. URL has scheme, host and path; Status is the status of the HTTP response, 0 without a
+// response; Err is the reason, nil if it is the status.
 type FetchError = oauthfetch.Error
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
@@ -105,7 +105,7 @@ func (e *DiscoveryError) Unwrap() error { return e.Err }
 
 // FetchServerMetadata fetches and checks the metadata of an authorization server, at the well-known
 // paths for its issuer in the order of [basic/authorization]. The error is a [*DiscoveryError], a
-// [*FetchError], or one that wraps [ErrNoMetadata].
+// [*FetchError], or an error that wraps [ErrNoMetadata].
 //
 // [basic/authorization]:
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
@@ -163,7 +163,7 @@ func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 	return all, nil
 }
 
-// CheckServerMetadata returns an error if metadata is not that of the issuer, has no token
+// CheckServerMetadata returns an error if metadata names another issuer, lacks a token
 // endpoint, or contains a URL that the rules of the Fetcher forbid.
 //
 // Spec: RFC 8414, section 3.3; basic/authorization#authorization-server-metadata-discovery.

@@ -22,15 +22,16 @@ import (
 
 // Limits of key sets.
 const (
-	// maxKeys limits the keys of a set. Real ones have two or three, with many tenants some dozens.
+	// maxKeys limits the keys of a set. Real sets contain two or three keys, with many tenants some
+	// dozens.
 	maxKeys = 100
-	// maxCandidates limits the keys that are tried on one token.
+	// maxCandidates limits the keys that are tried on a token.
 	maxCandidates = 4
-	// maxRSABits limits the work of one verification; real keys have 4096 at most.
+	// maxRSABits limits the work of a verification; real keys use 4096 at most.
 	maxRSABits = 8192
 	// keySetLifetime is how long a set is used before it is fetched again.
 	keySetLifetime = 10 * time.Minute
-	// keySetStaleTime is how long after that an old set is used if no new one can be fetched.
+	// keySetStaleTime is how long after that an old set is used if no new set can be fetched.
 	keySetStaleTime = time.Hour
 	// minRefetchInterval is the least time between two fetches while a set is in use, so that
 	// invalid tokens cannot flood the authorization server.
@@ -49,10 +50,10 @@ type jwkSet struct {
 	Keys []jsontext.Value `json:"keys"`
 }
 
-// A keySet is the set that a server published at one time. It is immutable.
+// A keySet is the set that a server published at some time. It is immutable.
 type keySet struct{ keys []verificationKey }
 
-// find returns the keys for the signature of a token. id is empty if the token has none.
+// find returns the keys for the signature of a token. id is empty if the token contains no key ID.
 func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificationKey {
 	var found []verificationKey
 	for _, k := range s.keys {
@@ -63,7 +64,7 @@ func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificati
 	return found
 }
 
-// parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms.
+// parseKeys returns the keys of a JWK set that can verify signatures with any of the algorithms.
 // Other keys are skipped: sets also contain keys for other purposes and of unknown types. Spec: RFC
 // 7517, section 5.
 func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet {
@@ -93,8 +94,8 @@ func allowsVerify(jwk []byte) bool {
 	return !ok || slices.Contains(oauthwire.Strings(ops), "verify")
 }
 
-// algorithmsOfKey returns the algorithms that a key can verify: none for a secret, a published
-// private key or a weak key.
+// algorithmsOfKey returns the algorithms that a key can verify: no algorithm for a secret, a
+// published private key or a weak key.
 func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	key, isRSA := jwk.Key.(*rsa.PublicKey)
 	if !jwk.IsPublic() || !jwk.Valid() || isRSA && key.N.BitLen() > maxRSABits {
@@ -105,7 +106,7 @@ func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 }
 
 // A remoteKeySet fetches the key set of an authorization server when it is needed. Concurrent
-// callers share one fetch, or use the previous set meanwhile.
+// callers share a fetch, or use the previous set meanwhile.
 type remoteKeySet struct {
 	fetcher *Fetcher
 	issuer  string
@@ -114,7 +115,7 @@ type remoteKeySet struct {
 	fetches singleflight.Group[string, *keySet]
 
 	mu      sync.Mutex // guards the fields below
-	set     *keySet    // nil until there is one
+	set     *keySet    // initially nil
 	fetched time.Time  // when set was fetched
 	tried   time.Time  // when the last fetch ended
 	failure error      // of the last fetch, nil if it succeeded
@@ -157,7 +158,7 @@ func (r *remoteKeySet) current(ctx context.Context) (*keySet, error) {
 	return r.refresh(ctx, old)
 }
 
-// refresh returns a newer set than old, or old if none can be fetched. old may be nil.
+// refresh returns a newer set than old, or old if the fetch fails. old may be nil.
 func (r *remoteKeySet) refresh(ctx context.Context, old *keySet) (*keySet, error) {
 	return r.fetches.Do(ctx, r.address, func(ctx context.Context) (*keySet, error) {
 		r.mu.Lock()
@@ -165,7 +166,7 @@ func (r *remoteKeySet) refresh(ctx context.Context, old *keySet) (*keySet, error
 		r.mu.Unlock()
 		now := time.Now()
 		if set != nil && set != old && now.Sub(fetched) < keySetLifetime {
-			return set, nil // another caller has fetched it
+			return set, nil // another caller fetched it
 		}
 		interval := minRefetchInterval
 		if old == nil {

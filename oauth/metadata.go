@@ -39,15 +39,15 @@ type ServerMetadata struct {
 	ResponseTypesSupported []string `json:"response_types_supported,omitzero"`
 	ResponseModesSupported []string `json:"response_modes_supported,omitempty"`
 	GrantTypesSupported    []string `json:"grant_types_supported,omitempty"`
-	// CodeChallengeMethods are those of PKCE. Without them clients must assume that the server does
-	// not support PKCE.
+	// CodeChallengeMethods are the methods of PKCE. Without them clients must assume that the
+	// server does not support PKCE.
 	CodeChallengeMethods            []string `json:"code_challenge_methods_supported,omitempty"`
 	TokenEndpointAuthMethods        []string `json:"token_endpoint_auth_methods_supported,omitempty"`
 	TokenEndpointAuthAlgorithms     []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
 	RevocationEndpointAuthMethods   []string `json:"revocation_endpoint_auth_methods_supported,omitempty"`
 	IntrospectionEndpointAuthMethod []string `json:"introspection_endpoint_auth_methods_supported,omitempty"`
 	DPoPAlgorithms                  []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	// SupportsIssuerParameter is set if every authorization response has the parameter iss.
+	// SupportsIssuerParameter is set if every authorization response contains the parameter iss.
 	SupportsIssuerParameter bool `json:"authorization_response_iss_parameter_supported,omitempty"`
 	// SupportsClientMetadata is set if the URL of a Client ID Metadata Document is accepted as
 	// client_id.

@@ -24,11 +24,11 @@ type RequireOptions struct {
 	// Scopes are needed by every request. The challenge for clients without a token names them.
 	// Default: none.
 	Scopes Scopes
-	// Implies reports whether a granted scope includes a needed one; see [Hierarchy]. It must be
+	// Implies reports whether a granted scope includes a needed scope; see [Hierarchy]. It must be
 	// fast and safe for concurrent use. Default: no scope includes another.
 	Implies func(granted, needed string) bool
 	// Issuers are the authorization servers whose tokens are accepted: the claim iss of a token
-	// must be one of them, byte by byte. Default: the AuthorizationServers of the metadata.
+	// must equal one of them, byte by byte. Default: the AuthorizationServers of the metadata.
 	Issuers []string
 	// Audiences are further accepted audiences, for authorization servers that do not put the URL
 	// of the resource into tokens. They are compared byte by byte. Default: none.
@@ -36,7 +36,7 @@ type RequireOptions struct {
 	// MaxStream is how long a stream (GET, or subscriptions/listen) may last before the client must
 	// send its token again, so that revoked tokens are noticed. A stream also ends half a minute
 	// after its token expired; clients resume it with a new one. Calls are never interrupted.
-	// Default: 1 hour for a token without an expiry, else none.
+	// Default: 1 hour for a token without an expiry, else no limit.
 	MaxStream time.Duration
 	// DPoP configures the verification of DPoP proofs. Default: the zero ProofOptions if the
 	// metadata mentions DPoP, else tokens that are bound to a key are refused.
@@ -55,17 +55,17 @@ type RequireOptions struct {
 	Audit func(ctx context.Context, d Decision)
 }
 
-// A Decision is what [Require], [RequireScopes] or [CheckScopes] decided about a request.
+// A Decision is the decision of [Require], [RequireScopes] or [CheckScopes] about a request.
 // middleware.AuditRecord of package mcp describes the request that was served afterwards, and
 // authserver.AuditEvent an action at the authorization server.
 type Decision struct {
-	// Principal is the caller. It is nil if the request has no valid token.
+	// Principal is the caller. It is nil if the request carries no valid token.
 	Principal *mcp.Principal
 	// RemoteAddr is the network address that sent the request, with its port, as in [http.Request].
 	RemoteAddr string
 	// Method and Target are the method and the path of the HTTP request. In refusals of
 	// [RequireScopes] and [CheckScopes] they are the MCP method and the name of the tool or prompt
-	// or the URI of the resource. Clients choose them; Target has at most 256 bytes.
+	// or the URI of the resource. Clients choose them; Target contains at most 256 bytes.
 	Method, Target string
 	// Status is the HTTP status of the refusal: 400, 401, 403, or 503 if the token could not be
 	// verified. It is 0 if the request was accepted.
@@ -92,7 +92,7 @@ const methodSubscriptionsListen = "subscriptions/listen"
 // defaultMaxStream is for tokens without an expiry.
 const defaultMaxStream = time.Hour
 
-// Require returns middleware that protects a resource: it forwards the requests that have a valid
+// Require returns middleware that protects a resource: it forwards the requests that carry a valid
 // access token to the handler, and refuses others. For an MCP server:
 //
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
@@ -101,14 +101,14 @@ const defaultMaxStream = time.Hour
 //	}, nil)
 //	err := mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
-// The token must be in the Authorization header, and the verifier must accept it. It must not have
+// The token must be in the Authorization header, and the verifier must accept it. It must not be
 // expired for more than 30 seconds, by which clocks may differ. Its issuer (iss), which is an
 // authorization server, must be one of RequireOptions.Issuers, and its audience (aud) the URL of
-// Resource, up to the case of scheme and host and one slash at the end. Tokens of a
-// [StaticVerifier] have neither issuer nor audience. The refusal is a challenge: status 401 without
-// a valid token, 403 if it lacks scopes, 400 for a malformed request.
+// Resource, up to the case of scheme and host and a slash at the end. Tokens of a [StaticVerifier]
+// contain neither issuer nor audience. The refusal is a challenge: status 401 without a valid
+// token, 403 if it lacks scopes, 400 for a malformed request.
 //
-// Two kinds of requests need no token. CORS preflight requests, which never have one, are
+// Two kinds of requests need no token. CORS preflight requests, which never carry a token, are
 // forwarded. Requests for the metadata of the resource are answered by the middleware, if they
 // reach it, as with mcphttp.ListenAndServe; on a mux that routes only /mcp to it, also register
 // [NewMetadataHandler].
@@ -160,7 +160,7 @@ func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gu
 	if g.resource, err = newProtectedResource(&described); err != nil {
 		return nil, err
 	}
-	// Tokens of the configuration have no authorization server that metadata could name.
+	// No authorization server that metadata could name issues the tokens of the configuration.
 	if _, static := v.(*StaticVerifier); !static || len(metadata.AuthorizationServers) > 0 {
 		if err := g.resource.describe(&described); err != nil {
 			return nil, err
@@ -380,27 +380,27 @@ type ProofOptions struct {
 	// Required refuses tokens that are not bound to a key. Default: they are accepted as bearer
 	// tokens. A token that is bound to a key is never accepted without a proof.
 	Required bool
-	// Algorithms are those that proofs may be signed with. Default: ES256, ES384, ES512, EdDSA,
-	// PS256, PS384, PS512, RS256, RS384 and RS512. Other values are an error.
+	// Algorithms are the algorithms with which proofs may be signed. Default: ES256, ES384, ES512,
+	// EdDSA, PS256, PS384, PS512, RS256, RS384 and RS512. Other values are an error.
 	Algorithms []string
 	// Nonces requires in every proof a nonce that the server issued 5 to 10 minutes ago at most, so
-	// that proofs cannot be made in advance. A client without one needs one more request.
+	// that proofs cannot be made in advance. A client without a nonce needs another request.
 	Nonces bool
 	// NonceKeys are the secrets that nonces are derived from. All processes that serve a resource
-	// need the same ones. Default: one random key.
+	// need the same keys. Default: a random key.
 	NonceKeys *NonceKeys
 	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of
-	// it those of one key; each takes about 40 bytes. Further requests are refused with status 503.
-	// Default: 1,048,576.
+	// it the proofs of a key; each takes about 40 bytes. Further requests are refused with status
+	// 503. Default: 1,048,576.
 	MaxProofs int
 }
 
-// NonceKeys are the secrets that the nonces of DPoP proofs are derived from. The zero value has one
+// NonceKeys are the secrets that the nonces of DPoP proofs are derived from. The zero value holds a
 // random key. It is safe for concurrent use and must not be copied.
 type NonceKeys struct{ keys dpop.NonceKeys }
 
 // Replace replaces the keys, each of at least 32 bytes, also while servers use them. The first one
-// derives new nonces, those of all are accepted. To rotate keys, first add the new key behind the
-// old one in all processes, then move it to the front, and remove the old one after 10 minutes. On
-// an error the keys stay as they were.
+// derives new nonces; nonces of all keys are accepted. To rotate keys, first add the new key behind
+// the old key in all processes, then move it to the front, and remove the old key after 10 minutes.
+// On an error the keys stay as they were.
 func (k *NonceKeys) Replace(keys [][]byte) error { return k.keys.Replace(keys) }

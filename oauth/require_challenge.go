@@ -30,8 +30,8 @@ type denial struct {
 	code        string // of the error, empty for a request without a token
 	description string // for the client
 	scopes      []string
-	cause       error          // for the log, nil if there is nothing to add
-	principal   *mcp.Principal // of a valid token, nil without one
+	cause       error          // for the log, nil without details to add
+	principal   *mcp.Principal // of a valid token; may be nil
 }
 
 // reason returns the error for [RequireOptions.Audit].
@@ -103,8 +103,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 	_, _ = w.Write(text)
 }
 
-// challenges returns a challenge for each supported scheme. That for the request's scheme has the
-// error.
+// challenges returns a challenge for each supported scheme. The challenge for the request's scheme
+// contains the error.
 func (g *guard) challenges(scheme string, no *denial) []string {
 	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
@@ -154,8 +154,8 @@ type credentials struct {
 	token  string
 }
 
-// readCredentials reads the token in the header of a request. A token in the query, which appears in
-// logs, histories and caches, is refused instead of ignored. Spec: RFC 6750, sections 2 and 3.1;
+// readCredentials reads the token in the header of a request. A token in the query, which appears
+// in logs, histories and caches, is refused instead of ignored. Spec: RFC 6750, sections 2 and 3.1;
 // basic/authorization, Access Token Usage.
 func readCredentials(r *http.Request) (credentials, *denial) {
 	c := credentials{scheme: oauthwire.Bearer}
@@ -186,8 +186,8 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 }
 
 // formContainsToken reports whether the body is a form with another access_token. It can be read
-// again. Only requests with a valid token in the header are searched: for the others it must not cost
-// memory. Spec: RFC 6750, section 2.
+// again. Only requests with a valid token in the header are searched: for the others it must not
+// cost memory. Spec: RFC 6750, section 2.
 func formContainsToken(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" || r.Body == nil {

@@ -41,7 +41,7 @@ type protectedResource struct {
 	url      *url.URL
 	name     string // the canonical URI, for comparison with audiences
 	path     string // of the metadata
-	document []byte // nil if there is none
+	document []byte // may be nil
 }
 
 func newProtectedResource(metadata *ResourceMetadata) (*protectedResource, error) {
@@ -141,7 +141,7 @@ func canonicalURI(uri string) string {
 func (p *protectedResource) target(r *http.Request) *url.URL {
 	base := strings.TrimSuffix(p.url.Path, "/")
 	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {
-		return p.url // a proxy has rewritten the path
+		return p.url // a proxy rewrote the path
 	}
 	u := *p.url
 	u.Path, u.RawPath = r.URL.Path, r.URL.RawPath

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Scopes are the scopes that an operation needs: all of All, and one of Any unless that is empty.
-// The zero value needs none.
+// Scopes are the scopes that an operation needs: all of All, and any of Any unless Any is empty.
+// The zero value requires no scope.
 type Scopes struct {
 	All []string
 	// Any lists alternatives. The challenge for a client without any of them names the first.
@@ -25,7 +25,7 @@ type Scopes struct {
 // AllOf returns Scopes that need all the given scopes.
 func AllOf(scopes ...string) Scopes { return Scopes{All: scopes} }
 
-// AnyOf returns Scopes that need one of the given scopes.
+// AnyOf returns Scopes that require any of the given scopes.
 func AnyOf(scopes ...string) Scopes { return Scopes{Any: scopes} }
 
 func (s Scopes) validate() error {
@@ -53,7 +53,7 @@ func checkScope(scope string) error {
 // admin includes write and read. Its method Implies is for [RequireOptions.Implies].
 type Hierarchy map[string][]string
 
-// Implies reports whether a granted scope includes the needed one, directly or through others.
+// Implies reports whether a granted scope includes the needed scope, directly or through others.
 func (h Hierarchy) Implies(granted, needed string) bool {
 	seen := map[string]bool{}
 	var reaches func(scope string) bool
@@ -72,7 +72,7 @@ type grantedScopes struct {
 	implies func(granted, needed string) bool // may be nil
 }
 
-// has reports whether a scope is granted or included in a granted one. Spec: basic/authorization
+// has reports whether a scope is granted or included in a granted scope. Spec: basic/authorization
 // (2026-07-28), Scope Challenge Handling.
 func (g *grantedScopes) has(needed string) bool {
 	if slices.Contains(g.scopes, needed) {
@@ -89,7 +89,7 @@ func (g *grantedScopes) covers(needs []Scopes) bool {
 }
 
 // required returns the scopes of a token that meets all needs, including those that are granted
-// already: a client may get exactly these. Of alternatives it returns the granted one, else the
+// already: a client may get exactly these. Of alternatives it returns the granted scope, else the
 // first. Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
 func (g *grantedScopes) required(needs []Scopes) []string {
 	var all []string
@@ -108,8 +108,8 @@ func (g *grantedScopes) required(needs []Scopes) []string {
 }
 
 // ScopeRules are the scopes that requests to an MCP server need, in addition to
-// [RequireOptions.Scopes]. A request needs those of its method and those of its tool, prompt or
-// resource. Rules must not be changed while they are in use.
+// [RequireOptions.Scopes]. A request needs the scopes of its method and the scopes of its tool,
+// prompt or resource. Rules must not be changed while they are in use.
 type ScopeRules struct {
 	// Methods maps methods, such as "tools/list", to the scopes they need.
 	Methods map[string]Scopes
@@ -120,7 +120,7 @@ type ScopeRules struct {
 	// Prompts maps names of prompts to the scopes they need.
 	Prompts map[string]Scopes
 	// Resource returns the scopes that reading or subscribing to a resource needs. It is called
-	// with any URI that a client sends, from several goroutines. Default: none are needed.
+	// with any URI that a client sends, from several goroutines. Default: no scopes are required.
 	Resource func(uri string) Scopes
 }
 
@@ -144,7 +144,7 @@ func (r *ScopeRules) validate() error {
 // maxLoggedName limits the name of a tool or the URI of a resource in the log, in bytes.
 const maxLoggedName = 256
 
-// maxSubscribed limits the resources of one subscription. Servers accept at most 1000.
+// maxSubscribed limits the resources of a subscription. Servers accept at most 1000.
 const maxSubscribed = 1000
 
 func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
@@ -198,7 +198,7 @@ func stringMember(obj []byte, key string) string {
 // A tool that a caller may not use stays in the list, so that the client can step up. To hide it
 // instead, see [mcp.ServerOptions.Visible].
 //
-// The caller is [mcp.Request.Principal]; an unauthenticated caller has no scopes. In a session,
+// The caller is [mcp.Request.Principal]; an unauthenticated caller holds no scopes. In a session,
 // subscriptions to resources are checked with the token that opened it.
 //
 // Spec: basic/authorization (2026-07-28), Scope Challenge Handling.
@@ -247,7 +247,8 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 	log := slog.Default()
 	if authorized != nil {
 		log = authorized.guard.opts.Logger
-		// The client may get a token with exactly these scopes, so they include those of the guard.
+		// The client may get a token with exactly these scopes, so they include the scopes of the
+		// guard.
 		needs = append([]Scopes{authorized.guard.opts.Scopes}, needs...)
 		challenge = authorized.guard.challenge(authorized.scheme)
 	}
@@ -285,7 +286,7 @@ func (e *ScopeError) log(ctx context.Context, log *slog.Logger, d Decision) {
 // A ScopeError reports a request that was refused because its caller lacks scopes. It unwraps to an
 // [*mcp.Error] whose data names the scopes, as {"scope": "a b"}.
 type ScopeError struct {
-	// Scopes are all scopes that the operation needs, including those that the caller has.
+	// Scopes are all scopes that the operation needs, including the scopes of the caller.
 	Scopes []string
 
 	challenge string

@@ -24,11 +24,12 @@ var (
 
 // Limits of tokens.
 const (
-	// maxToken limits an access token, in bytes. Large ones, with groups in them, have 4 KiB.
+	// maxToken limits an access token, in bytes. Large tokens, with groups in them, take 4 KiB.
 	maxToken = 16 << 10
 	// maxIdentity limits the issuer, the subject and the client id of a token, in bytes.
 	maxIdentity = 2 << 10
-	// clockSkew is how much the clock of an authorization server may differ from this one.
+	// clockSkew is how much the clock of an authorization server may differ from the clock of this
+	// machine.
 	clockSkew = 30 * time.Second
 )
 
@@ -42,7 +43,7 @@ type Token struct {
 	ClientID string
 	// Audience are the resources that the token is for.
 	Audience []string
-	// Scopes are those that the token grants.
+	// Scopes are the scopes that the token grants.
 	Scopes []string
 	// Expires and NotBefore bound the time in which the token is valid; zero for no bound.
 	Expires   time.Time
@@ -63,8 +64,8 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (*Token, error)
 }
 
-// Verifiers returns a Verifier that tries several in turn, such as those of two issuers, until one
-// does not refuse the token.
+// Verifiers returns a Verifier that tries several in turn, such as the verifiers of two issuers,
+// until one does not refuse the token.
 func Verifiers(each ...Verifier) Verifier { return verifiers(slices.Clone(each)) }
 
 type verifiers []Verifier
@@ -88,9 +89,9 @@ func invalidToken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidToken, fmt.Sprintf(format, args...))
 }
 
-// checkText refuses a text that cannot be an access token: one that is empty, too long, or has
+// checkText refuses a text that cannot be an access token: it is empty, too long, or contains
 // other characters than printable ASCII without spaces. Decoders of base64 skip line breaks, so
-// without this check one token would have several spellings. Spec: RFC 6750, section 2.1.
+// without this check a token could be spelled in several ways. Spec: RFC 6750, section 2.1.
 func checkText(token string) error {
 	if token == "" || len(token) > maxToken {
 		return invalidToken("invalid length %d: must be 1 to %d bytes", len(token), maxToken)
@@ -133,9 +134,9 @@ func (t *Token) checkTimes(now time.Time) error {
 	return nil
 }
 
-// A digestCache maps the digests of tokens to values. It has two generations: when the current one
-// is full, it becomes the previous one, whose values are dropped unless they are used. It is safe
-// for concurrent use.
+// A digestCache maps the digests of tokens to values. It holds two generations: when the current
+// generation is full, it becomes the previous generation, whose values are dropped unless they are
+// used. It is safe for concurrent use.
 type digestCache[V any] struct {
 	max int // in one generation
 
@@ -181,7 +182,7 @@ type cachedToken struct {
 	by    *keySet // that verified it; may be nil
 }
 
-// get returns a cached token that the same keys verified; nil if there is none.
+// get returns a cached token that the same keys verified, or nil.
 func (c *tokenCache) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
 	v, ok := c.digestCache.get(digest)
 	if !ok || v.by != by || !now.Before(v.until) {

@@ -31,7 +31,7 @@ type IntrospectionOptions struct {
 	// CacheTime is how long a response is cached, and so how long a revoked token is still
 	// accepted; negative for no cache. Default: 30 seconds.
 	CacheTime time.Duration
-	// MaxCached bounds the responses in one generation of the cache, which has two. Default: 1000.
+	// MaxCached bounds the responses in each of the two generations of the cache. Default: 1000.
 	MaxCached int
 	// InsecureAudience is used as the audience of a token if the response contains no aud, which is
 	// optional. Set it only if the authorization server reports no token of another resource server
@@ -39,24 +39,24 @@ type IntrospectionOptions struct {
 	// response without aud is refused.
 	InsecureAudience string
 	// Fetcher calls the endpoint. Default: NewFetcher(nil), which allows private addresses if the
-	// issuer has a private one.
+	// issuer uses a private address.
 	Fetcher *Fetcher
 }
 
 const (
 	defaultIntrospectionCacheTime = 30 * time.Second
 	// maxIntrospections limits concurrent introspections of new tokens, so that unauthenticated
-	// requests cannot flood the authorization server. maxQueued bounds those that wait, at most for
-	// maxQueueTime: a longer queue only delays their refusal.
+	// requests cannot flood the authorization server. maxQueued bounds the requests that wait, at
+	// most for maxQueueTime: a longer queue only delays their refusal.
 	maxIntrospections = 32
 	maxQueued         = 128
 	maxQueueTime      = 5 * time.Second
 	// maxRenewals limits concurrent introspections of tokens that were accepted before. They do not
-	// wait for new ones, most of which are invalid in a flood.
+	// wait for new tokens, most of which are invalid in a flood.
 	maxRenewals = 16
-	// refusalTime is how long a refusal is cached. It is short, since a token may become valid later,
-	// for instance when the authorization server replicates it. maxRefusals bounds one generation of
-	// that cache.
+	// refusalTime is how long a refusal is cached. It is short, since a token may become valid
+	// later, for instance when the authorization server replicates it. maxRefusals bounds a
+	// generation of that cache.
 	refusalTime = 10 * time.Second
 	maxRefusals = 4096
 )
@@ -68,7 +68,7 @@ var errIntrospectionBusy = errors.New("oauth: too many tokens wait for introspec
 // concurrent use.
 //
 // A response without aud is refused, unless [IntrospectionOptions].InsecureAudience is set. The
-// member iss may be missing, because the verifier asks one server only.
+// member iss may be missing, because the verifier asks a single server.
 //
 // Spec: RFC 7662.
 type IntrospectionVerifier struct {
@@ -80,14 +80,14 @@ type IntrospectionVerifier struct {
 	asking   singleflight.Group[[sha256.Size]byte, *Token]
 	slots    chan struct{} // semaphore of maxIntrospections
 	renewals chan struct{} // semaphore of maxRenewals
-	queued   atomic.Int32  // new tokens that wait for a slot or have one
+	queued   atomic.Int32  // new tokens that wait for a slot or hold a slot
 
 	mu       sync.Mutex // guards the fields below
 	endpoint string     // of the metadata
 	found    time.Time  // when endpoint was fetched
 }
 
-// NewIntrospectionVerifier returns a verifier for tokens of any form of one issuer, the URL of an
+// NewIntrospectionVerifier returns a verifier for tokens of any form of an issuer, the URL of an
 // authorization server. It panics if an option is invalid.
 func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *IntrospectionVerifier {
 	v, err := newIntrospectionVerifier(issuer, opts)
@@ -128,7 +128,7 @@ type cachedRefusal struct {
 }
 
 // Verify asks the authorization server about a token, unless the response is cached. Concurrent
-// calls for one token share one request.
+// calls for the same token share a request.
 func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
 	if err := checkText(token); err != nil {
 		return nil, err

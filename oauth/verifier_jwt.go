@@ -27,33 +27,33 @@ import (
 type JWTOptions struct {
 	// JWKSURI is the URL of the issuer's key set. Default: that of the issuer's metadata.
 	JWKSURI string
-	// JWKS is a fixed JWK set. Nothing is fetched then. Default: none.
+	// JWKS is a fixed JWK set. Then no key set is fetched. Default: none.
 	JWKS []byte
-	// Algorithms are those that tokens may be signed with; they must be asymmetric. Default: ES256,
-	// ES384, ES512, EdDSA, PS256, PS384, PS512, RS256, RS384 and RS512.
+	// Algorithms are the algorithms with which tokens may be signed; they must be asymmetric.
+	// Default: ES256, ES384, ES512, EdDSA, PS256, PS384, PS512, RS256, RS384 and RS512.
 	Algorithms []string
 	// InsecureAnyType accepts tokens with typ JWT or none too, which some authorization servers
 	// issue, unless a claim such as nonce or at_hash shows that they are ID tokens. Default: only
-	// tokens with typ at+jwt (RFC 9068), which ID tokens and other JWTs of the issuer do not have.
+	// tokens with typ at+jwt (RFC 9068), which ID tokens and other JWTs of the issuer lack.
 	InsecureAnyType bool
-	// MaxCached bounds the verified tokens in one generation of the cache, which has two. A token
+	// MaxCached bounds the verified tokens in each of the two generations of the cache. A token
 	// is cached until it expires or the keys are fetched again, and takes about 2 KB. Default:
 	// 1000.
 	MaxCached int
 	// Fetcher fetches the keys. Default: NewFetcher(nil), which allows private addresses if the
-	// issuer has a private one.
+	// issuer uses a private address.
 	Fetcher *Fetcher
 }
 
 const (
 	defaultMaxCached = 1000    // about two megabytes
-	maxTime          = 1 << 40 // of times in tokens, in seconds, far beyond any real one
+	maxTime          = 1 << 40 // of times in tokens, in seconds, far beyond any real time
 )
 
-// A JWTVerifier verifies access tokens that are JWTs of one authorization server. It is safe for
+// A JWTVerifier verifies access tokens that are JWTs of an authorization server. It is safe for
 // concurrent use.
 //
-// The keys are those of the server's key set, which its metadata names (jwks_uri). The verifier
+// The keys come from the server's key set, which its metadata names (jwks_uri). The verifier
 // sends requests for these two documents only: when the first token arrives, every ten minutes, and
 // at most once a minute when a token names an unknown key. While the authorization server is down
 // it uses the last keys for an hour.
@@ -157,8 +157,8 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 	return t, nil
 }
 
-// A tokenHeader has the members of a token's header that are used. Keys and URLs of keys in it are
-// ignored.
+// A tokenHeader holds the members of a token's header that are used. Keys and URLs of keys in it
+// are ignored.
 type tokenHeader struct {
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	Type      string                  `json:"typ"`
@@ -244,7 +244,7 @@ type tokenClaims struct {
 	Expires   *float64       `json:"exp"`
 	NotBefore *float64       `json:"nbf"`
 	IssuedAt  *float64       `json:"iat"`
-	Scope     jsontext.Value `json:"scope"` // strings, or one string separated by spaces
+	Scope     jsontext.Value `json:"scope"` // strings, or a string separated by spaces
 	Scp       jsontext.Value `json:"scp"`   // the name that some servers use for scope
 	ClientID  string         `json:"client_id"`
 	Party     string         `json:"azp"`

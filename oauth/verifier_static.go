@@ -26,19 +26,20 @@ type StaticToken struct {
 	// token may have.
 	Token string
 	// SHA256 is the SHA-256 digest of the token in hexadecimal, for configurations without secrets.
-	// Exactly one of Token and SHA256 must be set.
+	// Either Token or SHA256 must be set.
 	SHA256 string
 	// Subject is the owner of the token, and ClientID the program that uses it, if that matters.
 	Subject  string
 	ClientID string
-	// Scopes are those that the token grants.
+	// Scopes are the scopes that the token grants.
 	Scopes []string
 	// Expires is when the token expires; [Require] allows 30 seconds more. Default: never.
 	Expires time.Time
 }
 
 // A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of
-// users or programs and without an authorization server. Callers have no issuer, and a Subject.
+// users or programs and without an authorization server. Callers consist of a Subject without an
+// issuer.
 type StaticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {
@@ -47,7 +48,7 @@ type staticEntry struct {
 }
 
 // NewStaticVerifier returns a verifier of the given tokens. The error is for a token that is too
-// short, has no subject, or is duplicate, and does not contain it.
+// short, lacks a subject, or is duplicate, and does not contain it.
 func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	v := &StaticVerifier{}
 	if len(tokens) > maxStaticTokens {

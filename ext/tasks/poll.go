@@ -42,7 +42,7 @@ type poller struct {
 	defaultInterval time.Duration
 	options         mcp.CallOptions
 	began           time.Time
-	subscription    *subscription // nil if there is none
+	subscription    *subscription // may be nil
 	lastEarly       time.Time     // when the task was last polled before the interval was over
 	refused         bool          // the last response was an error that is not transient
 	immediate       bool          // the next call of next does not wait

@@ -173,7 +173,7 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	return c, q, nil
 }
 
-// ofTask returns the oldest request for the result of a task, nil if there is none. The lock is held.
+// ofTask returns the oldest request for the result of a task, or nil. The lock is held.
 func (t *Table) ofTask(id string) *Call {
 	for _, c := range t.calls {
 		if c.task == id {

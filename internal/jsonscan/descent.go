@@ -72,7 +72,7 @@ func (d *Descent) More() bool {
 	return d.peek() != 0 && !d.Into(']')
 }
 
-// Value skips the next value and returns it; nil if there is none.
+// Value skips the next value and returns it, or nil.
 func (d *Descent) Value() []byte {
 	if d.peek() == 0 {
 		return nil

@@ -293,7 +293,7 @@ func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message,
 	}
 }
 
-// batchOf returns a batch of the responses that are not nil; nil if there are none.
+// batchOf returns a batch of the responses that are not nil, or nil.
 func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 	batch := &jsonrpc.Message{}
 	for _, m := range responses {

@@ -17,7 +17,7 @@ type entry[K comparable, V any] struct {
 	value *V
 }
 
-// Get returns the value of a key, nil if there is none, and makes it the most recently used.
+// Get returns the value of a key, or nil, and makes it the most recently used.
 func (m *Map[K, V]) Get(key K) *V {
 	e, ok := m.byKey[key]
 	if !ok {
@@ -76,7 +76,7 @@ type Folding[K, G comparable, V any] struct {
 	folded Map[G, V]
 }
 
-// Get returns the value of a key, nil if there is none.
+// Get returns the value of a key, or nil.
 func (f *Folding[K, G, V]) Get(key K) *V { return f.values.Get(key) }
 
 // GetOrPut returns the value of a key. If there is none, it is a new one that begins with the counts

@@ -23,7 +23,8 @@ const (
 	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are
 	// revoked together.
 	ClaimGrant = "grant_id"
-	// ClaimName is the claim of verified tokens that has [Subject.Name]. See [Server.Verifier].
+	// ClaimName is the claim of verified tokens that contains [Subject.Name]. See
+	// [Server.Verifier].
 	ClaimName = "name"
 )
 
@@ -42,7 +43,8 @@ type accessClaims struct {
 	Confirmation *confirmation `json:"cnf,omitempty"`
 }
 
-// A confirmation has the thumbprint of the key that a token is bound to. Spec: RFC 9449, section 6.
+// A confirmation contains the thumbprint of the key that a token is bound to. Spec: RFC 9449,
+// section 6.
 type confirmation struct {
 	Key string `json:"jkt"`
 }
@@ -58,7 +60,8 @@ func (s *Server) accessExpiry(g *grant) time.Time {
 	return earlier(time.Now().Add(s.o.Lifetimes.Access), g.Until)
 }
 
-// accessToken returns an access token, which is bound to the DPoP key of the request if it has one.
+// accessToken returns an access token, which is bound to the DPoP key of the request, if there is a
+// key.
 func (s *Server) accessToken(ctx context.Context, r *tokenRequest, g *grant, scopes []string) (*tokenResponse,
 	error) {
 	if err := s.useProof(ctx, r.proof); err != nil {
@@ -92,7 +95,7 @@ func (s *Server) accessToken(ctx context.Context, r *tokenRequest, g *grant, sco
 	}, nil
 }
 
-// Verifier returns a verifier of this server's tokens for one of its resources, named as in
+// Verifier returns a verifier of this server's tokens for any of its resources, named as in
 // [Options.Resources]. It refuses a token immediately after it was revoked here; a revocation at
 // the identity provider takes up to [Provider.CheckEvery]. Verifier panics if there is no such
 // resource.

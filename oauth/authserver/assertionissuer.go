@@ -25,9 +25,9 @@ const (
 
 // An AssertionIssuer is an identity provider that decides which users may use which clients, and
 // issues Identity Assertion Authorization Grants (ID-JAG). A client whose [Client.Grants] list
-// urn:ietf:params:oauth:grant-type:jwt-bearer exchanges one for an access token, without a login or
-// consent here. An ID-JAG can be used once. There is no refresh token: the client gets another
-// ID-JAG. oauthclient.NewEnterpriseGrant is the client's side.
+// urn:ietf:params:oauth:grant-type:jwt-bearer exchanges an assertion for an access token, without a
+// login or consent here. An ID-JAG can be used once. There is no refresh token: the client gets
+// another ID-JAG. oauthclient.NewEnterpriseGrant is the client's side.
 //
 // Spec: extension io.modelcontextprotocol/enterprise-managed-authorization;
 // draft-ietf-oauth-identity-assertion-authz-grant; RFC 7523.
@@ -165,8 +165,8 @@ func (s *Server) readIDJAG(ctx context.Context, r *tokenRequest) (*assertionIssu
 	return issuer, claims, payload, nil
 }
 
-// assertedGrant returns the grant for an assertion: for its resource and scopes, limited by those
-// of the request, of the client and of the subject.
+// assertedGrant returns the grant for an assertion: for its resource and scopes, limited by the
+// resources and scopes of the request, of the client and of the subject.
 func (s *Server) assertedGrant(ctx context.Context, r *tokenRequest, issuer *assertionIssuer, claims *idJAGClaims,
 	payload []byte) (*grant, error) {
 	if requested := r.form["resource"]; requested != "" && resourceKey(requested) != resourceKey(claims.Resource) {

@@ -19,11 +19,11 @@ const (
 // the authorization at a resource, and middleware.AuditRecord of package mcp a request to an MCP
 // server.
 type AuditEvent struct {
-	// Action is one of the constants, such as AuditLogin.
+	// Action is a constant, such as AuditLogin.
 	Action string
 	// Refused reports whether the action was refused or failed. Reason says why, or for
-	// AuditRevocation what ended the grant. It may contain text of the [Login], but none of the
-	// client.
+	// AuditRevocation the reason for the end of the grant. It may contain text of the [Login], but
+	// no text of the client.
 	Refused bool
 	Reason  string
 	// Client is the ID of the client. It is empty if the client could not be authenticated.

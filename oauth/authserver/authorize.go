@@ -68,7 +68,7 @@ func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err err
 			redirectTo(w, location)
 			return
 		}
-		// The user has not consented to this client yet: without that, the server would be an open
+		// The user did not consent to this client yet: without consent, the server would be an open
 		// redirector.
 		s.showError(w, r, pageError{Status: http.StatusBadRequest,
 			Title:  "The app sent a request that this server cannot accept",
@@ -105,7 +105,7 @@ func (s *Server) responseURL(in *interaction, response url.Values) string {
 }
 
 // readAuthorize checks an authorization request. The error is an *oauthError as long as the
-// redirect URI has not been checked, and an *authorizeError afterwards.
+// redirect URI was not checked, and an *authorizeError afterwards.
 func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 	values, err := authorizeValues(r)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 	if err := checkChallenge(f); err != nil {
 		return err
 	}
-	// Spec: RFC 9449, section 10. A thumbprint has the length of a challenge.
+	// Spec: RFC 9449, section 10. A thumbprint is as long as a challenge.
 	if key := f["dpop_jkt"]; key != "" && (len(key) != challengeLength || !isPrintable(key)) {
 		return refuse(codeInvalidRequest, "dpop_jkt must be a SHA-256 thumbprint in base64url")
 	}

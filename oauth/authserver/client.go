@@ -253,7 +253,7 @@ func isDocumentID(id string) bool {
 	return err == nil && u.Scheme != "" && strings.Contains(id, "://")
 }
 
-// useClient records that a client gets a token. Until the first one, a registration expires soon
+// useClient records that a client gets a token. Until the first token, a registration expires soon
 // and a document is cached in memory only.
 func (s *Server) useClient(ctx context.Context, c *client) error {
 	if c.Origin == originDocument {

@@ -60,7 +60,7 @@ func (s *Server) authenticate(r *http.Request) (*client, form, error) {
 	return c, f, nil
 }
 
-// authenticateRequest returns the client also with an error in the form, if it has proved its
+// authenticateRequest returns the client also with an error in the form, if it proved its
 // identity before.
 func (s *Server) authenticateRequest(r *http.Request) (*client, form, error) {
 	// The header comes first, so that no body is read for a client with a wrong secret.
@@ -129,7 +129,7 @@ func (s *Server) checkCredentials(ctx context.Context, c *client, creds credenti
 	return nil
 }
 
-// headerCredentials returns the credentials in the Authorization header, nil if there is none.
+// headerCredentials returns the credentials in the Authorization header, or nil.
 func headerCredentials(r *http.Request) (*credentials, error) {
 	switch len(r.Header["Authorization"]) {
 	case 0:
@@ -142,7 +142,7 @@ func headerCredentials(r *http.Request) (*credentials, error) {
 }
 
 // readCredentials returns the credentials of a request, which must use a single authentication
-// method. header has those of the Authorization header, if it is not nil.
+// method. header contains the credentials of the Authorization header, if it is not nil.
 func readCredentials(header *credentials, f form) (credentials, error) {
 	var found []credentials
 	if header != nil {
@@ -207,7 +207,7 @@ func (c *assertionClaims) audience() string {
 	return text
 }
 
-// unverifiedClaims returns the claims of an unverified assertion, or none if it is malformed.
+// unverifiedClaims returns the claims of an unverified assertion, or nil if it is malformed.
 func unverifiedClaims(assertion string) assertionClaims {
 	parts := strings.Split(assertion, ".")
 	if len(assertion) > maxToken || len(parts) != 3 {
@@ -253,8 +253,8 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	return s.useOnce(ctx, kindAssertion, c.ID, claims.ID, claims.usableUntil(), errBadClient)
 }
 
-// useOnce records the use of an assertion or proof until it expires. id is unique for the issuer. If
-// it was used before, the error is used.
+// useOnce records the use of an assertion or proof until it expires. id is unique for the issuer.
+// If it was used before, the error is used.
 func (s *Server) useOnce(ctx context.Context, kind, issuer, id string, expires time.Time, used error) error {
 	return s.store.Update(ctx, kind, hashKey(issuer+"\x00"+id), func(old []byte) ([]byte, time.Time, error) {
 		if old != nil {

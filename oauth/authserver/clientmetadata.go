@@ -20,9 +20,10 @@ const (
 	kindDocument = "document"
 )
 
-// documents fetches and caches Client ID Metadata Documents. Those of clients that have a token are
-// also in the Store, so that neither a restart nor many other documents displace them. Spec:
-// basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
+// documents fetches and caches Client ID Metadata Documents. The documents of clients that hold a
+// token are also in the Store, so that neither a restart nor many other documents displace them.
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
 type documents struct {
 	policy  *ClientMetadataOptions
 	fetcher *oauth.Fetcher
@@ -42,7 +43,7 @@ func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
 	if d.fetcher == nil {
 		d.fetcher = oauth.NewFetcher(&oauth.FetcherOptions{Logger: o.Logger})
 	}
-	// At least as long as the client has a valid refresh token.
+	// At least as long as the client holds a valid refresh token.
 	d.life = max(o.Lifetimes.RefreshIdle, documentStaleTime)
 	d.copies = newRemoteCache[*client](l, documentFailureTime, documentStaleTime)
 	d.copies.fetch, d.copies.load = d.fetch, d.load
@@ -64,8 +65,8 @@ func (s *Server) documentClient(ctx context.Context, id string) (*client, error)
 
 var errDocumentHost = errors.New("the host is not allowed")
 
-// documentError returns the error for the client. It says enough to correct a document, but nothing
-// about what else is at an address.
+// documentError returns the error for the client. It says enough to correct a document, but no more
+// about other contents of an address.
 func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError

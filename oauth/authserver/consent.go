@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// serveConsent serves the consent page and its form. Before the user has consented, no request is
+// serveConsent serves the consent page and its form. Before the user consented, no request is
 // sent to an identity provider, and the Login is not called. Spec: security best practices,
 // Confused Deputy Problem; RFC 9700, section 4.
 func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 	}
 	switch formValue(r, paramDecision) {
 	case decisionAllow:
-		// What the page showed about the client must still be true.
+		// The client must still be as the page showed it.
 		if _, err := s.clientOf(r, in); err != nil {
 			s.refuseAuthorize(w, r, err)
 			return
@@ -88,8 +88,8 @@ func (s *Server) refuseForm(w http.ResponseWriter, r *http.Request) {
 		Detail: "It was not sent from its own page, or it is incomplete. Go back to the app and start again."})
 }
 
-// refuseInteraction shows why a page has no interaction. The page does not reveal whether the
-// interaction ended or belongs to another browser.
+// refuseInteraction shows why a page belongs to no interaction. The page does not reveal whether
+// the interaction ended or belongs to another browser.
 func (s *Server) refuseInteraction(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errNoInteraction) && !errors.Is(err, errOtherBrowser) {
 		s.showFailure(w, r, err)

@@ -1,9 +1,9 @@
 // Package authserver is an OAuth authorization server inside an MCP server.
 //
-// It is for small deployments that have no identity provider: one process, with a few users who log
-// in by password, or with users of an OpenID provider that does not itself support what MCP clients
-// need, such as client registration. With an identity provider that does, use [oauth.Require]
-// alone.
+// It is for small deployments without an identity provider: one process, with a few users who log
+// in by password, or with users of an OpenID provider that does not itself support the features
+// that MCP clients need, such as client registration. With an identity provider that does, use
+// [oauth.Require] alone.
 //
 // A [Server] registers clients or fetches their metadata documents, asks the user for consent, lets
 // a [Login] authenticate the user, and issues codes, access tokens and refresh tokens. It is an
@@ -16,20 +16,20 @@
 //
 // The last pattern must match the whole host: the Server serves its pages and endpoints, and the
 // metadata of both servers below /.well-known/. See examples/authserver for a complete program.
-// Package stores/bolt has a [Store] that survives a restart.
+// Package stores/bolt contains a [Store] that survives a restart.
 //
 // # Scopes
 //
-// A scope limits a client. It is not a permission of a user. A token has the scopes that the client
-// requested, limited by [Client.Scopes] for a pre-registered client, and by [Subject.Scopes] after
-// the login. If Subject.Scopes is nil, every user can grant every scope to every client, including
-// clients that registered themselves. A handler that only some users may call must then also check
-// the user. A client that acts for itself has no user to limit it. It gets the scopes in
+// A scope limits a client. It is not a permission of a user. A token contains the scopes that the
+// client requested, limited by [Client.Scopes] for a pre-registered client, and by [Subject.Scopes]
+// after the login. If Subject.Scopes is nil, every user can grant every scope to every client,
+// including clients that registered themselves. A handler that only some users may call must then
+// also check the user. No user limits a client that acts for itself. It gets the scopes in
 // [Client.Scopes], or all scopes without [Scope.OnRequest].
 //
 // # Bound tokens
 //
-// If a token request has a DPoP proof, the access token is bound to the key of the proof, and
+// If a token request contains a DPoP proof, the access token is bound to the key of the proof, and
 // [oauth.Require] accepts it only with another proof. The refresh token of a public client is bound
 // to the same key. A code is bound to the key that the parameter dpop_jkt of its authorization
 // request names.
@@ -38,8 +38,9 @@
 //
 // Servers with the same Options, the same SealKeys and a Store that they share are one
 // authorization server: each of them accepts the codes, tokens, logins and registrations of the
-// others. See [Store] for what that needs. Rate limits and metadata documents are kept per process.
-// A revocation takes effect in all processes at once, because each verification reads the grant.
+// others. [Store] describes the requirements. Rate limits and metadata documents are kept per
+// process. A revocation takes effect in all processes at once, because each verification reads the
+// grant.
 //
 // The Server is not an OpenID provider: it issues no ID tokens and publishes no OpenID
 // configuration.

@@ -69,7 +69,7 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 }
 
 // revokeProviderGrant revokes the grant of an identity provider. It continues if the request is
-// canceled, because nothing else would revoke the grant. A failure is logged.
+// canceled, because otherwise the grant would not be revoked. A failure is logged.
 func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
 	if s.providerLogin == nil || handle == "" {
 		return
@@ -89,7 +89,7 @@ func (s *Server) checkProviderGrant(ctx context.Context, g *grant) error {
 		return nil
 	}
 	if s.providerLogin == nil {
-		return errNoGrant // Options.Login was another one
+		return errNoGrant // Options.Login was different then
 	}
 	err := s.providerLogin.CheckGrant(ctx, g.ProviderGrant)
 	if !errors.Is(err, ErrProviderGrantEnded) {

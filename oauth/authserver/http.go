@@ -98,8 +98,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r.WithContext(ctx))
 }
 
-// limitBodyTime sets a read deadline, unless the http.Server has a shorter one. Connections without
-// deadlines, as in tests, are not limited.
+// limitBodyTime sets a read deadline, unless the http.Server sets a shorter deadline. Connections
+// without deadlines, as in tests, are not limited.
 func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.ReadTimeout <= 0 || server.ReadTimeout > bodyTime {
@@ -107,7 +107,7 @@ func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isRebound reports whether a request to a server at a loopback address has the host name of
+// isRebound reports whether a request to a server at a loopback address names the host of
 // another site: DNS rebinding would give that site's pages the same origin as this server.
 func (s *Server) isRebound(host string) bool {
 	standard := ":80"
@@ -197,8 +197,8 @@ const (
 	codeSlowDown            = "slow_down"
 )
 
-// An oauthError is an error response. Its text is fixed or has the name of a parameter, never a
-// value from the client.
+// An oauthError is an error response. Its text is fixed or contains the name of a parameter, never
+// a value from the client.
 type oauthError struct {
 	status    int // default 400
 	code      string
@@ -272,7 +272,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(body) // the error is that of a closed connection
 }
 
-// A form has the parameters of a request that are not empty, none of them repeated.
+// A form contains the parameters of a request that are not empty. No parameter may be repeated.
 type form map[string]string
 
 // postForm returns the parameters of a request, which must be in the body.

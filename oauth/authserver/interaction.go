@@ -24,9 +24,9 @@ const (
 	maxLoginData         = 16 << 10 // bytes that a Login stores with an interaction
 
 	kindInteraction = "interaction"
-	sealedRequest   = "authorization request" // what the sealed form of an interaction is bound to
+	sealedRequest   = "authorization request" // the purpose to which the sealed form of an interaction is bound
 
-	// Parameters of pages. In a callback, state has the interaction before its first dot.
+	// Parameters of pages. In a callback, state contains the interaction before its first dot.
 	paramInteraction = "interaction"
 	paramCSRF        = "csrf"
 	paramDecision    = "decision"
@@ -38,8 +38,8 @@ const (
 // A Login authenticates users, with a form of its own or at an identity provider.
 //
 // The Login method is called for all requests to [LoginRequest.URL] and the URLs below it, after
-// the user has consented. The request comes from the browser in which the user consented, and a
-// POST has the CSRF token of the interaction. The method writes the response: a page, a redirect,
+// the user consented. The request comes from the browser in which the user consented, and a POST
+// contains the CSRF token of the interaction. The method writes the response: a page, a redirect,
 // or the result with [LoginRequest.Finish] or [LoginRequest.Fail]. It must be safe for concurrent
 // use.
 type Login interface {
@@ -54,7 +54,7 @@ func (f LoginFunc) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest
 
 // A ProviderLogin is a [Login] at identity providers. A grant of the server then ends when the
 // grant of the identity provider ends. The handle is [Subject.ProviderGrant]; CheckGrant and
-// RevokeGrant are not called for subjects without one.
+// RevokeGrant are not called for subjects without a grant.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
 type ProviderLogin interface {
@@ -78,14 +78,14 @@ type Subject struct {
 	Name string // for display
 	// Claims are added to the principal of requests, not to tokens. They must be JSON values.
 	Claims map[string]any
-	// Scopes are the scopes that the user may grant to clients. nil means all, an empty slice none.
-	// Tokens never have other scopes. A change takes effect at the next login.
+	// Scopes are the scopes that the user may grant to clients. nil means all scopes, an empty
+	// slice no scope. Tokens never contain other scopes. A change takes effect at the next login.
 	Scopes []string
 	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin].
 	ProviderGrant string
 }
 
-// A LoginRequest is one request of a browser to a [Login].
+// A LoginRequest is a request of a browser to a [Login].
 type LoginRequest struct {
 	// Path is the path of the request below the URL of the login: "" for the first request,
 	// "callback" for URL("callback").
@@ -107,8 +107,8 @@ func (l *LoginRequest) ClientID() string { return l.in.Client }
 // Resource returns the URL of the resource that the client requested access to.
 func (l *LoginRequest) Resource() string { return l.in.Resource }
 
-// CSRF returns the value of the form field csrf. Each form of the login must have this field, and a
-// field interaction with the value of [LoginRequest.ID].
+// CSRF returns the value of the form field csrf. Each form of the login must contain this field,
+// and a field interaction with the value of [LoginRequest.ID].
 func (l *LoginRequest) CSRF() string { return l.in.CSRF }
 
 // URL returns the URL of a page of the login, such as the redirect URI for an identity provider. It
@@ -135,7 +135,7 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 }
 
 // GetAndDelete removes the data that Keep stored and returns it, or nil if there is none. Of
-// concurrent calls only one gets the data.
+// concurrent calls only a single call gets the data.
 func (l *LoginRequest) GetAndDelete(ctx context.Context) ([]byte, error) {
 	var sealed []byte
 	err := interactions.update(ctx, l.s.store, l.in.ID, func(in *interaction) error {
@@ -163,8 +163,8 @@ func (l *LoginRequest) Fail(w http.ResponseWriter, r *http.Request, code, descri
 }
 
 // An interaction is the state between an authorization request and its response. Until the user
-// has consented, it is sealed in the URL and in the form of the consent page, so that requests for
-// authorization store nothing. After the response its record has only ID, Expires and Ended.
+// consented, it is sealed in the URL and in the form of the consent page, so that requests for
+// authorization store no record. After the response its record contains only ID, Expires and Ended.
 type interaction struct {
 	ID        string    `json:"id"`
 	Browser   []byte    `json:"browser"` // SHA-256 of the cookie
@@ -184,7 +184,7 @@ type interaction struct {
 	Ended     bool      `json:"ended,omitempty"`
 	Login     []byte    `json:"login,omitempty"` // sealed
 
-	sealed string // the form of this interaction in the consent page, until the user has consented
+	sealed string // the form of this interaction in the consent page, until the user consented
 }
 
 var interactions = recordKind[interaction]{kindInteraction, errNoInteraction,
@@ -193,7 +193,7 @@ var interactions = recordKind[interaction]{kindInteraction, errNoInteraction,
 var interactionIndex = recordIndex{kindInteraction, maxInteractions, interactionTime}
 
 // cookieName returns the name of the cookie that binds an interaction to a browser. Each
-// interaction has its own cookie, so that two tabs do not interfere. Browsers accept the __Host-
+// interaction uses its own cookie, so that two tabs do not interfere. Browsers accept the __Host-
 // prefix only over https.
 func (s *Server) cookieName(id string) string {
 	name := "patchbay-" + id[:min(16, len(id))]
@@ -236,7 +236,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Another site of the same domain may have set a second cookie of this name. One of them must
+	// Another site of the same domain may have set a second cookie of this name. A cookie must
 	// match.
 	for _, c := range r.CookiesNamed(s.cookieName(in.ID)) {
 		if subtle.ConstantTimeCompare(sumOf(c.Value), in.Browser) == 1 {
@@ -246,7 +246,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	return nil, errOtherBrowser
 }
 
-// openInteraction returns the interaction with an ID or a sealed form. If the user has consented,
+// openInteraction returns the interaction with an ID or a sealed form. If the user consented,
 // both mean the record in the store.
 func (s *Server) openInteraction(ctx context.Context, text string) (*interaction, error) {
 	if len(text) == tokenLength(idBytes) {
@@ -291,7 +291,7 @@ func (s *Server) sealInteraction(in *interaction) (string, error) {
 	return s.seals.SealText(value, sealedRequest), nil
 }
 
-// storeConsent stores an interaction to whose request the user has consented.
+// storeConsent stores an interaction to whose request the user consented.
 func (s *Server) storeConsent(ctx context.Context, in *interaction) error {
 	consented := *in
 	consented.Consented = true
@@ -316,8 +316,9 @@ func (s *Server) storeConsent(ctx context.Context, in *interaction) error {
 	return interactionIndex.add(ctx, s.store, clientNetwork(ctx), in.ID)
 }
 
-// endInteraction ends an interaction and returns it. Of concurrent calls only one gets it. The
-// record stays until it expires, so that the sealed form cannot begin the interaction again.
+// endInteraction ends an interaction and returns it. Of concurrent calls only a single call gets
+// it. The record stays until it expires, so that the sealed form cannot begin the interaction
+// again.
 func (s *Server) endInteraction(ctx context.Context, id string) (*interaction, error) {
 	var ended interaction
 	err := interactions.update(ctx, s.store, id, func(in *interaction) error {

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// keyOverlap is the time for which a new key is published before it signs, and an old one after
+	// keyOverlap is the time for which a new key is published before it signs, and an old key after
 	// it signed. It is longer than caches keep the key set, and longer than access tokens are
 	// valid.
 	keyOverlap = 2 * time.Hour
@@ -34,7 +34,7 @@ const (
 	keyReloadTime = 5 * time.Second
 	keyRetry      = 5 * time.Second
 	// keyStale is the maximum age of keys that are used while a read is in progress. It is less
-	// than keyOverlap, so the keys include the one that signs now.
+	// than keyOverlap, so the keys include the key that signs now.
 	keyStale = keyOverlap / 2
 	minRSA   = 2048 // bits
 
@@ -100,7 +100,7 @@ func newSigningKeys(ctx context.Context, s *Server) (*signingKeys, error) {
 		if err != nil {
 			return nil, fmt.Errorf("authserver: Options.SigningKeys: key %d: %w", i+1, err)
 		}
-		k.signers = append([]timedSigner{t}, k.signers...) // the last one signs
+		k.signers = append([]timedSigner{t}, k.signers...) // the last key signs
 	}
 	return k, nil
 }

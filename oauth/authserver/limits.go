@@ -32,19 +32,19 @@ func (r Rate) orDefault(count int, per time.Duration) Rate {
 	return r
 }
 
-// LimitOptions are the rate limits of a [Server]. The zero value has the defaults. An IPv6 address
-// counts together with its /64 network. The /56 network has four times the rate of one address, and
-// the /48 network sixteen times.
+// LimitOptions are the rate limits of a [Server]. The zero value means the defaults. An IPv6
+// address counts together with its /64 network. The /56 network is allowed four times the rate of
+// an address, and the /48 network sixteen times.
 type LimitOptions struct {
 	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For header is used.
-	// Default: none. Behind a proxy that is not listed all clients share one address, and one rate.
+	// Default: none. Behind a proxy that is not listed all clients share an address, and its rate.
 	TrustedProxies []netip.Prefix
 	// Pages limits the requests of browsers for authorization, consent and login, by address. New
-	// logins have a quarter of the rate, after a burst of Count. Default: 60 per minute.
+	// logins are limited to a quarter of the rate, after a burst of Count. Default: 60 per minute.
 	Pages Rate
 	// Passwords limits failed password logins, by address. There are two more limits: 5 in 10
 	// minutes by user name and address, and 100 per hour by user name. If an attacker exhausts the
-	// last one, the user can log in only from an address of an earlier login, of which the last
+	// last attempt, the user can log in only from an address of an earlier login, of which the last
 	// 10,000 are in memory. Default: 20 in 10 minutes.
 	Passwords Rate
 	// Tokens limits the token and the revocation endpoint, by address. Requests of clients that
@@ -60,13 +60,13 @@ type LimitOptions struct {
 	// Registrations limits client registrations, by address. Up to a Count of 1,000 it is strict:
 	// no span of Per sees more than Count. A hosted client registers for all its users from few
 	// addresses: further registrations, up to ten times Count, are accepted if their redirect URIs
-	// have a single https host, for which there were fewer than ten times Count of them. Default:
+	// use a single https host, for which there were fewer than ten times Count of them. Default:
 	// 20 per hour.
 	Registrations Rate
 	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
 	Metadata Rate
 	// Fetches limits the fetches of Client ID Metadata Documents and their keys, by the host that
-	// serves them. Refreshing a valid document is not limited. There is one more limit: 30 in 10
+	// serves them. Refreshing a valid document is not limited. There is another limit: 30 in 10
 	// minutes by the address of the request, or its IPv6 /48 network. Default: 600 in 10 minutes.
 	Fetches Rate
 }
@@ -143,8 +143,8 @@ func newLimits(o *LimitOptions) *limits {
 
 func (l *limits) cost(kind limitKind, key string) cost { return cost{&l.limiters[kind], key, 1} }
 
-// networks are the prefixes that an IPv6 customer may have, and their rates as multiples of the
-// rate of one address.
+// networks are the prefixes that an IPv6 customer may use, and their rates as multiples of the
+// rate of an address.
 var networks = [...]struct{ bits, times int }{{siteBits, 1}, {56, 4}, {48, 16}}
 
 // costsByAddress returns the costs of a request for its address and, for IPv6, the networks of the
@@ -162,8 +162,8 @@ func (l *limits) costsByAddress(r *http.Request, kind limitKind, suffix string) 
 	return costs
 }
 
-// allowRequest takes one request by address. If there is none left, it sets Retry-After and returns
-// false.
+// allowRequest counts a request by address. If the limit is reached, it sets Retry-After and
+// returns false.
 func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limitKind) bool {
 	wait, ok := reserveAll(l.costsByAddress(r, kind, ""))
 	if !ok {
@@ -190,7 +190,7 @@ func addressLimitOf(ctx context.Context) *addressLimit {
 }
 
 // limitByAddress counts a request for the limit of its address. If the limit is exceeded and the
-// endpoint has an extra limit, the request continues, and its handler decides. Otherwise ok is
+// endpoint sets an extra limit, the request continues, and its handler decides. Otherwise ok is
 // false.
 func (l *limits) limitByAddress(r *http.Request, kind, extra limitKind) (a *addressLimit, ok bool) {
 	a = &addressLimit{costs: l.costsByAddress(r, kind, "")}
@@ -219,7 +219,7 @@ func withClientKey(ctx context.Context, key string) context.Context {
 }
 
 // clientKey returns the key that fetches are limited by: the address of the client, or its /48
-// network. Someone with a /64 may well have the whole /48.
+// network. Someone with a /64 may well own the whole /48.
 func clientKey(ctx context.Context) string {
 	key, _ := ctx.Value(clientKeyKey{}).(string)
 	if network, err := netip.ParsePrefix(key); err == nil && network.Bits() > fetchClientBits {
@@ -231,7 +231,7 @@ func clientKey(ctx context.Context) string {
 
 const (
 	maxForwarded = 16 // addresses of X-Forwarded-For; no real chain of proxies is longer
-	siteBits     = 64 // IPv6 prefix of a site, whose addresses count as one
+	siteBits     = 64 // IPv6 prefix of a site, whose addresses are counted together
 )
 
 func (l *limits) address(r *http.Request) string { return addressKey(l.clientAddr(r)) }
@@ -248,8 +248,8 @@ func addressKey(addr netip.Addr) string {
 }
 
 // clientAddr returns the address that a request comes from: the peer of the connection, or the
-// address that trusted proxies forward. It is invalid if the peer has no address, such as that of a
-// Unix socket.
+// address that trusted proxies forward. It is invalid if the peer is not an IP address, such as the
+// peer of a Unix socket.
 func (l *limits) clientAddr(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -293,11 +293,11 @@ func (l *limits) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// maxLimited limits the keys of a limiter. 10,000 keys take about 3 MiB. The requests of an evicted key
-// count for its network.
+// maxLimited limits the keys of a limiter. 10,000 keys take about 3 MiB. The requests of an evicted
+// key count for its network.
 const maxLimited = 10_000
 
-// A rateLimiter contains the token buckets of one kind of limit.
+// A rateLimiter contains the token buckets of a kind of limit.
 type rateLimiter struct {
 	Rate
 	isStrict bool // no span of Per sees more than Count
@@ -319,7 +319,7 @@ func foldKey(key string) (network string, ok bool) {
 	return "", false
 }
 
-// A cost is one request that counts against a key of a limiter, whose rate is a multiple of the
+// A cost is a request that counts against a key of a limiter, whose rate is a multiple of the
 // limiter's rate.
 type cost struct {
 	limiter *rateLimiter
@@ -327,8 +327,8 @@ type cost struct {
 	times   int
 }
 
-// reserveAll takes all costs, or none. If a cost is not available, it returns the time until it will
-// be.
+// reserveAll takes either all costs or no cost. If a cost is not available, it returns the time
+// until it will be.
 func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 	for i, c := range costs {
 		if wait, ok := c.reserve(); !ok {

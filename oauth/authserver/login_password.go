@@ -30,10 +30,11 @@ const (
 	// Maximum lengths in bytes, as in the login page.
 	maxPassword = 1 << 10
 	maxUserName = 256
-	// maxPasswordChecks limits concurrent checks. There are fewer if that would take all processors.
+	// maxPasswordChecks limits concurrent checks. There are fewer if that would take all
+	// processors.
 	maxPasswordChecks = 2
-	// maxPasswordQueue limits the attempts that wait for a check, for about 6 seconds. A longer queue
-	// would only delay their refusal.
+	// maxPasswordQueue limits the attempts that wait for a check, for about 6 seconds. A longer
+	// queue would only delay their refusal.
 	maxPasswordQueue = 64
 )
 
@@ -55,7 +56,7 @@ type PasswordUser struct {
 type PasswordOptions struct {
 	// Users are the users.
 	Users []PasswordUser
-	// Find returns a user that is not in Users, nil if there is none. It must be safe for
+	// Find returns a user that is not in Users, or nil. It must be safe for
 	// concurrent use. It may be nil.
 	Find func(ctx context.Context, name string) (*PasswordUser, error)
 }
@@ -86,7 +87,7 @@ func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
 }
 
 // HashPassword returns the salted hash of a password for [PasswordUser], with PBKDF2. A password
-// has at most 1024 bytes.
+// contains at most 1024 bytes.
 func HashPassword(password string) (string, error) {
 	if password == "" || len(password) > maxPassword {
 		return "", fmt.Errorf("authserver: invalid password of %d bytes: must have 1 to %d", len(password), maxPassword)
@@ -169,7 +170,7 @@ type passwordLogin struct {
 	known, guesses passwordQueue
 }
 
-// A passwordQueue bounds the attempts that are checked concurrently, and those that wait.
+// A passwordQueue bounds the attempts that are checked concurrently, and the attempts that wait.
 type passwordQueue struct {
 	slots chan struct{} // semaphore
 	total atomic.Int32  // attempts that wait or are being checked
@@ -284,7 +285,7 @@ func (p *passwordLogin) check(ctx context.Context, q *passwordQueue, name, passw
 	return &user.subject, nil
 }
 
-// decoy returns a hash for unknown users, whose check takes as long as that of a real one.
+// decoy returns a hash for unknown users, whose check takes as long as the check of a real hash.
 func (p *passwordLogin) decoy() *passwordHash {
 	h := &passwordHash{salt: make([]byte, passwordSaltLen), key: make([]byte, passwordKeyLen)}
 	for _, u := range p.users {

@@ -61,8 +61,8 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.metadata)
 }
 
-// ResourceMetadata returns the metadata of one of the resources, for [oauth.Require]. Its scopes
-// are those that a client should request initially. The Server serves the same metadata. To serve
+// ResourceMetadata returns the metadata of a resource, for [oauth.Require]. Its scopes are the
+// scopes that a client should request initially. The Server serves the same metadata. To serve
 // other metadata, mount an [oauth.NewMetadataHandler] at the more specific path. ResourceMetadata
 // panics if the resource is not listed in [Options.Resources].
 func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
@@ -142,7 +142,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-// resourceHandler returns the handler of the metadata at a path, nil if there is none. pathResource
+// resourceHandler returns the handler of the metadata at a path, or nil. pathResource
 // alone is the path of the only resource of a host.
 func (s *Server) resourceHandler(host, path string) http.Handler {
 	var ofHost []http.Handler

@@ -33,7 +33,7 @@ const (
 // Options configures a [Server]. Issuer and Resources are required.
 type Options struct {
 	// Issuer is the URL of the server in tokens and metadata: an https URL, or an http URL with a
-	// loopback address. It has no query, no fragment and no final slash.
+	// loopback address. It contains no query, no fragment and no final slash.
 	Issuer string
 	// Resources are the servers that accept the tokens, at least one.
 	Resources []Resource
@@ -45,7 +45,7 @@ type Options struct {
 	Store Store
 	// SealKeys encrypt the secrets in the Store. The first key seals, all of them open. See
 	// [LoadSealKeys] and [RotateSealKeys]. Default: a generated key in the Store, unencrypted:
-	// anyone with a copy of the Store then has all secrets, including the signing keys and the
+	// anyone with a copy of the Store then knows all secrets, including the signing keys and the
 	// tokens of identity providers.
 	SealKeys []SealKey
 	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA with at
@@ -60,14 +60,14 @@ type Options struct {
 	// AssertionIssuers are identity providers whose identity assertions clients can exchange for
 	// access tokens, so that users need not log in here. Default: none.
 	AssertionIssuers []AssertionIssuer
-	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public
-	// hosts are accepted.
+	// ClientMetadata is the policy of Client ID Metadata Documents. Default: documents of all
+	// public hosts are accepted.
 	ClientMetadata ClientMetadataOptions
 	Lifetimes      Lifetimes
 	Limits         LimitOptions
 	// Audit is called for each consent, login, issued token, refresh, revocation, and for each
-	// refusal of one, before the response is sent. It is called concurrently and must not block.
-	// Default: none.
+	// refusal of a grant, before the response is sent. It is called concurrently and must not
+	// block. Default: none.
 	Audit func(ctx context.Context, e AuditEvent)
 	// Logger receives refused requests and failures. No secret is logged. Default: slog.Default().
 	Logger *slog.Logger
@@ -80,7 +80,8 @@ type Resource struct {
 	URL string
 	// Name is the name on the consent page. Default: the host of URL.
 	Name string
-	// Scopes are the scopes that clients can request. [Subject.Scopes] limits what a user may grant.
+	// Scopes are the scopes that clients can request. [Subject.Scopes] limits what a user may
+	// grant.
 	Scopes []Scope
 }
 
@@ -114,8 +115,8 @@ type Client struct {
 	// RedirectURIs.
 	Grants []string
 	// Resources are the URLs of the resources that the client can get tokens for. Default: all. A
-	// removal here, or from Scopes, takes effect at the next refresh, regardless of what users have
-	// granted.
+	// removal here, or from Scopes, takes effect at the next refresh, regardless of the scopes that
+	// users have granted.
 	Resources []string
 	// Scopes are the scopes that the client can get. Default: all, and with client_credentials,
 	// which asks no user, all without [Scope.OnRequest].
@@ -131,10 +132,10 @@ type Registration struct {
 	// TokenHash is the hash of an initial access token that registrations must present, from
 	// [NewClientSecret] or [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
-	// MaxUnused is the maximum number of registered clients that have not been used yet. They
-	// expire after 24 hours. If there are more, the oldest one of the network (IPv4 /24, IPv6 /48)
-	// with the most of them is removed. A large number is divided among groups of networks, with at
-	// least 256 for each group. Default: 10000.
+	// MaxUnused is the maximum number of registered clients without a token. They expire after 24
+	// hours. If there are more, the oldest client of the network (IPv4 /24, IPv6 /48) with the most
+	// of them is removed. A large number is divided among groups of networks, with at least 256 for
+	// each group. Default: 10000.
 	MaxUnused int
 }
 
@@ -142,18 +143,18 @@ type Registration struct {
 //
 // Spec: basic/authorization/client-registration (2026-07-28), Client ID Metadata Documents.
 type ClientMetadataOptions struct {
-	Disabled bool // refuse all clients that have such a document
+	Disabled bool // refuse all clients with such a document
 	// AllowedHosts are the only hosts whose documents are fetched. A name with a leading dot
 	// matches all of its subdomains. Default: all hosts.
 	AllowedHosts []string
 	// DeniedHosts are hosts whose documents are never fetched, in the same form.
 	DeniedHosts []string
-	// Fetcher fetches the documents and the keys that they refer to. Default: one that connects to
-	// public addresses only.
+	// Fetcher fetches the documents and the keys that they refer to. Default: a Fetcher that
+	// connects to public addresses only.
 	Fetcher *oauth.Fetcher
 }
 
-// Lifetimes are the lifetimes of what a [Server] issues.
+// Lifetimes are the lifetimes of codes, tokens and grants of a [Server].
 type Lifetimes struct {
 	// Access is the lifetime of an access token, at most an hour. Default: 15 minutes.
 	Access time.Duration
@@ -162,11 +163,11 @@ type Lifetimes struct {
 	// Refresh is the time after which the user must log in again. Default: 90 days.
 	Refresh time.Duration
 	// RefreshGrace is the time after the use of a refresh token in which the same token returns the
-	// same successor again: a client whose connection broke, or with two processes, then stays logged
-	// in. Afterwards a second use ends the grant, because the token may have been stolen. If a stolen
-	// token is used within the grace period, the attacker and the client have the same successor,
-	// until one of them uses it after the other. At most a minute; a negative value means that every
-	// second use ends the grant. Default: 10 seconds.
+	// same successor again: a client whose connection broke, or with two processes, then stays
+	// logged in. Afterwards a second use ends the grant, because the token may have been stolen. If
+	// a stolen token is used within the grace period, the attacker and the client hold the same
+	// successor, until one of them uses it after the other. At most a minute; a negative value
+	// means that every second use ends the grant. Default: 10 seconds.
 	RefreshGrace time.Duration
 	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration
@@ -182,7 +183,7 @@ func NewClientSecret() (secret, hash string) {
 const hashPrefix = "sha256:"
 
 // HashClientSecret returns the hash of a secret for [Client] or [Registration]. The hash is fast to
-// compute, so the secret must have at least 128 random bits: it must not be a password.
+// compute, so the secret must contain at least 128 random bits: it must not be a password.
 func HashClientSecret(secret string) string {
 	return hashPrefix + hashKey(secret)
 }

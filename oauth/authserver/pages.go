@@ -56,8 +56,8 @@ type pageHead struct {
 type pageForm struct {
 	pageHead
 	Action, Interaction, CSRF, Client, Resource string
-	// ElsewhereURL is the URL of the resource if it is not at the host of this server. The user then
-	// does not see it in the address bar.
+	// ElsewhereURL is the URL of the resource if it is not at the host of this server. The user
+	// then does not see it in the address bar.
 	ElsewhereURL string
 }
 
@@ -89,7 +89,7 @@ func (s *Server) formTargets(redirect string) []string {
 	targets := []string{"'self'", "https:"}
 	u, err := url.Parse(redirect)
 	switch {
-	case s.issuer.Scheme == "http": // a local server may have a local identity provider
+	case s.issuer.Scheme == "http": // a local server may use a local identity provider
 		targets = append(targets, "http:")
 	case err != nil || u.Scheme == "https":
 	case u.Scheme == "http" && !strings.Contains(u.Host, "["):
@@ -108,7 +108,7 @@ func isAppLink(u *url.URL) bool { return u.Scheme != "https" && u.Scheme != "htt
 type pageError struct {
 	Status int
 	Title  string
-	Detail string // the reason and what to do; never text from a client
+	Detail string // the reason and the remedy; never text from a client
 	// Back is a link to the client, shown with its host. It may be empty.
 	Back string
 }
@@ -144,7 +144,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		Local, OnlyLocal, AppLink, Login bool
 
 		Scopes    []Scope
-		LoginName string // of the identity provider, if there is only one
+		LoginName string // of the identity provider, if there is a single provider
 	}{
 		pageForm:     s.pageForm("Allow access", pathConsent, in, c.Name),
 		Origin:       string(c.Origin),
@@ -185,8 +185,8 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	return f
 }
 
-// redirectHost returns what the consent page shows of a redirect URI: its host, or the scheme of an
-// app.
+// redirectHost returns the part of a redirect URI that the consent page shows: its host, or the
+// scheme of an app.
 func redirectHost(u *url.URL) string {
 	if isAppLink(u) {
 		return u.Scheme + ":"
@@ -203,8 +203,8 @@ func hostOf(address string) string {
 	return shownHost(u.Hostname())
 }
 
-// shownHost returns a host for display. If it is too long, its beginning is removed: the end has
-// the registered domain.
+// shownHost returns a host for display. If it is too long, its beginning is removed: the end
+// contains the registered domain.
 func shownHost(host string) string {
 	text := []rune(shownText(host, len(host)))
 	if len(text) > maxHost {

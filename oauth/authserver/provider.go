@@ -36,8 +36,8 @@ var ErrUserRefused = errors.New("authserver: the user may not log in")
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
 type Provider struct {
-	// ID identifies the provider. It is part of the subjects, so it must never change. It has 1 to
-	// 32 of a-z, 0-9 and hyphens.
+	// ID identifies the provider. It is part of the subjects, so it must never change. It contains
+	// 1 to 32 of a-z, 0-9 and hyphens.
 	ID string
 	// Name is the name on the login page. Default: ID.
 	Name string
@@ -51,8 +51,8 @@ type Provider struct {
 	ClientID     string
 	ClientSecret string
 	// Scopes are the scopes to request. Default: openid, profile and email for an OpenID provider,
-	// none otherwise. Without a refresh token the grant ends when its access token expires; many
-	// providers issue one only for offline_access.
+	// no scope otherwise. Without a refresh token the grant ends when its access token expires;
+	// many providers issue a refresh token only for offline_access.
 	Scopes []string
 	// Parameters are added to authorization requests, such as access_type or prompt.
 	Parameters map[string]string
@@ -82,28 +82,29 @@ type ProviderEndpoints struct {
 
 // A ProviderUser is a user who logged in at a [Provider].
 type ProviderUser struct {
-	ID string // the sub claim of the ID token, empty if there is none
-	// Claims are the claims of the verified ID token, nil if there is none. If Scopes has profile
-	// or email and the ID token has no name or no email, the claims of that scope are added from
-	// the userinfo endpoint.
+	ID string // the sub claim of the ID token, or empty
+	// Claims are the claims of the verified ID token, or nil. If Scopes contains profile or email
+	// and the ID token lacks the name or the email, the claims of that scope are added from the
+	// userinfo endpoint.
 	Claims map[string]any
 	// AccessToken is the access token for the provider's API. It must not be sent to anything else.
 	AccessToken string
-	// Client is for calls of that API. It has the restrictions of the [oauth.Fetcher].
+	// Client is for calls of that API. The restrictions of the [oauth.Fetcher] apply to it.
 	Client *http.Client
 }
 
 // ProviderOptions configures [NewProviderLogin].
 type ProviderOptions struct {
-	// Providers are the identity providers, at least one. If there are several, the user chooses.
+	// Providers are the identity providers, of which there must be at least one. If there are
+	// several, the user chooses.
 	Providers []Provider
 	// Fetcher sends all requests to them. Default: [oauth.NewFetcher] without options. A provider
-	// whose issuer or token endpoint has a private address may have other endpoints at such
+	// whose issuer or token endpoint uses a private address may use other endpoints at such
 	// addresses too: see [oauth.Fetcher.For].
 	Fetcher *oauth.Fetcher
 }
 
-// NewProviderLogin returns a [ProviderLogin] for one Server. The tokens of the identity providers are
+// NewProviderLogin returns a [ProviderLogin] for a Server. The tokens of the identity providers are
 // sealed in the Store and never sent to a client. When a grant of the server is revoked, the
 // provider's grant is revoked, and the other way round; the expiry of a grant does not revoke the
 // provider's. [Server.ProviderToken] returns a token for the provider's API.

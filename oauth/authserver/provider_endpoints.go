@@ -91,7 +91,7 @@ func (p *provider) renew(ctx context.Context, ends *oidcclient.Endpoints, rec *p
 	return token, nil
 }
 
-// revoke revokes a grant, if the identity provider has a revocation endpoint. Spec: RFC 7009,
+// revoke revokes a grant, if the identity provider offers a revocation endpoint. Spec: RFC 7009,
 // section 2.
 func (p *provider) revoke(ctx context.Context, ends *oidcclient.Endpoints, rec *providerGrant) error {
 	if ends.Revocation == "" {
@@ -169,10 +169,10 @@ func (p *provider) userinfo(ctx context.Context, ends *oidcclient.Endpoints, acc
 	return p.do(req)
 }
 
-// addUserinfo adds the claims of the scopes profile and email that the ID token does not have: with
-// an access token, providers may return them only from userinfo. No other claims are added, so that
-// those about the login itself come only from the ID token. Spec: OpenID Connect Core 1.0, sections
-// 5.3.2 and 5.4.
+// addUserinfo adds the claims of the scopes profile and email that the ID token lacks: with an
+// access token, providers may return them only from userinfo. No other claims are added, so that
+// the claims about the login itself come only from the ID token. Spec: OpenID Connect Core 1.0,
+// sections 5.3.2 and 5.4.
 func (p *provider) addUserinfo(ctx context.Context, ends *oidcclient.Endpoints, user *ProviderUser) error {
 	profile := slices.Contains(p.o.Scopes, "profile") && user.Claims["name"] == nil
 	email := slices.Contains(p.o.Scopes, "email") && user.Claims["email"] == nil
@@ -185,7 +185,7 @@ func (p *provider) addUserinfo(ctx context.Context, ends *oidcclient.Endpoints, 
 	}
 	var claims map[string]any
 	if oauthfetch.Decode(body, &claims) != nil {
-		return errNoUserinfo // such as a signed one
+		return errNoUserinfo // such as a signed response
 	}
 	if claims["sub"] != user.ID {
 		return errOtherUserinfo

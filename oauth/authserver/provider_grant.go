@@ -21,7 +21,7 @@ const (
 	kindProviderGrant = "provider-grant"
 
 	// renewBefore is the time before its expiry at which an access token of an identity provider is
-	// renewed, so that a caller of ProviderToken has that long to use it.
+	// renewed, so that a caller of ProviderToken can use it for that long.
 	renewBefore = time.Minute
 	// renewTime is the time for which a renewal locks a grant, across processes: some identity
 	// providers revoke a grant when a refresh token is used twice. A renewal takes less time.
@@ -35,8 +35,8 @@ const (
 	providerGrantExtra = 24 * time.Hour // how much longer the grant of a provider is stored than that of this server
 )
 
-// A providerGrant has the tokens of an identity provider for a subject, a client and a resource. It
-// is stored sealed, with a random handle as key, so that two devices with the same client have
+// A providerGrant holds the tokens of an identity provider for a subject, a client and a resource.
+// It is stored sealed, with a random handle as key, so that two devices with the same client have
 // separate grants.
 type providerGrant struct {
 	Provider string    `json:"provider"`
@@ -108,7 +108,7 @@ func (u *providerLogin) sealGrant(handle string, g *providerGrant) ([]byte, erro
 	return u.server().seals.Seal(value, kindProviderGrant, handle), nil
 }
 
-// openGrant opens a stored grant, nil if there is none. isOld reports whether it should be sealed
+// openGrant opens a stored grant, or nil. isOld reports whether it should be sealed
 // again.
 func (u *providerLogin) openGrant(handle string, sealed []byte) (g *providerGrant, isOld bool, err error) {
 	if sealed == nil {
@@ -134,7 +134,7 @@ func (u *providerLogin) load(ctx context.Context, handle string) (g *providerGra
 }
 
 // change changes a stored grant and seals it with the first key. It returns the changed grant, nil
-// if there is none.
+// if there is no grant.
 func (u *providerLogin) change(ctx context.Context, handle string,
 	change func(*providerGrant) error) (*providerGrant, error) {
 	var g *providerGrant
@@ -198,7 +198,7 @@ func (u *providerLogin) checkNow(ctx context.Context, handle string) error {
 	return err
 }
 
-// loadForCheck returns a grant after its last renewal, nil if there is none. It seals the grant
+// loadForCheck returns a grant after its last renewal, or nil. It seals the grant
 // with the first key.
 func (u *providerLogin) loadForCheck(ctx context.Context, handle string) (*providerGrant, error) {
 	if g := u.checks.unsavedGrant(handle); g != nil {
@@ -229,7 +229,7 @@ func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle stri
 		if err = p.check(ctx, ends, g); !errors.Is(err, errTokenInvalid) {
 			return g, err
 		}
-		// Some identity providers revoke access tokens early and issue another one.
+		// Some identity providers revoke access tokens early and issue another token.
 	}
 	if g.Refresh == "" {
 		return nil, ErrProviderGrantEnded
@@ -239,7 +239,7 @@ func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle stri
 
 var errRenewing = errors.New("another process is renewing the grant of the identity provider")
 
-// renewGrant renews a grant that has the given access token. Only one of the processes that share
+// renewGrant renews a grant with the given access token. Only one of the processes that share
 // the store does it.
 func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *oidcclient.Endpoints, handle,
 	access string) (*providerGrant, error) {
@@ -282,7 +282,7 @@ func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *oidcc
 }
 
 // save stores a renewed grant. Until that succeeds the grant is kept in memory, because the old
-// refresh token must not be used again. If the grant has been revoked at this server, save revokes
+// refresh token must not be used again. If the grant was revoked at this server, save revokes
 // the renewed tokens too.
 func (u *providerLogin) save(ctx context.Context, handle string, g *providerGrant) (kept *providerGrant, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
@@ -406,8 +406,8 @@ func (c *providerChecks) confirm(handle string, now, until time.Time) {
 }
 
 // toleratesOutage reports whether the last confirmation of a grant is recent enough to accept it
-// while the identity provider does not answer. The issue of its token, to this process or to another
-// one, is a confirmation. If the result is true, the next check is due after outageRetry.
+// while the identity provider does not answer. The issue of its token, to this process or to
+// another one, is a confirmation. If the result is true, the next check is due after outageRetry.
 func (c *providerChecks) toleratesOutage(handle string, issued time.Time, outage time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -444,7 +444,7 @@ var ErrNoProviderToken = errors.New("authserver: no provider token for this prin
 
 // ProviderToken returns an access token for the API of the identity provider that a principal
 // logged in with. The principal must come from a token of this server for that resource. The token
-// has not expired. It is valid for at least another minute, or half its lifetime if that is less,
+// did not expire. It is valid for at least another minute, or half its lifetime if that is less,
 // unless the provider is unavailable for a renewal. It must not be passed to the client.
 //
 // The error is [ErrNoProviderToken], [ErrProviderGrantEnded], or that of a failed request.

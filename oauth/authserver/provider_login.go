@@ -141,7 +141,7 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	if code == "" {
 		return nil, errors.New("the response of the identity provider has no code")
 	}
-	// From here on the identity provider has a grant, which must be stored or revoked.
+	// From here on the identity provider holds a grant, which must be stored or revoked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	token, err := p.Exchange(ctx, ends, l.URL(pathCallback+p.o.ID), code, kept.Verifier)

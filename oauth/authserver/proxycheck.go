@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// proxyRequests is the number of forwarded requests from one address after which it is taken for a
-// reverse proxy.
+// proxyRequests is the number of forwarded requests from an address after which the address is
+// taken for a reverse proxy.
 const proxyRequests = 20
 
-// A proxyCheck logs one warning if all requests come from one address that forwards requests of
-// several clients, and LimitOptions.TrustedProxies does not list it. All users then share one rate.
+// A proxyCheck logs a warning if all requests come from an address that forwards requests of
+// several clients, and LimitOptions.TrustedProxies does not list it. All users then share a rate.
 type proxyCheck struct {
 	mu        sync.Mutex // guards the fields below
 	isDone    bool

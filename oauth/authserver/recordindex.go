@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// indexPart is the number of entries in one part of an index: about 15 KB to write for each
-	// new record, and more than one network needs.
+	// indexPart is the number of entries in a part of an index: about 15 KB to write for each
+	// new record, and more than a network needs.
 	indexPart = 256
 
-	// Addresses are grouped by network, because one party often has the whole network.
+	// Addresses are grouped by network, because a single party often owns the whole network.
 	networkBits4, networkBits6 = 24, 48
 )
 
@@ -23,8 +23,8 @@ const (
 // there are too many, the oldest record of the network with the most records is deleted, so a
 // network with many records loses its own first.
 //
-// An index consists of parts, each of which is one record in the store with the entries of some of
-// the networks. A change is one Update, so several processes can share an index.
+// An index consists of parts, each of which is a record in the store that contains the entries of
+// some of the networks. A change is a single Update, so several processes can share an index.
 type recordIndex struct {
 	kind     string // of the indexed records
 	max      int

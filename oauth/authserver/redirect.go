@@ -67,7 +67,7 @@ func isLoopbackRedirect(uri string) bool {
 	return err == nil && u.Scheme == "http" && netx.IsLoopback(u.Hostname())
 }
 
-// matchRedirect reports whether a redirect URI equals one of the registered ones. The ports of
+// matchRedirect reports whether a redirect URI equals a registered redirect URI. The ports of
 // loopback addresses may differ. Spec: OAuth 2.1, section 2.3.1; RFC 8252, section 7.3.
 func matchRedirect(registered []string, uri string) bool {
 	if checkRedirectURI(uri) != nil {
@@ -81,7 +81,7 @@ func matchRedirect(registered []string, uri string) bool {
 	return false
 }
 
-// withoutPort removes the port from the text of a loopback URI. It normalizes nothing.
+// withoutPort removes the port from the text of a loopback URI. It does not normalize the text.
 func withoutPort(uri string) string {
 	scheme, rest, _ := strings.Cut(uri, "://")
 	end := strings.IndexAny(rest, "/?")

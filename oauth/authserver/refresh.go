@@ -10,10 +10,10 @@ import (
 
 const kindRefresh = "refresh"
 
-// A family has the refresh tokens of one grant, of which one is valid at a time. A token consists
-// of the ID of its family, a dot and a secret. A token of the family that is neither the current
-// one nor, during Lifetimes.RefreshGrace, the previous one has been used twice: it or its successor
-// was stolen.
+// A family contains the refresh tokens of a grant, of which one is valid at a time. A token
+// consists of the ID of its family, a dot and a secret. A token of the family that is neither the
+// current token nor, during Lifetimes.RefreshGrace, the previous token was used twice: it or its
+// successor was stolen.
 type family struct {
 	ID      string    `json:"id"`
 	Grant   string    `json:"grant"`
@@ -81,9 +81,9 @@ func (s *Server) family(ctx context.Context, token string) (*family, tokenState,
 	return f, f.state(token, s.o.Lifetimes.RefreshGrace), nil
 }
 
-// rotate returns the successor of a refresh token: a new token for the current one, and the current
-// one for the previous one. For any other token the error is errNoRefresh. Spec: OAuth 2.1, section
-// 4.3.1; RFC 9700, section 4.14.2.
+// rotate returns the successor of a refresh token: a new token for the current token, and the
+// current token for the previous token. For any other token the error is errNoRefresh. Spec: OAuth
+// 2.1, section 4.3.1; RFC 9700, section 4.14.2.
 func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
 	err = families.update(ctx, s.store, fam.key(), func(f *family) error {
 		switch f.state(token, s.o.Lifetimes.RefreshGrace) {
@@ -104,7 +104,7 @@ func (s *Server) rotate(ctx context.Context, fam *family, token string) (success
 }
 
 // endFamily ends the grant of a family, then the family. If the grant cannot be ended, the family
-// remains, so that the next use of one of its tokens tries again.
+// remains, so that the next use of any of its tokens tries again.
 func (s *Server) endFamily(ctx context.Context, f *family, reason string) error {
 	if err := s.endGrant(ctx, f.Grant, reason); err != nil {
 		return err

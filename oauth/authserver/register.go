@@ -52,8 +52,8 @@ func (s *Server) register(r *http.Request) (*registrationResponse, error) {
 	return response, s.putNewClient(r.Context(), c)
 }
 
-// allowRegistrationFor takes one registration for the host of the redirect URIs, if they have a
-// single one that is not the user's machine.
+// allowRegistrationFor counts a registration for the host of the redirect URIs, if they share a
+// single host that is not the user's machine.
 func (l *limits) allowRegistrationFor(redirects []string) bool {
 	host := ""
 	for i, uri := range redirects {

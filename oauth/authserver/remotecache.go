@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxCached is the maximum number of values in memory, and of failures. Each has a few
+	// maxCached is the maximum number of values in memory, and of failures. Each takes a few
 	// kilobytes.
 	maxCached = 1000
 	// minFresh is how long a value is used even if its host says no-store: the steps of a login see
@@ -33,7 +33,7 @@ type remoteCache[T any] struct {
 	limiter *fetchLimiter
 	// fetch returns a value and how long it is fresh.
 	fetch func(ctx context.Context, address string) (value T, fresh time.Duration, err error)
-	// load returns a value from persistent storage, nil if there is none. It may be nil.
+	// load returns a value from persistent storage, or nil. It may be nil.
 	load func(ctx context.Context, address string) (*cached[T], error)
 	// failureTime is how long a failure is kept. staleTime is the age up to which a value is used
 	// while its host fails.
@@ -53,8 +53,8 @@ func newRemoteCache[T any](l *fetchLimiter, failureTime, staleTime time.Duration
 	}
 }
 
-// A cached value is immutable. One that is too old to be used still records that its URL was valid
-// once.
+// A cached value is immutable. A value that is too old to be used still records that its URL was
+// valid once.
 type cached[T any] struct {
 	value      T
 	fetched    time.Time
@@ -96,7 +96,7 @@ func (r *remoteCache[T]) get(ctx context.Context, address string) (T, error) {
 	return r.fetchLimited(ctx, address, fetchWait)
 }
 
-// lookup returns the value of a URL and the fetch in progress, nil if there is none, or the error
+// lookup returns the value of a URL and the fetch in progress, or nil, or the error
 // of a recent failure.
 func (r *remoteCache[T]) lookup(ctx context.Context, address string) (*cached[T], *fetchCall[T], error) {
 	held, call, err := r.lookupMemory(address)
@@ -126,7 +126,7 @@ func (r *remoteCache[T]) lookupMemory(address string) (*cached[T], *fetchCall[T]
 }
 
 // fetchLimited fetches a value when the limiter has a slot for it. A request that gets no slot can
-// still wait for the fetch of another one.
+// still wait for the fetch of another request.
 func (r *remoteCache[T]) fetchLimited(ctx context.Context, address string, maxWait time.Duration) (T, error) {
 	release, err := r.limiter.acquire(ctx, maxWait)
 	if err == nil {
@@ -156,7 +156,7 @@ func (r *remoteCache[T]) fetchOnce(ctx context.Context, address string) (T, erro
 	return call.value, call.err
 }
 
-// startCall returns the fetch of a URL. isNew reports whether the caller has to do it.
+// startCall returns the fetch of a URL. isNew reports whether the caller must do it.
 func (r *remoteCache[T]) startCall(ctx context.Context, address string) (call *fetchCall[T], isNew bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,8 +258,8 @@ const (
 	// maxFetches is the maximum number of concurrent fetches. With the largest responses they take
 	// 64 MiB.
 	maxFetches = 64
-	// maxClientFetches is the maximum number of concurrent fetches that one client causes, so that
-	// a client that names slow hosts does not delay the others. A login needs one.
+	// maxClientFetches is the maximum number of concurrent fetches that a client causes, so that
+	// a client that names slow hosts does not delay the others. A login needs one fetch.
 	maxClientFetches = 4
 	// fetchWait is how long a request waits for another fetch to end.
 	fetchWait = time.Second
@@ -267,7 +267,7 @@ const (
 	fetchClientBits = 48
 )
 
-// errBusy reports that a value cannot be fetched now because the client or the host has reached its
+// errBusy reports that a value cannot be fetched now because the client or the host reached its
 // limit.
 var errBusy = errors.New("too many fetches for this client or from this host")
 
@@ -275,14 +275,14 @@ var errBusy = errors.New("too many fetches for this client or from this host")
 // and by the host.
 type fetchLimiter struct {
 	limits *limits
-	slots  chan struct{} // has an element for each fetch
+	slots  chan struct{} // contains an element for each fetch
 
 	mu      sync.Mutex // guards clients
 	clients map[string]*clientSlots
 }
 
 type clientSlots struct {
-	slots chan struct{} // has an element for each fetch
+	slots chan struct{} // contains an element for each fetch
 	users int           // the requests that hold a slot or wait for one; guarded by fetchLimiter.mu
 }
 

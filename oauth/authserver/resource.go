@@ -50,7 +50,7 @@ func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 
 const maxScope = 4 << 10 // bytes
 
-// scopesFor returns the scopes of a request at a resource: those of the requested scopes that
+// scopesFor returns the scopes of a request at a resource: the requested scopes that
 // exist, or without a scope parameter all scopes without OnRequest. Unknown scopes are ignored,
 // because clients may request all scopes that they find in metadata. Spec: RFC 6749, section 3.3.
 func scopesFor(c *client, res *Resource, requested string) ([]string, error) {
@@ -117,8 +117,9 @@ func narrow(granted []string, requested string) ([]string, error) {
 
 var errNotAllowed = refuse(codeAccessDenied, "the user may not grant any of the requested scopes")
 
-// scopesAllowedBy returns the scopes that the user may grant. If there are none, the result is an
-// error for a client that requested scopes, and a token without scopes for one that did not.
+// scopesAllowedBy returns the scopes that the user may grant. If there are no scopes, the result is
+// an error for a client that requested scopes, and a token without scopes for a client that did
+// not.
 func (in *interaction) scopesAllowedBy(u *Subject) ([]string, error) {
 	if u.Scopes == nil {
 		return in.Scopes, nil
@@ -130,7 +131,7 @@ func (in *interaction) scopesAllowedBy(u *Subject) ([]string, error) {
 	return scopes, nil
 }
 
-// stillAllowed returns the scopes that the resource has and the client may get.
+// stillAllowed returns the scopes that the resource supports and the client may get.
 func stillAllowed(c *client, res *Resource, scopes []string) []string {
 	return keep(scopes, func(name string) bool {
 		return c.mayHave(name) && slices.ContainsFunc(res.Scopes, func(sc Scope) bool { return sc.Name == name })

@@ -18,7 +18,7 @@ import (
 
 const (
 	sealKeyLen  = 32 // AES-256
-	maxSealID   = 64 // readable names, such as those of NewSealKey
+	maxSealID   = 64 // readable names, such as the names of NewSealKey
 	maxSealKeys = 32
 
 	sealPurpose = "patchbay authserver" // see seal.NewKeyRing
@@ -34,10 +34,10 @@ var errChanged = fmt.Errorf("%w: it was modified, or belongs to another record",
 // A SealKey encrypts the secrets that an authorization server must read again, such as the tokens
 // of identity providers, before they are written to a [Store].
 type SealKey struct {
-	// ID identifies the key in what it sealed, unencrypted. It has 1 to 64 printable ASCII
+	// ID identifies the key in what it sealed, unencrypted. It contains 1 to 64 printable ASCII
 	// characters without spaces.
 	ID string
-	// Key has 32 random bytes.
+	// Key contains 32 random bytes.
 	Key []byte
 
 	file string // that the key was loaded from, or ""
@@ -54,10 +54,10 @@ func NewSealKey() SealKey {
 // LoadSealKeys creates it with a new key and mode 0600. It refuses a file that other users can
 // read.
 //
-// Each line of the file has the ID of a key, a space, and its 32 bytes in base64. Lines that begin
-// with # are comments. The first key seals, all of them open.
+// Each line of the file contains the ID of a key, a space, and its 32 bytes in base64. Lines that
+// begin with # are comments. The first key seals, all of them open.
 //
-// Keep the file and its backups apart from the store and its backups: with both, anyone has the
+// Keep the file and its backups apart from the store and its backups: with both, anyone knows the
 // secrets. [New] logs a warning if both files are in the same directory.
 func LoadSealKeys(path string) ([]SealKey, error) {
 	text, err := os.ReadFile(path)
@@ -91,8 +91,8 @@ func loadedFrom(path string, keys []SealKey) []SealKey {
 	return keys
 }
 
-// warnOfKeyPlace logs a warning if a copy of the directory of the store, such as a backup, has the
-// seal keys too. Only a store in a file has a path.
+// warnOfKeyPlace logs a warning if a copy of the directory of the store, such as a backup, contains
+// the seal keys too. Only a store in a file returns a path.
 func (s *Server) warnOfKeyPlace() {
 	store, ok := s.store.(interface{ Path() string })
 	if !ok {
@@ -121,12 +121,12 @@ func realDir(path string) string {
 	return dir
 }
 
-// RotateSealKeys inserts a new key as the first one in a file of [LoadSealKeys], and keeps at most
-// keep of the old ones. Load the file again for [Server.ReplaceSealKeys], or restart the server.
+// RotateSealKeys inserts a new key as the first key in a file of [LoadSealKeys], and keeps at most
+// keep of the old keys. Load the file again for [Server.ReplaceSealKeys], or restart the server.
 // The server seals everything that it changes with the new key, and the signing keys when it
 // starts.
 //
-// If several servers share a store, insert the new key after the first one in all files, load them
+// If several servers share a store, insert the new key after the first key in all files, load them
 // in all servers, and only then move it to the front: a server answers 503 if it cannot open a
 // secret.
 //
@@ -235,8 +235,8 @@ func (s *Server) ReplaceSealKeys(keys []SealKey) error {
 	return nil
 }
 
-// openSealed opens what was sealed for the record of this kind and key. It reports whether the
-// value should be sealed again because its key is not the first one.
+// openSealed opens the value that was sealed for the record of this kind and key. It reports
+// whether the value should be sealed again because its key is not the first key.
 func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []byte, isOld bool, err error) {
 	secret, isFirst, err := ring.Open(sealed, kind, key)
 	var unknown *seal.UnknownKeyError
@@ -249,7 +249,7 @@ func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []b
 	return secret, !isFirst, nil
 }
 
-// checkPrivateFile refuses a file that other users can access. Windows has no permission bits;
+// checkPrivateFile refuses a file that other users can access. Windows lacks permission bits;
 // there the folder's access rules apply.
 func checkPrivateFile(path string) error {
 	info, err := os.Stat(path)

@@ -34,7 +34,7 @@ const (
 // A Server is an authorization server. It is the [http.Handler] of all its endpoints. It matches
 // the complete path of a request, so mount it without http.StripPrefix: at the root of its host, or
 // at the path of the issuer and at /.well-known/oauth-authorization-server. It also serves the
-// metadata of those of its resources that are at its host, below
+// metadata of the resources at its host, below
 // /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
 type Server struct {
 	o                 Options

@@ -13,33 +13,33 @@ import (
 
 // A Store keeps the state of an authorization server: clients, grants, codes, tokens. Values are
 // opaque; the server hashes or seals the secrets in them. A record is identified by its kind, such
-// as "grant", and a key that is unique within the kind. It has an expiry, where the zero time means
-// never; an expired record is treated as missing.
+// as "grant", and a key that is unique within the kind. It carries an expiry, where the zero time
+// means never; an expired record is treated as missing.
 //
-// A store in a file may have a method Path() string, which returns the path of the file. [New] then
-// warns if the keys that seal the secrets are in the same place.
+// A store in a file may provide a method Path() string, which returns the path of the file. [New]
+// then warns if the keys that seal the secrets are in the same place.
 //
 // All methods are safe for concurrent use. If the store is persistent, a change survives a crash
 // once the method returned.
 //
 // Several processes can share a store that is linearizable across them: once Put, Update or
-// GetAndDelete returned in one process, Get returns the change in all of them, so it must not
-// read from a replica that lags behind. Of concurrent GetAndDelete calls in all processes only one
-// gets the value, and no Update loses the change of another. A database needs a transaction with
-// serializable isolation, or a comparison with the old value, for Update and GetAndDelete. The
+// GetAndDelete returned in one process, Get returns the change in all of them, so it must not read
+// from a replica that lags behind. Of concurrent GetAndDelete calls in all processes only a single
+// call gets the value, and no Update loses the change of another. A database needs a transaction
+// with serializable isolation, or a comparison with the old value, for Update and GetAndDelete. The
 // clocks of the processes may differ by a few seconds.
 //
-// Package storetest tests implementations: Run, RunLasting for persistent ones, RunShared for those
-// that several processes can share.
+// Package storetest tests implementations: Run, RunLasting for persistent stores, RunShared for
+// stores that several processes can share.
 type Store interface {
-	// Get returns the value of a record, nil if there is none.
+	// Get returns the value of a record, or nil.
 	Get(ctx context.Context, kind, key string) ([]byte, error)
-	// Put writes a record. It replaces an existing one.
+	// Put writes a record. It replaces an existing record.
 	Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error
-	// GetAndDelete removes a record and returns its value, nil if there is none. Of concurrent calls
-	// only one gets the value.
+	// GetAndDelete removes a record and returns its value, or nil. Of concurrent calls
+	// only a single call gets the value.
 	GetAndDelete(ctx context.Context, kind, key string) ([]byte, error)
-	// Update calls change with the value of a record, nil if there is none, and stores the result;
+	// Update calls change with the value of a record, or nil, and stores the result;
 	// nil removes the record. The record does not change in the meantime. If change returns an
 	// error, Update returns that error and leaves the record as it is. change must not block, must
 	// not use the store, and may be called more than once.

@@ -25,7 +25,7 @@ type tokenRequest struct {
 	form   form
 	proof  dpop.Proof // zero without a proof
 
-	// What accessToken issued a token for, for the audit.
+	// The subject and client for which accessToken issued a token, for the audit.
 	grant  *grant
 	scopes []string
 }
@@ -65,7 +65,7 @@ func (s *Server) exchange(r *http.Request, req *tokenRequest) (response *tokenRe
 	return exchange(r.Context(), req)
 }
 
-// proof returns the DPoP proof of a request, if it has one. Spec: RFC 9449, section 5.
+// proof returns the DPoP proof of a request, if there is a proof. Spec: RFC 9449, section 5.
 func (s *Server) proof(r *http.Request) (dpop.Proof, error) {
 	if len(r.Header.Values(dpop.Header)) == 0 {
 		return dpop.Proof{}, nil

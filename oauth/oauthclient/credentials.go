@@ -197,7 +197,7 @@ func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	}
 }
 
-// currentTokens returns the tokens, nil if there are none. It renews expiring ones if that does not
+// currentTokens returns the tokens, or nil. It renews expiring ones if that does not
 // involve the user. revision is that of MCP; it may be empty.
 func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenSet, error) {
 	t.mu.Lock()

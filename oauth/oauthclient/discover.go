@@ -44,7 +44,7 @@ type discovery struct {
 
 type discoveryQuery struct {
 	Endpoint  string           // of the MCP server
-	Challenge *oauth.Challenge // of its response, nil if there was none
+	Challenge *oauth.Challenge // of its response, or nil
 	Revision  string           // of MCP that the client speaks; empty if it is not known
 	// Prefer are issuers to choose if the resource names them, the preferred one first.
 	Prefer []string

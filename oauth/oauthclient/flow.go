@@ -33,7 +33,7 @@ const (
 
 type need struct {
 	kind      needKind
-	used      *TokenSet        // the token that was refused; nil if there was none
+	used      *TokenSet        // the token that was refused, or nil
 	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can response
 	scopes    []string         // of the challenge
 	renewed   bool             // used was renewed for this request

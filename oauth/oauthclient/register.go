@@ -56,7 +56,7 @@ func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()
 //
 // Spec: RFC 7591, section 3.2.2.
 type RegistrationError struct {
-	Code        string // empty if the response has none
+	Code        string // may be empty
 	Description string // may be empty
 	Status      int    // of the HTTP response
 }

@@ -10,9 +10,9 @@ import (
 // A Store keeps the tokens and the registrations of a client. Values are secrets. All methods are
 // safe for concurrent use. A key is a string of printable characters of at most 4 KiB.
 type Store interface {
-	// Load returns the value of a key, nil if there is none.
+	// Load returns the value of a key, or nil.
 	Load(ctx context.Context, key string) ([]byte, error)
-	// Update calls change with the value of a key, nil if there is none, and replaces it by the
+	// Update calls change with the value of a key, or nil, and replaces it by the
 	// result; nil removes it. If change returns an error, Update returns it and leaves the value as
 	// it is. Until Update returns, no other Update of the key begins, neither in this process nor
 	// in another one with the same store, so that only one of many clients renews an expired token.

@@ -82,7 +82,7 @@ func (s TokenSet) LogValue() slog.Value { return slog.StringValue(s.String()) }
 //
 // Spec: RFC 6749, section 5.2.
 type TokenError struct {
-	Code        string // empty if the response has none
+	Code        string // may be empty
 	Description string // may be empty
 	Status      int    // of the HTTP response
 }

@@ -106,7 +106,7 @@ type Transport struct {
 
 	mu                sync.Mutex                // guards the fields below
 	loaded            bool                      // the store has been read
-	tokens            *TokenSet                 // nil if there are none; never modified
+	tokens            *TokenSet                 // may be nil; never modified
 	record            *serverRecord             // nil before a discovery; never modified
 	failures          map[string]*failedAttempt // recent failed logins, by failureKey
 	metadataChallenge *oauth.Challenge          // the last one with resource_metadata

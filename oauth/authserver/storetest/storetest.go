@@ -16,8 +16,8 @@ import (
 )
 
 // An Open opens a store in an existing directory, or in any other place that the directory can
-// name: with the same directory it opens the same records, with another one it does not. The
-// previous store with the same directory has been closed. A store in memory may ignore it.
+// name: with the same directory it opens the same records, with another directory it does not. The
+// previous store with the same directory was closed before. A store in memory may ignore it.
 type Open func(dir string) (authserver.Store, error)
 
 // Run tests that a store conforms to [authserver.Store].
@@ -66,8 +66,8 @@ func RunLasting(t *testing.T, open Open) {
 }
 
 // RunShared tests that stores that are open at the same time with the same directory, as in several
-// processes, are one store, as [authserver.Store] describes. Here the previous store with a
-// directory has not been closed when open is called again.
+// processes, act as a single store, as [authserver.Store] describes. Here the previous store with a
+// directory is still open when open is called again.
 func RunShared(t *testing.T, open Open) {
 	t.Run("changes are visible at once", func(t *testing.T) {
 		a, b := startTwo(t, open)
