@@ -19,7 +19,7 @@ type broadcaster struct {
 	listeners map[string]map[*listener]struct{}
 }
 
-// A listener is called for each change of one task, or of the progress of its run, from any
+// A listener is called for each change of a task, or of the progress of its run, from any
 // goroutine. It must not block.
 type listener func(progress bool)
 
@@ -52,7 +52,7 @@ func (b *broadcaster) notify(id string, progress bool) {
 	}
 }
 
-// maxSubscribed is the number of tasks that one subscription may name.
+// maxSubscribed is the number of tasks that a subscription may name.
 const maxSubscribed = 1000
 
 // The member of a subscriptions/listen filter that names tasks, and the notification for them.
@@ -64,7 +64,7 @@ const (
 )
 
 // openTopic subscribes a client to the tasks in ids that are its own, and returns their ids. It
-// notifies at once of tasks that do not work, because their status may have changed since the
+// notifies at once of tasks that do not work, because their status may be different since the
 // client read it.
 func (s *Server) openTopic(
 	ctx context.Context, req *mcp.Request, member json.RawMessage, changed func(key string),

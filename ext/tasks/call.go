@@ -25,7 +25,7 @@ func (s *Server) middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// call serves a tools/call, which becomes a task if its handler begins one.
+// call serves a tools/call, which becomes a task if its handler begins a task.
 func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (mcp.Result, error) {
 	if req.Detached() != nil {
 		return next.ServeMCP(ctx, req)
@@ -37,7 +37,7 @@ func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (
 	}
 	c.form = form
 	var quota *reservation
-	if c.mustBeTask { // reserved before the handler has effects, since the result must be stored in any case
+	if c.mustBeTask { // reserved before the handler acts, since the result must be stored in any case
 		if quota, err = s.reserve(ctx, req); err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		s.discard(ctx, j.Owner, j.ID) // the store may have created it in spite of the error
+		s.discard(ctx, j.Owner, j.ID) // the store may contain it in spite of the error
 		return err
 	}
 	j.Done, j.Expires, j.Version = rec.Done, rec.Expires, 1
@@ -126,7 +126,7 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 	}
 }
 
-// createDone makes a task of a call that has its result already, for a client that asked for a
+// createDone makes a task of a call whose result exists already, for a client that asked for a
 // task. Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
 func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result,
 	error) {

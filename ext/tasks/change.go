@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// storeTimeout bounds one use of the store.
+	// storeTimeout bounds a use of the store.
 	storeTimeout = 30 * time.Second
 	// maxConflicts is how many times a change is tried if the record changed since it was read.
-	// That happens only if several servers use one store.
+	// That happens only if several servers use the same store.
 	maxConflicts = 8
 )
 
 var (
-	// errUnknownTask is the error for a task that does not exist, belongs to another owner or has
+	// errUnknownTask is the error for a task that does not exist, belongs to another owner or
 	// expired. It is the same for all three, so that it does not reveal which.
 	errUnknownTask = mcp.Errorf(mcp.CodeInvalidParams, "params.taskId: unknown task, or it has expired")
 	// errUncertain means that it is unknown whether a change was stored.
 	errUncertain = errors.New("it is unknown whether the change was stored")
-	// errUnchanged ends a change that has nothing to change.
+	// errUnchanged ends a change without effect.
 	errUnchanged = errors.New("nothing to change")
 )
 
@@ -55,8 +55,8 @@ func (s *Server) readRecord(ctx context.Context, owner, id string) (Record, erro
 }
 
 // change applies step to a task, stores the result and notifies the task's subscribers. All changes
-// of tasks go through it. If step returns an error, nothing is stored and change returns the error;
-// for errUnchanged it returns the job and no error. Step may be called several times.
+// of tasks go through it. If step returns an error, the job is not stored and change returns the
+// error; for errUnchanged it returns the job and no error. Step may be called several times.
 func (s *Server) change(ctx context.Context, owner, id string, step func(j *job, now time.Time) error) (*job, error) {
 	lock := &s.locks[maphash.String(s.seed, id)%uint64(len(s.locks))]
 	lock.Lock()

@@ -25,14 +25,14 @@ type ClientOptions struct {
 	// long. In any case the interval is 50 milliseconds to 5 minutes. Default: 1 second.
 	PollInterval time.Duration
 	// Listen makes calls subscribe to their task where the server supports it, so that its end is
-	// noticed at once. It takes one open request for each task.
+	// noticed at once. It takes an open request for each task.
 	Listen bool
 	// TTL is how long servers of revision 2025-11-25 are asked to keep tasks. In the extension the
 	// server decides. Default: the server decides.
 	TTL time.Duration
-	// Started is called for each call that has become a task, concurrently, before the call waits
+	// Started is called for each call that became a task, concurrently, before the call waits
 	// for the task. A program that stores the handle's ID can [Resume] the task in another process.
-	// Default: nothing is called.
+	// Default: no function is called.
 	Started func(ctx context.Context, h *Handle)
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
@@ -43,7 +43,7 @@ type ClientOptions struct {
 // result, whether made by [mcp.CallTool], [mcp.Client.CallTool] or a Request of tools/call.
 //
 // The functions in opts, such as [mcp.ClientOptions].Elicit, answer the input requests of a task,
-// within the limits for one request. While the server works, the timeouts of the call are
+// within the limits for a request. While the server works, the timeouts of the call are
 // suspended. Status messages of the task become progress notifications, numbered by integers that
 // follow the last number of the server. While the server cannot be reached, calls wait for two
 // minutes, and then fail.
@@ -53,14 +53,14 @@ type ClientOptions struct {
 // no task: calls end with [mcp.ErrClosed], and their tasks continue.
 //
 // A server may only ask what the client declared when the task is created. A client that starts
-// tasks for another process to answer needs the same functions as the other one.
+// tasks for another process to answer needs the same functions as the other process.
 //
 // With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task,
-// after the tools have been listed. A tool with "optional" is called as a task by [Start] only. The
+// after the tools were listed. A tool with "optional" is called as a task by [Start] only. The
 // requests that such a server sends as tasks are answered by the same functions, within the same
 // limits.
 //
-// Declare puts a middleware in front of those in opts. Keep it in front.
+// Declare puts a middleware in front of the middleware in opts. Keep it in front.
 //
 // Spec: tasks extension, Polymorphic Results and Task Polling; basic/utilities/tasks (2025-11-25).
 func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
@@ -85,7 +85,7 @@ func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
 	return &full
 }
 
-// Methods of tasks, and those of tools that tasks extend.
+// Methods of tasks, and methods of tools that tasks extend.
 const (
 	methodCall   = "tools/call"
 	methodTools  = "tools/list"
@@ -134,7 +134,7 @@ func (m *clientTasks) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return m.next.ServeMCP(ctx, req)
 }
 
-// call sends a call, continues a suspended one, or waits for a task that exists already.
+// call sends a call, continues a suspended call, or waits for a task that exists already.
 func (m *clientTasks) call(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	w, responses := m.continued(req)
 	if w != nil && w.task != nil {
@@ -268,9 +268,9 @@ func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 	return m.removeSuspended(p.RequestState), p.InputResponses
 }
 
-// An intent tells the middleware what [Start] and [Handle.Wait] want of a request. The context
-// carries it to the first request of its kind, and no further: the client's functions may make
-// requests with the same context.
+// An intent tells the middleware the purpose for which [Start] and [Handle.Wait] make a request.
+// The context carries it to the first request of its kind, and no further: the client's functions
+// may make requests with the same context.
 type intent struct {
 	kind    intentKind
 	taken   atomic.Bool
@@ -283,7 +283,7 @@ type intent struct {
 type intentKind uint8
 
 const (
-	intentProbe intentKind = iota + 1 // find out whether the client has the middleware
+	intentProbe intentKind = iota + 1 // find out whether the client uses the middleware
 	intentStart                       // return a handle instead of a result, or wait for a handle
 )
 
@@ -293,7 +293,7 @@ func withIntent(ctx context.Context, in *intent) context.Context {
 	return context.WithValue(ctx, intentKey{}, in)
 }
 
-// takeIntent returns the intent of that kind if no request has taken it yet.
+// takeIntent returns the intent of that kind if no request took it yet.
 func takeIntent(ctx context.Context, kind intentKind) *intent {
 	in, ok := ctx.Value(intentKey{}).(*intent)
 	if !ok || in.kind != kind || in.taken.Swap(true) {

@@ -51,8 +51,8 @@ func (f client2025) send(
 	if !isFault || fault.Code != mcp.CodeMethodNotFound || !fault.Remote() {
 		return res, false, err
 	}
-	// The tool may have to be called as a task since it was listed. This call has not run.
-	_ = m.fetchTools(ctx, mcp.CallOptions{NoCache: true}) // the call has an error already
+	// The tool may have to be called as a task since it was listed. This call did not run.
+	_ = m.fetchTools(ctx, mcp.CallOptions{NoCache: true}) // the call failed already
 	if support, _ = m.tools.of(tool); support != supportRequired {
 		return res, false, err
 	}
@@ -69,7 +69,8 @@ type capability2025 struct {
 	} `json:"requests"`
 }
 
-// capabilityOf returns the capability of a client's server. A malformed one is not supported.
+// capabilityOf returns the capability of a client's server. A malformed capability is not
+// supported.
 func capabilityOf(c *mcp.Client) capability2025 {
 	var declared capability2025
 	if raw := c.Capabilities().Tasks; raw != nil && jsonv2.Unmarshal(raw, &declared) != nil {
@@ -111,7 +112,7 @@ func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) error {
 }
 
 // errNotListed returns the error of a call that was not sent because the tools could not be listed.
-// That the list may have run does not concern the call.
+// A list that may have run does not concern the call.
 func errNotListed(err error) error {
 	if failed, ok := errors.AsType[*mcp.TransportError](err); ok {
 		err = failed.Err
@@ -122,8 +123,8 @@ func errNotListed(err error) error {
 // toolSupport holds the taskSupport of the tools of a server.
 type toolSupport struct {
 	mu         sync.Mutex        // guards the fields below
-	support    map[string]string // by name of the tool; only those that can be called as tasks
-	isComplete bool              // all tools have been listed
+	support    map[string]string // by name of the tool; only tools that can be called as tasks
+	isComplete bool              // all tools were listed
 }
 
 // notePage reads a result of tools/list. A tool with an invalid definition is not called as a task.
@@ -269,7 +270,7 @@ func (f client2025) list(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, er
 	}
 }
 
-// A taskPage is one result of tasks/list.
+// A taskPage is a result of tasks/list.
 type taskPage struct {
 	Tasks []json.RawMessage `json:"tasks"`
 	Next  *string           `json:"nextCursor"`
@@ -360,7 +361,7 @@ func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, e
 	return nil, nil
 }
 
-// sendResultRequest sends one tasks/result and waits for the response. Meanwhile it polls the task
+// sendResultRequest sends a tasks/result and waits for the response. Meanwhile it polls the task
 // now and then, because the stream of a request that waits for hours may be broken without an
 // error.
 func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

@@ -94,7 +94,7 @@ func (clientExtension) follow(ctx context.Context, w *wait, _ *mcp.Request) (mcp
 	}
 }
 
-// fetchOutcome does nothing: tasks/get returns the outcome.
+// fetchOutcome returns at once: tasks/get returns the outcome.
 func (clientExtension) fetchOutcome(context.Context, *Handle, *seenTask) error { return nil }
 
 // Spec: tasks extension, Task Update Requests.

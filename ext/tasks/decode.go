@@ -20,11 +20,11 @@ const (
 	// every request, over HTTP in a header.
 	maxTaskID = 4 << 10
 	// maxInputRequests is the largest number of input requests of a task that is accepted. A round
-	// has at most 64, but a server may still show answered ones.
+	// opens at most 64, but a server may still show answered requests.
 	maxInputRequests = 1000
 )
 
-// An inputRequest is one input request of a task, as received.
+// An inputRequest is an input request of a task, as received.
 type inputRequest struct {
 	key string
 	raw json.RawMessage
@@ -33,8 +33,8 @@ type inputRequest struct {
 // A seenTask is a task as a server described it.
 type seenTask struct {
 	Task
-	requests   []inputRequest // those of Task.InputRequests, in the order of the server
-	isDetailed bool           // with result, error or input requests, if its form has them
+	requests   []inputRequest // the values of Task.InputRequests, in the order of the server
+	isDetailed bool           // with result, error or input requests, if its form contains them
 }
 
 type taskMembers struct {
@@ -52,7 +52,8 @@ type taskMembers struct {
 	Error         json.RawMessage `json:"error"`
 }
 
-// decodeFields reads the members that a task always has. It ignores invalid times, which are hints.
+// decodeFields reads the members that every task contains. It ignores invalid times, which are
+// hints.
 func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 	var m taskMembers
 	if err := jsonv2.Unmarshal(raw, &m); err != nil {
@@ -135,7 +136,7 @@ func decodeError(raw []byte) (*mcp.Error, error) {
 	return m.Error, nil
 }
 
-// invalid returns the error for an invalid result of a method. The server has executed the request.
+// invalid returns the error for an invalid result of a method. The server executed the request.
 func invalid(method string, err error) error {
 	return &mcp.TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", mcp.ErrInvalidResult, err)}
 }

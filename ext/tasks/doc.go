@@ -28,23 +28,23 @@
 //
 // # Restarts
 //
-// A [Store] keeps the tasks. Those of [NewMemory] end with the process. Package stores/bolt keeps
-// them in a file. A server with such a store calls [Server.Recover] after its tools are registered.
-// Then finished tasks can be read, and waiting tasks answered. A task whose handler was interrupted
-// fails, or runs again if its tool is [ToolOptions.Restartable]. No handler runs twice without that
-// option.
+// A [Store] keeps the tasks. The tasks of [NewMemory] end with the process. Package stores/bolt
+// keeps them in a file. A server with such a store calls [Server.Recover] after its tools are
+// registered. Then finished tasks can be read, and waiting tasks answered. A task whose handler was
+// interrupted fails, or runs again if its tool is [ToolOptions.Restartable]. No handler runs twice
+// without that option.
 //
 // # Ownership
 //
 // A task belongs to the principal whose call created it (see [mcp.Principal]). For every other
 // principal it does not exist. If the transport does not authenticate its callers, any of them that
-// knows the id of a task can read, answer and cancel it. Ids have 130 random bits.
+// knows the id of a task can read, answer and cancel it. Ids contain 130 random bits.
 //
 // # Revisions
 //
 // In the extension the server decides which calls become tasks, and clients poll with tasks/get or
 // subscribe. In revision 2025-11-25 the client asks for a task with each call, and tasks/result
 // waits for the result and carries the task's questions. A [Server] serves the same tasks to both,
-// each with the statuses of its revision. For clients of older revisions a tool is an ordinary one,
-// and a tool with [ToolOptions.Required] is not listed and cannot be called.
+// each with the statuses of its revision. For clients of older revisions a tool is an ordinary
+// tool, and a tool with [ToolOptions.Required] is not listed and cannot be called.
 package tasks

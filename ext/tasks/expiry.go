@@ -39,7 +39,7 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	return j, nil
 }
 
-// sweep, called by a timer, fails tasks whose time to live is over and deletes expired ones.
+// sweep, called by a timer, fails tasks whose time to live is over and deletes expired tasks.
 func (s *Server) sweep() {
 	s.mu.Lock()
 	if s.closed {
@@ -92,7 +92,8 @@ func (s *Server) deleteExpired(now time.Time) {
 	}
 }
 
-// deadlines holds when the time to live of each unfinished task ends. One timer serves all of them.
+// deadlines holds when the time to live of each unfinished task ends. A single timer serves all
+// deadlines.
 type deadlines struct {
 	sweep func()
 
@@ -104,7 +105,7 @@ type deadlines struct {
 	stopped bool
 }
 
-// A deadline is the end of the time to live of one task.
+// A deadline is the end of the time to live of a task.
 type deadline struct {
 	owner, id string
 	at        time.Time
@@ -178,7 +179,7 @@ func (d *deadlines) scheduleCleanup(now time.Time) {
 	d.resetTimerLocked()
 }
 
-// resetTimerLocked sets the timer to the earliest deadline or cleanup, if there is one.
+// resetTimerLocked sets the timer to the earliest deadline or cleanup, if there is any.
 func (d *deadlines) resetTimerLocked() {
 	next := d.cleanup
 	if len(d.heap) > 0 && (next.IsZero() || d.heap[0].at.Before(next)) {

@@ -3,15 +3,16 @@ package tasks
 import "container/list"
 
 // A fairQueue limits how many runs execute at the same time, in all and for each owner, and queues
-// the others. The owners take turns, so that none delays the others. The server's mutex guards it.
+// the others. The owners take turns, so that no owner delays the others. The server's mutex guards
+// it.
 type fairQueue struct {
 	max, maxPerOwner int // runs that may execute
 	running          int
-	owners           map[string]*ownerQueue // those with a run that executes or is queued
-	waiting          list.List              // of *ownerQueue, those with queued runs; the next one is first
+	owners           map[string]*ownerQueue // the owners with a run that executes or is queued
+	waiting          list.List              // of *ownerQueue, the owners with queued runs; the next owner is first
 }
 
-// An ownerQueue holds the queued runs of one owner.
+// An ownerQueue holds the queued runs of an owner.
 type ownerQueue struct {
 	owner   string
 	running int
@@ -72,7 +73,7 @@ func (q *fairQueue) remove(r *run) {
 }
 
 // pop removes the next run from the queue and counts it as running. It returns nil if the limits
-// allow none. It skips owners that are at their limit, which are few, since each of them has
+// allow no run. It skips owners that are at their limit, which are few, since each of them has
 // maxPerOwner runs.
 func (q *fairQueue) pop() *run {
 	if q.running >= q.max {

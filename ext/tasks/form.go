@@ -8,12 +8,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A serverForm is one of the two forms that tasks have on the wire, as a server speaks it: the
+// A serverForm is either of the two forms of tasks on the wire, as a server speaks it: the
 // extension, or the tasks of revision 2025-11-25. It is chosen once for each request.
 type serverForm interface {
 	// call reads a tools/call.
 	call(req *mcp.Request) (*pendingCall, error)
-	// discover adds what the form declares to the result of server/discover.
+	// discover adds the capability of the form to the result of server/discover.
 	discover(req *mcp.Request, res *mcp.DiscoverResult) *mcp.DiscoverResult
 	// listTools adds how each tool runs as a task to the result of tools/list.
 	listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult
@@ -34,8 +34,8 @@ func (s *Server) form(req *mcp.Request) serverForm {
 	return serverNone{s}
 }
 
-// serverNone is the form of revisions before 2025-11-25, which have no tasks. The other two embed
-// it for what they do not have.
+// serverNone is the form of revisions before 2025-11-25, which define no tasks. The other two embed
+// it for the methods that they lack.
 type serverNone struct{ server *Server }
 
 func (serverNone) call(req *mcp.Request) (*pendingCall, error) {
@@ -67,7 +67,7 @@ func errNoMethod(req *mcp.Request) error {
 	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", req.Method)
 }
 
-// A clientForm is one of the two forms that tasks have on the wire, as a client speaks it. It is
+// A clientForm is either of the two forms of tasks on the wire, as a client speaks it. It is
 // chosen once for each request or handle.
 type clientForm interface {
 	// decodeCreated reads the result of a call that became a task.

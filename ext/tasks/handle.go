@@ -29,11 +29,12 @@ type Handle struct {
 // client must be created with the options that [Declare] returns. args must encode to a JSON
 // object, or be nil.
 //
-// If the server returns a result at once, the handle has no ID, and Wait returns the result. Input
-// requests that come before the task are answered by the client's functions. The client must
-// declare what the task will ask for, even if another process is to answer: see [Declare].
+// If the server returns a result at once, the handle contains no ID, and Wait returns the result.
+// Input requests that come before the task are answered by the client's functions. The client must
+// declare the input that the task will ask for, even if another process is to answer: see
+// [Declare].
 //
-// A server of revision 2025-11-25 says in its list of tools which ones run as tasks. If the list
+// A server of revision 2025-11-25 says in its list of tools which tools run as tasks. If the list
 // cannot be fetched now, Start returns an [*mcp.TransportError] and does not call the tool.
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
@@ -48,7 +49,7 @@ func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, 
 }
 
 // Resume returns a handle for a task by its ID, also for a task that another process started.
-// It sends nothing: an unknown ID makes the methods of the handle fail. Results are not checked
+// It sends no request: an unknown ID makes the methods of the handle fail. Results are not checked
 // against the tool's output schema, because the tool is not known.
 func Resume(c *mcp.Client, id string) *Handle {
 	return &Handle{client: c, id: id, answered: newAnsweredKeys()}
@@ -62,7 +63,7 @@ func (h *Handle) ID() string { return h.id }
 // Tool returns the name of the tool that was called, or "" after [Resume].
 func (h *Handle) Tool() string { return h.tool }
 
-// Get fetches the current state of the task. For a task that the server does not know, or has
+// Get fetches the current state of the task. For a task that the server does not know, or
 // deleted, it returns an [*mcp.Error] with code [mcp.CodeInvalidParams]. With a server of revision
 // 2025-11-25, a second request fetches the result.
 //
@@ -93,11 +94,11 @@ func (h *Handle) poller() *poller {
 // Wait waits until the task ended and returns the result as [mcp.Client.CallTool] does. A tool
 // error is a result with IsError, in both forms of tasks. A task that failed otherwise returns its
 // [*mcp.Error], and a cancelled task an error that satisfies errors.Is with [mcp.ErrCancelled]. The
-// client's functions answer input requests, within the limits of one request. The client must be
+// client's functions answer input requests, within the limits of a request. The client must be
 // created with the options that [Declare] returns.
 //
-// Concurrent calls of Wait on one handle ask each question once. Separate handles for one task do
-// not coordinate.
+// Concurrent calls of Wait on the same handle ask each question once. Separate handles for the same
+// task do not coordinate.
 //
 // When ctx ends, the task continues; Cancel ends it. While the server cannot be reached, Wait waits
 // for two minutes.
@@ -125,8 +126,8 @@ func isUnsupported(err error) bool {
 
 // Answer answers open input requests of the task, all or some of them, by their keys in
 // [Task.InputRequests]. Each answer must encode to the result of its request, such as an
-// [*mcp.ElicitResult] or an [*mcp.CreateMessageResult]. Wait does not ask again what was answered. The
-// server may show answered requests for a moment longer.
+// [*mcp.ElicitResult] or an [*mcp.CreateMessageResult]. Wait does not repeat an answered question.
+// The server may show answered requests for a moment longer.
 //
 // A server of revision 2025-11-25 asks while Wait waits, and Answer returns an error.
 //
@@ -161,10 +162,10 @@ func (h *Handle) Cancel(ctx context.Context) error {
 	return err
 }
 
-// Updates returns an iterator over the states of the task: the current one, and a new one whenever
-// the task changed, up to its final status. It subscribes to the task where the server supports
-// it, and polls otherwise. It does not answer questions: call Answer or Wait for a task with
-// [StatusInputRequired].
+// Updates returns an iterator over the states of the task: the current state, and a new state
+// whenever the task changed, up to its final status. It subscribes to the task where the server
+// supports it, and polls otherwise. It does not answer questions: call Answer or Wait for a task
+// with [StatusInputRequired].
 //
 // The iteration ends with the first error. A server that cannot be reached is tried for two
 // minutes. When ctx ends, the iteration ends without an error.
@@ -194,7 +195,7 @@ func (h *Handle) Updates(ctx context.Context) iter.Seq2[*Task, error] {
 				return
 			}
 			if last == nil || hasChanged(last, &t.Task) {
-				yielded := t.Task // a copy, since the caller may change what it gets
+				yielded := t.Task // a copy, since the caller may change its copy
 				last = &yielded
 				if !yield(&t.Task, nil) {
 					return
@@ -216,7 +217,7 @@ func hasChanged(before, after *Task) bool {
 		!maps.EqualFunc(before.InputRequests, after.InputRequests, same)
 }
 
-// List returns the tasks of the client at its server, without their results. It fetches one page
+// List returns the tasks of the client at its server, without their results. It fetches a page
 // after the other as the iteration proceeds. The iteration ends with the first error.
 //
 // Only servers of revision 2025-11-25 list tasks, and only if they declare it; a [Server] lists the

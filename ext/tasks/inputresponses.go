@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxResponses limits the responses to the input requests of one run together, in bytes. With
+	// maxResponses limits the responses to the input requests of a run together, in bytes. With
 	// the handler's state and its result they must fit into a record.
 	maxResponses = 4 << 20
 	// maxRetries is how many times in a row a question may be repeated because its answer was
@@ -47,7 +47,7 @@ func (j *job) requireInput(required *mcp.InputRequiredResult, memory []byte) *mc
 	return nil
 }
 
-// checkQuestionLimit returns an error if the task has reached maxQuestions, or repeats a question
+// checkQuestionLimit returns an error if the task reached maxQuestions, or repeats a question
 // for the maxRetries-th time.
 func (j *job) checkQuestionLimit(questions map[string]mcp.InputRequest) *mcp.Error {
 	repeated := ""
@@ -99,8 +99,8 @@ func (j *job) inputRequests() map[string]mcp.InputRequest {
 }
 
 // respond stores a client's responses to a task's open input requests. Other responses are ignored,
-// since they may be late or duplicates. When nothing is open any more, the handler runs again. A
-// task that does not wait for input is not changed. Spec: tasks extension, Task Update Requests.
+// since they may be late or duplicates. When no question is open any more, the handler runs again.
+// A task that does not wait for input is not changed. Spec: tasks extension, Task Update Requests.
 func (s *Server) respond(ctx context.Context, owner, id string, responses inputResponses) error {
 	if _, err := s.readHead(ctx, owner, id); err != nil {
 		return err
@@ -161,9 +161,9 @@ func (j *job) addResponses(responses inputResponses) (changed bool, err error) {
 	return changed, nil
 }
 
-// isResponse reports whether a response has the shape of the method's result. A handler repeats the
-// question if the values in it are invalid; a response of another shape would end the task, and is
-// refused here.
+// isResponse reports whether a response takes the shape of the method's result. A handler repeats
+// the question if the values in it are invalid; a response of another shape would end the task, and
+// is refused here.
 func isResponse(method string, response json.RawMessage) bool {
 	if !isObject(response) {
 		return false

@@ -21,8 +21,8 @@ func NewMemory() Store {
 type memory struct {
 	mu      sync.Mutex               // guards the fields below; never held while Data is copied
 	records map[string]*entry        // by ID
-	owners  map[string]*ownerRecords // only owners that have records
-	expiry  deadlineHeap             // one element for each record that is Done
+	owners  map[string]*ownerRecords // only owners with records
+	expiry  deadlineHeap             // an element for each record that is Done
 	bytes   int64                    // of the Data of all records
 }
 
@@ -245,5 +245,6 @@ func (m *memory) DeleteExpired(ctx context.Context, now time.Time, limit int) (i
 // toMillisecond rounds down as [time.Time.UnixMilli] does, also before 1970.
 func toMillisecond(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-// cloneData returns a copy of data; nil if data is empty, so that an empty Data has one form.
+// cloneData returns a copy of data; nil if data is empty, so that an empty Data takes a single
+// form.
 func cloneData(data []byte) []byte { return append([]byte(nil), data...) }

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// setParam returns a copy of a request with one member of params set, or removed if value is nil.
+// setParam returns a copy of a request with a member of params set, or removed if value is nil.
 func setParam(req *mcp.Request, name string, value json.RawMessage) (*mcp.Request, error) {
 	params := make(map[string]json.RawMessage)
 	if err := jsonv2.Unmarshal(req.Params, &params); err != nil {

@@ -33,7 +33,7 @@ const (
 	expiryGrace = time.Minute
 )
 
-// A poller polls one task.
+// A poller polls a task.
 type poller struct {
 	client          *mcp.Client
 	form            clientForm
@@ -154,7 +154,7 @@ type taskParams struct {
 	Meta           json.RawMessage `json:"_meta,omitzero"`
 }
 
-// do sends a request that returns nothing.
+// do sends a request without a result.
 func (p *poller) do(ctx context.Context, method string, responses json.RawMessage) error {
 	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), method, taskParams{ID: p.id, InputResponses: responses})
 	return err
@@ -193,7 +193,7 @@ type failures struct {
 	count int
 }
 
-// lastFor counts a failure. It reports whether there have been minAttempts, over at least d.
+// lastFor counts a failure. It reports whether there were minAttempts, over at least d.
 func (f *failures) lastFor(d time.Duration) bool {
 	if f.count++; f.count == 1 {
 		f.began = time.Now()

@@ -13,15 +13,15 @@ import (
 
 const notificationProgress = "notifications/progress"
 
-// A progressSender sends the progress notifications of a call that wants them: those of the server,
-// and the status messages of its task. A nil progressSender sends nothing.
+// A progressSender sends the progress notifications of a call that wants them: the notifications of
+// the server, and the status messages of its task. A nil progressSender sends no notification.
 type progressSender struct {
 	sendsMessages bool // false if the server may send progress itself while the task works
 
 	mu      sync.Mutex // held during calls of notify; guards the fields below
 	notify  func(ctx context.Context, method string, params json.RawMessage) error
 	token   json.RawMessage
-	message string  // of the last notification that had one
+	message string  // of the last notification with a message
 	number  float64 // of the last notification
 }
 
@@ -42,7 +42,7 @@ func newProgressSender(req *mcp.Request) *progressSender {
 	}
 }
 
-// setRequest continues with the request of the call's next round, which has a token of its own.
+// setRequest continues with the request of the call's next round, which uses its own token.
 func (p *progressSender) setRequest(req *mcp.Request) {
 	if next := newProgressSender(req); p != nil && next != nil {
 		p.mu.Lock()
@@ -74,7 +74,7 @@ func (p *progressSender) forward(ctx context.Context, method string, params json
 }
 
 // sendMessage sends a status message as progress. Progress must increase with each notification,
-// and a message has no number: it gets the next integer, and no total.
+// and a message contains no number: it gets the next integer, and no total.
 func (p *progressSender) sendMessage(ctx context.Context, text string) {
 	if p == nil || !p.sendsMessages || text == "" {
 		return

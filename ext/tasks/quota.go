@@ -39,7 +39,7 @@ func (r *reservation) release() {
 	})
 }
 
-// addReservation adds a reservation if the limits allow it, given what is stored.
+// addReservation adds a reservation if the limits allow it, given the stored tasks.
 func (s *Server) addReservation(r *reservation, own, all usage) *mcp.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Server) addReservation(r *reservation, own, all usage) *mcp.Error {
 	return nil
 }
 
-// checkLimits returns an error if the tasks of one owner, or of all owners, exceed a limit.
+// checkLimits returns an error if the tasks of an owner, or of all owners, exceed a limit.
 func (s *Server) checkLimits(own, all usage) *mcp.Error {
 	switch {
 	case own.tasks > s.opts.MaxPerPrincipal:
@@ -66,7 +66,7 @@ func (s *Server) checkLimits(own, all usage) *mcp.Error {
 	return nil
 }
 
-// reserve reserves room for one more task of the caller, and deletes expired tasks if necessary.
+// reserve reserves room for another task of the caller, and deletes expired tasks if necessary.
 func (s *Server) reserve(ctx context.Context, req *mcp.Request) (*reservation, error) {
 	r := &reservation{server: s, owner: req.Principal.Key(), size: usage{1, int64(len(req.Params))}}
 	ctx, cancel := storeContext(ctx)
@@ -101,7 +101,7 @@ func (s *Server) reserve(ctx context.Context, req *mcp.Request) (*reservation, e
 	return r, nil
 }
 
-// stored returns what the tasks of an owner, and those of all owners, take in the store.
+// stored returns the space that the tasks of an owner, and of all owners, take in the store.
 func (s *Server) stored(ctx context.Context, owner string) (own, all usage, err error) {
 	if own.tasks, own.bytes, err = s.store.Count(ctx, owner); err != nil {
 		return own, all, err

@@ -22,7 +22,7 @@ const (
 	// maxTTL is the longest time to live that can be set. Tasks are never kept without limit.
 	maxTTL = 10 * 365 * 24 * time.Hour
 	// keepFinished is how long a finished task can be read at least, so that clients that poll
-	// slowly, or have been restarted, still get the result.
+	// slowly, or were restarted, still get the result.
 	keepFinished = 5 * time.Minute
 )
 
@@ -43,8 +43,8 @@ var nextPhases = map[phase][]phase{
 	phaseWaiting: {phaseWaiting, phaseWorking, phaseDone},
 }
 
-// A state is the content of the Data of a [Record]. The head comes first: it has everything that a
-// description of a task shows. The payload may be large.
+// A state is the content of the Data of a [Record]. The head comes first: it contains everything
+// that a description of a task shows. The payload may be large.
 type state struct {
 	Format    int    `json:"format"`
 	Tool      string `json:"tool"`
@@ -67,7 +67,7 @@ type state struct {
 	Open    map[string]openRequest `json:"open,omitempty"`    // by the keys that clients see
 	Answers inputResponses         `json:"answers,omitempty"` // to the last run's input requests, by the handler's keys
 	Memory  json.RawMessage        `json:"memory,omitzero"`   // the handler's state, from run to run
-	// The outcome. Once the task is done, one of these is set, or Cancelled.
+	// The outcome. Once the task is done, one of these fields is set, or Cancelled.
 	Result json.RawMessage `json:"result,omitzero"`
 	Error  *mcp.Error      `json:"error,omitzero"`
 }
@@ -103,7 +103,7 @@ func (c *owner) principal() *mcp.Principal {
 		Scopes: c.Scopes}
 }
 
-// A job is one task as it is stored.
+// A job is a task as it is stored.
 type job struct {
 	Record // Data is only set by openHead
 	state

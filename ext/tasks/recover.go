@@ -46,9 +46,9 @@ func (s *Server) Recover(ctx context.Context) error {
 	return nil
 }
 
-// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner and ID of those
-// that are working. They are recovered after the iteration, because a store may not allow both at
-// once.
+// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner and ID of the
+// tasks that are working. They are recovered after the iteration, because a store may not allow
+// both at once.
 func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err error) {
 	for r, err := range s.store.Unfinished(ctx) {
 		if err != nil && r.ID == "" {
@@ -70,7 +70,7 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err erro
 	return working, nil
 }
 
-// recoverTask starts a run of a task that is working and has none.
+// recoverTask starts a run of a task that is working without a run.
 func (s *Server) recoverTask(ctx context.Context, owner, id string) error {
 	var r *run
 	ready := false

@@ -62,7 +62,7 @@ func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestPara
 	}
 }
 
-// A resultRequest is one tasks/result.
+// A resultRequest is a tasks/result.
 type resultRequest struct {
 	server    *Server
 	req       *mcp.Request
@@ -105,7 +105,7 @@ func (r *resultRequest) response(ctx context.Context) (mcp.Result, error) {
 
 const (
 	// maxReading is the number of requests that read their task at the same time. All requests that
-	// wait for one task wake up together, and each of them needs a copy of its result.
+	// wait for the same task wake up together, and each of them needs a copy of its result.
 	maxReading = 8
 	// largeRecord is the record size, in bytes, from which a request counts as reading to its end.
 	largeRecord = 256 << 10
@@ -123,7 +123,7 @@ func (s *Server) acquireRead(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// notify sends to a channel with a buffer of one, unless the buffer is full.
+// notify sends to a buffered (1) channel, unless the buffer is full.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -135,7 +135,8 @@ const (
 	// maxResults is the number of tasks/result requests that are served at the same time. They may
 	// last as long as subscriptions.
 	maxResults = 10_000
-	// maxResultsPerOwner is the same for one principal. All anonymous callers count as one.
+	// maxResultsPerOwner limits the results of a principal. All anonymous callers count as a single
+	// principal.
 	maxResultsPerOwner = 1_000
 )
 
@@ -192,7 +193,8 @@ func canAnswer(req *mcp.Request, j *job) bool {
 	return true
 }
 
-// canElicit reports whether the client supports an elicitation's mode: forms if it declares none.
+// canElicit reports whether the client supports an elicitation's mode: forms if it declares no
+// mode.
 func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	var p struct {
 		Mode string `json:"mode"`
@@ -290,8 +292,8 @@ func requestState(params json.RawMessage) string {
 	return p.State
 }
 
-// sendProgress sends the progress of the task's run, if the request has a progressToken and there
-// is something new. Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
+// sendProgress sends the progress of the task's run, if the request carries a progressToken and
+// there is something new. Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 func (r *resultRequest) sendProgress(ctx context.Context) {
 	token, ok := r.req.Meta("progressToken")
 	if !ok || r.req.Notify == nil {

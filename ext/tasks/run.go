@@ -26,7 +26,7 @@ const (
 	maxStoreRetry = 10 * time.Minute
 )
 
-// A run is one execution of a task's handler, from the moment at which it is due.
+// A run is an execution of a task's handler, from the moment at which it is due.
 type run struct {
 	owner, id   string
 	ctx         context.Context
@@ -42,7 +42,7 @@ type run struct {
 	notified time.Time // of the progress
 }
 
-// progress is what a handler last reported with [mcp.Progress].
+// progress is the progress that a handler last reported with [mcp.Progress].
 type progress struct {
 	count       int // of the reports
 	done, total float64
@@ -96,7 +96,7 @@ func (s *Server) endRun(r *run) {
 	}
 }
 
-// removeRun removes a run unless the task has another one already. The caller holds the mutex.
+// removeRun removes a run unless the task is in another run already. The caller holds the mutex.
 func (s *Server) removeRun(r *run) {
 	if s.runs[r.id] == r {
 		delete(s.runs, r.id)
@@ -137,7 +137,7 @@ func (s *Server) stopRun(id string, cause error) {
 	}
 }
 
-// isLost reports whether a task that is working has no run.
+// isLost reports whether a task that is working is not in a run.
 func (s *Server) isLost(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *Server) run(r *run) {
 
 var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
-// storeStarted marks the job of a queued run as started, before its handler has effects.
+// storeStarted marks the job of a queued run as started, before its handler acts.
 func (s *Server) storeStarted(r *run) error {
 	started := false
 	j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
@@ -360,7 +360,7 @@ func (p progress) text() string {
 	return fmt.Sprint(p.done)
 }
 
-// statusMessage returns text as one line of valid UTF-8 with at most maxMessage bytes.
+// statusMessage returns text as a single line of valid UTF-8 with at most maxMessage bytes.
 func statusMessage(text string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

@@ -18,27 +18,27 @@ type Options struct {
 	// Store keeps the tasks. Default: [NewMemory].
 	Store Store
 	// TTL is how long after its creation a task is kept. A task that is not finished by then fails;
-	// one that finishes late is kept for another five minutes. Default: 24 hours.
+	// a task that finishes late is kept for another five minutes. Default: 24 hours.
 	TTL time.Duration
 	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: 1
 	// second.
 	PollInterval time.Duration
-	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that
-	// would create one more fails with [mcp.CodeBusy]. Default: 100,000.
+	// MaxTasks is the largest number of tasks that are kept, including finished tasks. A call that
+	// would create a further task fails with [mcp.CodeBusy]. Default: 100,000.
 	MaxTasks int
-	// MaxPerPrincipal is the largest number of tasks of one principal. Here and below, callers that
-	// are not authenticated count as one principal. Default: 10,000.
+	// MaxPerPrincipal is the largest number of tasks of a principal. Here and below, callers that
+	// are not authenticated count as a single principal. Default: 10,000.
 	MaxPerPrincipal int
 	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers,
 	// handler state and results. A call whose params would exceed it fails with [mcp.CodeBusy].
 	// Existing tasks may grow beyond it. Default: 1 GiB, also for the store in memory.
 	MaxBytes int64
-	// MaxBytesPerPrincipal is the same for one principal. Default: a quarter of MaxBytes.
+	// MaxBytesPerPrincipal is the limit for a principal. Default: a quarter of MaxBytes.
 	MaxBytesPerPrincipal int64
 	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are
 	// queued. A task that waits for an answer does not run. Default: 256.
 	MaxRunning int
-	// MaxRunningPerPrincipal is the same for one principal. Default: three quarters of MaxRunning,
+	// MaxRunningPerPrincipal is the limit for a principal. Default: three quarters of MaxRunning,
 	// rounded up.
 	MaxRunningPerPrincipal int
 	// Logger receives internal errors. Default: slog.Default().
@@ -85,9 +85,9 @@ func checkTimes(ttl, poll time.Duration) error {
 }
 
 // A Server runs tools of an [mcp.Server] as tasks, for clients of the tasks extension and for
-// clients of revision 2025-11-25. Create one with [NewServer], register tools with [AddTool], call
-// [Server.Recover] if its store outlives the process, serve, and finally call [Server.Close]. It is
-// safe for concurrent use.
+// clients of revision 2025-11-25. Create a Server with [NewServer], register tools with [AddTool],
+// call [Server.Recover] if its store outlives the process, serve, and finally call [Server.Close].
+// It is safe for concurrent use.
 type Server struct {
 	server    *mcp.Server
 	opts      Options
@@ -118,7 +118,7 @@ type Server struct {
 
 // NewServer returns a Server that is installed on s, which then declares the extension
 // io.modelcontextprotocol/tasks. The options may be nil. NewServer panics if the options are
-// invalid, or if s has a task server already.
+// invalid, or if s is extended by a task server already.
 func NewServer(s *mcp.Server, opts *Options) *Server {
 	t := &Server{
 		server: s, seed: maphash.MakeSeed(),
@@ -149,7 +149,7 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	return t
 }
 
-// Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have
+// Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they
 // returned or ctx ends. Stop serving first: after Close no task runs. Interrupted runs of a
 // [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover], the others
 // failed. Tasks that wait for an answer are not changed. Close may be called several times.

@@ -16,12 +16,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// revision2025 is the only revision whose core protocol has tasks. Its statuses, shapes and methods
-// are not those of the extension: both are derived from the stored task, never from each other.
+// revision2025 is the only revision whose core protocol contains tasks. Its statuses, shapes and
+// methods differ from the extension: both are derived from the stored task, never from each other.
 const revision2025 = "2025-11-25"
 
 const (
-	// tasksPerPage is the number of tasks in one result of tasks/list.
+	// tasksPerPage is the number of tasks in a result of tasks/list.
 	tasksPerPage = 100
 	// minTTL is the shortest time to live that a client can ask for.
 	minTTL = time.Second
@@ -70,8 +70,8 @@ var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound,
 	"unknown tool, or not one that runs as a task: call it without params.task")
 
 // errNotReached returns the error of a call that became no task. A tool that is hidden from the
-// caller gets the same error as one that does not run as a task, so that the error does not reveal
-// that the tool exists.
+// caller gets the same error as a tool that does not run as a task, so that the error does not
+// reveal that the tool exists.
 func (c *pendingCall) errNotReached(err error) error {
 	var fault *mcp.Error
 	if c.mustBeTask && c.tool.Load() == nil && errors.As(err, &fault) && fault.Code == mcp.CodeInvalidParams {

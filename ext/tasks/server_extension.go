@@ -28,7 +28,7 @@ func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
 
 func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }
 
-// taskFields are the members of a task in both forms, which have different names for the times.
+// taskFields are the members of a task in both forms, which use different names for the times.
 // Spec: tasks extension, Tasks; basic/utilities/tasks (2025-11-25), Task.
 type taskFields struct {
 	ID       string `json:"taskId"`
@@ -67,7 +67,7 @@ func (f serverExtension) fields(j *job) taskFields {
 	return t
 }
 
-// fields returns the members that have the same name in both forms, without the status.
+// fields returns the members with the same name in both forms, without the status.
 func (s *Server) fields(j *job) taskFields {
 	message, updated := s.latest(j)
 	return taskFields{ID: j.ID, Message: message, Created: j.Created.UTC().Format(timeFormat),
@@ -127,7 +127,7 @@ func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detai
 	return &detailedTask{Fields: f.fields(j), InputRequests: j.inputRequests(), Result: j.Result, Error: j.Error}, nil
 }
 
-// serve serves the requests about one task. Their client must declare the extension. Spec: tasks
+// serve serves the requests about a task. Their client must declare the extension. Spec: tasks
 // extension, Task Polling, Task Update Requests, Task Cancellation.
 func (f serverExtension) serve(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == methodResult || req.Method == methodList {

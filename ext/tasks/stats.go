@@ -1,9 +1,9 @@
 package tasks
 
-// Stats are figures of a [Server] at one moment. They are those of this process: a store may be shared.
+// Stats are figures of a [Server] at a moment. They describe this process: a store may be shared.
 type Stats struct {
 	Running int // tasks whose handler runs
-	Queued  int // tasks that wait until another one ended
+	Queued  int // tasks that wait until another task ended
 }
 
 // Stats returns the figures of the server, for metrics. It is safe for concurrent use, and fast.

@@ -17,7 +17,7 @@ var (
 	ErrConflict = errors.New("tasks: the record has changed since it was read")
 )
 
-// A Record is one task as a [Store] keeps it. A store uses the other fields to find it, and treats
+// A Record is a task as a [Store] keeps it. A store uses the other fields to find it, and treats
 // Data as opaque bytes.
 type Record struct {
 	// Owner is the key of the principal that the task belongs to (see [mcp.Principal]), empty for
@@ -30,7 +30,7 @@ type Record struct {
 	Created time.Time
 	// Expires is the time from which the record may be deleted, with a precision of milliseconds.
 	Expires time.Time
-	// Done reports whether the task has a final status.
+	// Done reports whether the status of the task is final.
 	Done bool
 	// Version counts the updates. Create sets it to 1.
 	Version uint64
@@ -42,7 +42,7 @@ type Record struct {
 // a tool, with some room for the rest of the task.
 const MaxRecord = 20 << 20
 
-// maxID is the largest length of a record's ID: more than twice what an unguessable one takes.
+// maxID is the largest length of a record's ID: more than twice the length of an unguessable ID.
 const maxID = 64
 
 // Check returns an error if every [Store] must refuse the record, because its ID is invalid or
@@ -78,37 +78,37 @@ func validID(id string) bool {
 //     change.
 //   - No method waits for anything but the storage. A method whose ctx ended may return the
 //     error of ctx.
-//   - A record that [Record.Check] refuses is refused and changes nothing.
+//   - A record that [Record.Check] refuses is refused and not stored.
 //   - After any other error it is unknown whether the change was made.
 //
-// A store is used by one [Server] at a time.
+// Only one [Server] at a time may use a store.
 type Store interface {
 	// Create adds a record and sets its Version to 1. It returns ErrConflict if the ID exists,
 	// whatever its owner.
 	Create(ctx context.Context, r Record) error
-	// Get returns the record with that owner and id, including one that expired and is not
+	// Get returns the record with that owner and id, including a record that expired and is not
 	// deleted yet. It returns ErrUnknown if there is no such record.
 	Get(ctx context.Context, owner, id string) (Record, error)
 	// Update replaces the record with the same owner and id, except Created, and increments its
 	// Version. It returns ErrConflict if the stored Version is not r.Version, and ErrUnknown if
 	// there is no such record.
 	Update(ctx context.Context, r Record) error
-	// Delete removes a record. Deleting one that does not exist is not an error.
+	// Delete removes a record. Deleting a record that does not exist is not an error.
 	Delete(ctx context.Context, owner, id string) error
 	// List returns up to limit records of an owner after the cursor, sorted by Created and then by
 	// ID. The record at the cursor need not exist any more. List returns fewer records, but at
-	// least one, if more would exceed [MaxRecord] bytes of Data together: only an empty list is the
-	// end. A record that cannot be read has only Owner, ID and Created.
+	// least one record, if more would exceed [MaxRecord] bytes of Data together: only an empty list
+	// is the end. A record that cannot be read contains only Owner, ID and Created.
 	List(ctx context.Context, owner string, after Cursor, limit int) ([]Record, error)
-	// Count returns the number of records of an owner, finished and expired ones included, and the
-	// bytes of their Data.
-	Count(ctx context.Context, owner string) (n int, bytes int64, err error)
-	// CountAll returns the number of records of all owners, finished and expired ones included, and
+	// Count returns the number of records of an owner, including finished and expired records, and
 	// the bytes of their Data.
+	Count(ctx context.Context, owner string) (n int, bytes int64, err error)
+	// CountAll returns the number of records of all owners, including finished and expired records,
+	// and the bytes of their Data.
 	CountAll(ctx context.Context) (n int, bytes int64, err error)
 	// Unfinished returns all records that are not Done, in any order. Records that change during
 	// the iteration may be included or not. The loop body may call the store. An error that comes
-	// with a Record that has an ID concerns that record alone, and the iteration continues.
+	// with a Record that contains an ID concerns that record alone, and the iteration continues.
 	Unfinished(ctx context.Context) iter.Seq2[Record, error]
 	// DeleteExpired removes up to limit records that are Done and whose Expires is not after now.
 	// It returns their number.

@@ -11,13 +11,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A subscription receives the changes of one task, for as long as the server supports it. All
+// A subscription receives the changes of a task, for as long as the server supports it. All
 // methods can be called on nil. Spec: tasks extension, Task Status Notifications.
 type subscription struct {
 	id      string
 	cancel  context.CancelFunc
 	done    chan struct{}
-	changed chan struct{} // has an element if the task changed, or should be polled
+	changed chan struct{} // contains an element if the task changed, or should be polled
 
 	mu       sync.Mutex // guards the fields below
 	accepted bool       // by the server
@@ -52,7 +52,7 @@ func (s *subscription) receive(e mcp.Event) bool {
 		var ids []string
 		_ = jsonv2.Unmarshal(e.Filter.Topics[topicTasks], &ids) // anything but a list accepts no task
 		accepted := slices.Contains(ids, s.id)
-		s.set(accepted, nil) // poll: changes may have been missed
+		s.set(accepted, nil) // poll: changes may be missing
 		return accepted
 	case mcp.EventTopic:
 		if e.Method != notificationTasks {

@@ -34,7 +34,7 @@ func (s Status) Final() bool {
 // A Task is the state of a task as its server returned it.
 //
 // A tool result with IsError gives the task [StatusFailed] in revision 2025-11-25 and
-// [StatusCompleted] in the extension. Status has what the server sent.
+// [StatusCompleted] in the extension. Status contains the value that the server sent.
 //
 // Spec: tasks extension, Tasks; basic/utilities/tasks (2025-11-25), Task.
 type Task struct {
@@ -56,7 +56,7 @@ type Task struct {
 	// keys. Servers of revision 2025-11-25 do not return them.
 	InputRequests map[string]mcp.InputRequest
 	// Result is the result of a completed task as JSON. In revision 2025-11-25 a task with
-	// [StatusFailed] has it, too, if the result has IsError.
+	// [StatusFailed] carries it, too, if the result has IsError.
 	Result json.RawMessage
 	// Error is the error of a task with [StatusFailed], if the server returned it.
 	Error *mcp.Error

@@ -12,10 +12,10 @@ import (
 )
 
 // ToolOptions configures how the calls of a tool run as tasks. With the zero value a call is a task
-// if the client can take one, and an ordinary call otherwise.
+// if the client can take a task, and an ordinary call otherwise.
 type ToolOptions struct {
 	// Required makes every call a task. A client that cannot take tasks gets an error, and the tool
-	// is not listed for a client whose revision of the protocol has no tasks.
+	// is not listed for a client whose revision of the protocol lacks tasks.
 	Required bool
 	// ManualStart leaves it to the handler whether and when a call becomes a task: the handler
 	// calls [Begin].
@@ -51,7 +51,7 @@ type taskTool struct {
 //   - The context ends when the client cancels the task (with the cause [mcp.ErrCancelled]), when
 //     the task's time to live is over, or when the [Server] is closed ([mcp.ErrShutdown]). It does
 //     not end when the client disconnects.
-//   - The principal is the one whose call created the task, with its names and scopes but without
+//   - The principal is the caller whose call created the task, with its names and scopes but without
 //     the claims of its token.
 //
 // The options may be nil. AddTool panics if the options are invalid, and where [mcp.AddTool] does.
@@ -119,8 +119,8 @@ var errBegun = errors.New("tasks: the call becomes a task; the handler has to re
 // than once, as with [mcp.Ask]: keep it free of effects, or use [mcp.Once]. Answers to questions
 // asked before Begin are available in the task.
 //
-// If the client cannot take a task, Begin returns nil and the call goes on as an ordinary one. If
-// the call has been cancelled, Begin returns the cause of ctx.
+// If the client cannot take a task, Begin returns nil and the call goes on as an ordinary call. If
+// the call was cancelled, Begin returns the cause of ctx.
 func Begin(ctx context.Context) error {
 	if runFrom(ctx) != nil {
 		return nil
@@ -154,7 +154,7 @@ type pendingCall struct {
 	canBeTask  bool                     // the client can take a task
 	mustBeTask bool                     // the client asked for a task, which only revision 2025-11-25 allows
 	refusal    *mcp.Error               // for a tool that is Required, if not canBeTask
-	ttl        time.Duration            // that the client asked for; 0 for none
+	ttl        time.Duration            // that the client asked for; 0 if not set
 	requested  *taskTool                // the tool, if mustBeTask
 	tool       atomic.Pointer[taskTool] // the tool, once its handler was reached
 	begun      atomic.Bool

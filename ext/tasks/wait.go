@@ -18,14 +18,14 @@ import (
 const (
 	// cancelTimeout is how long a call that ended waits for the server to cancel its task.
 	cancelTimeout = 3 * time.Second
-	// responseTimeout is how long a server may still show input requests whose responses it has
+	// responseTimeout is how long a server may still show input requests whose responses it
 	// acknowledged. It is long enough for stores that are eventually consistent.
 	responseTimeout = 2 * time.Minute
-	// maxRound is the client's own limit for the input requests of one round.
+	// maxRound is the client's own limit for the input requests of a round.
 	maxRound = 64
 )
 
-// A wait is the state of one call until it has a result.
+// A wait is the state of a call until it returns a result.
 type wait struct {
 	client *clientTasks
 	intent *intent         // of [Start]; nil for an ordinary call
@@ -106,7 +106,8 @@ func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawM
 	return w.run(ctx, req)
 }
 
-// sendResponses sends input responses. It may repeat them: a server ignores those that it has.
+// sendResponses sends input responses. It may repeat them: a server ignores responses that it
+// knows.
 func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
 	var keys map[string]json.RawMessage
 	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
@@ -125,7 +126,7 @@ func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) err
 	return nil
 }
 
-// checkRefusal returns nil if the server refused responses that it needs no longer: it has them,
+// checkRefusal returns nil if the server refused responses that it needs no longer: it knows them,
 // and only the acknowledgement was lost, or the task ended. Otherwise it returns the refusal.
 func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage, refusal error) error {
 	if err := w.poller.refresh(ctx); err != nil {
@@ -140,9 +141,9 @@ func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage
 	return nil
 }
 
-// inputRequired returns the input requests of a task as those of a call, so that the client answers
-// them within its limits. Spec: tasks extension, Task Update Requests and Security Considerations
-// (Input-request trust model).
+// inputRequired returns the input requests of a task as input requests of a call, so that the
+// client answers them within its limits. Spec: tasks extension, Task Update Requests and Security
+// Considerations (Input-request trust model).
 func (w *wait) inputRequired(ctx context.Context, open []inputRequest) mcp.Result {
 	w.claimed = open
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
@@ -166,13 +167,13 @@ func (w *wait) abort(ctx context.Context) {
 	w.cancel(ctx)
 }
 
-// releaseClaimed lets other waits for the task ask what was not answered.
+// releaseClaimed lets other waits for the task ask unanswered questions.
 func (w *wait) releaseClaimed() {
 	w.task.answered.release(w.claimed)
 	w.claimed = nil
 }
 
-// cancel cancels the task, which nothing waits for any more.
+// cancel cancels the task, for which no call waits any more.
 func (w *wait) cancel(ctx context.Context) {
 	if w.keepsTask || isClosed(context.Cause(ctx)) {
 		return

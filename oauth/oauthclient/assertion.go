@@ -30,13 +30,13 @@ const (
 // Spec: RFC 7523, section 2.2; OpenID Connect Core 1.0, section 9.
 type AssertionKey struct {
 	// Key signs: an *ecdsa.PrivateKey, an ed25519.PrivateKey, an *rsa.PrivateKey of at least 2048
-	// bits, or a hardware key with such a public key. [ParsePrivateKey] reads one.
+	// bits, or a hardware key with such a public key. [ParsePrivateKey] reads a key.
 	Key crypto.Signer
-	// ID is the kid of the key at the authorization server. Default: none is sent.
+	// ID is the kid of the key at the authorization server. Default: no kid is sent.
 	ID string
 	// Algorithm is the signature algorithm, such as "RS256" or "PS256" for a key that supports
-	// both. Default: one that the key and the authorization server support, PS256 before RS256;
-	// RS256 for RSA if the server does not say what it supports.
+	// both. Default: an algorithm that the key and the authorization server support, PS256 before
+	// RS256; RS256 for RSA if the server does not name its algorithms.
 	Algorithm string
 }
 
@@ -83,7 +83,8 @@ func (k *AssertionKey) authenticate(
 	return nil
 }
 
-// algorithm chooses the signature algorithm. supported are those of the server, empty if not known.
+// algorithm chooses the signature algorithm. supported are the algorithms of the server, empty if
+// not known.
 func (k *AssertionKey) algorithm(supported []string) (jose.SignatureAlgorithm, error) {
 	own, err := jwskey.Algorithms(k.Key.Public())
 	if err != nil {
@@ -111,7 +112,7 @@ func (k *AssertionKey) algorithm(supported []string) (jose.SignatureAlgorithm, e
 }
 
 // ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS
-// #1 (RSA PRIVATE KEY). The error contains nothing of the key.
+// #1 (RSA PRIVATE KEY). The error contains no part of the key.
 func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	for {
 		var block *pem.Block

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// ErrLoginRequired is wrapped by the error of a request that needs a login if the Transport has no
-// [Authorizer]. The error is a [*LoginRequiredError].
+// ErrLoginRequired is wrapped by the error of a request that needs a login if the Transport lacks
+// an [Authorizer]. The error is a [*LoginRequiredError].
 var ErrLoginRequired = errors.New("a login is required")
 
 // A LoginRequiredError reports a login that is not possible without an [Authorizer].
@@ -76,8 +76,8 @@ func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, 
 	return t.obtain(ctx, f, n, current)
 }
 
-// renewExpiring renews tokens that expire. If that fails because the server now has another
-// authorization server, the outcome has no tokens: the 401 response then starts a discovery.
+// renewExpiring renews tokens that expire. If that fails because the server now names another
+// authorization server, the outcome contains no tokens: the 401 response then starts a discovery.
 func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, current *TokenSet) (*outcome, error) {
 	if current == nil {
 		return &outcome{}, nil
@@ -124,7 +124,7 @@ func (t *Transport) renewNearer(ctx context.Context, current *TokenSet, d *disco
 	return t.renew(ctx, current)
 }
 
-// replaceRefused renews tokens that the server refused, or else obtains new ones.
+// replaceRefused renews tokens that the server refused, or else obtains new tokens.
 func (t *Transport) replaceRefused(ctx context.Context, f *flow, n *need, current *TokenSet) (*outcome, error) {
 	got, err := t.renew(ctx, current)
 	switch {
@@ -225,8 +225,8 @@ func (t *Transport) requestTokens(
 	return &outcome{tokens: set, source: fromGrant}, nil
 }
 
-// wanted returns the scopes to ask for: those that the server asks for, else all of its
-// scopes_supported. To add scopes, those that were requested before are requested again. Spec:
+// wanted returns the scopes to request: the scopes that the server asks for, else all of its
+// scopes_supported. To add scopes, the scopes that were requested before are requested again. Spec:
 // basic/authorization#scope-selection-strategy, #step-up-authorization-flow.
 func (t *Transport) wanted(n *need, d *discovery, current *TokenSet) []string {
 	scopes := union(n.scopes, t.scopes)

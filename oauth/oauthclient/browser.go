@@ -19,7 +19,7 @@ const defaultLoginTimeout = 5 * time.Minute
 // BrowserOptions configures a [Browser]. The zero value is right for programs in a terminal.
 type BrowserOptions struct {
 	// Open opens a page in the user's browser. If it fails, the user can still open the page that
-	// Show has shown. It returns when ctx ends. Default: the system's command.
+	// Show opened. It returns when ctx ends. Default: the system's command.
 	Open func(ctx context.Context, page string) error
 	// Show shows the address of a page, for users whose browser does not open by itself. Default: a
 	// line on standard error.
@@ -71,9 +71,9 @@ func OpenBrowser(ctx context.Context, page string) error {
 	return browser.Open(ctx, u)
 }
 
-// CheckPage returns the URL of a page that a server wants opened, as it may be shown to the user and
-// opened. The error says why it must not be opened: a page must be https, or http on this machine,
-// and its host must be recognizable.
+// CheckPage returns the URL of a page that a server wants opened, as it may be shown to the user
+// and opened. The error says why it must not be opened: a page must be https, or http on this
+// machine, and its host must be recognizable.
 //
 // Spec: basic/security_best_practices, Authorization URLs.
 func CheckPage(page string) (*url.URL, error) { return browser.Check(page) }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// callbackPath is the path of the redirect URI if none is registered.
+	// callbackPath is the path of the redirect URI if no URI is registered.
 	callbackPath = "/callback"
 	// maxCallbackHeader limits the header block, in bytes. Browsers send the cookies of localhost.
 	maxCallbackHeader   = 64 << 10
@@ -51,7 +51,7 @@ type loopbackCallback struct {
 	pages    sync.WaitGroup
 }
 
-// listenCallback listens at the first possible redirect URI, at any port if there are none.
+// listenCallback listens at the first possible redirect URI, at any port if there is no URI.
 func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*loopbackCallback, error) {
 	if len(redirectURIs) == 0 {
 		redirectURIs = []string{"http://127.0.0.1" + callbackPath}
@@ -76,8 +76,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	return nil, fmt.Errorf("oauth: listen for the authorization response: %w", errors.Join(all...))
 }
 
-// listenOn listens at the host of a redirect URI and sets its port. localhost has two addresses,
-// and browsers differ in which they use.
+// listenOn listens at the host of a redirect URI and sets its port. localhost resolves to two
+// addresses, and browsers differ in which they use.
 func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var config net.ListenConfig
 	port, host := cmp.Or(u.Port(), "0"), u.Hostname()
@@ -97,7 +97,7 @@ func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 }
 
 // listenOnBoth listens at both addresses of localhost, only at the first if there is no IPv6. It is
-// an error if another program has the port at the second address, since it could receive the
+// an error if another program uses the port at the second address, since it could receive the
 // response.
 func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
 	const tries = 5 // to find a port that is free at both addresses
@@ -113,7 +113,7 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 		}
 		other, failed := config.Listen(ctx, "tcp", "[::1]:0")
 		if failed != nil {
-			return []net.Listener{first}, nil // browsers have no IPv6 either
+			return []net.Listener{first}, nil // browsers cannot use IPv6 either
 		}
 		_ = other.Close()
 		_ = first.Close()
@@ -224,7 +224,7 @@ func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request
 type page struct {
 	title, text     string // title and text are plain text, as all fields are
 	detail          string // of the authorization server; may be empty
-	server, program string // of the login; empty for requests that do not have its state
+	server, program string // of the login; empty for requests without its state
 }
 
 func (p page) of(login *LoginRequest) page {

@@ -25,18 +25,18 @@ const (
 	maxStoreKey = 4 << 10
 	// maxScopes limits the scopes of a peer and of a request: they travel in URLs.
 	maxScopes = 100
-	// renewBefore is how long before its expiry a token is renewed; less for short-lived ones.
+	// renewBefore is how long before its expiry a token is renewed; less for short-lived tokens.
 	renewBefore = 30 * time.Second
 )
 
-// A serverRecord is what is stored about an MCP server: its authorization server, and where its
+// A serverRecord is the stored data of an MCP server: its authorization server, and where its
 // tokens are renewed and revoked.
 type serverRecord struct {
 	Issuer   string `json:"issuer"`
 	Resource string `json:"resource,omitempty"`
 	// Scope is the network scope of the MCP server at its discovery.
 	Scope oauthfetch.NetworkScope `json:"reach,omitempty"`
-	// Server has the metadata that is needed without a discovery.
+	// Server contains the metadata that is needed without a discovery.
 	Server *oauth.ServerMetadata `json:"server"`
 }
 
@@ -261,12 +261,12 @@ func includes(have, want []string) bool {
 	return !slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
 }
 
-// A LoginStatus describes the login at one server. It contains no secrets.
+// A LoginStatus describes the login at a server. It contains no secrets.
 type LoginStatus struct {
 	Endpoint  string    // the MCP server, without a query
 	Issuer    string    // the authorization server
 	ClientID  string    // of this program at the issuer
-	Resource  string    // the identifier of the MCP server; empty if it has none
+	Resource  string    // the identifier of the MCP server; empty without an identifier
 	Scopes    []string  // that were granted, as far as is known
 	TokenType string    // Bearer or DPoP
 	Expires   time.Time // of the access token; zero if it is not known

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxServers limits the authorization servers of one resource that are tried. Real ones have
+	// maxServers limits the authorization servers of a resource that are tried. Real resources name
 	// one or two.
 	maxServers = 4
 	// headerRevision names the revision of MCP that metadata is fetched for. Spec:
@@ -26,19 +26,20 @@ const (
 
 type discovery struct {
 	// Resource is the server's own identifier, byte for byte. It is empty only in revision
-	// 2025-03-26, which has none.
+	// 2025-03-26, which lacks it.
 	Resource string
 	// ResourceScopes are the scopes_supported of the resource.
 	ResourceScopes []string
 	// Issuer is the authorization server, as the metadata of the resource names it.
 	Issuer string
 	Server *oauth.ServerMetadata
-	// Conventional is set if there is no metadata at all: Server has the default endpoints of
+	// Conventional is set if there is no metadata at all: Server contains the default endpoints of
 	// revision 2025-03-26.
 	Conventional bool
 	NotFound     error                   // names the metadata that was looked for if Conventional is set
 	Metadata     *oauth.ResourceMetadata // nil in revision 2025-03-26
-	// scope is the network scope of the MCP server. What it names may be no nearer from now on.
+	// scope is the network scope of the MCP server. Addresses that it names may be no nearer from
+	// now on.
 	scope oauthfetch.NetworkScope
 }
 
@@ -46,7 +47,7 @@ type discoveryQuery struct {
 	Endpoint  string           // of the MCP server
 	Challenge *oauth.Challenge // of its response, or nil
 	Revision  string           // of MCP that the client speaks; empty if it is not known
-	// Prefer are issuers to choose if the resource names them, the preferred one first.
+	// Prefer are issuers to choose if the resource names them, the preferred issuer first.
 	Prefer []string
 }
 
@@ -226,7 +227,7 @@ func (s *search) fromResource(
 		oauth.ErrNoMetadata, issuers[:min(len(issuers), maxServers)])
 }
 
-// checkResource checks that the identifier in the metadata at an address has the origin of the
+// checkResource checks that the identifier in the metadata at an address shares the origin of the
 // endpoint, and its path or a parent, up to a slash at the end. In metadata at another origin,
 // which the server does not serve itself, a parent is not enough. Spec: RFC 9728, section 3.3; RFC
 // 8707, section 2.
@@ -287,7 +288,7 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 
 // checkCodeFlow returns an error if the authorization code flow is not possible. A server whose
 // metadata does not name S256 may not support PKCE, so that a stolen code could be redeemed.
-// Without metadata nothing is known, and revision 2025-03-26 requires PKCE. Spec:
+// Without metadata no feature is known, and revision 2025-03-26 requires PKCE. Spec:
 // basic/authorization (2025-11-25), Authorization Code Protection.
 func (d *discovery) checkCodeFlow(c *Identity) error {
 	m := d.Server

@@ -16,7 +16,7 @@
 //
 //   - Discovery: it fetches the Protected Resource Metadata that the challenge names, also at another
 //     origin if it is about the URL of the server, and the metadata of the authorization server. For
-//     servers of revision 2025-03-26, which have none, it uses the default endpoints.
+//     servers of revision 2025-03-26, which publish no metadata, it uses the default endpoints.
 //   - Client registration: it uses the client id of the options ([Identity]), or a Client ID
 //     Metadata Document (an https URL as client id, see [NewMetadataHandler]), or Dynamic Client
 //     Registration, in this order.
@@ -49,6 +49,6 @@
 //
 // A token is only sent to the server it is for, and client secrets only to the issuer they belong
 // to. Metadata is fetched by an [oauth.Fetcher], which guards against server-side request forgery.
-// Text from servers is cleaned before it appears in errors. An option that disables a check has
-// Insecure in its name.
+// Text from servers is cleaned before it appears in errors. The name of an option that disables a
+// check contains Insecure in its name.
 package oauthclient

@@ -25,16 +25,16 @@ const endTimeout = time.Second
 type needKind uint8
 
 const (
-	needToken   needKind = iota // the server wants one, or another one
-	needScope                   // the server wants one with more scopes
-	needRenewal                 // the current one expires
+	needToken   needKind = iota // the server wants a token, or a different token
+	needScope                   // the server wants a token with more scopes
+	needRenewal                 // the current token expires
 	needLogin                   // the program called Login
 )
 
 type need struct {
 	kind      needKind
 	used      *TokenSet        // the token that was refused, or nil
-	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can response
+	challenge *oauth.Challenge // of the server; nil if it sent no challenge that OAuth can answer
 	scopes    []string         // of the challenge
 	renewed   bool             // used was renewed for this request
 	revision  string           // of MCP, which the client speaks; empty if it is not known
@@ -59,7 +59,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 		if n.challenge == nil && len(all) > 0 {
 			return nil // another scheme, such as Basic
 		}
-		return n // revision 2025-03-26 has no challenge
+		return n // revision 2025-03-26 defines no challenge
 	}
 	n.kind = needScope
 	if n.challenge == nil || len(n.scopes) == 0 {
@@ -89,8 +89,8 @@ func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	return best
 }
 
-// failureKey returns the key of a failure. All needs for scopes share one, since a server could ask
-// for other scopes each time.
+// failureKey returns the key of a failure. All needs for scopes share a key, since a server could
+// ask for other scopes each time.
 func (n *need) failureKey() string {
 	if n.kind == needScope {
 		return "scope"
@@ -98,7 +98,7 @@ func (n *need) failureKey() string {
 	return n.key()
 }
 
-// key is equal for needs that one authorization meets.
+// key is equal for needs that the same authorization meets.
 func (n *need) key() string {
 	switch n.kind {
 	case needScope:
@@ -145,7 +145,7 @@ type failedAttempt struct {
 }
 
 // A flow is an authorization in progress. All requests that need it wait for it. It is cancelled
-// when none waits any more.
+// when no request waits any more.
 type flow struct {
 	key    string
 	cancel context.CancelCauseFunc
@@ -167,7 +167,7 @@ type waiter struct {
 
 var errAbandoned = errors.New("oauth: authorization cancelled: no request waits for it")
 
-// acquire obtains tokens, together with all requests that have the same need.
+// acquire obtains tokens, together with all requests with the same need.
 func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 	for {
 		f, mine, err := t.join(ctx, n)
@@ -183,7 +183,7 @@ func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 		case f.key == n.key():
 			return f.got, err
 		}
-		// The flow served another need, and may have met this one: the next flow checks.
+		// The flow served another need, and may have met this need: the next flow checks.
 	}
 }
 
@@ -211,7 +211,7 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	return f, mine, nil
 }
 
-// flowField returns the field of the flow in progress. Renewals have their own, so that they do not
+// flowField returns the field of the flow in progress. Renewals use their own, so that they do not
 // wait for the user. The caller holds the lock.
 func (t *Transport) flowField(n *need) **flow {
 	if n.kind == needRenewal {
@@ -234,8 +234,8 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 	f.cancel(nil)
 }
 
-// remember records a failed login, or clears the failures after a successful one. The caller holds
-// the lock.
+// remember records a failed login, or clears the failures after a successful login. The caller
+// holds the lock.
 func (t *Transport) remember(n *need, f *flow, err error) {
 	f.mu.Lock()
 	asked := f.asked

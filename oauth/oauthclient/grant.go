@@ -28,8 +28,8 @@ const (
 )
 
 // Extensions returns the extension that defines the grant of the Transport, without settings; nil
-// for a grant without one. It is for [mcp.ClientOptions].Extensions, so that the client declares it
-// to the server:
+// for a grant without an extension. It is for [mcp.ClientOptions].Extensions, so that the client
+// declares it to the server:
 //
 //	c, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Extensions: login.Extensions()})
 //

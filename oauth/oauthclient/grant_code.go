@@ -25,13 +25,13 @@ const maxCode = 8 << 10
 // An Authorizer lets the user log in, in a browser. [NewBrowser] and [NewAuthorizer] return
 // implementations. It is safe for concurrent use.
 type Authorizer interface {
-	// Listen prepares for the authorization response of one login. redirectURIs are the allowed
-	// redirect URIs, the preferred one first; one with http, a loopback host and no port allows any
-	// port. If there are none, the Authorizer chooses. The caller closes the Callback.
+	// Listen prepares for the authorization response of a login. redirectURIs are the allowed
+	// redirect URIs, the preferred URI first; a URI with http, a loopback host and no port allows
+	// any port. If there is no URI, the Authorizer chooses. The caller closes the Callback.
 	Listen(ctx context.Context, redirectURIs []string) (Callback, error)
 }
 
-// A Callback receives the authorization response of one login.
+// A Callback receives the authorization response of a login.
 type Callback interface {
 	// RedirectURI returns the redirect URI of the login.
 	RedirectURI() string
@@ -43,11 +43,11 @@ type Callback interface {
 	Close(outcome error)
 }
 
-// A LoginRequest is one login of the user.
+// A LoginRequest is a login of the user.
 type LoginRequest struct {
 	// URL is the page to open. It is https, or http on this machine, and re-encoded from its parts.
 	URL string
-	// State is the state parameter that the response must have.
+	// State is the state parameter that the response must contain.
 	State string
 	// Issuer is the authorization server, and Server the MCP server that the login is for, without
 	// its query.
@@ -110,7 +110,7 @@ func (e *LoginError) Error() string {
 }
 
 // ErrInvalidResponse is wrapped by the error of a login whose response cannot be attributed to the
-// authorization server. Nothing of the response was used.
+// authorization server. The response was not used.
 var ErrInvalidResponse = errors.New("invalid authorization response")
 
 // ErrLoginTimeout is the error of a login that the user did not complete in time.
@@ -162,7 +162,7 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	}
 }
 
-// A login is one authorization request, with the values that its response is checked against. Spec:
+// A login is an authorization request, with the values that its response is checked against. Spec:
 // basic/authorization#authorization-response-validation (2026-07-28).
 type login struct {
 	*grantRequest
@@ -277,8 +277,8 @@ func (l *login) page() (string, error) {
 	return u.String(), nil
 }
 
-// authorizationCode validates the response and returns its code. It accepts one response. Spec:
-// basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
+// authorizationCode validates the response and returns its code. It accepts a single response.
+// Spec: basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
 func (l *login) authorizationCode(response url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrInvalidResponse, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {

@@ -49,8 +49,8 @@ type EnterpriseOptions struct {
 // use it. No browser is opened. At the authorization server of the MCP server the client is that of
 // TransportOptions.Client.
 //
-// The tokens belong to one user, so a Transport with this grant needs a Store for each user. An
-// invalid option is the error of every request. The Grant is safe for concurrent use.
+// The tokens belong to a single user, so a Transport with this grant needs a Store for each user.
+// An invalid option is the error of every request. The Grant is safe for concurrent use.
 //
 // Spec: extension [ExtensionEnterpriseManaged]; RFC 8693, section 2; RFC 7523, section 2.1.
 func NewEnterpriseGrant(opts *EnterpriseOptions) Grant {

@@ -24,12 +24,12 @@ const grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 type AssertionFunc func(ctx context.Context, issuer string) (string, error)
 
 // NewWorkloadGrant returns the grant of workload identity federation: the platform of a program,
-// such as a cluster or a cloud, vouches for it, and the program has no secret of its own. If
-// TransportOptions.Client names a client, its id is sent, and it authenticates if it has a secret
+// such as a cluster or a cloud, vouches for it, and the program holds no secret of its own. If
+// TransportOptions.Client names a client, its id is sent, and it authenticates if it holds a secret
 // or a key. A refusal is not retried. A nil assertion panics. The Grant is safe for concurrent use.
 //
-// The MCP server names the authorization server that gets the JWT. Therefore the JWT must have that
-// issuer as its audience. A JWT with another audience is only sent to
+// The MCP server names the authorization server that gets the JWT. Therefore the JWT must carry
+// that issuer as its audience. A JWT with another audience is only sent to
 // TransportOptions.Client.Issuer.
 //
 // Spec: extension io.modelcontextprotocol/auth/wif; RFC 7523, section 2.1.
@@ -42,7 +42,7 @@ func NewWorkloadGrant(assertion AssertionFunc) Grant {
 
 type workload struct{ assertion AssertionFunc }
 
-func (workload) extension() string { return "" } // the specification has no id for it
+func (workload) extension() string { return "" } // the specification defines no id for it
 
 func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
 	client := &Registration{Issuer: r.discovery.Server.Issuer, AuthMethod: oauthwire.AuthNone}
@@ -70,7 +70,7 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 }
 
 // audienceOf returns the audience of a JWT without verifying it. The token endpoint does not count
-// as audience: the metadata of any authorization server can name that of another one.
+// as audience: the metadata of any authorization server can name the audience of another server.
 func audienceOf(jwt string) []string {
 	parts := strings.Split(jwt, ".")
 	if len(parts) != 3 { // header, claims, signature
@@ -88,7 +88,7 @@ func audienceOf(jwt string) []string {
 
 // AssertionFile returns an AssertionFunc that reads the JWT from a file each time: platforms
 // replace it before it expires. The same JWT is for all authorization servers; [NewWorkloadGrant]
-// decides which ones get it.
+// decides which servers get it.
 func AssertionFile(path string) AssertionFunc {
 	return func(context.Context, string) (string, error) {
 		file, err := os.Open(path)
@@ -96,7 +96,7 @@ func AssertionFile(path string) AssertionFunc {
 			return "", err
 		}
 		defer file.Close()
-		// One byte more shows that the file is too long.
+		// A further byte shows that the file is too long.
 		text, err := io.ReadAll(io.LimitReader(file, maxTokenSize+1))
 		if err != nil {
 			return "", err

@@ -33,11 +33,11 @@ type Identity struct {
 	// Key is for authorization servers that accept signed assertions (private_key_jwt).
 	Key *AssertionKey
 	// Issuer is the only authorization server to use, as its metadata spells it. ID and Secret are
-	// sent to no other one; without ID it is where the client registers, and where a workload sends
-	// its assertion. If the MCP server names only others, a login fails with an [*IssuerError]. It
-	// is also required for an authorization server that shows its login page at another host and
-	// sends no iss in responses: the client cannot distinguish it from an attacker's. Default: the
-	// one that the MCP server names, if ID is empty.
+	// sent to no other server; without ID it is where the client registers, and where a workload
+	// sends its assertion. If the MCP server names only others, a login fails with an
+	// [*IssuerError]. It is also required for an authorization server that shows its login page at
+	// another host and sends no iss in responses: the client cannot distinguish it from an
+	// attacker's. Default: the server that the MCP server names, if ID is empty.
 	Issuer string
 	// InsecureAnyIssuer allows ID and Secret without Issuer, at the authorization server that the
 	// MCP server names first: an attacker who controls the MCP server can then obtain them.
@@ -52,16 +52,16 @@ type Identity struct {
 	// refuse. The tokens are then not bound to the MCP server. It requires Issuer, unless
 	// InsecureAnyIssuer is set. Default: resource is sent.
 	OmitResource bool
-	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: one that
-	// the metadata of the authorization server names.
+	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: a method
+	// that the metadata of the authorization server names.
 	AuthMethod string
 	// MetadataURL is the URL of the program's Client ID Metadata Document, which is the client_id
-	// at authorization servers that support it. It must be https and have a path. Default: none.
+	// at authorization servers that support it. It must be https and contain a path. Default: none.
 	MetadataURL string
-	// Metadata describes the program for Dynamic Client Registration. RedirectURIs are those that
-	// the Authorizer may use, also with ID and MetadataURL; one with a loopback host and no port
-	// allows any port. Default: the name of the program, and a redirect URI that the Authorizer
-	// chooses.
+	// Metadata describes the program for Dynamic Client Registration. RedirectURIs are the URIs
+	// that the Authorizer may use, also with ID and MetadataURL; a URI with a loopback host and no
+	// port allows any port. Default: the name of the program, and a redirect URI that the
+	// Authorizer chooses.
 	Metadata oauth.ClientMetadata
 }
 
@@ -116,10 +116,10 @@ func (e *PKCEError) Error() string {
 		"requires S256", e.Issuer, e.Methods)
 }
 
-// An IssuerError reports a login that is bound to one authorization server while the MCP server
-// names another. Nothing was sent to that one but the request for its metadata.
+// An IssuerError reports a login that is bound to an authorization server while the MCP server
+// names another. The other server received only the request for its metadata.
 type IssuerError struct {
-	Want string // of the options; empty if they have an ID without Issuer
+	Want string // of the options; empty if they contain an ID without Issuer
 	Got  string // that the MCP server names
 }
 

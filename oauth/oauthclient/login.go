@@ -118,7 +118,8 @@ func (t *Transport) Logout(ctx context.Context) error {
 	return errors.Join(failed, save[Registration](ctx, t.store, clientKey(record.Issuer), nil))
 }
 
-// unstore removes the tokens of the server, even unreadable ones, from the store and returns them.
+// unstore removes the tokens of the server, even unreadable tokens, from the store and returns
+// them.
 func (t *Transport) unstore(ctx context.Context) (record *serverRecord, tokens *TokenSet, err error) {
 	record, err = load[serverRecord](ctx, t.store, t.serverKey())
 	isThere := record != nil || err != nil

@@ -22,7 +22,7 @@ import (
 // maxEpoch is the last second of the year 9999, the greatest time that can be encoded as text.
 const maxEpoch = 253402300799
 
-// A Registration is a client as one authorization server knows it. It is sent to no other server.
+// A Registration is a client as an authorization server knows it. It is sent to no other server.
 // Its JSON, which is for a [Store], contains the secret; its String and its slog value do not.
 //
 // Spec: RFC 7591, section 3.2.1.
@@ -35,7 +35,7 @@ type Registration struct {
 	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
 	// SecretExpires is when the secret expires; zero for never.
 	SecretExpires time.Time `json:"secret_expires,omitzero"`
-	// RedirectURIs are the registered ones.
+	// RedirectURIs are the registered URIs.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 }
 
@@ -199,7 +199,7 @@ func registrationRefusal(status int, body []byte) error {
 	}
 }
 
-// chooseAuthMethod returns the first method that the server supports, preferably one without a
+// chooseAuthMethod returns the first method that the server supports, preferably a method without a
 // secret, which a program on the user's machine cannot keep.
 func chooseAuthMethod(offered []string) (string, error) {
 	if len(offered) == 0 {

@@ -12,12 +12,12 @@ import (
 type Store interface {
 	// Load returns the value of a key, or nil.
 	Load(ctx context.Context, key string) ([]byte, error)
-	// Update calls change with the value of a key, or nil, and replaces it by the
-	// result; nil removes it. If change returns an error, Update returns it and leaves the value as
-	// it is. Until Update returns, no other Update of the key begins, neither in this process nor
-	// in another one with the same store, so that only one of many clients renews an expired token.
-	// change may take as long as a request to a server, and must not call the Store, which could
-	// deadlock.
+	// Update calls change with the value of a key, or nil, and replaces it by the result; nil
+	// removes it. If change returns an error, Update returns it and leaves the value as it is.
+	// Until Update returns, no other Update of the key begins, neither in this process nor in
+	// another process with the same store, so that only one of many clients renews an expired
+	// token. change may take as long as a request to a server, and must not call the Store, which
+	// could deadlock.
 	Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error
 }
 
@@ -81,9 +81,9 @@ const maxUnsaved = 24
 // reloadTimeout bounds reading from a store whose Update failed.
 const reloadTimeout = 2 * time.Second
 
-// A writeBackStore is a [Store] over one that may fail to write. It keeps a value that could not be
-// written, and returns it as long as the store has the previous value: a refresh token that was
-// used must not be used again. The next use of the key writes it again.
+// A writeBackStore is a [Store] over a store that may fail to write. It keeps a value that could
+// not be written, and returns it as long as the store contains the previous value: a refresh token
+// that was used must not be used again. The next use of the key writes it again.
 type writeBackStore struct {
 	Store
 
@@ -151,7 +151,7 @@ func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) 
 	return before, err
 }
 
-// newest returns the unsaved value of a key, or the stored one if another process wrote
+// newest returns the unsaved value of a key, or the stored value if another process wrote
 // since.
 func (s *writeBackStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()
@@ -169,7 +169,7 @@ func (s *writeBackStore) setUnsaved(key string, v *unsavedValue) *unsavedValue {
 	defer s.mu.Unlock()
 	delete(s.unsaved, key)
 	if bytes.Equal(v.replaces, v.value) {
-		return nil // there is nothing to save
+		return nil // no value needs to be saved
 	}
 	if len(s.unsaved) >= maxUnsaved {
 		clear(s.unsaved)

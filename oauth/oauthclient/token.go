@@ -32,21 +32,21 @@ const (
 
 const grantRefresh = "refresh_token"
 
-// A TokenSet has the tokens that an authorization server issued to a client for one server. Its
+// A TokenSet contains the tokens that an authorization server issued to a client for a server. Its
 // JSON, which is for a [Store], contains the tokens; its String and its slog value do not.
 type TokenSet struct {
 	// Issuer is the authorization server that issued the tokens, ClientID the client they were
 	// issued to.
 	Issuer   string `json:"issuer"`
 	ClientID string `json:"client_id,omitempty"`
-	// Resource is the server that the access token is for. It is empty if the server has no
+	// Resource is the server that the access token is for. It is empty if the server publishes no
 	// identifier, in revision 2025-03-26.
 	Resource     string `json:"resource,omitempty"`
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"` // Bearer or DPoP
 	RefreshToken string `json:"refresh_token,omitempty"`
 	// Scopes are the granted scopes, as far as the authorization server names them. Requested are
-	// the requested ones, and Challenged those of them that the server itself asked for.
+	// the requested scopes, and Challenged the scopes among them that the server itself asked for.
 	Scopes     []string `json:"scopes,omitempty"`
 	Requested  []string `json:"requested,omitempty"`
 	Challenged []string `json:"challenged,omitempty"`
@@ -253,7 +253,7 @@ func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error 
 	case oauthwire.AuthPrivateKey:
 		return e.key.authenticate(form, c.ClientID, e.server, time.Now())
 	case oauthwire.AuthNone:
-		if c.ClientID != "" { // a workload may have none
+		if c.ClientID != "" { // a workload may lack an ID
 			form.Set("client_id", c.ClientID)
 		}
 	default:
@@ -263,8 +263,8 @@ func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error 
 	return nil
 }
 
-// authMethod returns the client's authentication method: the registered one, else one that the
-// server's metadata names.
+// authMethod returns the client's authentication method: the registered method, else a method that
+// the server's metadata names.
 func (e *tokenEndpoint) authMethod() (string, error) {
 	c, offered := e.registration, e.server.TokenEndpointAuthMethods
 	supports := func(method string) bool { return slices.Contains(offered, method) }
@@ -371,11 +371,11 @@ func isPermanent(err error) bool {
 }
 
 // renew renews tokens with their refresh token, once for all goroutines and processes: the first
-// one updates the store, and the others find its result. If the authorization server no longer
-// accepts the refresh token, the tokens are removed and the outcome has none. After another error
-// they are kept.
+// process updates the store, and the others find its result. If the authorization server no longer
+// accepts the refresh token, the tokens are removed and the outcome contains no tokens. After
+// another error they are kept.
 //
-// The request is not cancelled: only its response has the new refresh token.
+// The request is not cancelled: only its response contains the new refresh token.
 func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, error) {
 	t.mu.Lock()
 	record, logouts := t.record, t.logouts

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// maxAttempts limits the authorizations for one request: for a new token, and for more scopes.
+	// maxAttempts limits the authorizations for a request: for a new token, and for more scopes.
 	maxAttempts = 2
 	// maxDrained and drainTimeout bound reading the body of a refusal, so that its connection can
 	// be reused.
@@ -36,7 +36,7 @@ const (
 )
 
 // TransportOptions configures a [Transport]. The zero value cannot log in: set Authorizer if
-// the program has a user, else Grant.
+// the program serves a user, else Grant.
 type TransportOptions struct {
 	// Base sends the requests. Default: an http.Transport of its own, which uses proxies from the
 	// environment and HTTP/2 where the server supports it.
@@ -50,25 +50,25 @@ type TransportOptions struct {
 	Grant Grant
 	// Client identifies the program to authorization servers. Default: it registers itself.
 	Client Identity
-	// Scopes are requested in addition to those that the server asks for in a challenge. Without
-	// either, the scopes_supported of the server are requested. Default: none.
+	// Scopes are requested in addition to the scopes that the server asks for in a challenge.
+	// Without either, the scopes_supported of the server are requested. Default: none.
 	Scopes []string
 	// DPoP binds tokens to a key. Default: bearer tokens.
 	DPoP *DPoPOptions
 	// Fetcher fetches metadata and calls the authorization server. Default: oauth.NewFetcher(nil).
 	Fetcher *oauth.Fetcher
 	// WholeOrigin sends the token to every path of the server's origin. Default: to the path of the
-	// endpoint and those that the server's identifier covers. HTTP+SSE servers receive messages at
-	// another path.
+	// endpoint and requests that the server's identifier covers. HTTP+SSE servers receive messages
+	// at another path.
 	WholeOrigin bool
 	// InsecureHTTP allows http to other machines, so that tokens can be read on the network.
 	// Default: only to this machine.
 	InsecureHTTP bool
-	// Logger receives what fails without being the error of a request. Default: slog.Default().
+	// Logger receives failures that are not the error of a request. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Transport authorizes the requests to one MCP server. It is an [http.RoundTripper] for the
+// A Transport authorizes the requests to an MCP server. It is an [http.RoundTripper] for the
 // client of mcphttp.TransportOptions:
 //
 //	login := oauthclient.NewTransport(url, &oauthclient.TransportOptions{
@@ -80,12 +80,12 @@ type TransportOptions struct {
 // asks for more scopes, the Transport obtains other tokens and sends the request again. Requests
 // that need a login at the same time share it, and processes that share a Store share renewals.
 // While the user logs in, the time limits of the [mcp.Client] are suspended. Requests to other
-// addresses, and those with an Authorization header, are sent unchanged.
+// addresses, and requests with an Authorization header, are sent unchanged.
 //
-// A request that cannot be authorized fails with an [*AuthorizeError] and has not been carried out.
+// A request that cannot be authorized fails with an [*AuthorizeError] and was not carried out.
 // All methods are safe for concurrent use.
 //
-// Spec: basic/authorization, in all revisions that have it.
+// Spec: basic/authorization, in all revisions that define it.
 type Transport struct {
 	endpoint    *url.URL
 	base        http.RoundTripper
@@ -105,19 +105,19 @@ type Transport struct {
 	accepted atomic.Pointer[TokenSet]
 
 	mu                sync.Mutex                // guards the fields below
-	loaded            bool                      // the store has been read
+	loaded            bool                      // the store was read
 	tokens            *TokenSet                 // may be nil; never modified
 	record            *serverRecord             // nil before a discovery; never modified
 	failures          map[string]*failedAttempt // recent failed logins, by failureKey
-	metadataChallenge *oauth.Challenge          // the last one with resource_metadata
+	metadataChallenge *oauth.Challenge          // the last challenge with resource_metadata
 	flow, renewal     *flow                     // in progress; may be nil
 	logouts           int                       // calls of Logout; results of older flows are not stored
 }
 
 // NewTransport returns an http.RoundTripper that adds access tokens to the requests to the MCP
 // server at an endpoint such as https://example.com/mcp; see mcphttp.TransportOptions.Client. It
-// sends nothing yet; an invalid endpoint or option is the error of every request. opts may be nil:
-// then a login is [ErrLoginRequired], and tokens are lost when the program ends.
+// sends no request yet; an invalid endpoint or option is the error of every request. opts may be
+// nil: then a login is [ErrLoginRequired], and tokens are lost when the program ends.
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
@@ -201,7 +201,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// An exchange is one request to the server, which may be sent several times.
+// An exchange is a request to the server, which may be sent several times.
 type exchange struct {
 	*Transport
 	req  *http.Request
@@ -269,7 +269,7 @@ var noTokens = new(TokenSet)
 // hasOtherReason reports whether the server may have refused a request because it lost the session:
 // it accepted the same token, or a request without a token, before, and does not report the token
 // as invalid. The caller of the transport then opens a new session. If the server refuses the token
-// there too, the request has no session, and the token is replaced.
+// there too, the request belongs to no session, and the token is replaced.
 func (x *exchange) hasOtherReason(n *need) bool {
 	return n.kind == needToken && x.accepted.Load() == cmp.Or(n.used, noTokens) &&
 		x.req.Header.Get(headerSession) != "" &&

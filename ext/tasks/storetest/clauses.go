@@ -82,7 +82,7 @@ func checkUnknown(s *store) {
 	s.wantCount("bob", 0, 1)
 }
 
-// wantOne calls f 16 times concurrently: one call must succeed, and the others must conflict.
+// wantOne calls f 16 times concurrently: a single call must succeed, and the others must conflict.
 func (s *store) wantOne(what string, f func(i int) error) {
 	var succeeded atomic.Int32
 	s.concurrently(16, func(i int) {
@@ -141,7 +141,7 @@ func checkOwners(s *store) {
 }
 
 func checkSizes(s *store) {
-	const small = 9 // next to large ones
+	const small = 9 // next to large records
 	sizes := []int{0, 1, 4095, 4096, 16 << 10, 16<<10 + 1, 64 << 10, 64<<10 + 1, 128 << 10, 1 << 20, tasks.MaxRecord}
 	records := make([]tasks.Record, len(sizes))
 	for i, size := range sizes {
@@ -149,7 +149,7 @@ func checkSizes(s *store) {
 		records[i].Data = pattern(size, byte(i))
 	}
 	s.mustCreate(records...)
-	// Each record gets the size of another one, larger or smaller. No old data must remain.
+	// Each record gets the size of another record, larger or smaller. No old data must remain.
 	for round := range 2 {
 		for _, r := range records {
 			s.wantRecord(r)
@@ -352,7 +352,8 @@ func checkConcurrent(s *store) {
 			s.useTask(fmt.Sprint("owner", i%3), fmt.Sprintf("task-%d-%d", i, life), life)
 		}
 	})
-	// Of five tasks one was deleted, one expired, one is done, and two are unfinished.
+	// Of five tasks the first is deleted, the second expired, the third done, and two are
+	// unfinished.
 	const kept, unfinished = workers * lives * 3 / 5, workers * lives * 2 / 5
 	if n := len(s.unfinished()); n != unfinished {
 		s.fail("%d tasks are unfinished, want %d", n, unfinished)
@@ -366,7 +367,7 @@ func checkConcurrent(s *store) {
 	}
 }
 
-// useTask creates, updates and ends a task in one of five ways.
+// useTask creates, updates and ends a task in each of five ways.
 func (s *store) useTask(owner, id string, variant int) {
 	deleteExpired := func() {
 		for n := 1; n > 0; {
@@ -433,7 +434,8 @@ func checkLasting(s *store, reopen func()) {
 }
 
 func checkOrder(s *store) {
-	// Comparisons of encoded bytes may get these wrong: negative, of different length, in time zones.
+	// Comparisons of encoded bytes may get these wrong: negative, of different length, in time
+	// zones.
 	times := []time.Time{
 		time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.UnixMilli(-1), time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(255), time.UnixMilli(256),

@@ -136,7 +136,7 @@ func (s *store) wantIDs(owner string, ids ...string) {
 	}
 }
 
-// wantCount checks Count and CountAll: their records, and that their bytes are those listed.
+// wantCount checks Count and CountAll: their records, and that their bytes equal the listed bytes.
 func (s *store) wantCount(owner string, own, all int) {
 	got, ownBytes, err := s.Count(s.ctx, owner)
 	if err != nil || got != own {
@@ -211,7 +211,7 @@ func idsOf(records []tasks.Record) []string {
 
 var noon = time.Date(2026, 7, 28, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
-// task returns a test record, with the version that it has after Create.
+// task returns a test record, with its version after Create.
 func task(owner, id string) tasks.Record {
 	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour), Version: 1,
 		Data: []byte("data of " + id)}

@@ -31,9 +31,9 @@ func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
 }
 
 // RunLasting calls [Run], and tests that records survive when the store is closed and opened again.
-// Stores that open returns for the same dir have the same records; one is closed before the next is
-// opened. Stores for different dirs share nothing. dir is an empty directory at first; a store that
-// keeps its records elsewhere uses it as a name.
+// Stores that open returns for the same dir contain the same records; a store is closed before the
+// next is opened. Stores for different dirs share no records. dir is an empty directory at first; a
+// store that keeps its records elsewhere uses it as a name.
 func RunLasting(t *testing.T, open func(t *testing.T, dir string) tasks.Store) {
 	Run(t, func(t *testing.T) tasks.Store { return open(t, t.TempDir()) })
 	t.Run("records survive closing and opening", func(t *testing.T) {
@@ -63,7 +63,7 @@ func end(t *testing.T, s tasks.Store) {
 	}
 }
 
-// A clause is one sentence of the contract.
+// A clause is a sentence of the contract.
 type clause struct {
 	name  string
 	check func(s *store)
