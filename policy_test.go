@@ -296,7 +296,7 @@ func TestDocumentLinksExist(t *testing.T) {
 // programErrors are the files whose errors may name fields, because they report mistakes of the program
 // that uses the package: in the options of a constructor or the result of a function.
 var programErrors = strings.Fields(`
-	ext/apps/bridge.go ext/apps/page.go ext/skills/snapshot.go gateway/audit/audit.go host/state.go
+	ext/apps/bridge.go ext/apps/page.go ext/skills/snapshot.go gateway/audit/audit.go host/internal/round/state.go
 	internal/dpop/prover.go internal/dpop/verifier.go
 	mcp/client.go mcp/client_call.go mcp/connect.go mcp/input.go mcphttp/session_post.go mcphttp/transport.go
 	oauth/authserver/client.go oauth/authserver/keys.go oauth/authserver/metadata.go oauth/authserver/options.go

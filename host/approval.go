@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -67,8 +68,8 @@ type approval struct {
 	withoutMeta string // the member of `_meta` that the server does not receive
 	call        string // identifies the events of the request
 	original    *mcp.Request
-	// round returns the earlier request that the request continues.
-	round func(req *mcp.Request) (st requestState, continues bool, err error)
+	// earlier returns the earlier round of the request.
+	earlier func(req *mcp.Request) (st round.State, continues bool, err error)
 	// stillApplies reports whether the definition is still the same, and returns an error if the policy
 	// now refuses the request.
 	stillApplies func(ctx context.Context, req *mcp.Request) (bool, error)
@@ -92,7 +93,7 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 	if p.binding, err = p.bind(req); err != nil {
 		return nil, nil, err
 	}
-	if continues(req) {
+	if round.Continues(req) {
 		if st, ok := p.openAnswer(req); ok {
 			p.begins = true
 			send, err = p.answered(ctx, send, st)
@@ -147,7 +148,7 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 // resume checks that a request which answers a question of its server was approved when it began, and
 // that no other request has given this answer.
 func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
-	st, continues, err := p.round(req)
+	st, continues, err := p.earlier(req)
 	switch {
 	case err != nil:
 		return err
@@ -155,7 +156,7 @@ func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
 		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy or the definition has changed since the request was approved: start it again")})
 	case st.Nonce == "": // it was allowed when it began: each of its answers is for one request, too
-		text, _, _ := requestStateOf(req)
+		text, _, _ := round.StateOf(req)
 		st.Nonce = digestOf(text)
 	}
 	p.nonce = rand.Text()
@@ -163,7 +164,7 @@ func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
 }
 
 // mark adds to the state of a question of the server that the request was decided about.
-func (p *approval) mark(st *requestState) {
+func (p *approval) mark(st *round.State) {
 	if p == nil {
 		return
 	}
@@ -260,7 +261,7 @@ func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
 
 // consume makes sure that an approval is used once, in all processes that share the state.
 func (p *approval) consume(ctx context.Context, nonce string) error {
-	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(stateTTL).Unix()))
+	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(round.TTL).Unix()))
 	switch {
 	case errors.Is(err, state.ErrConflict):
 		return p.fail(CodeDenied, hosterr.Public{Err: errors.New("this approval was used before: it is for one request")})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -59,7 +60,7 @@ func (p *approval) question(req *mcp.Request) mcp.Result {
 // bound returns what the state of the question is bound to. Without a state that outlives the process,
 // only this process has the approvals that were used.
 func (p *approval) bound(req *mcp.Request) []string {
-	bound := append([]string{approvalKey}, bound(p.caller, req)...)
+	bound := append([]string{approvalKey}, round.Bound(p.caller, req)...)
 	if p.process != "" {
 		bound = append(bound, p.process)
 	}
@@ -124,7 +125,7 @@ func shown(text string) string { return visible.Escape(text, nil) }
 
 // openAnswer returns the state of the question for approval that a request answers.
 func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
-	text, ok, err := requestStateOf(req)
+	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return st, false
 	}

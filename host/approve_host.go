@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 func (h *Host) newApprover() *approver {
-	o := approverOptions{state: h.opts.State, ring: h.states.ring, logger: h.opts.Logger, ctx: h.ctx, run: h.work.run,
+	o := approverOptions{state: h.opts.State, ring: h.states.Ring, logger: h.opts.Logger, ctx: h.ctx, run: h.work.run,
 		epoch: h.epoch, changed: h.events.send, held: &h.held, count: h.countApproval,
 		record: func(r *Record) { _ = h.Record(r) }, // the Recorder reports its failures
 		waits: func(server string) (done func()) {
@@ -81,7 +82,7 @@ func (v *View) newApproval(req *mcp.Request, r *call, a *Action, d Decision) *ap
 	if s := r.pool.up.entry().Config; s != nil {
 		p.identity = s.Identity()
 	}
-	p.round = func(req *mcp.Request) (requestState, bool, error) { return v.openState(req, r) }
+	p.earlier = func(req *mcp.Request) (round.State, bool, error) { return v.openState(req, r) }
 	p.stillApplies = func(ctx context.Context, req *mcp.Request) (bool, error) {
 		if r.item != nil && !v.isUnchanged(ctx, r.item) {
 			return false, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -38,7 +39,7 @@ type call struct {
 // served identifies the connection that served a call.
 type served struct {
 	conn  *conn
-	round requestState // what the next round of the call must know
+	round round.State // what the next round of the call must know
 }
 
 // A next runs the rest of the pipeline.
@@ -69,7 +70,7 @@ func (c *call) definition() json.RawMessage {
 }
 
 // continues returns the earlier round of the call. ok is false for a call that begins.
-func (c *call) continues() (st requestState, ok bool, err error) {
+func (c *call) continues() (st round.State, ok bool, err error) {
 	return c.view.openState(c.request, c)
 }
 

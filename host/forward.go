@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -62,7 +63,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 		return nil, err
 	}
 	c.pool = p
-	c.served = served{s, requestState{Call: c.id(), Class: class, Roots: roots}}
+	c.served = served{s, round.State{Call: c.id(), Class: class, Roots: roots}}
 	return res, nil
 }
 
@@ -95,7 +96,7 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 		st.Instance, st.Target = s.ID(), c.target
 	}
 	c.approval.mark(&st)
-	sealed, err := h.states.seal(c.view.caller, c.request, st)
+	sealed, err := h.states.Seal(c.view.caller, c.request, st)
 	if err != nil {
 		return nil, &Error{Code: CodeTooLarge, Server: c.pool.up.name, MayHaveRun: true, Err: err}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -91,7 +92,7 @@ type Host struct {
 	opts     Options
 	set      atomic.Pointer[serverSet] // see [Host.Reload]
 	approver *approver
-	states   *stateSealer
+	states   *round.Sealer
 	callIDs  *callIDs
 	calls    next                                // the pipeline
 	masks    func(r *Record, text string) string // maskRecord
@@ -152,7 +153,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		h.opts.State = &state.Memory{}
 	}
 	var err error
-	if h.states, err = newStateSealer(h.opts.StateKeys); err != nil {
+	if h.states, err = round.NewSealer(h.opts.StateKeys); err != nil {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
@@ -164,7 +165,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	}
 	h.approver = h.newApprover()
 	h.calls, h.masks = h.pipeline(), h.maskRecord
-	h.tasks.ring, h.tasks.run = h.states.ring, h.work.run
+	h.tasks.ring, h.tasks.run = h.states.Ring, h.work.run
 	rules, err := h.configured(f)
 	if err != nil {
 		return nil, err

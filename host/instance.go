@@ -96,6 +96,8 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error)
 	return nil, &Error{Code: CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
 }
 
+var errNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")
+
 // join returns the connection of an instance for one more request. It waits for a delayed start that
 // begins within a time.
 func (p *pool) join(

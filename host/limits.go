@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -100,7 +101,7 @@ func (v *View) enter(ctx context.Context, c *call) (*limits.Queue, error) {
 		return nil, nil
 	}
 	q := c.pool.queue()
-	if continues(c.request) {
+	if round.Continues(c.request) {
 		if st, ok, err := c.continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
 			q.Force(v.principal)
 			return q, nil

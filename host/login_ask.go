@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -171,8 +172,8 @@ func (v *View) loginRequired(e *Error, page string) error {
 
 // loginQuestion returns the result that asks the client to open the page of a login.
 func (v *View) loginQuestion(req *mcp.Request, l *Login, st *loginState) mcp.Result {
-	st.Expires = time.Now().Add(stateTTL).Unix()
-	sealed := v.host.states.ring.SealText(mustJSON(st), v.loginBound(req)...)
+	st.Expires = time.Now().Add(round.TTL).Unix()
+	sealed := v.host.states.Ring.SealText(mustJSON(st), v.loginBound(req)...)
 	message := fmt.Sprintf("[%s] The server requires a login. Log in to it on this page to continue.",
 		shown(l.Server()))
 	b := append(jsonscan.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"`+loginKey+
@@ -182,23 +183,23 @@ func (v *View) loginQuestion(req *mcp.Request, l *Login, st *loginState) mcp.Res
 }
 
 func (v *View) loginBound(req *mcp.Request) []string {
-	return append([]string{loginKey}, bound(v.caller, req)...)
+	return append([]string{loginKey}, round.Bound(v.caller, req)...)
 }
 
 // resumeLogin returns the request that needed a login, after it. A request without the state of such a
 // question is returned as it is.
 func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request, *loginState, error) {
-	text, ok, err := requestStateOf(req)
+	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return req, nil, nil //nolint:nilerr // the error is that of who opens the state
 	}
-	plain, _, err := v.host.states.ring.OpenText(text, v.loginBound(req)...)
+	plain, _, err := v.host.states.Ring.OpenText(text, v.loginBound(req)...)
 	var st loginState
 	if err != nil || json.Unmarshal(plain, &st) != nil {
 		return req, nil, nil //nolint:nilerr // it is the state of another question
 	}
 	if time.Now().Unix() > st.Expires {
-		return req, nil, errInvalidState
+		return req, nil, round.ErrInvalid
 	}
 	responses, _ := req.Param("inputResponses")
 	answer, answered := jsonscan.Get(responses, loginKey)

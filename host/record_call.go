@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -55,7 +56,7 @@ func (r *recording) describe(c *call) {
 	if c.item != nil {
 		r.Digest, r.Public = c.item.Digest, c.item.Public
 	}
-	if r.Answers, _ = c.request.Param("inputResponses"); continues(c.request) {
+	if r.Answers, _ = c.request.Param("inputResponses"); round.Continues(c.request) {
 		r.Event = event.Answer
 		if st, _, err := c.continues(); err == nil && st.Call != "" {
 			r.Call = st.Call

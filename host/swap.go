@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -92,11 +93,11 @@ func (u *Upstream) poolOfConnection(id string) *pool {
 // which no longer lists the item; nil for any other request. The arguments are those of the call, so
 // that nothing has to be removed from them: the server does not get them again.
 func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
-	text, ok, err := requestStateOf(req)
+	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return nil
 	}
-	st, err := v.host.states.open(v.caller, req, text)
+	st, err := v.host.states.Open(v.caller, req, text)
 	if err != nil || st.Target == "" {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -38,7 +39,7 @@ type taskServe func(ctx context.Context) (mcp.Result, error)
 
 // A taskListing is how the tasks of a caller are listed.
 type taskListing struct {
-	cursors listCursors
+	cursors round.Cursors
 	// send sends the request for a page, which the policy and the limits may refuse.
 	send func(server string, req *mcp.Request, serve taskServe) (mcp.Result, error)
 	// decide returns the part of a task that the policy allows.
@@ -49,7 +50,7 @@ type taskListing struct {
 
 // list serves tasks/list: the tasks of one server after the other.
 func (c *callerTasks) list(req *mcp.Request, l *taskListing) (mcp.Result, error) {
-	at, err := l.cursors.open(req)
+	at, err := l.cursors.Open(req)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +80,12 @@ func (c *callerTasks) list(req *mcp.Request, l *taskListing) (mcp.Result, error)
 			if at.Cursor != "" { // the client has a part of its list
 				return nil, err
 			}
-			at = listCursor{}
+			at = round.Cursor{}
 			l.failed(name, err)
 			continue
 		}
 		tasks = append(tasks, c.listed(sender, name, used.class, raw, l.decide)...)
-		next = l.cursors.after(names[n:], at, raw)
+		next = l.cursors.After(names[n:], at, raw)
 		break
 	}
 	b := append([]byte(`{"resultType":"complete","tasks":[`), strings.TrimPrefix(string(tasks), ",")...)
@@ -95,7 +96,7 @@ func (c *callerTasks) list(req *mcp.Request, l *taskListing) (mcp.Result, error)
 }
 
 func (l *taskListing) page(
-	req *mcp.Request, s taskSender, server string, at listCursor,
+	req *mcp.Request, s taskSender, server string, at round.Cursor,
 ) (raw mcp.RawResult, used taskPlace, err error) {
 	inner := *req
 	inner.Params = []byte("{}")

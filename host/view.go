@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -101,7 +102,7 @@ func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.R
 	}
 	if err != nil {
 		v.host.countError(ctx, err)
-		if continues(req) {
+		if round.Continues(req) {
 			err = begun(err)
 		}
 		return v.response(ctx, req.Method, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -217,16 +218,16 @@ func (v *View) subject(c *call) string {
 }
 
 // openState returns the state of a request that continues another.
-func (v *View) openState(req *mcp.Request, c *call) (st requestState, ok bool, err error) {
+func (v *View) openState(req *mcp.Request, c *call) (st round.State, ok bool, err error) {
 	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
 		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
 	}
-	text, ok, err := requestStateOf(req)
+	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return st, ok, err
 	}
-	if st, err = v.host.states.open(v.caller, req, text); err == nil && st.Server != c.pool.up.name {
-		err = errInvalidState
+	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != c.pool.up.name {
+		err = round.ErrInvalid
 	}
 	return st, true, err
 }

@@ -10,11 +10,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-var errInvalidCursor = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.cursor: unknown or of another list")
 
 // list serves a list method.
 func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) (mcp.Result, error) {
@@ -39,7 +38,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 	} else if p == nil {
 		items, next, err := m.catalogue.Page(kind, after, 0)
 		if err != nil {
-			return nil, errInvalidCursor
+			return nil, round.ErrInvalidCursor
 		}
 		p = v.newListPage(kind, items, next)
 		m.pages.put(kind, after, p)
@@ -60,7 +59,7 @@ func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next strin
 	b := append(make([]byte, 0, len(items)+room), `{"resultType":"complete","`...)
 	b = append(append(append(b, kind.Member()...), `":`...), items...)
 	if next != "" {
-		sealed := v.host.states.ring.SealText([]byte(next), v.cursorBound(kind)...)
+		sealed := v.host.states.Ring.SealText([]byte(next), v.cursorBound(kind)...)
 		b = jsonscan.AppendQuote(append(b, `,"nextCursor":`...), sealed)
 	}
 	// The lists of a caller are for no other, and change when a server says so.
@@ -132,11 +131,11 @@ func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, 
 	text, err := jsonscan.Unquote(raw)
 	if err == nil {
 		var plain []byte
-		if plain, _, err = v.host.states.ring.OpenText(text, v.cursorBound(kind)...); err == nil {
+		if plain, _, err = v.host.states.Ring.OpenText(text, v.cursorBound(kind)...); err == nil {
 			return string(plain), nil
 		}
 	}
-	return "", errInvalidCursor
+	return "", round.ErrInvalidCursor
 }
 
 // listError returns why a list of a pool has never been read, nil if it has.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -43,10 +44,15 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	return v.readSkill(ctx, req)
 }
 
+func (v *View) listCursors(req *mcp.Request) round.Cursors {
+	return round.Cursors{Ring: v.host.states.Ring,
+		Bound: []string{"cursor", v.caller.Key(), v.caller.Profile, v.caller.Server, req.Method}}
+}
+
 // listSkills serves skills/list: the skills of one server after the other.
 func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	cursors := v.listCursors(req)
-	at, err := cursors.open(req)
+	at, err := cursors.Open(req)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +81,11 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 			if at.Cursor != "" { // the client has a part of its list
 				return res, err
 			}
-			at = listCursor{}
+			at = round.Cursor{}
 			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
 			continue
 		}
-		return mcp.RawResult(v.skillPage(p, raw, cursors.after(names[n:], at, raw))), nil
+		return mcp.RawResult(v.skillPage(p, raw, cursors.After(names[n:], at, raw))), nil
 	}
 	return mcp.RawResult(`{"resultType":"complete","skills":[],"ttlMs":0,"cacheScope":"private"}`), nil
 }

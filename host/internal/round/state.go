@@ -1,10 +1,10 @@
-package host
+// Package round seals the states that callers carry between the requests of one call, and the positions in lists.
+package round
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,43 +13,46 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
-	// stateTTL is how long a caller may take to answer. A call that waits at the server ends earlier.
-	stateTTL = time.Hour
-	// maxState bounds the state of a server that a caller carries, in bytes: with its encoding it fits
+	// TTL is how long a caller may take to answer. A call that waits at the server ends earlier.
+	TTL = time.Hour
+	// maxState limits the state of a server that a caller carries, in bytes: with its encoding it fits
 	// the 64 KiB that clients are known to accept.
 	maxState = 44 << 10
 )
 
-// errInvalidState is the only answer to a state that this host has not issued for the request. It
+// ErrInvalid is the only answer to a state that this host has not issued for the request. It
 // does not say what is wrong.
-var errInvalidState = mcp.Errorf(mcp.CodeInvalidParams,
+var ErrInvalid = mcp.Errorf(mcp.CodeInvalidParams,
 	"invalid params.requestState: unknown, expired, or of another request")
 
-// A requestState is the content of a sealed requestState: which instance has asked, and its state.
-type requestState struct {
+// A State is the content of a sealed requestState: it identifies the connection that has asked, and contains the
+// state of the server.
+type State struct {
 	Server   string   `json:"s"`
 	Call     string   `json:"a,omitzero"` // the id of its records
 	Class    string   `json:"c,omitzero"`
-	Instance string   `json:"i,omitzero"`  // the start of an instance of the session era; see instance.id
+	Instance string   `json:"i,omitzero"`  // the id of the connection that must serve the next round
 	Target   string   `json:"t,omitzero"`  // name or URI at the server, with Instance
 	Roots    []string `json:"r,omitempty"` // questions that the configuration answers
 	State    *string  `json:"u,omitempty"` // of the server
-	Policy   string   `json:"p,omitzero"`  // see [approval.bind]
+	Policy   string   `json:"p,omitzero"`  // identifies the request that was approved
 	Nonce    string   `json:"n,omitzero"`  // of an approved request, which can be continued once
 	Expires  int64    `json:"e"`           // in seconds since 1970
 }
 
-// A stateSealer encrypts and binds request states: a server that sees one shared credential gets
+// A Sealer encrypts and binds request states: a server that sees one shared credential gets
 // no state of another caller.
-type stateSealer struct{ ring *seal.KeyRing }
+type Sealer struct{ Ring *seal.KeyRing }
 
-func newStateSealer(keys [][]byte) (*stateSealer, error) {
+// NewSealer returns a Sealer. The first key encrypts, all decrypt; without keys, it has a random key.
+func NewSealer(keys [][]byte) (*Sealer, error) {
 	var ring []seal.Key
 	for _, k := range keys {
 		ring = append(ring, seal.Key{Secret: k})
@@ -58,30 +61,32 @@ func newStateSealer(keys [][]byte) (*stateSealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host: Options.StateKeys: %w", err)
 	}
-	return &stateSealer{r}, nil
+	return &Sealer{r}, nil
 }
 
-// bound returns what a state is bound to.
-func bound(c *Caller, req *mcp.Request) []string {
+// Bound returns the values that a state is bound to.
+func Bound(c *policy.Caller, req *mcp.Request) []string {
 	return []string{"request", c.Key(), c.Profile, c.Server, req.Method, digest(req)}
 }
 
-func (s *stateSealer) seal(c *Caller, req *mcp.Request, st requestState) (string, error) {
+// Seal returns the text of a state, which the caller of the request must send with its answer.
+func (s *Sealer) Seal(c *policy.Caller, req *mcp.Request, st State) (string, error) {
 	if st.State != nil && len(*st.State) > maxState {
 		return "", hosterr.Public{Err: fmt.Errorf("requestState of %d bytes: want at most %d", len(*st.State), maxState)}
 	}
-	st.Expires = time.Now().Add(stateTTL).Unix()
+	st.Expires = time.Now().Add(TTL).Unix()
 	plain, err := json.Marshal(st)
 	if err != nil {
 		return "", err
 	}
-	return s.ring.SealText(plain, bound(c, req)...), nil
+	return s.Ring.SealText(plain, Bound(c, req)...), nil
 }
 
-func (s *stateSealer) open(c *Caller, req *mcp.Request, text string) (st requestState, err error) {
-	plain, _, err := s.ring.OpenText(text, bound(c, req)...)
+// Open returns the state in a text that Seal has returned for an earlier round of the request.
+func (s *Sealer) Open(c *policy.Caller, req *mcp.Request, text string) (st State, err error) {
+	plain, _, err := s.Ring.OpenText(text, Bound(c, req)...)
 	if err != nil || json.Unmarshal(plain, &st) != nil || time.Now().Unix() > st.Expires {
-		return st, errInvalidState
+		return st, ErrInvalid
 	}
 	return st, nil
 }
@@ -110,23 +115,21 @@ func digest(req *mcp.Request) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// requestStateOf returns the member requestState of a request.
-func requestStateOf(req *mcp.Request) (state string, ok bool, err error) {
+// StateOf returns the member requestState of a request.
+func StateOf(req *mcp.Request) (state string, ok bool, err error) {
 	raw, ok := req.Param("requestState")
 	if !ok {
 		return "", false, nil
 	}
 	if state, err = jsonscan.Unquote(raw); err != nil {
-		return "", true, errInvalidState
+		return "", true, ErrInvalid
 	}
 	return state, true, nil
 }
 
-// continues reports whether a request has the answer to a question of its server.
-func continues(req *mcp.Request) bool {
+// Continues reports whether a request contains an answer to a question of its server.
+func Continues(req *mcp.Request) bool {
 	_, answers := req.Param("inputResponses")
 	_, state := req.Param("requestState")
 	return answers || state
 }
-
-var errNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")
