@@ -56,7 +56,7 @@ var rewritten = strings.Fields(`
 	gateway/internal/osuser
 	gateway/internal/rawjson
 	gateway/internal/spell
-	gateway/policy
+	gateway/celpolicy
 	host/policy
 	host/state
 	internal/browser

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -29,7 +29,7 @@ func TestLoginBeforeApproval(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rules, err := policy.New(f, nil)
+			rules, err := celpolicy.New(f, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

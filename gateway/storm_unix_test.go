@@ -24,7 +24,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
@@ -131,7 +131,7 @@ func startStorm(t *testing.T) *storm {
 	}
 	s.host, err = host.Open(t.Context(), first, &host.Options{Logger: slog.New(slog.DiscardHandler), Pins: true, Recorder: s.log,
 		Configure: func(f *config.File, o *host.Options) error {
-			p, err := policy.New(f, nil)
+			p, err := celpolicy.New(f, nil)
 			if o.Policy = nil; p != nil {
 				o.Policy = p
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// A Policy decides what callers may do. Package gateway/policy compiles it.
+// A Policy decides what callers may do. Package gateway/celpolicy compiles it.
 type Policy struct {
 	// Default decides about requests that no rule matches: "allow", "ask" or "deny". Default: "allow".
 	Default string `json:"default"`

@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -66,7 +66,7 @@ func (e Extra) settings() string {
 func (e Extra) apply(f *config.File, o *host.Options, dir string) error {
 	switch e {
 	case Policy200, Policy200All:
-		p, err := policy.New(f, nil)
+		p, err := celpolicy.New(f, nil)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func Set(text []byte, path []string, value []byte) ([]byte, error) {
 		k := c.index(name)
 		if k < 0 {
 			for _, inner := range slices.Backward(path[i+1:]) {
-				value = rawjson.WithMember([]byte("{}"), inner, value)
+				value = rawjson.Set([]byte("{}"), inner, value)
 			}
 			e.insert(c, name, value)
 			break

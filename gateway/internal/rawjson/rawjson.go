@@ -182,9 +182,9 @@ func Get(object []byte, name string) ([]byte, bool) {
 	return nil, false
 }
 
-// WithMember returns a copy of an object in which a member has the given value: in its place if the
+// Set returns a copy of an object in which a member has the given value: in its place if the
 // object contains the member, else at the end.
-func WithMember(object []byte, name string, value []byte) []byte {
+func Set(object []byte, name string, value []byte) []byte {
 	out := append(make([]byte, 0, len(object)+len(name)+len(value)+len(`{"":,}`)), '{')
 	replaced := false
 	add := func(name string, value []byte) {

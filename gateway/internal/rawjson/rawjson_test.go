@@ -70,12 +70,12 @@ func memberNames(object []byte) func(yield func(string, bool) bool) {
 	}
 }
 
-func TestWithMember(t *testing.T) {
+func TestSet(t *testing.T) {
 	for object, want := range map[string]string{
 		`{}`: `{"k\n":2}`, `{"a":1}`: `{"a":1,"k\n":2}`, `{"k\n":1, "b":{}}`: `{"k\n":2,"b":{}}`,
 	} {
-		if got := string(rawjson.WithMember([]byte(object), "k\n", []byte("2"))); got != want {
-			t.Errorf("WithMember(%s) = %s, want %s", object, got, want)
+		if got := string(rawjson.Set([]byte(object), "k\n", []byte("2"))); got != want {
+			t.Errorf("Set(%s) = %s, want %s", object, got, want)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func (p *program) newEntry(ctx context.Context, a *addition) ([]byte, error) {
 // entryJSON returns an entry in the form of Patchbay.
 func entryJSON(s *config.Server) []byte {
 	entry := []byte("{}")
-	set := func(name string, value []byte) { entry = rawjson.WithMember(entry, name, value) }
+	set := func(name string, value []byte) { entry = rawjson.Set(entry, name, value) }
 	text := func(name, value string) {
 		if value != "" {
 			set(name, rawjson.AppendQuote(nil, value))
@@ -196,7 +196,7 @@ func entryJSON(s *config.Server) []byte {
 	table := func(name string, values map[string]string) {
 		all := []byte("{}")
 		for _, key := range sortedKeys(values) {
-			all = rawjson.WithMember(all, key, rawjson.AppendQuote(nil, values[key]))
+			all = rawjson.Set(all, key, rawjson.AppendQuote(nil, values[key]))
 		}
 		if len(values) > 0 {
 			set(name, all)

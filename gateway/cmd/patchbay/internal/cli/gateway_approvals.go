@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -206,7 +206,7 @@ func applyPolicy(f *config.File, opts *host.Options) error {
 	if err != nil || settings.Policy == nil {
 		return err
 	}
-	compiled, err := policy.New(f, nil)
+	compiled, err := celpolicy.New(f, nil)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func applyPolicy(f *config.File, opts *host.Options) error {
 		opts.Channels = append(opts.Channels, host.Channel(channel))
 	}
 	if settings.Webhook != nil {
-		if opts.Webhook, err = policy.Webhook(settings.Webhook, os.LookupEnv); err != nil {
+		if opts.Webhook, err = celpolicy.Webhook(settings.Webhook, os.LookupEnv); err != nil {
 			return err
 		}
 		if u, err := url.Parse(settings.Webhook.URL); err == nil {

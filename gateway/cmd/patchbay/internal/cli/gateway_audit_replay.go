@@ -84,7 +84,7 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 		return nil, fmt.Errorf("records of %.64q cannot be sent again: only calls, prompts and resources can", e.Method)
 	}
 	if member == "uri" && e.Arguments != nil { // the other params
-		c.Params = rawjson.WithMember(e.Arguments.Full, member, rawjson.AppendQuote(nil, e.Target))
+		c.Params = rawjson.Set(e.Arguments.Full, member, rawjson.AppendQuote(nil, e.Target))
 		return c, nil
 	}
 	b := rawjson.AppendQuote([]byte(`{"`+member+`":`), e.Target)

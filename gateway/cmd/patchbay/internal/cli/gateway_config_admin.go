@@ -11,8 +11,8 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -98,7 +98,7 @@ func checkConfig(path string, text []byte) error {
 		return err
 	}
 	if _, has := f.Extra["patchbay"]; has {
-		_, err = policy.New(f.File, nil)
+		_, err = celpolicy.New(f.File, nil)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (g *gatewayRun) explainRule(ctx context.Context, a *host.Action) (host.Deci
 	if now := g.inForce.Load(); now != nil {
 		f = now
 	}
-	compiled, err := policy.New(f, nil)
+	compiled, err := celpolicy.New(f, nil)
 	if err == nil && compiled == nil {
 		err = refusedChange(http.StatusNotFound, "no_policy", "the settings of the configuration have no member policy")
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -62,12 +62,12 @@ func (c *policyCase) action() *host.Action {
 }
 
 // gatewayPolicy returns the policy of the configuration.
-func (p *program) gatewayPolicy() (*policy.Policy, *hostConfig, error) {
+func (p *program) gatewayPolicy() (*celpolicy.Policy, *hostConfig, error) {
 	c, err := p.hostConfig("")
 	if err != nil {
 		return nil, nil, usage(err)
 	}
-	compiled, err := policy.New(c.file, nil)
+	compiled, err := celpolicy.New(c.file, nil)
 	if err == nil && compiled == nil {
 		err = errors.New("the settings of the configuration have no member policy")
 	}
@@ -140,7 +140,7 @@ type policyResult struct {
 	DryRun []string `json:"dryRun,omitempty"`
 }
 
-func (p *program) testPolicy(ctx context.Context, compiled *policy.Policy, cases []policyCase) error {
+func (p *program) testPolicy(ctx context.Context, compiled *celpolicy.Policy, cases []policyCase) error {
 	results, failed := []policyResult{}, 0
 	for i := range cases {
 		c := &cases[i]
@@ -223,7 +223,7 @@ func (p *program) policyExplainCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) explainPolicy(ctx context.Context, compiled *policy.Policy, c *policyCase) {
+func (p *program) explainPolicy(ctx context.Context, compiled *celpolicy.Policy, c *policyCase) {
 	d, steps := compiled.Explain(ctx, c.action())
 	if p.flags.json {
 		type step struct {

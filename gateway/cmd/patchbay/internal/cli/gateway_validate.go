@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
@@ -188,7 +188,7 @@ func (v *validation) checkPolicy(f *configs.File) error {
 		missing("webhook/secret", s.Webhook.Secret)
 	}
 	const anyKey = "a key that is long enough for signatures"
-	_, err = policy.New(f.File, &policy.Options{Lookup: func(string) (string, bool) { return anyKey, true }})
+	_, err = celpolicy.New(f.File, &celpolicy.Options{Lookup: func(string) (string, bool) { return anyKey, true }})
 	return err
 }
 

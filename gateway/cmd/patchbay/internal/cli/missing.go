@@ -151,10 +151,10 @@ func (a *arguments) compilePart(part stdjson.RawMessage) *jsonschema.Schema {
 	whole := []byte("{}")
 	for _, key := range []string{"$defs", "definitions"} {
 		if defs, ok := rawjson.Get(a.root, key); ok {
-			whole = rawjson.WithMember(whole, key, defs)
+			whole = rawjson.Set(whole, key, defs)
 		}
 	}
-	for _, text := range [][]byte{part, rawjson.WithMember(whole, "allOf", listOf([][]byte{part})), []byte("{}")} {
+	for _, text := range [][]byte{part, rawjson.Set(whole, "allOf", listOf([][]byte{part})), []byte("{}")} {
 		if check, err := jsonschema.Compile(text); err == nil {
 			return check
 		}

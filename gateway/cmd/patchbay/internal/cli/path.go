@@ -195,7 +195,7 @@ func assign(raw []byte, steps []step, value []byte) ([]byte, error) {
 		}
 		inner, _ := rawjson.Get(raw, s.key)
 		inner, err := assign(inner, steps[1:], value)
-		return rawjson.WithMember(raw, s.key, inner), err
+		return rawjson.Set(raw, s.key, inner), err
 	}
 	if kind != 0 && kind != '[' {
 		return nil, fmt.Errorf("%.60q, given before, has no elements", raw)

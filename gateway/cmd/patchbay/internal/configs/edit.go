@@ -148,7 +148,7 @@ func readEntry(app string, text []byte, name string) (*config.Server, error) {
 func setJSON(text []byte, within, name string, entry []field) ([]byte, error) {
 	value := []byte("{}")
 	for _, f := range entry {
-		value = rawjson.WithMember(value, f.name, []byte(literalOf(f.value, ": ")))
+		value = rawjson.Set(value, f.name, []byte(literalOf(f.value, ": ")))
 	}
 	return jsonc.Set(text, []string{within, name}, value)
 }

@@ -230,8 +230,8 @@ func (r *round) raise(method string) {
 		return
 	}
 	if _, ok := rawjson.Get(r.result, "ttlMs"); driver.Cacheable(method) && !ok {
-		r.result = rawjson.WithMember(r.result, "ttlMs", []byte("0"))
-		r.result = rawjson.WithMember(r.result, "cacheScope", []byte(`"private"`))
+		r.result = rawjson.Set(r.result, "ttlMs", []byte("0"))
+		r.result = rawjson.Set(r.result, "cacheScope", []byte(`"private"`))
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *replay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		return nil, mcp.MissingClientCapability(json.RawMessage(missing))
 	}
 	state := rawjson.AppendQuote(nil, fmt.Sprintf("%d.%d", slices.Index(p.rec.calls[c.key], c), at))
-	return mcp.RawResult(rawjson.WithMember(end.result, "requestState", state)), nil
+	return mcp.RawResult(rawjson.Set(end.result, "requestState", state)), nil
 }
 
 // find returns the recorded call of a request and its round: the next call with equal params, or,
@@ -151,7 +151,7 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 		if !ok {
 			return nil
 		}
-		params = rawjson.WithMember(params, "progressToken", token)
+		params = rawjson.Set(params, "progressToken", token)
 	} else {
 		raw, _ := rawjson.Get(params, "level")
 		level, _ := rawjson.Unquote(raw)

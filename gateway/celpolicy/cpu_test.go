@@ -1,6 +1,6 @@
 //go:build unix
 
-package policy_test
+package celpolicy_test
 
 import (
 	"syscall"

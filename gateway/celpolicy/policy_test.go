@@ -1,4 +1,4 @@
-package policy_test
+package celpolicy_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -18,16 +18,16 @@ import (
 // hookKey is the key that signs requests to programs that decide, and their responses.
 const hookKey = "0123456789abcdef"
 
-func compile(t testing.TB, text string) (*policy.Policy, error) {
+func compile(t testing.TB, text string) (*celpolicy.Policy, error) {
 	t.Helper()
 	f, err := config.Parse([]byte(`{"mcpServers": {"fs": {"command": "fs"}}, "patchbay": {"policy": ` + text + `}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy.New(f, &policy.Options{Lookup: func(string) (string, bool) { return hookKey, true }})
+	return celpolicy.New(f, &celpolicy.Options{Lookup: func(string) (string, bool) { return hookKey, true }})
 }
 
-func mustCompile(t testing.TB, text string) *policy.Policy {
+func mustCompile(t testing.TB, text string) *celpolicy.Policy {
 	t.Helper()
 	p, err := compile(t, text)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestErrorHasTheColumn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := policy.New(f, nil); err == nil || !strings.Contains(err.Error(), "line 3, column 33: patchbay.policy.rules[0].when") {
+	if _, err := celpolicy.New(f, nil); err == nil || !strings.Contains(err.Error(), "line 3, column 33: patchbay.policy.rules[0].when") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -137,11 +137,11 @@ func TestCostIsBounded(t *testing.T) {
 func TestHook(t *testing.T) {
 	answer, signed := "", ""
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		signed = r.Header.Get(policy.Header)
+		signed = r.Header.Get(celpolicy.Header)
 		respondSigned(w, signed, answer)
 	}))
 	defer s.Close()
-	p := policy.WithHookTime(mustCompile(t, fmt.Sprintf(`{"hook": {"url": %q, "secret": "KEY"}, "rules": [{"name": "h", "do": "hook"}]}`,
+	p := celpolicy.WithHookTime(mustCompile(t, fmt.Sprintf(`{"hook": {"url": %q, "secret": "KEY"}, "rules": [{"name": "h", "do": "hook"}]}`,
 		s.URL)), time.Minute) // the 2 seconds of a hook are short for a busy machine
 	for text, want := range map[string]string{`{"do": "allow"}`: "allow", `{"do": "ask"}`: "ask", `{"do": "deny"}`: "deny",
 		`{}`: "deny", `{"do": "hide"}`: "deny", `oops`: "deny", ``: "deny"} {
@@ -154,7 +154,7 @@ func TestHook(t *testing.T) {
 		`["no-such-program"]`: "deny", `["sleep", "60"]`: "deny"} {
 		p := mustCompile(t, `{"hook": {"command": `+command+`}, "rules": [{"do": "hook"}]}`)
 		if !strings.Contains(command, "sleep") {
-			policy.WithHookTime(p, time.Minute)
+			celpolicy.WithHookTime(p, time.Minute)
 		}
 		if d := p.Decide(t.Context(), call("fs", "t", "{}")); d.Do.String() != want {
 			t.Errorf("%s: got %v (%s)", command, d.Do, d.Reason)
@@ -198,7 +198,7 @@ func BenchmarkDecide(b *testing.B) {
 		rules = append(rules, `{"on": ["call"], "do": "deny", "when": "`+fmt.Sprintf(when, n)+`"}`)
 	}
 	mixed := mustCompile(b, `{"rules": [`+strings.Join(rules, ",")+`]}`)
-	for name, p := range map[string]*policy.Policy{"each for one tool": scoped, "all for every tool": global, "of several kinds": mixed} {
+	for name, p := range map[string]*celpolicy.Policy{"each for one tool": scoped, "all for every tool": global, "of several kinds": mixed} {
 		b.Run(name, func(b *testing.B) {
 			a := call("s7", "t3", `{"path": "/srv/data/report.txt", "text": "hello", "n": 3}`)
 			p.Decide(b.Context(), a)

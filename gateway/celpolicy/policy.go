@@ -1,11 +1,11 @@
-// Package policy decides about the actions of a host's callers by the rules of a configuration.
+// Package celpolicy decides about the actions of a host's callers by the rules of a configuration.
 //
 // Rules are expressions in CEL (https://cel.dev) about the caller, the client, the server, the
 // tool, its arguments and its result, such as tool.annotations.destructive == true. They are
 // compiled once. The first rule that matches decides.
 //
 // [New] returns the [host.Policy] of a file, for [host.Options].
-package policy
+package celpolicy
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package policy_test
+package celpolicy_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package policy_test
+package celpolicy_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -187,8 +187,8 @@ func FuzzMembers(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		all := policy.DecodeAll(raw)
-		got := policy.Decode(raw, "path", "n", "")
+		all := celpolicy.DecodeAll(raw)
+		got := celpolicy.Decode(raw, "path", "n", "")
 		for _, name := range []string{"path", "n", ""} {
 			value, ok := got[name]
 			want, has := all[name]
