@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,9 +70,8 @@ type admin struct {
 	started  time.Time
 	paths    map[string][]*adminRoute // by pattern of http.ServeMux, without the method
 	mux      *http.ServeMux
-	document func() json.RawMessage // of OpenAPI
-	slots    chan struct{}          // a token for each request in progress
-	readers  atomic.Int64           // of events
+	slots    chan struct{} // a token for each request in progress
+	readers  atomic.Int64  // of events
 	attached attachments
 
 	ctx    context.Context // of requests that do not end by themselves
@@ -91,8 +89,7 @@ func (g *Gateway) Admin() http.Handler {
 
 func newAdmin(g *Gateway) *admin {
 	a := &admin{gateway: g, opts: &g.opts.Admin, events: g.opts.Admin.Events, started: time.Now(),
-		paths: map[string][]*adminRoute{}, mux: http.NewServeMux(), slots: make(chan struct{}, maxAdminRequests),
-		document: sync.OnceValue(newOpenAPI)}
+		paths: map[string][]*adminRoute{}, mux: http.NewServeMux(), slots: make(chan struct{}, maxAdminRequests)}
 	if a.events == nil {
 		a.events = NewEventLog()
 	}

@@ -40,7 +40,7 @@ func (r *adminRoute) pattern() string {
 // hasVerb reports whether the path ends with a variable, which may have a verb behind it.
 func (r *adminRoute) hasVerb() bool { return strings.HasSuffix(r.path, "}") }
 
-// adminRoutes returns all operations. The OpenAPI document is made from them.
+// adminRoutes returns all operations. A test compares the OpenAPI document with them.
 func adminRoutes() []*adminRoute {
 	return slices.Concat(statusRoutes(), serverRoutes(), catalogueRoutes(), pinRoutes(), approvalRoutes(),
 		auditRoutes(), configRoutes(), eventRoutes(), attachRoutes(), openAPIRoutes())
