@@ -21,17 +21,17 @@ const (
 	maxServerRequests = 64
 	// maxServerRequestBytes limits the size of all their params together. A few may hold images.
 	maxServerRequestBytes = 64 << 20
-	// maxReplies limits the replies that wait to be sent, such as those to pings. Further ones are
-	// dropped if the server does not read.
+	// maxReplies limits the replies that wait to be sent, such as responses to pings. Further
+	// replies are dropped if the server does not read.
 	maxReplies = 256
-	// sendTimeout is how long sending one reply may block the next.
+	// sendTimeout is how long sending a reply may block the next.
 	sendTimeout = 30 * time.Second
 	// closeTimeout is how long Close waits for a call of [ClientConfig.Answer] to return.
 	closeTimeout = 2 * time.Second
 )
 
 var (
-	// ErrEnded is returned for requests in progress when the session ends, and for later ones.
+	// ErrEnded is returned for requests in progress when the session ends, and for later requests.
 	ErrEnded = errors.New("the session has ended")
 	// ErrMalformed is wrapped in the error for a response that is not a valid result. The server
 	// may have executed the request.
@@ -41,10 +41,10 @@ var (
 	errOpened  = errors.New("the session was opened before")
 )
 
-// A Conn carries the messages of one session. It is safe for concurrent use.
+// A Conn carries the messages of a session. It is safe for concurrent use.
 type Conn interface {
 	// RoundTrip sends a request, whose id it sets, and returns the response, which may be an error.
-	// Messages that the server sent before the response have been received by then. When ctx ends,
+	// Messages that the server sent before the response were received by then. When ctx ends,
 	// RoundTrip cancels the request at the server, unless it is initialize, and returns
 	// context.Cause(ctx).
 	RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error)
@@ -72,14 +72,14 @@ type ClientConfig struct {
 	// Notify receives notifications that belong to no request, such as log messages. It must not
 	// block. It may be called from several goroutines.
 	Notify func(ctx context.Context, method string, params json.RawMessage)
-	// Cancelled returns the cause of a context whose request the server has cancelled. Default: an
+	// Cancelled returns the cause of a context whose request the server cancelled. Default: an
 	// error with the reason.
 	Cancelled func(reason string) error
-	// Logger receives what goes wrong. Default: slog.Default().
+	// Logger receives failures. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Client is the client's end of one session. It makes the server look like a modern one. It is
+// A Client is the client's end of a session. It makes the server look like a modern server. It is
 // safe for concurrent use.
 type Client struct {
 	cfg      ClientConfig
@@ -88,12 +88,12 @@ type Client struct {
 	declared json.RawMessage // capabilities, as sent with initialize
 
 	calls          peer.Table             // the server's requests in progress
-	requestBytes   atomic.Int64           // the size of their params and those of running tasks
+	requestBytes   atomic.Int64           // the size of the params of these requests and of running tasks
 	tasks          clientTasks            // created by the server for its requests
 	replies        chan *jsonrpc.Message  // to be sent by sendReplies
 	droppedReplies atomic.Int64           // since the last log message about them
 	requests       atomic.Int64           // of the server so far
-	level          atomic.Pointer[string] // the last one sent to the server; may be nil
+	level          atomic.Pointer[string] // the last level sent to the server; may be nil
 	levels         levelCounts            // of the requests in progress
 	levelLock      chan struct{}          // holds a token while the level is set
 
@@ -169,7 +169,7 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 // [ClientConfig.Answer]. It may be called several times.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	c.closed = true // nothing is started any more
+	c.closed = true // no goroutine is started any more
 	conn := c.conn
 	c.mu.Unlock()
 	c.end()
@@ -221,7 +221,7 @@ func (c *Client) attach(conn Conn) error {
 	return nil
 }
 
-// start runs f on a goroutine that Close waits for. If the client is closed, it does nothing and
+// start runs f on a goroutine that Close waits for. If the client is closed, it returns at once and
 // returns false.
 func (c *Client) start(f func()) bool {
 	c.mu.Lock()

@@ -23,7 +23,7 @@ type notifier = func(ctx context.Context, method string, params json.RawMessage)
 // returns the corresponding error.
 //
 // The error is that of the connection, [ErrEnded], [ErrMalformed], or a [*jsonrpc.Error]: a remote
-// one is the server's response, any other one says why nothing was sent.
+// error is the server's response, any other error says why no message was sent.
 func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage,
 	notify notifier) (json.RawMessage, error) {
 	if !c.isOpen() {
@@ -80,8 +80,8 @@ func (c *Client) request(ctx context.Context, method string, params json.RawMess
 	return c.conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
 }
 
-// sessionParams removes what the session has negotiated, and what its revision does not have, from
-// the params of a request. It returns nil if nothing remains.
+// sessionParams removes the negotiated members, and members that its revision lacks, from
+// the params of a request. It returns nil if no member remains.
 func (c *Client) sessionParams(method string, params []byte) json.RawMessage {
 	dst := append(make([]byte, 0, len(params)), '{')
 	d := jsonscan.Descend(params)
@@ -115,7 +115,7 @@ func (c *Client) sessionParams(method string, params []byte) json.RawMessage {
 }
 
 // appendSessionMeta appends the `_meta` that is next in d without the envelope, as a member
-// followed by a comma. It appends nothing if nothing remains.
+// followed by a comma. It returns dst unchanged if no member remains.
 func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	const name = `"_meta":{`
 	before := len(dst)
@@ -132,10 +132,9 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	return append(closeWith(dst, '}'), ',')
 }
 
-// setLevel sets the server's log level to the lowest of the requests in progress, of which one has a
-// level, if it differs from the last one sent. A failure is logged
-// and not retried, since the request itself matters more. Spec:
-// server/utilities/logging#setting-log-level
+// setLevel sets the server's log level to the lowest of the requests in progress, of which at least
+// one sets a level, if it differs from the last level sent. A failure is logged and not retried,
+// since the request itself matters more. Spec: server/utilities/logging#setting-log-level
 func (c *Client) setLevel(ctx context.Context) {
 	if !c.server.logging || c.hasLevel(c.levels.lowest()) {
 		return
@@ -180,7 +179,7 @@ type clientProgress struct {
 	done bool
 }
 
-// begin registers a request under its progress token. It returns nil for a request without one.
+// begin registers a request under its progress token. It returns nil for a request without a token.
 // Spec: basic/utilities/progress#progress-flow
 func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientProgress, *jsonrpc.Error) {
 	if token == nil || notify == nil {
@@ -209,7 +208,7 @@ func (c *Client) finish(x *clientProgress) {
 	x.done = true
 }
 
-// progress passes a progress notification to its request. Late ones have none.
+// progress passes a progress notification to its request. Late notifications belong to no request.
 func (c *Client) progress(m *jsonrpc.Message) {
 	token, _ := jsonscan.Get(m.Params, "progressToken")
 	c.mu.Lock()

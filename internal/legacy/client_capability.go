@@ -9,10 +9,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// sessionCapabilities turns a client's capabilities into those that it declares with initialize of
-// rev. It drops what the revision does not have. Extensions stay, except tasks: a client with that
-// extension supports task-augmented requests where the revision has tasks. Spec:
-// basic/lifecycle#capability-negotiation
+// sessionCapabilities turns a client's capabilities into the capabilities that it declares with
+// initialize of rev. It drops capabilities that the revision lacks. Extensions stay, except tasks:
+// a client with that extension supports task-augmented requests where the revision defines tasks.
+// Spec: basic/lifecycle#capability-negotiation
 func sessionCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(capabilities) {
@@ -49,7 +49,7 @@ func sessionCapabilities(rev wire.Revision, capabilities json.RawMessage) json.R
 	return declared
 }
 
-// sessionElicitation returns the elicitation capability, or nil if the revision has none of its
+// sessionElicitation returns the elicitation capability, or nil if the revision defines none of its
 // modes.
 func sessionElicitation(rev wire.Revision, value []byte) []byte {
 	switch {
@@ -68,7 +68,7 @@ func asksForm(elicitation []byte) bool {
 	return hasCapability(elicitation, "form") || !hasCapability(elicitation, "url")
 }
 
-// hasCapability reports whether capabilities have an object at a path.
+// hasCapability reports whether capabilities contain an object at a path.
 func hasCapability(capabilities []byte, path ...string) bool {
 	for _, key := range path {
 		if jsonscan.Kind(capabilities) != '{' {
@@ -90,8 +90,8 @@ func onlyObjects(obj []byte, but string) []byte {
 	return closeWith(dst, '}')
 }
 
-// serverCapabilities turns the capabilities of an initialize result of rev into those of a discover
-// result. A capability that is not an object counts as not declared.
+// serverCapabilities turns the capabilities of an initialize result of rev into the capabilities of
+// a discover result. A capability that is not an object counts as not declared.
 func serverCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMessage {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(declared) {
@@ -110,7 +110,7 @@ func serverCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMes
 		}
 		dst = append(appendMember(dst, key, value), ',')
 	}
-	// The first revision has completion without a capability, for prompts and resources.
+	// The first revision offers completion without a capability, for prompts and resources.
 	if !rev.Has(wire.CompletionsCapability) && !hasCapability(declared, "completions") &&
 		(hasCapability(declared, "prompts") || hasCapability(declared, "resources")) {
 		dst = append(dst, `"completions":{},`...)
@@ -149,10 +149,10 @@ var capabilityMethods = [...]struct {
 	{"tasks.cancel", []string{wire.MethodTasksCancel}},
 }
 
-// checkMethod returns an error if the revision does not have the method or the server did not
-// declare the capability that it needs. Methods that no revision has belong to extensions, and are
-// left to the server. Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion
-// needs no capability.
+// checkMethod returns an error if the revision lacks the method or the server did not declare the
+// capability that it needs. Methods that no revision defines belong to extensions, and are left to
+// the server. Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion needs no
+// capability.
 func (c *Client) checkMethod(method string) *jsonrpc.Error {
 	if method != wire.MethodPing && !serves(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + " of this session has no " + method)

@@ -12,11 +12,11 @@ import (
 
 // A server of 2025-11-25 may refuse a request until the user completed some URL elicitations,
 // and notify the client when that is done. In the modern era, this is a result that asks for input.
-// The input response only says that the user has agreed, so the retried request first waits for the
+// The input response only says that the user agreed, so the retried request first waits for the
 // notification.
 
 const (
-	// maxElicitations limits the elicitations that one request may require. A user sees each of
+	// maxElicitations limits the elicitations that a request may require. A user sees each of
 	// them.
 	maxElicitations = 16
 	// maxTracked limits the elicitations whose completion is awaited.
@@ -90,8 +90,8 @@ func (c *Client) trackElicitations(ids []string) {
 	}
 }
 
-// elicitationCompleted ends the wait for an elicitation, if there is one with the id. Spec:
-// client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
+// elicitationCompleted ends the wait for an elicitation, if an elicitation with the id is in
+// progress. Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
 func (c *Client) elicitationCompleted(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,9 +101,9 @@ func (c *Client) elicitationCompleted(id string) {
 	}
 }
 
-// awaitElicitations waits for the completion of the elicitations to which a request has input
-// responses, within elicitationTimeout. It returns context.Cause(ctx), or an error if the user has
-// not agreed to one.
+// awaitElicitations waits for the completion of the elicitations to which a request carries input
+// responses, within elicitationTimeout. It returns context.Cause(ctx), or an error if the user did
+// not agree to an elicitation.
 func (c *Client) awaitElicitations(ctx context.Context, method string, answers []byte) error {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput {

@@ -14,7 +14,7 @@ import (
 // Open begins the session on a connection whose messages already go to [Client.Receive], and
 // returns the result of server/discover. The Client owns the connection from then on, and closes it
 // if Open fails. The error is that of the connection, a remote [*jsonrpc.Error] if the server
-// refuses, or an error that says why the two have no revision in common. Open may be called once.
+// refuses, or an error that says why the two share no revision. Open may be called once.
 //
 // Spec: basic/lifecycle#initialization
 func (c *Client) Open(ctx context.Context, conn Conn) (json.RawMessage, error) {
@@ -64,7 +64,7 @@ func (c *Client) initializeParams() json.RawMessage {
 // negotiated returns the revision that the server chose, or an error if this client does not
 // support it. Spec: basic/lifecycle#version-negotiation
 func (c *Client) negotiated(result []byte) (wire.Revision, error) {
-	const shown = 64 // bytes of the server's text; a version has ten
+	const shown = 64 // bytes of the server's text; a version takes ten
 	version, _ := jsonscan.Get(result, "protocolVersion")
 	if jsonscan.Kind(version) != '"' {
 		return 0, fmt.Errorf("initialize: %w: protocolVersion is not a string", ErrMalformed)
@@ -87,7 +87,7 @@ func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	return rev, nil
 }
 
-// sessionRevisions lists the revisions that have sessions, newest first.
+// sessionRevisions lists the revisions with sessions, newest first.
 func sessionRevisions() string {
 	var versions []string
 	for rev := wire.LatestLegacy(); rev != 0; rev-- {

@@ -6,9 +6,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A levelCounts has the log levels of the requests in progress. A session has one level, and its
-// requests may be those of several callers: the level is the lowest that one of them asked for,
-// so that a request does not take log messages from another. It is safe for concurrent use.
+// A levelCounts counts the log levels of the requests in progress. A session uses a single level,
+// and its requests may belong to several callers: the level is the lowest that any of them asked
+// for, so that a request does not take log messages from another. It is safe for concurrent use.
 type levelCounts struct {
 	mu     sync.Mutex // guards counts
 	counts map[string]int
@@ -31,7 +31,7 @@ func (l *levelCounts) add(level string) (remove func()) {
 	}
 }
 
-// lowest returns the lowest level of a request in progress, of which there is one.
+// lowest returns the lowest level of a request in progress, of which there must be at least one.
 func (l *levelCounts) lowest() (lowest string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

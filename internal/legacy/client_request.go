@@ -45,7 +45,7 @@ func (c *Client) acceptRequest(of context.Context, m *jsonrpc.Message) {
 
 // serveRequest serves a request of the server and sends the response. The request counts against
 // the limits until the response is sent, so that a server that does not read cannot exhaust memory.
-// If the request has become a task, serveRequest returns the task for runTask.
+// If the request became a task, serveRequest returns the task for runTask.
 func (c *Client) serveRequest(call *peer.Call, m *jsonrpc.Message) *clientTask {
 	defer call.End()
 	result, task, err := c.respond(call.Context(), m)
@@ -94,7 +94,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessa
 	return withRelatedTask(result, related), task, nil
 }
 
-// inputResponse calls [ClientConfig.Answer] and projects what it returns.
+// inputResponse calls [ClientConfig.Answer] and projects the answer.
 func (c *Client) inputResponse(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	answer, err := c.cfg.Answer(ctx, method, modernInputRequest(method, params))
 	if err != nil {
@@ -159,8 +159,9 @@ func (c *Client) checkSamplingTools(params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// modernInputRequest turns the params of a session's request into those of an input request. It
-// adds the elicitation mode if it is missing. Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
+// modernInputRequest turns the params of a session's request into the params of an input request.
+// It adds the elicitation mode if it is missing. Spec: basic/patterns/mrtr#inputrequest
+// (2026-07-28)
 func modernInputRequest(method string, params []byte) json.RawMessage {
 	if params == nil {
 		return nil
@@ -184,7 +185,7 @@ func modernInputRequest(method string, params []byte) json.RawMessage {
 }
 
 // inputRequestMeta returns a `_meta` without the members that belong to a message, or nil if
-// nothing remains.
+// no member remains.
 func inputRequestMeta(meta []byte) []byte {
 	dst := appendOthers([]byte{'{'}, meta, wire.MetaProgressToken, wire.MetaRelatedTask)
 	if len(dst) == len("{") {
@@ -220,7 +221,7 @@ func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (
 	return responseProjections.get(rev)[method].apply(answer), nil
 }
 
-// projectSamplingResult projects a sampling result onto rev, which may allow only one content
+// projectSamplingResult projects a sampling result onto rev, which may allow only a single content
 // block. Spec: schema CreateMessageResult
 func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc.Error) {
 	content, _ := jsonscan.Get(answer, "content")
@@ -243,7 +244,7 @@ func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *
 	return appendMessage(make([]byte, 0, len(answer)), answer, single), nil
 }
 
-// singleBlock returns one content block for several, if they are all text.
+// singleBlock returns a single content block for several, if they are all text.
 func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	var blocks [][]byte
 	var all []byte
@@ -262,7 +263,7 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	return append(jsonscan.AppendQuote([]byte(`{"type":"text","text":`), string(all)), '}'), nil
 }
 
-// errNotExpressible returns the error for a result that has no form in the server's revision.
+// errNotExpressible returns the error for a result that the server's revision cannot express.
 func errNotExpressible(what string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 		Message: "the session's protocol revision has no form for a result with " + what}
@@ -270,8 +271,8 @@ func errNotExpressible(what string) *jsonrpc.Error {
 
 // Receive handles a message of the server that no request awaits: a request, a notification, or a
 // batch of them. It does not block, and retains the message. A nil message means that notifications
-// may have been lost: subscriptions are acknowledged again. It may be called before [Client.Open];
-// after the session ended, it does nothing.
+// may be lost: subscriptions are acknowledged again. It may be called before [Client.Open];
+// after the session ended, it is without effect.
 func (c *Client) Receive(m *jsonrpc.Message) {
 	var none context.Context
 	c.ReceiveOn(none, m)
@@ -301,7 +302,7 @@ func (c *Client) ReceiveOn(of context.Context, m *jsonrpc.Message) {
 	}
 }
 
-// acceptBatch accepts each message of a batch. The responses are sent one by one. Spec:
+// acceptBatch accepts each message of a batch. The responses are sent individually. Spec:
 // basic#batching (2025-03-26)
 func (c *Client) acceptBatch(of context.Context, batch []*jsonrpc.Message) {
 	if !c.Revision().Has(wire.Batches) {

@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// modernResults returns the projections, by method, that remove from results what the modern era
-// does not have.
+// modernResults returns the projections, by method, that remove from results the members that the
+// modern era lacks.
 var modernResults = sync.OnceValue(func() map[string]*projection {
 	results := map[string]*projection{}
 	for method, fields := range resultShapes() {
@@ -20,10 +20,10 @@ var modernResults = sync.OnceValue(func() map[string]*projection {
 	return results
 })
 
-// modernResult turns the result of a session's server into that of a modern one: complete, and not
-// cacheable. It drops members that only the modern era has, since a server of a session cannot mean
-// them. It keeps what tools of 2025-11-25 say about tasks. It reports whether the result has a
-// member "task". Spec: basic#responses (2026-07-28)
+// modernResult turns the result of a session's server into the result of a modern server: complete,
+// and not cacheable. It drops members that only the modern era defines, since a server of a session
+// cannot mean them. It keeps the statements of 2025-11-25 tools about tasks. It reports whether the
+// result contains a member "task". Spec: basic#responses (2026-07-28)
 func modernResult(rev wire.Revision, method string, result []byte) (modern json.RawMessage, hasTask bool, err error) {
 	if jsonscan.Kind(result) != '{' {
 		return nil, false, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
@@ -71,7 +71,7 @@ func isModernMember(method, member string) bool {
 	return false
 }
 
-// modernError turns the error of a session's server into that of a modern one, or into an
+// modernError turns the error of a session's server into the error of a modern server, or into an
 // input_required result. It remains remote. Spec: server/resources#error-handling (2026-07-28)
 func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (json.RawMessage, error) {
 	switch {
@@ -96,9 +96,10 @@ func (c *Client) makesTasks() bool {
 	return hasCapability(c.capabilities, "tasks", "requests", "tools", "call")
 }
 
-// isNewTask reports whether a result is a task: the request that was sent asked for one, and the
-// result has one. A task that was not asked for also counts if the result has no content, so that
-// it is not taken for an empty result. Spec: basic/utilities/tasks#creating-tasks (2025-11-25)
+// isNewTask reports whether a result is a task: the request that was sent asked for a task, and the
+// result contains a task. A task that was not asked for also counts if the result contains no
+// content, so that it is not taken for an empty result. Spec: basic/utilities/tasks#creating-tasks
+// (2025-11-25)
 func isNewTask(method string, sent, result []byte) bool {
 	if task, _ := jsonscan.Get(result, "task"); method != wire.MethodToolsCall || jsonscan.Kind(task) != '{' {
 		return false
@@ -129,7 +130,7 @@ func (c *Client) relatedTaskOf(params []byte) []byte {
 }
 
 // withRelatedTask returns a result whose `_meta` names the related task. A nil task changes
-// nothing. Spec: basic/utilities/tasks#associating-task-related-messages (2025-11-25)
+// none. Spec: basic/utilities/tasks#associating-task-related-messages (2025-11-25)
 func withRelatedTask(answer, task []byte) json.RawMessage {
 	if task == nil {
 		return answer

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxUpdated limits the changed sub-resources that wait to be reported. Further ones are
+	// maxUpdated limits the changed sub-resources that wait to be reported. Further changes are
 	// reported as a change of the resource that is subscribed to.
 	maxUpdated = 1000
 	// maxAncestors limits how many path segments up the subscribed resource is searched.
@@ -25,7 +25,7 @@ const (
 )
 
 // listen serves subscriptions/listen from the notifications that the server pushes. It acknowledges
-// what the server declared, and sends changes until ctx or the session ends, or notify fails. Spec:
+// that the server declared, and sends changes until ctx or the session ends, or notify fails. Spec:
 // basic/patterns/subscriptions (2026-07-28)
 func (c *Client) listen(ctx context.Context, params []byte, notify notifier) error {
 	l, invalid := c.newListener(params)
@@ -122,7 +122,7 @@ func wants(filter []byte, member string) bool {
 	return jsonscan.Kind(value) == 't'
 }
 
-// A listener is one open subscription.
+// A listener is an open subscription.
 type listener struct {
 	id    string        // of the subscription; JSON
 	lists capabilitySet // whose changes are reported
@@ -169,7 +169,7 @@ func (l *listener) listChanged(method string) {
 
 // resourceUpdated records that a resource changed, if it or a resource above it is subscribed
 // to. It records each resource once, so that repeated notifications use no memory. Spec: schema
-// ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed to.
+// ResourceUpdatedNotification: it may be a sub-resource of the resource that was subscribed to.
 func (l *listener) resourceUpdated(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +189,7 @@ func (l *listener) resourceUpdated(uri string) {
 }
 
 // SubscribedAncestor returns the URI of a subscription that covers a resource: its own or the
-// nearest one above it.
+// nearest resource above it.
 func SubscribedAncestor[V any](subscribed map[string]V, uri string) (string, bool) {
 	if len(uri) > maxSubscribedURI || len(subscribed) == 0 {
 		return "", false
@@ -252,7 +252,7 @@ func (l *listener) send(ctx context.Context, notify notifier) error {
 	return nil
 }
 
-// changesMissed marks all listeners: notifications of the server may have been lost.
+// changesMissed marks all listeners: notifications of the server may be lost.
 func (c *Client) changesMissed() {
 	c.eachListener(func(l *listener) {
 		l.mu.Lock()
@@ -271,7 +271,7 @@ func (c *Client) eachListener(f func(*listener)) {
 }
 
 const (
-	// maxSubscribing limits the concurrent requests of one listener, to hide latency without
+	// maxSubscribing limits the concurrent requests of a listener, to hide latency without
 	// exceeding the limits of servers.
 	maxSubscribing = 8
 	// unsubscribeTimeout limits how long the client unsubscribes from the resources of a listener,
@@ -279,7 +279,7 @@ const (
 	unsubscribeTimeout = 10 * time.Second
 )
 
-// A resourceSubscription is the session's subscription to one resource. Several listeners may share
+// A resourceSubscription is the session's subscription to a resource. Several listeners may share
 // it.
 type resourceSubscription struct {
 	listeners int           // guarded by the client's mu
@@ -298,7 +298,7 @@ func (w *resourceSubscription) lock(ctx context.Context) error {
 
 func (w *resourceSubscription) unlock() { <-w.turn }
 
-// addListeners counts one more listener of each resource.
+// addListeners counts a further listener of each resource.
 func (c *Client) addListeners(uris []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -312,7 +312,7 @@ func (c *Client) addListeners(uris []string) {
 	}
 }
 
-// removeListeners counts one listener less, and unsubscribes from the resources that have none
+// removeListeners counts a listener less, and unsubscribes from the resources without a listener
 // left.
 func (c *Client) removeListeners(uris []string) {
 	if len(uris) == 0 {
@@ -325,7 +325,7 @@ func (c *Client) removeListeners(uris []string) {
 	})
 }
 
-// subscribeAll subscribes to the resources of a listener. Those that the server refuses are not
+// subscribeAll subscribes to the resources of a listener. Resources that the server refuses are not
 // acknowledged. Spec: server/resources#subscriptions
 func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) error {
 	failures := make([]error, len(uris))
@@ -344,7 +344,7 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 	return cmp.Or(failures...)
 }
 
-// subscribe subscribes to the resource, unless the session already has. It returns the response,
+// subscribe subscribes to the resource, unless the session already did. It returns the response,
 // may be nil.
 func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
 	w := c.resource(uri)
@@ -356,12 +356,12 @@ func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, e
 		return nil, nil
 	}
 	response, err := c.request(ctx, wire.MethodResourcesSubscribe, uriParams(uri))
-	w.on = err != nil || response.Error == nil // without a response, it may have been received
+	w.on = err != nil || response.Error == nil // without a response, the server may be subscribed
 	return response, err
 }
 
-// unsubscribe removes a listener from the resource. After the last one, it unsubscribes from the
-// resource.
+// unsubscribe removes a listener from the resource. After the last listener, it unsubscribes from
+// the resource.
 func (c *Client) unsubscribe(ctx context.Context, uri string) {
 	w := c.resource(uri)
 	if w.lock(ctx) == nil {
@@ -381,7 +381,7 @@ func (c *Client) unsubscribe(ctx context.Context, uri string) {
 	}
 }
 
-// resource returns the subscription to a resource that has a listener.
+// resource returns the subscription to a resource with a listener.
 func (c *Client) resource(uri string) *resourceSubscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()

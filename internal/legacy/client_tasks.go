@@ -20,14 +20,14 @@ import (
 
 // A server of 2025-11-25 may send a task-augmented request, with a member "task", and fetch the
 // result later. The client responds with a task at once and then serves the request. The server
-// manages the task with the same methods that clients have for tasks of servers.
+// manages the task with the same methods that clients use for tasks of servers.
 
 const (
 	// maxRunningTasks limits the tasks whose requests are being served. It leaves half of
 	// maxServerRequests for tasks/result and tasks/cancel.
 	maxRunningTasks = maxServerRequests / 2
 	// maxTasks limits the tasks of a session, including those that ended. A list of them is
-	// one message. Beyond it, the oldest ended tasks are removed before their ttl.
+	// a single message. Beyond it, the oldest ended tasks are removed before their ttl.
 	maxTasks = 128
 	// maxTaskBytes limits the results and errors that are kept until they are fetched. Beyond it,
 	// the oldest ended tasks are removed.
@@ -38,7 +38,7 @@ const (
 
 	// leastTaskTTL is the shortest ttl. The server needs some time to fetch the result.
 	leastTaskTTL = time.Second
-	// defaultTaskTTL is the ttl if the server requests none. It is longer than input requests
+	// defaultTaskTTL is the ttl if the server requests no ttl. It is longer than input requests
 	// usually wait for a user.
 	defaultTaskTTL = time.Hour
 	// maxTaskTTL is the longest ttl.
@@ -49,7 +49,7 @@ const (
 	taskTimeFormat = "2006-01-02T15:04:05.000Z"
 )
 
-// The statuses of the client's tasks. None of them requires input: clients send no input requests.
+// The statuses of the client's tasks. No status requires input: clients send no input requests.
 //
 // Spec: basic/utilities/tasks#task-status (2025-11-25)
 const (
@@ -105,8 +105,9 @@ func (c *Client) supportsTasks(method string) bool {
 	return c.rev.Has(wire.Tasks) && hasCapability(c.declared, path...)
 }
 
-// newTask creates a task for a request that asks for one. Otherwise it returns nil. The caller must
-// run the task. Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks (2025-11-25)
+// newTask creates a task for a request that asks for a task. Otherwise it returns nil. The caller
+// must run the task. Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks
+// (2025-11-25)
 func (c *Client) newTask(ctx context.Context, m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	wanted, _ := jsonscan.Get(m.Params, "task")
 	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.supportsTasks(m.Method) {
@@ -189,7 +190,7 @@ type clientTasks struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	all     []*clientTask // oldest first
-	running int           // with cancelled and removed ones whose handler still runs
+	running int           // including cancelled and removed tasks whose handler still runs
 	bytes   int           // of all results and errors
 }
 
@@ -317,7 +318,7 @@ func (a *clientTasks) describe(t *clientTask) json.RawMessage {
 	return t.append(nil)
 }
 
-// list returns all tasks on one page, so there are no valid cursors. Spec:
+// list returns all tasks on a single page, so there are no valid cursors. Spec:
 // basic/utilities/tasks#task-listing (2025-11-25)
 func (a *clientTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if cursor, _ := jsonscan.Get(params, "cursor"); cursor != nil && jsonscan.Kind(cursor) != 'n' {

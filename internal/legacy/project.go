@@ -11,15 +11,16 @@ import (
 )
 
 // The core speaks the newest revision with every client. Projection makes that safe: it removes
-// from each message what the client's revision does not have, or gives it a form that the revision
-// has. The shapes below describe what depends on the revision. They are compiled once per revision,
-// so that unchanged parts cost nothing.
+// from each message the members that the client's revision lacks, or gives it a form that the
+// revision defines. The shapes below describe the parts that depend on the revision. They are
+// compiled once per revision, so that unchanged parts cost no time.
 
-// modern is a feature that no revision with sessions has.
+// modern is a feature of no revision with sessions.
 const modern = wire.RequestEnvelope
 
-// meta is the `_meta` of results and notifications: these keys hold what a session has negotiated
-// once. dataMeta is that of the data in them, viewMeta that of data to which MCP Apps adds.
+// meta is the `_meta` of results and notifications: these keys hold the results of a session's
+// negotiation once. dataMeta is that of the data in them, viewMeta that of data to which MCP Apps
+// adds.
 var (
 	meta = field{key: "_meta", omitEmpty: true, shape: &shape{fields: []field{
 		{key: wire.MetaServerInfo, needs: modern},
@@ -83,7 +84,7 @@ var toolOutput = []field{
 	{key: "structuredContent", needs: wire.NonObjectStructuredContent, as: ifObject, instead: addText},
 }
 
-// resultFields are members that any result may have.
+// resultFields are members that any result may contain.
 var resultFields = []field{
 	meta,
 	{key: "resultType", needs: wire.ResultType},
@@ -95,13 +96,14 @@ var cacheFields = []field{
 	{key: "cacheScope", needs: wire.CacheHints},
 }
 
-// inputFields are the members of results that ask for input, which sessions do not have.
+// inputFields are the members of results that ask for input, which sessions lack.
 var inputFields = []field{
 	{key: "inputRequests", needs: wire.InputRequired},
 	{key: "requestState", needs: wire.InputRequired},
 }
 
-// resultShapes returns the members of results by method, without those that [resultShape] adds.
+// resultShapes returns the members of results by method, without the members that [resultShape]
+// adds.
 func resultShapes() map[string][]field {
 	return map[string][]field{
 		wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
@@ -117,7 +119,7 @@ func resultShapes() map[string][]field {
 
 var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.ProgressMessage}}}
 
-// A revisionProjection holds what is compiled for one revision.
+// A revisionProjection holds the compiled shapes of a revision.
 type revisionProjection struct {
 	methods        func() map[string]*method // compiled for the first call
 	anyResult      *projection               // of methods that are not in methods
@@ -138,7 +140,7 @@ type perRevision[T any] struct {
 	}
 }
 
-// get returns the value of a revision. An unknown revision has the value of the zero Revision.
+// get returns the value of a revision. An unknown revision uses the value of the zero Revision.
 func (u *perRevision[T]) get(rev wire.Revision) T {
 	if int(rev) >= len(u.made) {
 		rev = 0
@@ -166,9 +168,9 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 	}
 }
 
-// projectNotification returns the notification m for a client of rev, or nil if that revision has
-// no such notification. Notifications that no revision has belong to extensions, and pass. It does
-// not change m.
+// projectNotification returns the notification m for a client of rev, or nil if that revision
+// defines no such notification. Notifications that no revision defines belong to extensions, and
+// pass. It does not change m.
 func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
 	p, known := notificationProjection(rev, m.Method)
 	switch {
@@ -183,7 +185,7 @@ func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message
 }
 
 // notificationProjection returns the projection of a notification's params, and false if the
-// revision has no such notification.
+// revision defines no such notification.
 func notificationProjection(rev wire.Revision, method string) (*projection, bool) {
 	if _, ok := rev.Method(method); !ok && wire.InAnyRevision(method) {
 		return nil, false
@@ -198,7 +200,7 @@ func projectImplementation(rev wire.Revision, implementation json.RawMessage) js
 	return projections.get(rev).implementation.apply(implementation)
 }
 
-// A method describes the requests of one method in one revision of the session era.
+// A method describes the requests of a method in a revision of the session era.
 type method struct {
 	served      bool        // clients may send it
 	mayAskInput bool        // the core may ask for input
@@ -213,7 +215,7 @@ func methodOf(rev wire.Revision, name string) *method {
 	return &method{served: serves(rev, name), result: of.anyResult}
 }
 
-// projectMethods compiles the methods whose results have a shape. Other methods cannot ask for
+// projectMethods compiles the methods whose results need a shape. Other methods cannot ask for
 // input.
 func projectMethods(rev wire.Revision) map[string]*method {
 	shapes := resultShapes()
@@ -241,8 +243,8 @@ func resultShape(name string, fields []field) *shape {
 }
 
 // serves reports whether clients of rev may send the method as a request. Methods that no revision
-// knows belong to extensions, and pass to the core, as do those of tasks. Of the methods that only
-// older revisions have, three are implemented here.
+// knows belong to extensions, and pass to the core, as methods of tasks do. Of the methods that
+// only older revisions define, three are implemented here.
 func serves(rev wire.Revision, name string) bool {
 	switch name {
 	case wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
@@ -294,7 +296,7 @@ func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.E
 }
 
 // namesURI reports whether the data of an error names a resource. Of the errors of resources/read,
-// only the one for a missing resource does.
+// only the error for a missing resource does.
 func namesURI(data []byte) bool {
 	uri, _ := jsonscan.Get(data, "uri")
 	return jsonscan.Kind(uri) == '"'

@@ -7,20 +7,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// tasksExtension is the one extension that sessions never have: their revisions have tasks of their
-// own, which are not compatible.
+// tasksExtension is the only extension that sessions never use: their revisions define tasks of
+// their own, which are not compatible.
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// capabilitiesShape is the server's capabilities. Unknown ones pass, since the set of capabilities
-// is open.
+// capabilitiesShape is the server's capabilities. Unknown capabilities pass, since the set of
+// capabilities is open.
 var capabilitiesShape = shape{fields: []field{
 	{key: "completions", needs: wire.CompletionsCapability},
 	{key: "tasks", needs: wire.Tasks},
 	{key: "extensions", omitEmpty: true, shape: &shape{fields: []field{{key: tasksExtension, needs: modern}}}},
 }}
 
-// projectCapabilities turns the capabilities of a discover result into those of an initialize
-// result of rev.
+// projectCapabilities turns the capabilities of a discover result into the capabilities of an
+// initialize result of rev.
 func projectCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(capabilities) != '{' {
 		return json.RawMessage("{}")
@@ -28,8 +28,9 @@ func projectCapabilities(rev wire.Revision, capabilities json.RawMessage) json.R
 	return projections.get(rev).capabilities.apply(capabilities)
 }
 
-// clientCapabilities turns the capabilities that a client of rev sent with initialize into those of
-// the modern envelope. A capability that is not an object, such as null, counts as not declared.
+// clientCapabilities turns the capabilities that a client of rev sent with initialize into the
+// capabilities of the modern envelope. A capability that is not an object, such as null, counts as
+// not declared.
 func clientCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(declared) != '{' {
 		return json.RawMessage("{}")
@@ -50,7 +51,7 @@ func clientCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMes
 	return closeWith(dst, '}')
 }
 
-// appendCapability appends the modern form of one client capability, or nothing.
+// appendCapability appends the modern form of a client capability, or leaves dst unchanged.
 func appendCapability(dst []byte, rev wire.Revision, name string, value []byte) []byte {
 	switch name {
 	case "roots":

@@ -39,13 +39,14 @@ func appendTextBlock(dst []byte, s string, block []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// firstAnnotations returns annotations as the first revision has them.
+// firstAnnotations returns annotations as the first revision defines them.
 var firstAnnotations = sync.OnceValue(func() *projectedField {
 	return project(wire.November2024, &shape{fields: []field{annotations}}).find([]byte(annotations.key))
 })
 
 // addText adds a text block with the structured content as JSON to a tool result that lost its
-// structured content, unless the result has text already. Spec: server/tools#structured-content
+// structured content, unless the result contains text already. Spec:
+// server/tools#structured-content
 func addText(dst []byte, start int, structured []byte) []byte {
 	result := bytes.Clone(dst[start:])
 	content, ok := jsonscan.Get(result, "content")
@@ -105,7 +106,7 @@ func objectSchema(dst []byte, key string, schema []byte) []byte {
 	return closedSchema(dst, key, schema)
 }
 
-// closedSchema appends a schema in which each property has an object as its schema: older revisions
+// closedSchema appends a schema in which the schema of each property is an object: older revisions
 // do not allow boolean schemas there, and a strict client would reject the whole list of tools.
 func closedSchema(dst []byte, key string, schema []byte) []byte {
 	dst = appendMember(dst, []byte(key), nil)

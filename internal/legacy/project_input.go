@@ -23,7 +23,7 @@ var formElicitShape = shape{fields: []field{
 
 // projectInputRequest returns the params of an input request for a client of rev, or an error if a
 // client of that revision cannot be asked. elicitationID is for revisions in which URL elicitations
-// have an id; it may be empty for others.
+// contain an id; it may be empty for others.
 func projectInputRequest(rev wire.Revision, method string, params json.RawMessage,
 	elicitationID string) (json.RawMessage, *jsonrpc.Error) {
 	if m, ok := rev.Method(method); !ok || m.Direction == wire.ClientToServer || m.Notification {
@@ -127,7 +127,7 @@ func ifBoolean(dst []byte, key string, value []byte) []byte {
 }
 
 // projectInputResponse returns the result of a client of rev as the modern response to an input
-// request. It removes members that only messages of a session have. It does not validate the
+// request. It removes members that only messages of a session contain. It does not validate the
 // response. Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
 func projectInputResponse(rev wire.Revision, method string, result json.RawMessage) json.RawMessage {
 	if rev.Modern() || jsonscan.Kind(result) != '{' {
@@ -147,7 +147,7 @@ func projectInputResponse(rev wire.Revision, method string, result json.RawMessa
 	return closeWith(dst, '}')
 }
 
-// hasResponseMember reports whether the response to an input request may have the member.
+// hasResponseMember reports whether the response to an input request may contain the member.
 func hasResponseMember(method, member string) bool {
 	switch method {
 	case wire.MethodElicitationCreate:
@@ -183,7 +183,7 @@ func projectSampling(rev wire.Revision, params []byte) (json.RawMessage, *jsonrp
 	return projections.get(rev).sampling.apply(params), nil
 }
 
-// checkSampling returns an error if the request has content that the revision does not have and
+// checkSampling returns an error if the request contains content that the revision lacks and
 // that cannot be replaced.
 func checkSampling(rev wire.Revision, params []byte) *jsonrpc.Error {
 	tools, _ := jsonscan.Get(params, "tools")
@@ -208,8 +208,8 @@ func checkSampling(rev wire.Revision, params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// splitMessages splits the messages of a sampling request so that each has one content block, of
-// the same role and in the same order.
+// splitMessages splits the messages of a sampling request so that each contains a single content
+// block, of the same role and in the same order.
 func splitMessages(params []byte) []byte {
 	dst := append(make([]byte, 0, len(params)), '{')
 	for key, value := range jsonscan.Members(params) {

@@ -16,17 +16,17 @@ type shape struct {
 	variants []variant
 }
 
-// A field is a member of an object. If several fields have the same key, the first that changes the
+// A field is a member of an object. If several fields use the same key, the first that changes the
 // member applies.
 type field struct {
 	key string
-	// needs is the feature that the member belongs to; zero for none. In a revision without it, as
-	// rewrites the member; a nil as removes it.
+	// needs is the feature that the member belongs to; zero if there is no such feature. In a
+	// revision without it, as rewrites the member; a nil as removes it.
 	needs wire.Feature
 	as    rewrite
 	// instead repairs the object after the member was removed from it.
 	instead repair
-	// shape is that of the value, or of the elements of an array, in revisions that have the
+	// shape is the shape of the value, or of the elements of an array, in revisions that have the
 	// member. With byName, it is that of the values of the object's members.
 	shape  *shape
 	byName bool
@@ -43,15 +43,15 @@ type variant struct {
 }
 
 // A rewrite appends the replacement of a member, with its key and without a comma. It appends
-// nothing to remove the member.
+// no bytes to remove the member.
 type rewrite func(dst []byte, key string, value []byte) []byte
 
 // A repair changes the object that begins at start and ends dst. The object lost a member with the
 // given value.
 type repair func(dst []byte, start int, value []byte) []byte
 
-// A projection is a shape compiled for one revision: only what changes in it. The nil projection
-// changes nothing.
+// A projection is a shape compiled for a revision: only the parts that change in it. The nil
+// projection changes no message.
 type projection struct {
 	fields   []projectedField
 	variants []variant
@@ -241,7 +241,7 @@ func (p *projection) appendObject(dst, obj []byte) []byte {
 	return dst
 }
 
-// append appends the projected member, without a comma, or nothing.
+// append appends the projected member, without a comma, unless it is removed.
 func (f *projectedField) append(dst, value []byte) []byte {
 	switch {
 	case f.as != nil:
@@ -357,7 +357,7 @@ func isString(value []byte, s string) bool {
 	return err == nil && text == s
 }
 
-// text returns the string that obj has under key, or "".
+// text returns the string that obj contains under key, or "".
 func text(obj []byte, key string) string {
 	value, _ := jsonscan.Get(obj, key)
 	s, _ := jsonscan.Unquote(value)

@@ -1,13 +1,13 @@
 // Package legacy translates between the session era of the protocol and the modern form, which is
-// the only one that package mcp implements.
+// the only era that package mcp implements.
 //
-// A [Session] is the server's end of one session, from its initialize request on. It rewrites each
+// A [Session] is the server's end of a session, from its initialize request on. It rewrites each
 // request of the client into a request that carries its own envelope, and projects each result onto
-// the client's revision. It also implements what only sessions have: requests from the server to
-// the client, pushed changes, subscriptions to single resources, one log level for all requests,
-// pings and batches.
+// the client's revision. It also implements the features that only sessions offer: requests from
+// the server to the client, pushed changes, subscriptions to single resources, a log level for all
+// requests, pings and batches.
 //
-// A [Client] is the client's end of a session. It makes the server look like a modern one.
+// A [Client] is the client's end of a session. It makes the server look like a modern server.
 package legacy
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Stream writes one message. It blocks while the peer is slow. It returns an error when ctx has
+// A Stream writes a message. It blocks while the peer is slow. It returns an error when ctx has
 // ended or the peer is gone. It may be called from several goroutines.
 type Stream func(ctx context.Context, m *jsonrpc.Message) error
 
@@ -44,15 +44,15 @@ type Sender interface {
 	Notify(ctx context.Context, method string, params json.RawMessage) error
 }
 
-// A Notify writes one notification of a request. It blocks and fails as a [Stream] does.
+// A Notify writes a notification of a request. It blocks and fails as a [Stream] does.
 type Notify = func(ctx context.Context, method string, params json.RawMessage) error
 
 // A Core serves requests in the modern form: `_meta` of their params holds the envelope, with the
 // session's revision. Its methods may be called from several goroutines.
 type Core interface {
-	// Serve serves one request. It sends the notifications that belong to the request to notify
-	// before it returns. It appends the result to dst, on one line, or returns the error, which may
-	// alias the request.
+	// Serve serves a request. It sends the notifications that belong to the request to notify
+	// before it returns. It appends the result to dst, on a single line, or returns the error,
+	// which may alias the request.
 	Serve(ctx context.Context, dst []byte, req wire.Request, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen serves a subscriptions/listen request and returns once the subscription is registered.
 	// Its notifications go to notify until stop is called or ctx ends. stop does not wait, and may
@@ -68,13 +68,13 @@ const DefaultAnswerTimeout = 10 * time.Minute
 type Config struct {
 	// Core serves the requests.
 	Core Core
-	// Logger receives what goes wrong. Default: slog.Default().
+	// Logger receives failures. Default: slog.Default().
 	Logger *slog.Logger
-	// MaxInFlight is the number of requests that one session serves at once. Default:
+	// MaxInFlight is the number of requests that a session serves at once. Default:
 	// [peer.DefaultMaxCalls].
 	MaxInFlight int
 	// AnswerTimeout is how long a request waits for the client's responses to the input requests of
-	// one round. After it, they are cancelled and the request fails. Default:
+	// a round. After it, they are cancelled and the request fails. Default:
 	// [DefaultAnswerTimeout].
 	AnswerTimeout time.Duration
 	// Calls holds the requests in flight of a stream that carries more than this session. Ids and
@@ -85,12 +85,13 @@ type Config struct {
 	// Stateless: initialize declares no capability that needs a session, see [OpenStateless].
 	Stateless bool
 	// RootsChanged is called when a client announced that its roots changed, with the context
-	// of the notification; not concurrently for one session. Default: not called.
+	// of the notification; not concurrently for the same session. Default: not called.
 	RootsChanged func(ctx context.Context)
 	// Reserve reserves n bytes for the resources that the session of a context subscribes to, and
-	// reports whether there is room; a negative n releases them. Default: each session has room.
+	// reports whether there is room; a negative n releases them. Default: each session is allowed
+	// all bytes.
 	Reserve func(ctx context.Context, n int) bool
-	// Cancelled returns the cause of a context whose request the client has cancelled. Default: an
+	// Cancelled returns the cause of a context whose request the client cancelled. Default: an
 	// error with the reason.
 	Cancelled func(reason string) error
 
@@ -105,8 +106,8 @@ func (c *Config) logger() *slog.Logger {
 	return c.Logger
 }
 
-// negotiate returns the revision of a session whose client requests a version: that one if it has
-// sessions and is accepted, otherwise the newest such revision.
+// negotiate returns the revision of a session whose client requests a version: that revision if it
+// offers sessions and is accepted, otherwise the newest such revision.
 //
 // Spec: basic/lifecycle#version-negotiation
 func (c *Config) negotiate(version string) (wire.Revision, *jsonrpc.Error) {
@@ -132,7 +133,7 @@ func (c *Config) cancelled(reason string) error {
 	return c.Cancelled(reason)
 }
 
-// A Session is the server's end of one session. It starts no goroutine while it is idle. It is safe
+// A Session is the server's end of a session. It starts no goroutine while it is idle. It is safe
 // for concurrent use.
 type Session struct {
 	cfg    *Config
@@ -162,10 +163,10 @@ type Session struct {
 // Revision returns the negotiated revision.
 func (s *Session) Revision() wire.Revision { return s.rev }
 
-// Handle handles one message of the client. It serves a request: it writes the request's
-// notifications and input requests and then the one response to out, nothing after the client has
+// Handle handles a message of the client. It serves a request: it writes the request's
+// notifications and input requests and then the response to out, no message after the client
 // cancelled the request, and returns when done. Any other message takes effect at once. The
-// responses to a batch are one batch.
+// responses to a batch form a batch.
 //
 // The request ends when ctx does. A request that may outlive its connection needs a context that
 // does.
@@ -322,7 +323,7 @@ func (s *Session) Close(cause error) {
 	s.uris = nil
 }
 
-// emptyResult is the result of a request that returns nothing.
+// emptyResult is the result of a request without a result.
 var emptyResult = []byte(`{}`)
 
 func errorResponse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {

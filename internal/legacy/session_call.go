@@ -15,14 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxRounds limits how often one request may ask for input, so that a handler that never stops
+// maxRounds limits how often a request may ask for input, so that a handler that never stops
 // asking fails.
 const maxRounds = 32
 
-// errInternal replaces an error that the client must not see. The log has the error itself.
+// errInternal replaces an error that the client must not see. The log contains the error itself.
 var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
-// An Exchange serves one request of the client, for a caller that writes the response as bytes.
+// An Exchange serves a request of the client, for a caller that writes the response as bytes.
 // [Session.Begin] starts it. An Exchange is not reused: a goroutine that a handler left running
 // may still refer to it.
 type Exchange struct {
@@ -33,12 +33,12 @@ type Exchange struct {
 	out      Sender
 	progress progress
 	roots    *rootsAnswer // the client's last answer, until the core accepted it; may be nil
-	visits   []string     // the ids of elicitations whose pages the user has agreed to visit
+	visits   []string     // the ids of elicitations whose pages the user agreed to visit
 	task     *taskToken   // receives the progress instead of the request's own; may be nil
 }
 
-// AppendResponse serves the request and appends the response to dst. It appends nothing if the
-// client has cancelled the request. The error is the one within the response.
+// AppendResponse serves the request and appends the response to dst. It returns dst unchanged if
+// the client cancelled the request. The error is the error within the response.
 func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -54,7 +54,7 @@ func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(answer, '}'), nil
 }
 
-// Response serves the request and returns the response, or nil if the client has cancelled the
+// Response serves the request and returns the response, or nil if the client cancelled the
 // request.
 func (x *Exchange) Response() *jsonrpc.Message {
 	result, err := x.respond(nil)
@@ -97,7 +97,7 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(dst, result...), nil
 }
 
-// relay has the core serve the request, with a further round for each result that asks for input,
+// relay lets the core serve the request, with a further round for each result that asks for input,
 // and appends the final result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
@@ -124,7 +124,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 
 // finishRound projects the result that begins at an offset of answer, and returns answer with it.
 // If the result asks for input, it sends the input requests to the client instead, and returns the
-// members that the retried request has in addition.
+// members that the retried request contains in addition.
 func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	from int) (projected []byte, retry *retryParams, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{rev: x.session.rev, method: x.request.Method}
@@ -132,7 +132,7 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		return projected, nil, nil
 	}
 	result, end := answer[from:], len(answer)
-	if !x.method.result.affects(result) { // a complete result, since it has no resultType
+	if !x.method.result.affects(result) { // a complete result, since it lacks a resultType
 		return answer, nil, nil
 	}
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
@@ -168,7 +168,7 @@ func (x *Exchange) respondTo(respond func(reply *jsonrpc.Message)) {
 	respond(reply)
 }
 
-// notify writes a notification of the request, unless the client has cancelled the request.
+// notify writes a notification of the request, unless the client cancelled the request.
 func (x *Exchange) notify(ctx context.Context, method string, params json.RawMessage) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
@@ -196,7 +196,7 @@ func asksForInput(result []byte) bool {
 }
 
 // progress is the last progress that was sent for a request. Each round of the core begins at zero,
-// but to the client all rounds are one request, whose progress only increases. Spec:
+// but to the client all rounds form a single request, whose progress only increases. Spec:
 // basic/utilities/progress#behavior-requirements
 type progress struct {
 	mu   sync.Mutex // guards the fields below
@@ -244,7 +244,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage,
 	return emptyResult, nil
 }
 
-// failure returns what the client may see of an error, and logs the rest.
+// failure returns the part of an error that the client may see, and logs the rest.
 func (s *Session) failure(ctx context.Context, what string, err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {

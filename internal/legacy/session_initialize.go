@@ -23,7 +23,7 @@ const defaultLogLevel = "info"
 // defaultInfo replaces missing client or server info, which initialize requires.
 const defaultInfo = `{"name":"unnamed","version":"0"}`
 
-// A capabilitySet holds the server's capabilities that decide what a session does.
+// A capabilitySet holds the server's capabilities that decide about the features of a session.
 type capabilitySet struct {
 	logging   bool
 	subscribe bool // to single resources
@@ -33,9 +33,9 @@ type capabilitySet struct {
 }
 
 // Open begins a session with an initialize request, without waiting for the core. If the requested
-// revision is unknown, not accepted or has no sessions, it chooses the newest accepted that has.
-// [Session.InitializeResponse] returns the response. The session keeps the values of ctx but does
-// not end with it.
+// revision is unknown, not accepted or without sessions, it chooses the newest accepted revision
+// with sessions. [Session.InitializeResponse] returns the response. The session keeps the values of
+// ctx but does not end with it.
 //
 // Spec: basic/lifecycle#version-negotiation
 func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Error) {
@@ -60,9 +60,10 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
-// OpenStateless returns a session for the messages of one HTTP request. Its client declared no
-// capabilities, and it has no log level, subscriptions or tasks. The version is that of the header,
-// which must be accepted; without one it is empty, and 2025-03-26 is assumed if it is accepted.
+// OpenStateless returns a session for the messages of an HTTP request. Its client declared no
+// capabilities, and it uses no log level, subscriptions or tasks. The version is the version of the
+// header, which must be accepted; without one it is empty, and 2025-03-26 is assumed if it is
+// accepted.
 //
 // Spec: basic/transports#protocol-version-header
 func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, *jsonrpc.Error) {
@@ -79,7 +80,7 @@ func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, 
 	return s, nil
 }
 
-// statelessCapabilities returns those of a server's capabilities that need no session.
+// statelessCapabilities returns the capabilities of a server that need no session.
 func statelessCapabilities(capabilities []byte) []byte {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(capabilities) {
@@ -117,7 +118,7 @@ func parseInitialize(params []byte) (p initializeParams, err *jsonrpc.Error) {
 	case jsonscan.Kind(p.clientInfo) != '{':
 		return p, invalidParams("params.clientInfo: want an object")
 	}
-	p.version = text(params, "protocolVersion") // one with a bad escape is unknown
+	p.version = text(params, "protocolVersion") // a version with a bad escape is unknown
 	p.clientInfo, err = boundedInfo(p.clientInfo)
 	return p, err
 }
@@ -278,8 +279,8 @@ func (e *sessionEnvelope) appendMembers(dst []byte, env *wire.Envelope) []byte {
 // last returns the last n bytes of b.
 func last(b []byte, n int) []byte { return b[len(b)-n : len(b) : len(b)] }
 
-// retryParams are the params that a retried request has in addition: input responses, an object, and
-// a request state. Absent ones are nil.
+// retryParams are the params that a retried request contains in addition: input responses, an
+// object, and a request state. Absent params are nil.
 type retryParams wire.Subject
 
 func (r *retryParams) size() int {
@@ -303,7 +304,7 @@ func (r *retryParams) append(dst []byte) []byte {
 	return dst
 }
 
-// serve has the core serve a request of the client in the modern form. retry holds the additional
+// serve lets the core serve a request of the client in the modern form. retry holds the additional
 // members of a retried request; may be nil.
 func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
 	retry *retryParams, notify Notify) ([]byte, *jsonrpc.Error) {
@@ -314,9 +315,9 @@ func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
 	return s.cfg.Core.Serve(ctx, dst, req, notify)
 }
 
-// modernRequest returns a client's request with the members of retry and the envelope of the session.
-// It drops members that only the modern era has: a client of a session cannot mean them. The values
-// of the envelope alias the new params.
+// modernRequest returns a client's request with the members of retry and the envelope of the
+// session. It drops members that only the modern era defines: a client of a session cannot mean
+// them. The values of the envelope alias the new params.
 func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Request, *jsonrpc.Error) {
 	req := wire.Request{ID: m.ID, Method: m.Method}
 	if m.Params != nil && jsonscan.Kind(m.Params) != '{' {

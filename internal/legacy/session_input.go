@@ -22,7 +22,7 @@ const cancelledElicitation = `{"action":"cancel"}`
 // errNoResponse ends the wait for a client that does not respond.
 var errNoResponse = errors.New("not answered in time")
 
-// An inputRequest is one input request that is sent to the client.
+// An inputRequest is an input request that is sent to the client.
 type inputRequest struct {
 	*peer.Question
 	key    string // in inputRequests
@@ -51,7 +51,7 @@ func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *
 	})
 	defer func() {
 		for _, q := range sent {
-			q.Withdraw() // no effect on those with a response
+			q.Withdraw() // no effect on answered requests
 		}
 	}()
 	if err != nil {
@@ -69,7 +69,7 @@ func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *
 		if err != nil {
 			open := sent[i+1:]
 			if waitCtx.Err() != nil {
-				open = sent[i:] // this one has no response either
+				open = sent[i:] // this request was not answered either
 			}
 			s.cancelRequests(ctx, open, out)
 			return nil, err
@@ -90,8 +90,9 @@ func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *
 	return retry, nil
 }
 
-// newInputRequests returns the requests that a result asks for, all or none, except those whose
-// answer is known. The caller must withdraw those that it gets, also when there is an error.
+// newInputRequests returns the requests that a result asks for, all or no request, except requests
+// whose answer is known. The caller must withdraw the returned requests, also when there is an
+// error.
 func (s *Session) newInputRequests(ctx context.Context, result []byte,
 	isKnown func(key, method string) bool) (all []inputRequest, err *jsonrpc.Error) {
 	requests, _ := jsonscan.Get(result, "inputRequests")
@@ -123,7 +124,7 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 	}
 	q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID)
 	if elicitationID != "" {
-		q.visit = text(q.params, "elicitationId") // that of params, if they have one
+		q.visit = text(q.params, "elicitationId") // the id of params, if they contain an id
 	}
 	return q, err
 }
@@ -155,7 +156,7 @@ func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {
 	return s.failure(ctx, "input request not sent", err)
 }
 
-// await waits for one response and returns it in the modern form.
+// await waits for a response and returns it in the modern form.
 func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *jsonrpc.Error) {
 	response, err := q.Wait(ctx)
 	switch {
@@ -174,7 +175,7 @@ func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *
 }
 
 // declined returns the error of a request whose input request the client refused. The modern
-// era has no way to report this to the handler: a client that refuses does not retry.
+// era cannot report this to the handler: a client that refuses does not retry.
 func declined(method, why string) *jsonrpc.Error {
 	const shown = 256 // bytes of the client's text
 	return &jsonrpc.Error{
@@ -183,8 +184,8 @@ func declined(method, why string) *jsonrpc.Error {
 	}
 }
 
-// cancelRequests cancels input requests at the client. If the client has cancelled the request that
-// they belong to, it sends nothing. Spec: basic/utilities/cancellation
+// cancelRequests cancels input requests at the client. If the client cancelled the request that
+// they belong to, it sends no message. Spec: basic/utilities/cancellation
 func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out Sender) {
 	for _, q := range sent {
 		if ctx.Err() != nil {

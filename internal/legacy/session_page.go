@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// minPage and maxPage limit the results that are cached. Projecting a smaller result costs no more
-	// than comparing it. A result of maxPage has room for two revisions, with the projected forms.
+	// minPage and maxPage limit the results that are cached. Projecting a smaller result costs no
+	// more than comparing it. A result of maxPage leaves room for two revisions, with the projected
+	// forms.
 	minPage = 1 << 10
 	maxPage = maxPages / 4
-	// maxPages limits the memory of all cached pages of a server, in bytes: those of a list of thousands
-	// of items, for two revisions.
+	// maxPages limits the memory of all cached pages of a server, in bytes: such as the pages of a
+	// list of thousands of items, for two revisions.
 	maxPages = 16 << 20
 	// hashedPage is the length of the part of a page that its hash covers: mostly several items.
 	hashedPage = 1 << 10
@@ -22,7 +23,8 @@ const (
 
 // A pageCache holds projected pages of lists, which are long and seldom change. Of a result, it
 // caches the part up to the end of the array: a cursor after it may differ each time. Pages that
-// differ by caller are projected each time, and replace others. The zero pageCache is ready for use.
+// differ by caller are projected each time, and replace others. The zero pageCache is ready for
+// use.
 type pageCache struct {
 	mu    sync.Mutex // guards the fields below
 	pages map[pageKey]page
@@ -79,8 +81,8 @@ func (c *pageCache) appendKnown(answer []byte, from int, key pageKey, to *projec
 	return append(answer, '}'), true
 }
 
-// add projects the part of a result up to the end of the array and caches it. It reports false for a
-// result that has another array after that.
+// add projects the part of a result up to the end of the array and caches it. It reports false for
+// a result that contains another array after that.
 func (c *pageCache) add(key pageKey, result []byte, to *projection) bool {
 	head, _, ok := splitPage(key, result)
 	if !ok {

@@ -11,10 +11,10 @@ import (
 )
 
 // MaxMissedPings is the number of pings in sequence without a response after which the peer is
-// gone: a busy one may miss one.
+// gone: a busy client may miss a ping.
 const MaxMissedPings = 3
 
-// KeepAlive pings the client at an interval. It returns an error if three pings in sequence have no
+// KeepAlive pings the client at an interval. It returns an error if three pings in sequence get no
 // response, and nil when ctx or the session ends. It starts goroutines with start and does not wait
 // for them, since a write may block; they end with ctx or a little later.
 //

@@ -14,7 +14,7 @@ import (
 const maxCachedRoots = maxDeclared
 
 // sessionRoots caches the answer of a client to roots/list. Only a client that declared
-// roots.listChanged is cached: the answer of another one may change without a notification.
+// roots.listChanged is cached: the answer of another client may change without a notification.
 type sessionRoots struct {
 	announces bool // the client declared roots.listChanged; not changed after Open
 
@@ -24,7 +24,7 @@ type sessionRoots struct {
 	calling bool            // Config.RootsChanged is being called
 }
 
-// A rootsAnswer is an answer that has not been cached yet, with the number of changes before its
+// A rootsAnswer is an answer that is not cached yet, with the number of changes before its
 // request was sent.
 type rootsAnswer struct {
 	result  json.RawMessage
@@ -51,8 +51,8 @@ func (r *sessionRoots) store(a *rootsAnswer) {
 	}
 }
 
-// rootsChanged drops the cached answer. It returns the call of [Config.RootsChanged], unless one is
-// in progress, which is repeated then: a client that sends many notifications occupies one
+// rootsChanged drops the cached answer. It returns the call of [Config.RootsChanged], unless a call
+// is in progress, which is repeated then: a client that sends many notifications occupies a single
 // goroutine.
 //
 // Spec: client/roots#root-list-changes (2025-11-25)

@@ -14,22 +14,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Limits of the resources that one session subscribes to. They are kept until it ends.
+// Limits of the resources that a session subscribes to. They are kept until it ends.
 const (
 	maxSubscribed = 1000
-	// maxSubscribedURI limits one URI, in bytes. Web servers accept no longer ones either.
+	// maxSubscribedURI limits a URI, in bytes. Web servers accept no longer URIs either.
 	maxSubscribedURI = 8 << 10
 	// maxSubscribedBytes limits all URIs of a session together.
 	maxSubscribedBytes = 256 << 10
 )
 
-// subscriptionID is the id of the session's one subscription. No peer sees it.
+// subscriptionID is the id of the session's only subscription. No peer sees it.
 var subscriptionID = jsonrpc.StringID("session")
 
 // Attach sets the stream for messages that belong to no request: changes of lists and resources. It
 // replaces the stream before; nil detaches it. Changes are written from the goroutine on which the
-// core reports them, and only once the client sent notifications/initialized. Changes during
-// the time without a stream are lost. The error says why no change will be sent; the stream stays attached.
+// core reports them, and only once the client sent notifications/initialized. Changes during the
+// time without a stream are lost. The error says why no change will be sent; the stream stays
+// attached.
 func (s *Session) Attach(out Stream) error {
 	s.mu.Lock()
 	s.changes = out
@@ -54,8 +55,9 @@ func (s *Session) refreshSubscription() error {
 }
 
 // updateSubscription opens the subscription that is needed now and only then closes the previous
-// one, so that no change between the two is missed. It keeps an equal subscription, so that no
-// change is sent twice, and keeps the previous one if it fails. The caller must hold s.subMu.
+// subscription, so that no change between the two is missed. It keeps an equal subscription, so
+// that no change is sent twice, and keeps the previous subscription if it fails. The caller must
+// hold s.subMu.
 func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Lock()
 	wanted := s.changes != nil && s.initialized && s.ctx.Err() == nil
@@ -122,16 +124,16 @@ func (s *Session) sendChange(ctx context.Context, method string, params json.Raw
 // maxCachedChange limits the params of a cached change, in bytes: it may stay cached indefinitely.
 const maxCachedChange = 16 << 10
 
-// A projectedChange is the last change that was sent to sessions of one revision. Most changes go
+// A projectedChange is the last change that was sent to sessions of a revision. Most changes go
 // to many sessions in sequence, which share the message.
 type projectedChange struct {
 	method    string
 	params    json.RawMessage
-	projected *jsonrpc.Message // nil if the revision has no such notification
+	projected *jsonrpc.Message // nil if the revision defines no such notification
 }
 
 // projectChange returns a notification as projectNotification does, from the cache if it is the
-// last one again. The caller must not change the message.
+// last change again. The caller must not change the message.
 func (c *Config) projectChange(rev wire.Revision, method string, params json.RawMessage) *jsonrpc.Message {
 	last := c.changes[rev].Load()
 	if last != nil && last.method == method && bytes.Equal(last.params, params) {
@@ -183,8 +185,8 @@ func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessa
 	})
 }
 
-// changeURIs replaces the resources of the subscription with those that changed returns, all or
-// nothing.
+// changeURIs replaces the resources of the subscription with the resources that changed returns,
+// all or none.
 func (s *Session) changeURIs(ctx context.Context, params []byte,
 	changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.awaitServer(ctx)
@@ -214,7 +216,7 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 	case len(after) == len(before):
 		return emptyResult, nil
 	case s.ctx.Err() != nil || more > 0 && !s.reserve(more):
-		return nil, errTooManySubscribed // or the session ended, and nothing releases them
+		return nil, errTooManySubscribed // or the session ended, and no call releases them
 	}
 	s.uris = after
 	if err := s.updateSubscription(has); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Revision 2025-11-25 has tasks in its core. The core of package mcp implements them: their
-// methods, the member "task" of a call and the results pass through. This file implements the one
+// Revision 2025-11-25 defines tasks in its core. The core of package mcp implements them: their
+// methods, the member "task" of a call and the results pass through. This file implements the only
 // part that needs a session: while a client waits for the result of a task, it is sent the task's
 // input requests.
 
@@ -35,22 +35,22 @@ func isTaskMethod(method string) bool {
 	return false
 }
 
-// isSessionTask reports whether a task result has the form that a client of rev knows. That of the
-// tasks extension differs, and no session has that extension.
+// isSessionTask reports whether a task result takes the form that a client of rev knows. The form
+// of the tasks extension differs, and no session uses that extension.
 func isSessionTask(rev wire.Revision, result []byte) bool {
 	task, _ := jsonscan.Get(result, "task")
 	return rev.Has(wire.Tasks) && jsonscan.Kind(task) == '{'
 }
 
-// A taskWait serves one tasks/result request. A task may wait for its client for hours and ask for
+// A taskWait serves a tasks/result request. A task may wait for its client for hours and ask for
 // input any number of times, so neither is limited: the wait ends with the task or with the
 // request, which does not affect the task.
 type taskWait struct {
 	*Exchange
 	params    []byte                // of the request, with the progress token of the task's call
 	pending   map[string]*taskInput // sent to the client, by key
-	responses chan *taskInput       // those that have a response or an error
-	slotFreed <-chan struct{}       // closed once a further input request may be sent; nil if none waits
+	responses chan *taskInput       // requests with a response or an error
+	slotFreed <-chan struct{}       // closed once a further input request may be sent; nil if no request waits
 	waiting   sync.WaitGroup
 }
 
@@ -70,7 +70,7 @@ type outcome struct {
 	err    *jsonrpc.Error
 }
 
-// relayTask has the core serve a tasks/result request, and sends the task's input requests to the
+// relayTask lets the core serve a tasks/result request, and sends the task's input requests to the
 // client meanwhile. It passes on each response as it arrives. It appends the result to dst. Spec:
 // basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
@@ -105,7 +105,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 	return x.method.result.replace(append(dst, now.result...), len(dst)), nil
 }
 
-// serveCore has the core serve the request, with the additional members of a retry.
+// serveCore lets the core serve the request, with the additional members of a retry.
 func (w *taskWait) serveCore(ctx context.Context, retry *retryParams) outcome {
 	asked := *w.request
 	asked.Params = w.params
@@ -114,7 +114,7 @@ func (w *taskWait) serveCore(ctx context.Context, retry *retryParams) outcome {
 }
 
 // ask sends the client the input requests of a result that are new, and cancels those that the
-// result no longer has.
+// result no longer contains.
 func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, q := range w.pending {
@@ -213,7 +213,7 @@ func (w *taskWait) next(ctx context.Context, before []byte) (
 }
 
 // poll asks the core until its outcome differs from before. With a request state, the core itself
-// waits for a change; without one it is asked every taskPollPause.
+// waits for a change; without a change it is asked every taskPollPause.
 func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 	var retry *retryParams
 	pause := time.NewTimer(taskPollPause)
@@ -236,8 +236,8 @@ func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 	}
 }
 
-// sameInputRequests reports whether two results have input requests of the same keys. A task never
-// reuses a key.
+// sameInputRequests reports whether two results contain input requests of the same keys. A task
+// never reuses a key.
 func sameInputRequests(a, b []byte) bool {
 	before, _ := jsonscan.Get(a, "inputRequests")
 	now, _ := jsonscan.Get(b, "inputRequests")
@@ -289,7 +289,7 @@ const (
 )
 
 // A taskToken is the progress token of a call that became a task. It is valid while the task
-// exists, and in this session only: in another one it may name a different request. Spec:
+// exists, and in this session only: in another session it may name a different request. Spec:
 // basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 type taskToken struct {
 	task     string
@@ -297,7 +297,7 @@ type taskToken struct {
 	progress progress
 }
 
-// saveTaskToken keeps the progress token of a call, if it has one, for the task that the call has
+// saveTaskToken keeps the progress token of a call, if there is a token, for the task that the call
 // become.
 func (x *Exchange) saveTaskToken(result []byte) {
 	meta, _ := jsonscan.Get(x.request.Params, "_meta")
@@ -320,8 +320,8 @@ func (x *Exchange) saveTaskToken(result []byte) {
 	s.tokens = append(s.tokens, t)
 }
 
-// taskTokenOf returns the token for the task of a request; nil if the call had none or belongs to
-// another session.
+// taskTokenOf returns the token for the task of a request; nil if the call was made without a token
+// or belongs to another session.
 func (s *Session) taskTokenOf(params []byte) *taskToken {
 	id := text(params, "taskId")
 	s.mu.Lock()
