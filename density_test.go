@@ -62,6 +62,7 @@ var rewritten = strings.Fields(`
 	internal/browser
 	internal/fold
 	internal/freeport
+	internal/legacy
 	internal/oauthtest
 	internal/oauthwire
 	internal/testhome

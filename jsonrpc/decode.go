@@ -12,17 +12,17 @@ import (
 // answered.
 const maxBatch = 100
 
-// Decode decodes one message, or one batch, with only white space around it.
+// Decode decodes a message or a batch, with only white space around it.
 //
 // The error is a [*DecodeError]. Its code is [CodeParseError] for text that is not JSON, including
 // invalid UTF-8, a byte order mark, trailing data and, in a request or notification, a lone
 // surrogate. In a response, U+FFFD replaces a lone surrogate and Repaired is set. The code is
 // [CodeInvalidRequest] for JSON that is not a message: duplicate keys at any depth, more than 64
-// levels or 10,000 keys of one object, a version other than "2.0", an id that is not a string or an
-// integer, members of several kinds of messages, and keys that differ from those of JSON-RPC only
-// in case or by a trailing NUL. Other keys are ignored. A batch is rejected as a whole if it is not
-// JSON, empty, or has more than 100 messages. Otherwise its invalid messages are rejected one by
-// one.
+// levels or 10,000 keys of an object, a version other than "2.0", an id that is not a string or an
+// integer, members of several kinds of messages, and keys that differ from the keys of JSON-RPC
+// only in case or by a trailing NUL. Other keys are ignored. A batch is rejected as a whole if it
+// is not JSON, empty, or contains more than 100 messages. Otherwise its invalid messages are
+// rejected separately.
 //
 // The message aliases data, which must not change afterwards.
 func Decode(data []byte) (*Message, error) {
@@ -47,8 +47,8 @@ func (m *Message) decode(data []byte) error {
 }
 
 func (m *Message) decodeBatch(data []byte) *DecodeError {
-	// One level more than a message may have, for the array. Errors in text that is still JSON
-	// belong to one element, and are found again there.
+	// A level more than a message may use, for the array. Errors in text that is still JSON
+	// belong to an element, and are found again there.
 	err := jsonscan.Valid(data, jsonscan.Limits{Depth: jsonscan.DefaultDepth + 1})
 	if err != nil && !isJSON(err) {
 		return &DecodeError{Err: syntaxError(err)}
@@ -121,7 +121,7 @@ func invalid(what string) *Error {
 	return &Error{Code: CodeInvalidRequest, Message: "invalid request: " + what}
 }
 
-// A field is one of the keys of a message.
+// A field is a key of a message.
 type field uint8
 
 const (
@@ -261,7 +261,7 @@ func (e *envelope) fillCall(m *Message) (fault string) {
 	}
 	m.Params = e.values[fieldParams]
 	m.ID = ID{string(e.values[fieldID])}
-	m.Method, _ = jsonscan.Unquote(method) // valid, as Visit has checked it
+	m.Method, _ = jsonscan.Unquote(method) // valid, as Visit checked it
 	return ""
 }
 
@@ -286,7 +286,7 @@ func (e *envelope) fillResponse(m *Message) (fault string) {
 	return ""
 }
 
-// decodeError decodes an error object. A value of any other type has no code.
+// decodeError decodes an error object. A value of any other type contains no code.
 func decodeError(raw []byte) (err *Error, fault string) {
 	code, _ := jsonscan.Get(raw, "code")
 	message, _ := jsonscan.Get(raw, "message")

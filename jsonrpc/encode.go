@@ -6,8 +6,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Append appends the JSON text of m to dst, on one line and without a line break at its end. Raw
-// values must be valid JSON. They are copied unchanged, except that line breaks become spaces.
+// Append appends the JSON text of m to dst, on a single line and without a line break at its end.
+// Raw values must be valid JSON. They are copied unchanged, except that line breaks become spaces.
 //
 // m and each message of a batch may be of any kind but Invalid. Fields that are not set are
 // omitted, also the id of an error that answers no known request.
@@ -64,7 +64,7 @@ func appendError(dst []byte, err *Error) []byte {
 	return append(dst, '}')
 }
 
-// appendLine appends JSON text as one line.
+// appendLine appends JSON text as a single line.
 func appendLine(dst, raw []byte) []byte {
 	start := len(dst)
 	dst = append(dst, raw...)

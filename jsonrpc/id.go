@@ -32,7 +32,7 @@ func IntID(n int64) ID {
 	return ID{strconv.FormatInt(n, 10)}
 }
 
-// parseID returns the ID with the given JSON text, which must have no white space around it.
+// parseID returns the ID with the given JSON text, which must not contain white space around it.
 func parseID(raw []byte) (ID, error) {
 	if !isID(raw) {
 		return ID{}, errNotID

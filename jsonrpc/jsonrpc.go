@@ -1,8 +1,8 @@
 // Package jsonrpc implements the messages of JSON-RPC 2.0 as MCP uses them, with a strict codec.
 //
-// [Decode] decodes a [Message], [Append] encodes one. Decode reads a message in one pass and
-// rejects any text that two readers could understand differently, with a [*DecodeError] that has
-// the response to send. Params, results and error data stay raw JSON.
+// [Decode] decodes a [Message], [Append] encodes a message. Decode reads a message in a single pass
+// and rejects any text that two readers could understand differently, with a [*DecodeError] that
+// contains the response to send. Params, results and error data stay raw JSON.
 //
 // The package starts no goroutines and does not know the methods of MCP. Messages are plain values:
 // they are safe for concurrent reads.
@@ -15,7 +15,8 @@ import (
 	"fmt"
 )
 
-// Error codes that JSON-RPC defines. Package mcp has the codes of MCP. Spec: basic/index#responses.
+// Error codes that JSON-RPC defines. Package mcp contains the codes of MCP. Spec:
+// basic/index#responses.
 const (
 	CodeParseError     = -32700 // the text is not valid JSON
 	CodeInvalidRequest = -32600 // the JSON is not a valid message
@@ -27,12 +28,12 @@ const (
 // A Kind is the kind of a [Message].
 type Kind uint8
 
-// The kinds. Only revision 2025-03-26 has Batch.
+// The kinds. Only revision 2025-03-26 defines Batch.
 const (
 	Invalid      Kind = iota // rejected, or empty
 	Request                  // provides a method and an id
 	Notification             // provides a method and no id; gets no response
-	Response                 // has a result or an error
+	Response                 // contains a result or an error
 	Batch                    // several messages in one array
 )
 
@@ -44,7 +45,7 @@ type Message struct {
 	Result json.RawMessage // of a successful response: any value as received
 	Error  *Error          // of a failed response
 
-	// Batch holds the messages of a batch, in order. Rejected ones are of kind Invalid.
+	// Batch holds the messages of a batch, in order. Rejected messages are of kind Invalid.
 	Batch []*Message
 
 	// Repaired reports whether U+FFFD replaced lone surrogates in the text of a response.
@@ -82,7 +83,7 @@ func NewNotification(method string, params json.RawMessage) *Message {
 }
 
 // NewResponse returns a successful response to the request with the id. A nil result is sent as an
-// empty object, since responses require one.
+// empty object, since responses require an id.
 func NewResponse(id ID, result json.RawMessage) *Message {
 	if result == nil {
 		result = json.RawMessage("{}")
@@ -98,7 +99,7 @@ func NewErrorResponse(id ID, err *Error) *Message {
 
 // An Error is the error object of a response.
 type Error struct {
-	Code    int             `json:"code"`          // the kind of error, one of the Code constants or another integer
+	Code    int             `json:"code"`          // the kind of error, a Code constant or another integer
 	Message string          `json:"message"`       // a one-sentence description
 	Data    json.RawMessage `json:"data,omitzero"` // any JSON value; nil if absent
 

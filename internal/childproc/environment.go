@@ -54,7 +54,7 @@ func IsInherited(variable string) bool {
 // first the variables that stderr, the output of the server, mentions, then the variables of
 // package runners.
 func Withheld(env []string, stderr string) (names []string) {
-	const shown = 16 // an environment may have hundreds
+	const shown = 16 // an environment may contain hundreds
 	words := strings.FieldsFunc(stderr, func(r rune) bool {
 		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})

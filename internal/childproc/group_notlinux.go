@@ -4,7 +4,7 @@ package childproc
 
 import "syscall"
 
-// dieWithParent does nothing: on these systems only the guard protects the group.
+// dieWithParent returns at once: on these systems only the guard protects the group.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 // onlyZombies returns false: on these systems the first process reaps orphans.

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// A processGroup is one process: these systems cannot end its descendants.
+// A processGroup is a process: these systems cannot end its descendants.
 type processGroup struct{ process *os.Process }
 
 func newProcessGroup(*exec.Cmd) *processGroup { return &processGroup{} }

@@ -72,11 +72,11 @@ func (g *processGroup) terminate() { g.signal(syscall.SIGTERM) }
 // kill sends SIGKILL to all processes of the group.
 func (g *processGroup) kill() { g.signal(syscall.SIGKILL) }
 
-// signal sends a signal to the group. The id of a group that has just ended is not in use again:
+// signal sends a signal to the group. The id of a group that just ended is not in use again:
 // systems assign ids in turn.
 func (g *processGroup) signal(s syscall.Signal) { _ = syscall.Kill(-g.id, s) }
 
-// hasEnded reports whether all processes of the group ended, after the first one has been
+// hasEnded reports whether all processes of the group ended, after the first process was
 // waited for.
 func (g *processGroup) hasEnded() bool {
 	// If this is the first process of a container, orphans of the group are its children.

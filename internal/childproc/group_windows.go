@@ -40,7 +40,7 @@ type jobLimits struct {
 // A processGroup is a job: a process and its descendants. The job ends when its last handle is
 // closed, and therefore when this process ends, for whatever reason.
 type processGroup struct {
-	job     syscall.Handle // zero if there is none
+	job     syscall.Handle // zero without a job
 	process *os.Process    // nil before the start
 	ended   atomic.Bool
 }
@@ -74,7 +74,7 @@ func (g *processGroup) release() {
 	}
 }
 
-// terminate ends all processes of the job: Windows has no request to terminate for programs without
+// terminate ends all processes of the job: Windows cannot ask to terminate for programs without
 // windows.
 func (g *processGroup) terminate() {
 	_, _, _ = terminateJobObject.Call(uintptr(g.job), statusTerminatedByOwner)
@@ -85,8 +85,8 @@ func (g *processGroup) terminate() {
 // kill ends all processes of the job.
 func (g *processGroup) kill() { g.terminate() }
 
-// hasEnded reports whether the job has been terminated, which no process survives.
+// hasEnded reports whether the job was terminated, which no process survives.
 func (g *processGroup) hasEnded() bool { return g.ended.Load() }
 
-// signalOf returns "": Windows has no signals.
+// signalOf returns "": Windows knows no signals.
 func signalOf(*os.ProcessState) string { return "" }

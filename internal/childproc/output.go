@@ -12,11 +12,11 @@ import (
 )
 
 // pipeTimeout is how long a process that left the group may keep standard output open after the
-// command has exited.
+// command exited.
 const pipeTimeout = time.Second
 
 // Output runs a command without standard input and returns its standard output, of at most limit
-// bytes. When the command has exited or ctx ends, its process group is killed. The error has the
+// bytes. When the command exited or ctx ends, its process group is killed. The error contains the
 // last text of standard error, cut and in quotes, and no standard output.
 func Output(ctx context.Context, cmd *exec.Cmd, limit int) ([]byte, error) {
 	if ctx.Err() != nil {
@@ -56,7 +56,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, limit int) ([]byte, error) {
 	switch {
 	case stdout.full:
 		return nil, fmt.Errorf("more than %d bytes of output", limit)
-	case errors.Is(err, exec.ErrWaitDelay): // the command itself has exited successfully
+	case errors.Is(err, exec.ErrWaitDelay): // the command itself exited successfully
 		err = nil
 	case err != nil && len(stderr.text) > 0:
 		err = fmt.Errorf("%w: %q", err, strings.TrimSpace(string(stderr.text)))

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// outputTimeout is how long a read waits for more output after the process has exited. All of
+	// outputTimeout is how long a read waits for more output after the process exited. All of
 	// its output is in the pipe by then; but if another process holds the pipe open, no end of file
 	// follows.
 	outputTimeout = 250 * time.Millisecond
@@ -23,7 +23,7 @@ const (
 	maxLateOutput = 1 << 20
 )
 
-// output returns the reader of the process's standard output. It has no Close method.
+// output returns the reader of the process's standard output. It lacks a Close method.
 func (p *Process) output() io.Reader {
 	if p.stdout.SetReadDeadline(time.Time{}) != nil {
 		// Windows: all processes that could hold the pipe open are in the job that ends with the
@@ -33,7 +33,7 @@ func (p *Process) output() io.Reader {
 	return &outputReader{file: p.stdout, exited: p.exited, left: maxLateOutput}
 }
 
-// An outputReader returns io.EOF once the process has exited and its output has been read, even if
+// An outputReader returns io.EOF once the process exited and its output was read, even if
 // other processes still hold the pipe open.
 type outputReader struct {
 	file   *os.File
@@ -138,10 +138,10 @@ type asyncWriter struct {
 
 	mu      sync.Mutex // guards the fields below
 	expired chan struct{}
-	broken  bool // a write was abandoned: nothing may follow it
+	broken  bool // a write was abandoned: no write must follow it
 }
 
-// errAbandoned is the error of writes after an abandoned one.
+// errAbandoned is the error of writes after an abandoned write.
 var errAbandoned = errors.New("an earlier write has not ended")
 
 // Write must not be called concurrently.

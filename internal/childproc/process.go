@@ -51,7 +51,7 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxMessage is the largest message that is read, in bytes.
 	MaxMessage int
-	// ExitError makes the error of a process that has exited. It wraps [peer.ErrDisconnected].
+	// ExitError makes the error of a process that exited. It wraps [peer.ErrDisconnected].
 	ExitError func(Exit) error
 }
 
@@ -77,8 +77,8 @@ type Process struct {
 	reading sync.Mutex // held by the reader of stdout
 	invalid int        // output lines that were not messages; guarded by reading
 
-	exited   chan struct{} // closed after the process has been waited for; cmd.ProcessState is set then
-	ended    chan struct{} // closed when the group ended, or every step of the shutdown has been tried
+	exited   chan struct{} // closed after the process was waited for; cmd.ProcessState is set then
+	ended    chan struct{} // closed when the group ended, or every step of the shutdown was tried
 	closeErr error         // reports processes that could not be killed; set before ended is closed
 	closing  sync.Once
 }
@@ -126,7 +126,7 @@ func (p *Process) wait(started chan<- error) {
 	close(p.exited)
 }
 
-// supervise ends the group when the process has exited or the Process is closed. Spec:
+// supervise ends the group when the process exited or the Process is closed. Spec:
 // basic/transports/stdio#shutdown (2026-07-28).
 func (p *Process) supervise() {
 	defer close(p.ended)

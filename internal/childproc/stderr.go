@@ -19,8 +19,8 @@ import (
 const (
 	// maxStderrLine is the length at which a line of standard error is cut.
 	maxStderrLine = 64 << 10
-	// maxLastLines and maxLastBytes limit the part of standard error that an [Exit] has: about a
-	// screen.
+	// maxLastLines and maxLastBytes limit the part of standard error that an [Exit] contains: about
+	// a screen.
 	maxLastLines = 16
 	maxLastBytes = 4 << 10
 )
@@ -33,7 +33,7 @@ type stderrReader struct {
 	ended chan struct{} // closed at the end of standard error
 
 	mu    sync.Mutex // guards lines
-	lines [][]byte   // the last ones that are not empty, at most maxLastLines
+	lines [][]byte   // the last lines that are not empty, at most maxLastLines
 }
 
 func newStderrReader(r io.ReadCloser, log *logQueue) *stderrReader {
@@ -112,9 +112,9 @@ type logQueue struct {
 	ended   chan struct{} // closed when the goroutine ended
 
 	mu      sync.Mutex // guards the fields below
-	entries []func()   // each writes one entry
+	entries []func()   // each writes an entry
 	size    int        // of the entries
-	dropped int        // lines that did not fit, after the queued ones
+	dropped int        // lines that did not fit, after the queued lines
 	closed  bool
 }
 
@@ -128,7 +128,7 @@ func newLogQueue(out io.Writer, logger *slog.Logger) *logQueue {
 }
 
 // addLine queues a line of standard error. After a dropped line, no line is queued until the number
-// of dropped lines has been written.
+// of dropped lines was written.
 func (q *logQueue) addLine(text []byte) {
 	if q.out == nil && !q.logger.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -166,7 +166,7 @@ func (q *logQueue) signal() {
 	}
 }
 
-// close waits up to logTimeout until all entries have been written. Later entries are discarded:
+// close waits up to logTimeout until all entries were written. Later entries are discarded:
 // the writer or logger may have been closed by then. The goroutine ends when its current call
 // returns.
 func (q *logQueue) close() {

@@ -52,7 +52,8 @@ func (k *NonceKeys) Replace(keys [][]byte) error {
 	return nil
 }
 
-// checkNonce checks the nonce of a proof. next is the nonce of the next proof if it is another one.
+// checkNonce checks the nonce of a proof. next is the nonce of the next proof if it is a different
+// nonce.
 func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
 	if v.nonceKeys == nil {
 		return "", nil

@@ -1,5 +1,5 @@
 // Package dpop makes and verifies DPoP proofs (demonstrating proof of possession, RFC 9449): JWTs
-// that show, for one HTTP request, that its sender holds the private key that an access token is
+// that show, for an HTTP request, that its sender holds the private key that an access token is
 // bound to. A stolen token is then of no use.
 package dpop
 
@@ -28,18 +28,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// maxNonces limits the nonces that a Prover keeps: a client has one resource and seldom more than
-// two authorization servers.
+// maxNonces limits the nonces that a Prover keeps: a client uses a single resource and seldom more
+// than two authorization servers.
 const maxNonces = 64
 
-// ProverOptions configures a [Prover]. The fields are those of oauthclient.DPoPOptions, which
+// ProverOptions configures a [Prover]. The fields correspond to oauthclient.DPoPOptions, which
 // documents them.
 type ProverOptions struct {
 	Key                 crypto.Signer
 	InsecureAllowBearer bool
 }
 
-// A Prover makes proofs with one key and stores the nonces that servers require in them. It is safe
+// A Prover makes proofs with a key and stores the nonces that servers require in them. It is safe
 // for concurrent use.
 type Prover struct {
 	signer        jose.Signer
@@ -53,7 +53,7 @@ type Prover struct {
 }
 
 // A nonceKey identifies the server that a nonce is for. An authorization server and a resource of
-// one origin have nonces of their own.
+// an origin use their own nonces.
 type nonceKey struct {
 	hostPort   string
 	isResource bool
@@ -99,7 +99,7 @@ type proofClaims struct {
 	Nonce     string  `json:"nonce,omitempty"`
 }
 
-// Prove returns a proof for one request. token is the access token of the request, empty at an
+// Prove returns a proof for a request. token is the access token of the request, empty at an
 // authorization server.
 func (p *Prover) Prove(method string, target *url.URL, token string) (string, error) {
 	claims := proofClaims{
@@ -134,7 +134,7 @@ func (p *Prover) nonce(target *url.URL, isResource bool) string {
 }
 
 // LearnFromResource stores the nonce of a resource's response for the next proof, and reports
-// whether there was one.
+// whether there was a nonce.
 //
 // Spec: RFC 9449, section 9.
 func (p *Prover) LearnFromResource(target *url.URL, header http.Header) bool {
@@ -210,6 +210,6 @@ func tokenHash(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// isNonce reports whether text has the syntax of a nonce and may be sent in a header. Spec: RFC
+// isNonce reports whether text follows the syntax of a nonce and may be sent in a header. Spec: RFC
 // 9449, section 8.1.
 func isNonce(text string) bool { return len(text) <= maxNonce && oauthwire.IsNQChars(text) }

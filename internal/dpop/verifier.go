@@ -25,13 +25,14 @@ import (
 )
 
 const (
-	// proofLifetime is how old a proof may be: the time to send one request.
+	// proofLifetime is how old a proof may be: the time to send a request.
 	proofLifetime = time.Minute
 	// clockSkew is how much a client's clock may differ.
 	clockSkew = time.Minute
-	// ProofValidity is how long a proof is valid by at least one of the clocks.
+	// ProofValidity is how long a proof is valid by at least a single clock.
 	ProofValidity = proofLifetime + 2*clockSkew
-	// maxProof limits a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
+	// maxProof limits a proof, in bytes: with an RSA key of 4096 bits it contains about two
+	// thousand.
 	maxProof = 8 << 10
 	// maxJWTID limits the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
 	maxJWTID = 1 << 10
@@ -39,7 +40,7 @@ const (
 	defaultMaxProofs = 1 << 20
 )
 
-// VerifierOptions configures a [Verifier]. The fields are those of oauth.ProofOptions, which
+// VerifierOptions configures a [Verifier]. The fields correspond to oauth.ProofOptions, which
 // documents them.
 type VerifierOptions struct {
 	Required   bool
@@ -242,10 +243,10 @@ func comparableTarget(u *url.URL) string {
 	return strings.ToLower(u.Scheme) + "://" + netx.HostPort(u) + cmp.Or(u.EscapedPath(), "/")
 }
 
-// A replayCache contains the proofs that were used, in two generations: when the current one is
-// ProofValidity old, it replaces the previous one.
+// A replayCache contains the proofs that were used, in two generations: when the current generation
+// is ProofValidity old, it replaces the previous generation.
 type replayCache struct {
-	max int // proofs in one generation
+	max int // proofs in a generation
 
 	mu                sync.Mutex // guards the fields below
 	began             time.Time  // of the current generation
@@ -257,7 +258,7 @@ type replayCache struct {
 type proofID [sha256.Size / 2]byte
 
 // add records a proof of a key. It returns a *ProofError if the proof was used before, and
-// ErrTooManyProofs if the cache is full or the key has half of it.
+// ErrTooManyProofs if the cache is full or the key uses half of it.
 func (c *replayCache) add(key, jti string, now time.Time) error {
 	sum := sha256.Sum256([]byte(key + "\x00" + jti)) // a thumbprint contains no NUL
 	id := proofID(sum[:len(proofID{})])

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// readAnswers returns the answers of a client by question, without those to other questions. It
-// fails if one does not have the form that the question requires.
+// readAnswers returns the answers of a client by question, without answers to other questions. It
+// fails if an answer does not take the form that the question requires.
 func readAnswers(open []*question, raw json.RawMessage) (map[*question]json.RawMessage, error) {
 	if raw != nil && jsonscan.Kind(raw) != '{' {
 		return nil, invalid("invalid inputResponses: must be an object")
@@ -31,7 +31,7 @@ func readAnswers(open []*question, raw json.RawMessage) (map[*question]json.RawM
 	return answers, nil
 }
 
-// check returns an error if an answer does not have the form of the method's result. Spec: schema
+// check returns an error if an answer does not take the form of the method's result. Spec: schema
 // ElicitResult, CreateMessageResult, ListRootsResult.
 func (q *question) check(answer []byte) error {
 	if jsonscan.Kind(answer) != '{' {

@@ -15,14 +15,14 @@ import (
 
 const (
 	// maxSuspended limits the calls that wait for the answers of clients, and
-	// maxSuspendedPerPrincipal those of one principal. Each holds a request at the server, and asks
-	// a user: more of them than a user can answer are an error or an attack.
+	// maxSuspendedPerPrincipal the suspended calls of a principal. Each holds a request at the
+	// server, and asks a user: more of them than a user can answer are an error or an attack.
 	maxSuspended             = 64
 	maxSuspendedPerPrincipal = 16
-	// maxRounds limits how often the client of one call is asked, so that a server that never stops
+	// maxRounds limits how often the client of a call is asked, so that a server that never stops
 	// asking fails.
 	maxRounds = 32
-	// maxOpen and maxOpenBytes limit the open questions of one call, and the size of their params.
+	// maxOpen and maxOpenBytes limit the open questions of a call, and the size of their params.
 	maxOpen      = 64
 	maxOpenBytes = 1 << 20
 	// maxAskingTime is how long after its start a call may still ask. The time that clients take to
@@ -38,7 +38,7 @@ type question struct {
 	arrived int64  // increases from question to question
 	method  string
 	params  json.RawMessage
-	answer  chan answer // has room for one element
+	answer  chan answer // buffered (1)
 }
 
 type answer struct {
@@ -50,7 +50,7 @@ type answer struct {
 //
 // A question belongs to a call if it arrives on the stream of the call, or if it belongs to a task
 // whose result the call requests. Once several principals made calls, any other question is
-// refused, because it may be about the work of any principal. If all calls were made by one
+// refused, because it may be about the work of any principal. If all calls were made by a single
 // principal, the question goes to a call in progress that accepts it and is not waiting for its
 // client. If there are several such calls, the newest call is asked, and the table becomes serial
 // for a while, so that the next question is unambiguous; a question about roots does not make the
@@ -144,7 +144,7 @@ func (t *Table) warn(ctx context.Context, text string, args ...any) {
 	}
 }
 
-// ask adds a question to the call that it belongs to. Without a call, a question that it returns has
+// ask adds a question to the call that it belongs to. Without a call, a question that it returns is
 // its answer.
 func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) (*Call, *question, *jsonrpc.Error) {
 	t.mu.Lock()
@@ -186,7 +186,7 @@ func (t *Table) ofTask(id string) *Call {
 // attribute returns the call, of the only principal, that a question probably belongs to, or nil if
 // no call can be asked. The caller must hold t.mu.
 func (t *Table) attribute(method string, params []byte) *Call {
-	var last, found, waiting *Call // the newest one, one that accepts the question, one that waits for its client
+	var last, found, waiting *Call // the newest call, a call that accepts the question, a call that waits for its client
 	candidates, suspended := 0, 0
 	for _, c := range t.calls {
 		switch {

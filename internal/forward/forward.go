@@ -25,14 +25,14 @@ const maxQueued = 32
 // calls. A server that asks again probably does so soon; a server that does not must not stay slow.
 const serialTime = time.Minute
 
-// A Table has the calls to one server. The zero value is empty. It is safe for concurrent use; its
-// exported fields must not change after the first use.
+// A Table contains the calls to a server. The zero value is empty. It is safe for concurrent use;
+// its exported fields must not change after the first use.
 type Table struct {
-	// Default answers questions that belong to no call. It reports false for those that it cannot
-	// answer, which are refused. It may be nil.
+	// Default answers questions that belong to no call. It reports false for questions that it
+	// cannot answer, which are refused. It may be nil.
 	Default func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error, bool)
-	// Observe calls answer and returns what it does. Its context has the values of the request that the
-	// question belongs to. Default: that is all.
+	// Observe calls answer and returns what it does. Its context contains the values of the request
+	// that the question belongs to. Default: that is all.
 	Observe func(ctx context.Context, method string, params json.RawMessage, answer answerFunc) (json.RawMessage, error)
 	// Logger logs questions and log messages of the server that reach no client. It may be nil.
 	Logger *slog.Logger
@@ -48,8 +48,8 @@ type Table struct {
 	used, several bool
 	principal     string
 	// serial is set for serialTime after a question was attributed to one of several calls. During
-	// that time, calls that may be asked run one at a time; queue holds the calls that wait for their
-	// turn.
+	// that time, calls that may be asked run one at a time; queue holds the calls that wait for
+	// their turn.
 	serial bool
 	calm   *time.Timer // ends serial
 	queue  []*Call
@@ -60,23 +60,24 @@ type answerFunc = func(ctx context.Context, method string, params json.RawMessag
 // A Request is a request of a client, as it is sent each time.
 type Request struct {
 	Method string
-	// Subject names what the request uses, such as a tool. All rounds have the same.
+	// Subject names what the request uses, such as a tool. All rounds use the same subject.
 	Subject string
 	// Principal and Caller identify for whom the request is made. Once several principals made
-	// calls to a server, its messages that name no call reach no principal. A caller is one client
+	// calls to a server, its messages that name no call reach no principal. A caller is a client
 	// of a principal.
 	Principal, Caller string
-	// Task is the id of the task whose result is requested, else "". Questions of the task belong to
-	// the request, and no others do.
+	// Task is the id of the task whose result is requested, else "". Questions of the task belong
+	// to the request, and no others do.
 	Task string
-	// State and Answers are those of a request that is sent again, else nil.
+	// State and Answers come from a request that is sent again, else they are nil.
 	State, Answers json.RawMessage
 	// Lasts reports whether the context of the request is that of all its rounds, and does not end
 	// when the client is asked.
 	Lasts   bool
 	Timeout time.Duration // for the answer to a question
-	// MayAsk reports whether the server may ask during the request. Capabilities are those of the
-	// client, and Level is the lowest level of the log messages that it asked for, or "".
+	// MayAsk reports whether the server may ask during the request. Capabilities are the
+	// capabilities of the client, and Level is the lowest level of the log messages that it asked
+	// for, or "".
 	MayAsk       bool
 	Capabilities json.RawMessage
 	Level        string
@@ -97,11 +98,12 @@ type Sender interface {
 	Send(ctx context.Context) (json.RawMessage, error)
 }
 
-// A Call is one request at the server. Its client may send it several times, with answers.
+// A Call is a request at the server. Its client may send it several times, with answers.
 type Call struct {
 	// Queue queues the notifications of the server for Receive.
 	Queue Queue
-	// Sender sends the request to the server. Its context has the values of that of the first Serve.
+	// Sender sends the request to the server. Its context contains the values of the context of the
+	// first Serve.
 	Sender Sender
 
 	principal, caller, level string
@@ -113,8 +115,8 @@ type Call struct {
 	kept kept
 }
 
-// An asking is the part of a call that only its server's questions need. All calls of [Table.Run] share
-// one, which nothing writes to.
+// An asking is the part of a call that only its server's questions need. All calls of [Table.Run]
+// share channel, to which no goroutine writes.
 type asking struct {
 	method, subject, task string
 	capabilities          json.RawMessage
@@ -122,7 +124,7 @@ type asking struct {
 	askable               bool            // and the client accepts some questions
 	sent                  context.Context // of the request at the server
 	cancel                context.CancelCauseFunc
-	asked                 chan struct{} // has an element if there may be open questions
+	asked                 chan struct{} // holds an element if there may be open questions
 	done                  chan struct{} // closed when result and err are set
 	result                json.RawMessage
 	err                   error
@@ -139,7 +141,7 @@ type asking struct {
 	openBytes int           // of the params of open
 	state     string        // of a suspended call, else ""
 	used      []string      // its earlier states
-	abandoned bool          // its client has not come back
+	abandoned bool          // its client did not come back
 	expiry    *time.Timer   // of state
 }
 
@@ -147,8 +149,8 @@ var asksNothing asking
 
 type callKey struct{}
 
-// callOf returns the call on whose stream a message arrived. If exact is set and there is none, the
-// message belongs to no call.
+// callOf returns the call on whose stream a message arrived. If exact is set and there is no such
+// call, the message belongs to no call.
 func callOf(ctx context.Context) (c *Call, exact bool) {
 	of := peer.ArrivalFrom(ctx).Of
 	if of == nil {
@@ -269,7 +271,7 @@ func (t *Table) Started(c *Call, limits Pauser) {
 	c.limits = limits
 }
 
-// enter adds a call, or continues a suspended one. In a serial table, it waits for its turn.
+// enter adds a call, or continues a suspended call. In a serial table, it waits for its turn.
 func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 	t.mu.Lock()
 	t.note(c.principal)
@@ -283,7 +285,7 @@ func (t *Table) enter(ctx context.Context, c *Call, again bool) error {
 		return wire.Busy("too many requests wait for this server")
 	}
 	c.turn = make(chan struct{})
-	if again { // it has waited before, and its server waits for it
+	if again { // the call waited before, and its server waits for it
 		t.queue = slices.Insert(t.queue, 0, c)
 	} else {
 		t.queue = append(t.queue, c)

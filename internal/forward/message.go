@@ -23,7 +23,7 @@ type kept struct {
 }
 
 // attach sets the request of the client that receives the notifications of the call, and sends it
-// those that were kept.
+// the messages that were kept.
 func (c *Call) attach(ctx context.Context, r *Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *Call) detach() {
 
 // Receive sends the client a notification of the server, under the progress token of the client. It
 // keeps the last progress and some log messages while the call is suspended. It drops what the
-// client has not asked for.
+// client did not ask for.
 func (c *Call) Receive(method string, params json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,17 +133,17 @@ func appendKey(dst, key []byte) []byte {
 	return append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
 }
 
-// hostMeta is the prefix of the members of `_meta` that hosts set in results and questions. In a request
-// of a client they could only pretend to be of a host.
+// hostMeta is the prefix of the members of `_meta` that hosts set in results and questions. In a
+// request of a client they could only pretend to be of a host.
 const hostMeta = "dev.patchbay/"
 
 // protocolMeta is the prefix that the protocol reserves for its members of `_meta`.
 const protocolMeta = "io.modelcontextprotocol/"
 
 // Meta returns the members of the `_meta` of a request that are forwarded, except the member
-// without. It returns nil if there are none. Forwarded are the trace context, if it has the format
-// of the W3C, and the members of extensions that capabilities, the client's, declare. A member
-// belongs to an extension if their names begin with the same prefix.
+// without. It returns nil if there are no such members. Forwarded are the trace context, if it uses
+// the format of the W3C, and the members of extensions that capabilities, the client's, declare. A
+// member belongs to an extension if their names begin with the same prefix.
 func Meta(meta, capabilities []byte, without string) map[string]any {
 	var kept map[string]any
 	for key, value := range jsonscan.Members(meta) {
@@ -174,7 +174,7 @@ func Meta(meta, capabilities []byte, without string) map[string]any {
 	return kept
 }
 
-// isDeclared reports whether a key of `_meta` has the prefix of a declared extension.
+// isDeclared reports whether a key of `_meta` begins with the prefix of a declared extension.
 func isDeclared(capabilities []byte, key string) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	extensions, _ := jsonscan.Get(capabilities, "extensions")

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// collectTime is how long a call collects further questions after the first one. Servers that
+	// collectTime is how long a call collects further questions after the first. Servers that
 	// ask several at once send them without a pause; a user does not notice the delay.
 	collectTime = 15 * time.Millisecond
 	// maxKeptResult limits a result that arrives while the client is asked.
 	maxKeptResult = 1 << 20
-	// cancelDelay is how long a server that has been told that its questions have no answer may
+	// cancelDelay is how long a server that was told that its questions are not answered may
 	// take to end the request itself, before it is cancelled.
 	cancelDelay = time.Second
 )
@@ -91,7 +91,7 @@ func (t *Table) suspend(c *Call, timeout time.Duration) json.RawMessage {
 	c.expiry = time.AfterFunc(timeout, func() { t.expire(state) })
 	t.yield(c)
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
-	// They may have overtaken one another since they arrived.
+	// They may overtake one another after they arrived.
 	slices.SortStableFunc(c.open, func(p, q *question) int { return cmp.Compare(p.arrived, q.arrived) })
 	for i, q := range c.open {
 		if q.key == "" {
@@ -116,7 +116,7 @@ func (q *question) append(b []byte) []byte {
 	return append(b, '}', '}')
 }
 
-// expire ends a suspended call whose client has not come back: the server is told so, and cancelled
+// expire ends a suspended call whose client did not come back: the server is told so, and cancelled
 // if it does not end the request itself.
 func (t *Table) expire(state string) {
 	t.mu.Lock()
@@ -157,8 +157,8 @@ func (t *Table) forget(c *Call) {
 	c.state = ""
 }
 
-// resume continues the suspended call of a state with the answers of its client. Questions that have
-// no answer are asked again.
+// resume continues the suspended call of a state with the answers of its client. Questions that
+// have no answer are asked again.
 func (t *Table) resume(ctx context.Context, r *Request) (*Call, error) {
 	state, _ := jsonscan.Unquote(r.State)
 	c, open, err := t.find(state, r)
@@ -197,7 +197,8 @@ func (t *Table) resume(ctx context.Context, r *Request) (*Call, error) {
 	return c, nil
 }
 
-// find returns the suspended call of a state and the questions that its client was asked, if it belongs to the request.
+// find returns the suspended call of a state and the questions that its client was asked, if it
+// belongs to the request.
 func (t *Table) find(state string, r *Request) (*Call, []*question, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,9 +222,9 @@ func (t *Table) find(state string, r *Request) (*Call, []*question, error) {
 	return nil, nil, errUnknownState
 }
 
-// requiredOf returns a result as it is, or one that asks without the ids of elicitations. The error
-// is for a client that did not declare what it is asked: a server of the session era lists pages to
-// visit in an error, whatever the capabilities are.
+// requiredOf returns a result as it is, or a result that asks without the ids of elicitations. The
+// error is for a client that did not declare what it is asked: a server of the session era lists
+// pages to visit in an error, whatever the capabilities are.
 func requiredOf(capabilities, result []byte) (json.RawMessage, error) {
 	if raw, _ := jsonscan.Get(result, "resultType"); string(raw) != `"input_required"` {
 		return result, nil

@@ -1,6 +1,6 @@
 package jsonscan
 
-// A Descent is one pass over checked JSON that enters containers. [Members] and [Elements] skip a
+// A Descent is a pass over checked JSON that enters containers. [Members] and [Elements] skip a
 // container before the caller enters it, and so read its text twice. Unchecked text ends the pass
 // early and is otherwise harmless.
 //
@@ -25,8 +25,8 @@ func (d *Descent) Into(bracket byte) bool {
 }
 
 // Key returns the decoded key of the next member of an object and moves to the member's value. The
-// key aliases the text unless it has escapes. At the end of the object, Key leaves it and returns
-// false.
+// key aliases the text unless it contains escapes. At the end of the object, Key leaves it and
+// returns false.
 func (d *Descent) Key() (key []byte, ok bool) {
 	if d.peek() == ',' {
 		d.at++
@@ -64,7 +64,7 @@ func (d *Descent) key() (key []byte, ok bool) {
 	return key, true
 }
 
-// More reports whether the array has another element. If not, it leaves the array.
+// More reports whether the array contains another element. If not, it leaves the array.
 func (d *Descent) More() bool {
 	if d.peek() == ',' {
 		d.at++

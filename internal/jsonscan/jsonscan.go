@@ -1,9 +1,9 @@
 // Package jsonscan validates JSON text strictly and reads text that was validated.
 //
-// Every message of a peer is validated by it first. Valid text has exactly one meaning: no object
-// has a duplicate key at any depth, every string is valid Unicode, and only white space surrounds
-// the value. Anything else is rejected with a [*SyntaxError]. The package returns positions and
-// slices of the text, so later readers see the same bytes.
+// Every message of a peer is validated by it first. Valid text can be understood in only a single
+// way: no object contains a duplicate key at any depth, every string is valid Unicode, and only
+// white space surrounds the value. Anything else is rejected with a [*SyntaxError]. The package
+// returns positions and slices of the text, so later readers see the same bytes.
 //
 // All functions are safe for concurrent use. They do not allocate for valid messages of ordinary
 // shape.
@@ -29,7 +29,7 @@ const (
 // Limits limits the accepted text. The zero value means the defaults.
 type Limits struct {
 	Depth int // nested containers, including the outermost; 0 means DefaultDepth
-	Keys  int // members of one object; 0 means DefaultKeys
+	Keys  int // members of an object; 0 means DefaultKeys
 }
 
 func (l Limits) orDefault() Limits {
@@ -42,13 +42,13 @@ type Reason uint8
 // The reasons. The last three concern text that is JSON by the grammar.
 const (
 	Malformed     Reason = iota + 1 // not JSON: wrong or missing token, control character, unknown escape
-	InvalidUTF8                     // a string has bytes that are not UTF-8
+	InvalidUTF8                     // a string contains bytes that are not UTF-8
 	LoneSurrogate                   // a \u escape is half of a surrogate pair
 	ByteOrderMark                   // the text begins with U+FEFF
 	TrailingData                    // something other than white space follows the value
-	DuplicateKey                    // an object has a key twice, compared after decoding escapes
+	DuplicateKey                    // an object contains a key twice, compared after decoding escapes
 	TooDeep                         // more nested containers than Limits.Depth
-	TooManyKeys                     // an object has more members than Limits.Keys
+	TooManyKeys                     // an object contains more members than Limits.Keys
 )
 
 var reasons = [...]string{
@@ -99,8 +99,8 @@ func Kind(raw []byte) byte {
 }
 
 // Members returns an iterator over the members of a validated object, in order: the decoded key and
-// the raw value. Both alias obj, except a key with escapes. A value that is not an object has no
-// members. Text that was not validated may end the iteration early and is otherwise harmless.
+// the raw value. Both alias obj, except a key with escapes. A value that is not an object contains
+// no members. Text that was not validated may end the iteration early and is otherwise harmless.
 func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		d := Descend(obj)
@@ -114,7 +114,7 @@ func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 }
 
 // Elements returns an iterator over the raw elements of a validated array. They alias arr. A value
-// that is not an array has no elements.
+// that is not an array contains no elements.
 func Elements(arr []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		d := Descend(arr)
@@ -129,7 +129,7 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Get returns the raw value of one member of a validated object, and whether it is there.
+// Get returns the raw value of a member of a validated object, and whether it is there.
 func Get(obj []byte, key string) ([]byte, bool) {
 	d := Descend(obj)
 	d.Into('{')
@@ -156,8 +156,8 @@ func Has(obj []byte, key string) bool {
 	return ok
 }
 
-// GetString returns the string in one member of a validated object: empty for any other value, and without the
-// member.
+// GetString returns the string in a member of a validated object: empty for any other value, and
+// without the member.
 func GetString(obj []byte, key string) string {
 	raw, _ := Get(obj, key)
 	text, _ := Unquote(raw)
@@ -167,7 +167,7 @@ func GetString(obj []byte, key string) string {
 // IsObject reports whether a validated value is an object.
 func IsObject(raw []byte) bool { return Kind(raw) == '{' }
 
-// Without returns a copy of a validated object that lacks one member.
+// Without returns a copy of a validated object without the given member.
 func Without(obj []byte, key string) []byte {
 	out := []byte{'{'}
 	for k, value := range Members(obj) {
@@ -182,8 +182,8 @@ func Without(obj []byte, key string) []byte {
 	return append(out, '}')
 }
 
-// WithMember returns a copy of a validated object in which one member has the given value: in its
-// place if it is there, else at the end.
+// WithMember returns a copy of a validated object in which a member contains the given value: in
+// its place if it is there, else at the end.
 func WithMember(obj []byte, key string, value []byte) []byte {
 	out := append(make([]byte, 0, len(obj)+len(key)+len(value)+len(`{"":,}`)), '{')
 	replaced := false
@@ -265,7 +265,7 @@ func skipString(data []byte, at int) int {
 		return -1
 	}
 	if end := at + first; first == 0 || data[end-1] != '\\' {
-		return end + 1 // most strings have no escaped quote
+		return end + 1 // most strings contain no escaped quote
 	}
 	for at < len(data) {
 		switch data[at] {

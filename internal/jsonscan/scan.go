@@ -20,14 +20,14 @@ func Scan(data []byte, at int, lim Limits) (end int, err error) {
 	return end, s.err()
 }
 
-// Valid validates that data is one value, with only white space around it. The error is a
+// Valid validates data, which must be a single value with only white space around it. The error is a
 // [*SyntaxError].
 func Valid(data []byte, lim Limits) error {
 	return Visit(data, lim, nil)
 }
 
 // Visit is [Valid] that also calls each for every member of the outermost value, if that is an
-// object, with the decoded key and the raw value. They alias data unless the key has escapes.
+// object, with the decoded key and the raw value. They alias data unless the key contains escapes.
 // Members are visited during the scan, also in text that is rejected later, and both of two
 // duplicates. The value is nil for a member whose value is malformed.
 func Visit(data []byte, lim Limits, each func(key, value []byte)) error {
@@ -185,8 +185,8 @@ func (s *scanner) object(at, depth int, each func(key, value []byte)) (int, bool
 // A span is the position and size of a key: in the text, or in scanner.decoded if at is negative.
 type span struct{ at, size int }
 
-// decode returns the span of a key with escapes. If the object has too many keys, the last entry is
-// reused.
+// decode returns the span of a key with escapes. If the object contains too many keys, the last
+// entry is reused.
 func (s *scanner) decode(of *keys, k span) span {
 	key := unescape(s.data[k.at : k.at+k.size])
 	s.decoded = append(s.decoded[:min(len(s.decoded), of.decoded+s.lim.Keys)], key)
@@ -201,7 +201,7 @@ func (s *scanner) key(k span) []byte {
 	return s.data[k.at : k.at+k.size]
 }
 
-// keys are the keys of one object. Spans are small and have no pointers, since every object has
+// keys are the keys of an object. Spans are small and contain no pointers, since every object has
 // this on the stack.
 type keys struct {
 	n       int
@@ -237,8 +237,8 @@ func (s *scanner) checkKeys(k *keys, at int) {
 	if k.n <= fewKeys {
 		return
 	}
-	// Sorting has no worst case that an attacker could choose, unlike hashing, and needs little memory.
-	// An instance of slices.SortFunc would be 6 KiB of every program.
+	// With sorting, an attacker cannot choose a worst case, unlike hashing, and needs little
+	// memory. An instance of slices.SortFunc would be 6 KiB of every program.
 	sort.Sort(&byKey{scanner{data: s.data, decoded: s.decoded}, k.many})
 	for i := 1; i < len(k.many); i++ {
 		if string(s.key(k.many[i-1])) == string(s.key(k.many[i])) {
@@ -248,8 +248,8 @@ func (s *scanner) checkKeys(k *keys, at int) {
 	}
 }
 
-// byKey sorts spans by the size of their keys, then by the keys. Its scanner is a copy, so that the one
-// of other objects stays on the stack.
+// byKey sorts spans by the size of their keys, then by the keys. Its scanner is a copy, so that the
+// one of other objects stays on the stack.
 type byKey struct {
 	scanner
 	spans []span
@@ -317,7 +317,7 @@ func (s *scanner) number(at int) (int, bool) {
 	return at, true
 }
 
-// digits scans one or more digits.
+// digits scans at least one digit.
 func (s *scanner) digits(at int) (int, bool) {
 	start := at
 	for at < len(s.data) && '0' <= s.data[at] && s.data[at] <= '9' {

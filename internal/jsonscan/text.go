@@ -15,7 +15,7 @@ const (
 )
 
 // plain returns the end of the bytes that need no decoding in a string: all but the quote, the
-// backslash and control characters. high has bits of highBits set if some of the bytes are not
+// backslash and control characters. high contains bits of highBits if some of the bytes are not
 // ASCII.
 func plain[T string | []byte](data T, at int) (end int, high uint64) {
 	for ; at+8 <= len(data); at += 8 {
@@ -194,7 +194,7 @@ func unescape(text []byte) []byte {
 var errNotString = errors.New("not a JSON string")
 
 // Unquote decodes a JSON string with its quotes. It validates raw first and returns an error for
-// anything but one valid string.
+// anything but a valid string.
 func Unquote(raw []byte) (string, error) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", errNotString
@@ -236,8 +236,8 @@ func AppendQuote(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// OneLine puts valid JSON on one line, in place. Strings contain no line breaks, so all line breaks
-// are white space.
+// OneLine puts valid JSON on a single line, in place. Strings contain no line breaks, so all line
+// breaks are white space.
 func OneLine(text []byte) {
 	for _, c := range []byte("\n\r") {
 		for rest := text; ; {
@@ -251,7 +251,7 @@ func OneLine(text []byte) {
 	}
 }
 
-// isSafe reports whether text, whose ASCII characters need no escapes, needs none at all.
+// isSafe reports whether text, whose ASCII characters need no escapes, needs no escapes at all.
 func isSafe(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029")
 }

@@ -29,9 +29,9 @@ type Breaker struct {
 	certain   bool // no single caller caused all failures
 }
 
-// Refuses returns how long a request must wait, or zero if it may pass. If the breaker is half-open, the
-// request is its trial. A trial without an outcome is followed by another one after the limit Open, so
-// that a slow call does not block all others.
+// Refuses returns how long a request must wait, or zero if it may pass. If the breaker is
+// half-open, the request is its trial. A trial without an outcome is followed by another trial
+// after the limit Open, so that a slow call does not block all others.
 func (b *Breaker) Refuses(l BreakerLimits, now time.Time) (wait time.Duration) {
 	switch {
 	case b.until.IsZero():
@@ -69,8 +69,8 @@ func (b *Breaker) Succeeded() {
 	}
 }
 
-// Failed counts a request without a response. The principal is the caller that may have caused it, or
-// empty if no single caller can: timeouts of one caller must not close a server to the others.
+// Failed counts a request without a response. The principal is the caller that may be the cause, or
+// empty if no single caller can: timeouts of a single caller must not close a server to the others.
 func (b *Breaker) Failed(l BreakerLimits, principal string, now time.Time) {
 	if l.Failures == 0 || now.Before(b.until) {
 		return

@@ -11,7 +11,7 @@ import (
 
 // QueueLimits configure a [Queue].
 type QueueLimits struct {
-	Running int           // requests that run at one time; 0 means no limit
+	Running int           // requests that run at a time; 0 means no limit
 	Waiting int           // requests that wait for their turn
 	Timeout time.Duration // how long a request waits at most
 	Rate    Rate          // of the requests that begin to run; zero means no limit
@@ -44,11 +44,11 @@ func (e *QueueError) Error() string {
 // ErrClosed is the error of a request that waits when its queue is closed.
 var ErrClosed = errors.New("limit: the queue is closed")
 
-// A Queue admits requests to a server, as many at one time as its limits allow. Other requests wait: the
-// requests of one caller in their order, and callers in turn. A Queue is safe for concurrent use.
+// A Queue admits requests to a server, as many at a time as its limits allow. Other requests wait:
+// the requests of a caller in their order, and callers in turn. A Queue is safe for concurrent use.
 type Queue struct {
-	// shares reports whether a caller must leave the last quarter of the places to other callers. Nil
-	// means that no caller must.
+	// shares reports whether a caller must leave the last quarter of the places to other callers.
+	// Nil means that no caller must.
 	shares func(caller string) bool
 	done   <-chan struct{}
 
@@ -62,7 +62,7 @@ type Queue struct {
 	timer   *time.Timer
 }
 
-// A line contains the waiting requests of one caller, oldest first.
+// A line contains the waiting requests of a caller, oldest first.
 type line struct {
 	caller  string
 	waiters []*waiter
@@ -74,8 +74,9 @@ type waiter struct {
 	admitted, dropped bool
 }
 
-// NewQueue returns a queue. The function shares reports whether a caller must leave the last quarter of
-// the places to other callers; nil means that no caller must. Closing done ends the waits of requests.
+// NewQueue returns a queue. The function shares reports whether a caller must leave the last
+// quarter of the places to other callers; nil means that no caller must. Closing done ends the
+// waits of requests.
 func NewQueue(limits QueueLimits, shares func(caller string) bool, done <-chan struct{}) *Queue {
 	q := &Queue{shares: shares, done: done}
 	q.SetLimits(limits)
@@ -96,11 +97,11 @@ func (q *Queue) SetLimits(limits QueueLimits) {
 	q.dispatch()
 }
 
-// Enter waits until a request may run. Unless Enter fails, the caller must call Leave. The error is a
-// [*QueueError], the error of the context, or [ErrClosed].
+// Enter waits until a request may run. Unless Enter fails, the caller must call Leave. The error is
+// a [*QueueError], the error of the context, or [ErrClosed].
 func (q *Queue) Enter(ctx context.Context, caller string) error {
 	q.mu.Lock()
-	// The waiting requests cannot run, unless a token has just become available.
+	// The waiting requests cannot run, unless a token just became available.
 	if q.waiting == 0 || q.tokens == nil && q.find(caller) == nil {
 		if q.hasPlace(caller) && q.takeToken() == 0 {
 			q.start(caller)
@@ -162,8 +163,8 @@ func (q *Queue) hasPlace(caller string) bool {
 	return q.shares == nil || !q.shares(caller) || q.by[caller] < limit-limit/4
 }
 
-// takeToken takes a token of the rate, or returns the time until it is available. The caller must hold
-// q.mu.
+// takeToken takes a token of the rate, or returns the time until it is available. The caller must
+// hold q.mu.
 func (q *Queue) takeToken() (wait time.Duration) {
 	if q.tokens == nil {
 		return 0
@@ -190,8 +191,8 @@ func (q *Queue) find(caller string) *line {
 	return nil
 }
 
-// add adds a request that waits. If the queue is full, the last request of the longest line is refused.
-// The caller must hold q.mu.
+// add adds a request that waits. If the queue is full, the last request of the longest line is
+// refused. The caller must hold q.mu.
 func (q *Queue) add(caller string) (*waiter, error) {
 	l := q.find(caller)
 	if q.waiting >= q.limits.Waiting {

@@ -1,5 +1,5 @@
-// Package limit contains limiters: a table of token buckets, a fair queue, and a circuit breaker. Its
-// types know neither requests nor errors of their users, who word the refusals.
+// Package limit contains limiters: a table of token buckets, a fair queue, and a circuit breaker.
+// Its types know neither requests nor errors of their users, who word the refusals.
 package limit
 
 import (
@@ -13,12 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/lru"
 )
 
-// A Rate limits events per time, as a token bucket. The zero Rate means no limit where a user says so.
+// A Rate limits events per time, as a token bucket. The zero Rate means no limit where a user says
+// so.
 type Rate struct {
 	PerSecond float64 // events per second, on average
 	Burst     int     // events at once after a pause, at least 1
 	// Window makes the limit strict: no Window contains more than Burst events. Zero means that a
-	// bucket may see Burst events and the refilled tokens in one span.
+	// bucket may see Burst events and the refilled tokens in a span.
 	Window time.Duration
 }
 
@@ -27,7 +28,7 @@ func Per(count int, span time.Duration, burst int) Rate {
 	return Rate{PerSecond: float64(count) / span.Seconds(), Burst: burst}
 }
 
-// A bucket counts the events of one key.
+// A bucket counts the events of a key.
 type bucket struct {
 	tokens *rate.Limiter
 	taken  []time.Time // the last events of a strict rate, oldest first; at most Burst
@@ -37,7 +38,8 @@ func newBucket(r Rate) *bucket {
 	return &bucket{tokens: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)}
 }
 
-// take takes n tokens. If they are not available, it takes none and returns the time until they are.
+// take takes n tokens. If they are not available, it takes no token and returns the time until they
+// are.
 func (b *bucket) take(r Rate, n int, now time.Time) (wait time.Duration) {
 	if r.Window > 0 {
 		return b.takeStrictly(r, n, now)
@@ -72,7 +74,7 @@ func (b *bucket) giveBack(r Rate, n int, now time.Time) {
 	b.tokens.AllowN(now, -n) // a rate.Reservation cannot be canceled after its time
 }
 
-// add takes the tokens that another bucket has spent, as far as there are any left.
+// add takes the tokens that another bucket spent, as far as there are any left.
 func (b *bucket) add(other *bucket, now time.Time) {
 	spent := other.tokens.Burst() - int(other.tokens.TokensAt(now))
 	b.tokens.AllowN(now, max(0, min(spent, int(b.tokens.TokensAt(now)))))
@@ -81,16 +83,17 @@ func (b *bucket) add(other *bucket, now time.Time) {
 	b.taken = b.taken[max(0, len(b.taken)-b.tokens.Burst()):]
 }
 
-// A Table contains token buckets by key. When it is full, the least recently used bucket is evicted,
-// and its spent tokens count for the group of its key, with which new buckets of the group begin.
-// Otherwise a caller with many keys would reset the limit of each. A Table is safe for concurrent use.
+// A Table contains token buckets by key. When it is full, the least recently used bucket is
+// evicted, and its spent tokens count for the group of its key, with which new buckets of the group
+// begin. Otherwise a caller with many keys would reset the limit of each. A Table is safe for
+// concurrent use.
 type Table[K, G comparable] struct {
 	mu      sync.Mutex // guards buckets
 	buckets lru.Folding[K, G, bucket]
 }
 
-// NewTable returns a table of at most size buckets. The function group returns the group of a key; ok
-// is false for a key without a group, whose evicted bucket is dropped. Nil means no groups.
+// NewTable returns a table of at most size buckets. The function group returns the group of a key;
+// ok is false for a key without a group, whose evicted bucket is dropped. Nil means no groups.
 func NewTable[K, G comparable](size int, group func(key K) (_ G, ok bool)) *Table[K, G] {
 	if group == nil {
 		group = func(K) (none G, ok bool) { return none, false }
@@ -99,8 +102,9 @@ func NewTable[K, G comparable](size int, group func(key K) (_ G, ok bool)) *Tabl
 	return &Table[K, G]{buckets: lru.Folding[K, G, bucket]{Max: size, Group: group, Add: add}}
 }
 
-// Take takes n tokens from the bucket of a key. If they are not available, it takes none and returns
-// the time until they are, at least one millisecond. All calls for a key must pass the same rate.
+// Take takes n tokens from the bucket of a key. If they are not available, it takes no token and
+// returns the time until they are, at least one millisecond. All calls for a key must pass the same
+// rate.
 func (t *Table[K, G]) Take(key K, r Rate, n int) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +125,8 @@ func (t *Table[K, G]) Add(key K, r Rate) {
 	t.bucket(key, r)
 }
 
-// Contains reports whether the table contains the bucket of a key. It counts as a use of the bucket.
+// Contains reports whether the table contains the bucket of a key. It counts as a use of the
+// bucket.
 func (t *Table[K, G]) Contains(key K) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

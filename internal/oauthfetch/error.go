@@ -50,7 +50,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // type has an exported alias.
 func IsInvalid(e *Error) bool { return e.Err != nil && e.Status == http.StatusOK }
 
-// IsNotJSON reports whether the document has another media type than JSON. Single-page
+// IsNotJSON reports whether the document is of another media type than JSON. Single-page
 // applications, and proxies that serve every path, answer with status 200 and a web page. Spec: RFC
 // 8414, section 3.2; RFC 9728, section 3.2.
 func IsNotJSON(e *Error) bool { return errors.Is(e.Err, errNotJSON) }
@@ -114,7 +114,7 @@ func CleanText(text string, max int) string {
 }
 
 // CleanTextWithout is CleanText that returns "not shown" if the text, before it is cut, contains
-// one of the secrets.
+// any of the secrets.
 func CleanTextWithout(text string, max int, secrets []string) string {
 	const minSecret = 4 // anything shorter is not a secret and occurs in every text
 	whole := CleanText(text, math.MaxInt)

@@ -24,20 +24,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// Limits of documents and responses. Documents of OAuth have a few kilobytes.
+// Limits of documents and responses. Documents of OAuth take a few kilobytes.
 const (
 	// MaxDocument is the size of a document, in bytes.
 	MaxDocument = 1 << 20
 	// MaxHeader bounds the header block of a response, in bytes.
 	MaxHeader = 64 << 10
-	// defaultTimeout bounds one exchange, and one discovery.
+	// defaultTimeout bounds an exchange, and a discovery.
 	defaultTimeout = 10 * time.Second
-	// MaxRedirects bounds the redirects of one GET. Hosts that redirect to the canonical spelling
-	// of a URL need one.
+	// MaxRedirects bounds the redirects of a GET. Hosts that redirect to the canonical spelling
+	// of a URL need a redirect.
 	MaxRedirects = 3
 )
 
-// Options configures a [Fetcher]. The fields are those of oauth.FetcherOptions, which documents
+// Options configures a [Fetcher]. The fields correspond to oauth.FetcherOptions, which documents
 // them.
 type Options struct {
 	TLSConfig          *tls.Config
@@ -100,7 +100,7 @@ func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
 
 // Within is For with the scope that the server had when it was discovered: the URLs that it names
 // may be no nearer, whatever its address is now. Otherwise its name could resolve to a public
-// address during the discovery and to a private one afterwards.
+// address during the discovery and to a private address afterwards.
 func (f *Fetcher) Within(endpoint *url.URL, limit NetworkScope) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: max(limit, Public)})
 }
@@ -137,14 +137,14 @@ func (f *Fetcher) WithoutCertificates() *Fetcher {
 	return &copied
 }
 
-// SourceScope returns the scope of the server that the Fetcher is for; Public if no request has
+// SourceScope returns the scope of the server that the Fetcher is for; Public if no request
 // needed it.
 func (f *Fetcher) SourceScope() NetworkScope {
 	scope, _ := f.policy.knownSourceScope()
 	return scope
 }
 
-// Timeout returns the time limit of one exchange and of one discovery.
+// Timeout returns the time limit of an exchange and of a discovery.
 func (f *Fetcher) Timeout() time.Duration { return f.timeout }
 
 // Logger returns the logger of the options.
@@ -201,7 +201,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A Response is the response to one request, read to its end.
+// A Response is the response to a request, read to its end.
 type Response struct {
 	URL    string // as errors show it
 	Status int
@@ -276,12 +276,12 @@ func (f *Fetcher) exchangeOnce(
 	return &Response{URL: ShownURL(target), Status: resp.StatusCode, Header: resp.Header, Body: data}, nil
 }
 
-// MaxDepth is how deep a JSON document may be nested. Metadata has two levels, a key set has four.
+// MaxDepth is how deep a JSON document may be nested. Metadata uses two levels, a key set four.
 const MaxDepth = 16
 
 // GetJSON fetches a JSON object, decodes it into the value that into points to and returns the
 // response header. The error is an [*Error] if the status is not 200, the media type is not JSON,
-// or the object does not have the types of into.
+// or the object does not match the types of into.
 func (f *Fetcher) GetJSON(ctx context.Context, address string, into any) (http.Header, error) {
 	r, err := f.Get(ctx, address, "application/json")
 	if err != nil {

@@ -180,7 +180,7 @@ func (p *policy) isAllowed(host string) bool {
 type dialInfo struct {
 	host  string // of the URL, lower case, with its port
 	plain bool   // by http
-	proxy string // the host of the proxy, with its port; empty without one
+	proxy string // the host of the proxy, with its port; empty without a proxy
 }
 
 type dialInfoKey struct{}
@@ -280,8 +280,8 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 }
 
 // sourceScope returns the scope of the source: the farthest of its addresses. It is cached, and
-// requests to the source itself must have the same scope, since a DNS server could return one
-// address here and another one when it is dialled.
+// requests to the source itself must be of the same scope, since a DNS server could return a
+// different address here and another one when it is dialled.
 func (p *policy) sourceScope(ctx context.Context) (NetworkScope, error) {
 	if scope, ok := p.knownSourceScope(); ok {
 		return scope, nil
@@ -329,7 +329,8 @@ func (p *policy) limit() NetworkScope {
 	return p.source.limit
 }
 
-// A NetworkScope is from where an address can be reached. A greater one is nearer to this machine.
+// A NetworkScope is from where an address can be reached. A greater scope is nearer to this
+// machine.
 type NetworkScope uint8
 
 // The scopes of addresses.

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A LazyContext is a child of a context that ends with its parent or by End. It allocates nothing
+// A LazyContext is a child of a context that ends with its parent or by End. It allocates no memory
 // until its Done channel is needed. Most requests end before that.
 type LazyContext struct {
 	context.Context // the parent
@@ -17,7 +17,7 @@ type LazyContext struct {
 	cause  error
 }
 
-// cancellable returns the child context that has a Done channel.
+// cancellable returns the child context with a Done channel.
 func (c *LazyContext) cancellable() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

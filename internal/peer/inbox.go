@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxInbox is the number of queued notifications of one request: more than a well-behaved
+	// maxInbox is the number of queued notifications of a request: more than a well-behaved
 	// server sends in a second.
 	maxInbox = 10_000
 	// maxInboxBytes is the size of their params in all, so that a server cannot fill the memory of
@@ -28,8 +28,8 @@ type ReceiverFunc func(method string, params json.RawMessage)
 func (f ReceiverFunc) Receive(method string, params json.RawMessage) { f(method, params) }
 
 // An Inbox queues notifications between the reader of the connection, which must not block, and its
-// receiver, which may. It passes them on in order, on a goroutine that exists while the queue is not
-// empty.
+// receiver, which may. It passes them on in order, on a goroutine that exists while the queue is
+// not empty.
 type Inbox struct {
 	Log      *slog.Logger
 	Receiver Receiver

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A MinuteLimit is a token bucket for what a peer may do each minute, such as questions of a server to
-// the user. It is safe for concurrent use.
+// A MinuteLimit is a token bucket for what a peer may do each minute, such as questions of a server
+// to the user. It is safe for concurrent use.
 type MinuteLimit struct {
 	mu   sync.Mutex // guards the fields below
 	used float64    // tokens taken and not refilled
 	last time.Time  // when used was computed
 }
 
-// Allow takes a token, and reports whether there was one.
+// Allow takes a token, and reports whether there was a token.
 func (l *MinuteLimit) Allow(now time.Time, perMinute float64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,14 +29,14 @@ func (l *MinuteLimit) Allow(now time.Time, perMinute float64) bool {
 // maxRecentIDs limits the ids of a peer. A user visits far fewer pages.
 const maxRecentIDs = 256
 
-// RecentIDs has ids of which a peer may announce the end, such as those of the pages that the user was
-// asked to visit. It is safe for concurrent use.
+// RecentIDs contains ids of which a peer may announce the end, such as those of the pages that the
+// user was asked to visit. It is safe for concurrent use.
 type RecentIDs struct {
 	mu  sync.Mutex // guards ids
 	ids map[string]struct{}
 }
 
-// Add adds an id, in place of another one if there are too many.
+// Add adds an id, in place of another id if there are too many.
 func (r *RecentIDs) Add(id string) {
 	if id == "" {
 		return

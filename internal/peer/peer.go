@@ -1,8 +1,8 @@
-// Package peer tracks the requests in progress on one stream or session, and their time limits.
+// Package peer tracks the requests in progress on a stream or session, and their time limits.
 //
 // A [Table] holds the calls of the peer that are being served, and the questions to the peer that
 // wait for a response. It finds them by id: cancellations and responses carry only that. A Table
-// ignores methods, starts no goroutines, and is guarded by one lock.
+// ignores methods, starts no goroutines, and is guarded by a single lock.
 package peer
 
 import (
@@ -46,10 +46,10 @@ type Table struct {
 	MaxQuestions int // zero means DefaultMaxQuestions
 
 	mu        sync.Mutex           // guards the fields below
-	calls     map[jsonrpc.ID]*Call // without cancelled ones
-	running   int                  // number of calls that have not ended, including cancelled ones
+	calls     map[jsonrpc.ID]*Call // without cancelled calls
+	running   int                  // number of calls that did not end, including cancelled calls
 	questions map[jsonrpc.ID]*Question
-	freed     chan struct{} // closed when a question ends; nil if nothing waits for that
+	freed     chan struct{} // closed when a question ends; nil if no goroutine waits for that
 	closed    error         // the reason why no call may begin; nil if calls may
 	hungUp    error         // the reason why no question may begin
 }
@@ -73,7 +73,7 @@ func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error
 	return c, nil
 }
 
-// Enter is like [Table.Begin] for a zero Call that the caller has allocated. The Call must not be
+// Enter is like [Table.Begin] for a zero Call that the caller allocated. The Call must not be
 // reused.
 func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Error {
 	t.mu.Lock()
@@ -99,7 +99,7 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 // cause, and when the call ends.
 func (c *Call) Context() context.Context { return &c.ctx }
 
-// Over reports whether the call has been cancelled or ended, so that no message may follow.
+// Over reports whether the call was cancelled or ended, so that no message may follow.
 func (c *Call) Over() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Call) Over() bool {
 }
 
 // End removes the call from the table, when it is done and before the response is sent. It reports
-// whether to send the response: not if the peer has cancelled the call.
+// whether to send the response: not if the peer cancelled the call.
 func (c *Call) End() (respond bool) {
 	t := c.table
 	t.mu.Lock()
@@ -122,7 +122,7 @@ func (c *Call) End() (respond bool) {
 	return respond
 }
 
-// Cancel ends the context of a call with a cause, because the peer has cancelled it. It reports
+// Cancel ends the context of a call with a cause, because the peer cancelled it. It reports
 // whether the call exists. The id of a cancelled call may be reused, but the call counts until it
 // ends.
 func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {

@@ -19,7 +19,7 @@ type Question struct {
 	ID jsonrpc.ID
 
 	table  *Table
-	answer chan *jsonrpc.Message // holds one; closed without it when the table hangs up
+	answer chan *jsonrpc.Message // buffered (1); closed without a message when the table hangs up
 }
 
 // Ask adds a question under the id of its request. The caller then sends the request and calls
@@ -31,8 +31,8 @@ func (t *Table) Ask(id jsonrpc.ID) (*Question, error) {
 }
 
 // Offer is like [Table.Ask] for a question that can be delayed: it leaves a quarter of the places
-// to those that cannot. If no place is free, the error is ErrTooManyQuestions, and freed is closed
-// when the next question ends.
+// to questions that cannot. If no place is free, the error is ErrTooManyQuestions, and freed is
+// closed when the next question ends.
 func (t *Table) Offer(id jsonrpc.ID) (q *Question, freed <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,8 +96,8 @@ func (q *Question) Withdraw() {
 	q.table.drop(q.ID)
 }
 
-// Answer delivers a response to its question, and reports whether there is one. A question accepts
-// one response.
+// Answer delivers a response to its question, and reports whether there is such a question. A
+// question accepts one response.
 func (t *Table) Answer(response *jsonrpc.Message) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,7 +133,7 @@ func (t *Table) Waiting() []jsonrpc.ID {
 	return slices.Collect(maps.Keys(t.questions))
 }
 
-// Hangup fails all waiting questions and later ones, because no response can arrive any more. The
+// Hangup fails all waiting and later questions, because no response can arrive any more. The
 // first cause is kept.
 func (t *Table) Hangup(cause error) {
 	t.mu.Lock()

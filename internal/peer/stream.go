@@ -18,13 +18,13 @@ func WithArrival(ctx context.Context, a Arrival) context.Context {
 	return context.WithValue(ctx, arrivalKey{}, a)
 }
 
-// ArrivalFrom returns the value of [WithArrival], zero if there is none.
+// ArrivalFrom returns the value of [WithArrival], zero without an arrival.
 func ArrivalFrom(ctx context.Context) Arrival {
 	a, _ := ctx.Value(arrivalKey{}).(Arrival)
 	return a
 }
 
-// WithValuesOf returns ctx with the values of another context that it does not have itself.
+// WithValuesOf returns ctx with the values of another context that it lacks itself.
 func WithValuesOf(ctx, other context.Context) context.Context { return &valuesContext{ctx, other} }
 
 type valuesContext struct {
@@ -32,7 +32,7 @@ type valuesContext struct {
 	other context.Context
 }
 
-// Value returns the value of the context, or else of the other one.
+// Value returns the value of the context, or else of the other context.
 func (c *valuesContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v

@@ -13,7 +13,7 @@ func WithTask(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, taskKey{}, id)
 }
 
-// Task returns the id of [WithTask], "" if there is none.
+// Task returns the id of [WithTask], "" without a task.
 func Task(ctx context.Context) string {
 	id, _ := ctx.Value(taskKey{}).(string)
 	return id

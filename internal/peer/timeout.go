@@ -13,7 +13,7 @@ type TimeLimits struct {
 	Grace time.Duration // by which grace periods extend Total at most
 }
 
-// A Timeout is a context that ends when one of its time limits is exceeded. It is safe for
+// A Timeout is a context that ends when any of its time limits is exceeded. It is safe for
 // concurrent use, and must not be copied after Start.
 type Timeout struct {
 	LazyContext
@@ -27,7 +27,7 @@ type Timeout struct {
 	pauses   int       // Pause calls without a Resume
 	pausedAt time.Time // of the first of them
 	grace    time.Duration
-	graceAt  time.Time // the start of the grace period; zero outside one
+	graceAt  time.Time // the start of the grace period; zero outside of a grace period
 	stopped  bool
 }
 
