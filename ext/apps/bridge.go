@@ -28,7 +28,7 @@ type BridgeOptions struct {
 	Send func(ctx context.Context, message json.RawMessage) error
 	// Info identifies the host. Default: the name "mcp-host".
 	Info mcp.Implementation
-	// Context describes the host to the page. Default: nothing.
+	// Context describes the host to the page. Default: an empty context.
 	Context *Context
 
 	// AllowTool is called before the page calls a tool of its server that views may call. A nil
@@ -44,20 +44,21 @@ type BridgeOptions struct {
 	// Message adds a text to the conversation as the user's, with the user's consent. It may have
 	// any characters.
 	Message func(ctx context.Context, text string) error
-	// UpdateModelContext stores what the model is shown of the page in later turns. It replaces
-	// what the page sent before.
+	// UpdateModelContext stores the content of the page that the model is shown in later turns. It
+	// replaces the previous content of the page.
 	UpdateModelContext func(ctx context.Context, c ModelContext) error
 	// RequestDisplayMode shows the page in a mode that both the page and the host support, and
 	// returns the mode in which the page is then shown.
 	RequestDisplayMode func(ctx context.Context, mode DisplayMode) (DisplayMode, error)
 	// SizeChanged receives the size of the page's content in CSS pixels, each from 0 to 32,767.
 	SizeChanged func(width, height float64)
-	// Log receives what the page logs. Default: it is logged to HostOptions.Logger with the level
-	// debug.
+	// Log receives the log messages of the page. Default: it is logged to HostOptions.Logger with
+	// the level debug.
 	Log func(ctx context.Context, level mcp.LoggingLevel, data json.RawMessage)
 }
 
-// ModelContext is what a page sends for the model. Like a tool's result it is untrusted.
+// ModelContext is the content that a page sends for the model. Like a tool's result it is
+// untrusted.
 //
 // Spec: SEP-1865, ui/update-model-context.
 type ModelContext struct {
@@ -80,7 +81,7 @@ const (
 	maxLength = 32_767
 )
 
-// A Bridge connects one load of a page with the host and the page's server. The host passes every
+// A Bridge connects a load of a page with the host and the page's server. The host passes every
 // message of the frame to [Bridge.Handle] and posts the response back. The other methods notify the
 // page of the tool call that it shows. All methods are safe for concurrent use.
 //
@@ -101,7 +102,7 @@ type Bridge struct {
 	context  Context           // as sent to the page
 	modes    []DisplayMode     // of the page; nil if it does not declare them
 	queued   []json.RawMessage // until the page is ready
-	loaded   bool              // the document has been sent
+	loaded   bool              // the document was sent
 	shown    shown
 	lastID   int
 	pending  map[string]chan struct{} // requests to the page
@@ -118,12 +119,12 @@ type Bridge struct {
 type phase int
 
 const (
-	phaseNew         phase = iota // ui/initialize has not been received
+	phaseNew         phase = iota // ui/initialize was not received
 	phaseInitialized              // the response to ui/initialize was returned
 	phaseReady                    // ui/notifications/initialized was received
 )
 
-// shown is how much of the tool call has been sent to the page, or queued.
+// shown is how much of the tool call was sent to the page, or queued.
 type shown int
 
 const (
@@ -167,13 +168,13 @@ type outgoing struct {
 	Error   *mcp.Error      `json:"error,omitzero"`
 }
 
-// Handle handles one message of the page. It returns the response to post back, or nil if there is
-// none. It waits for the tool and the user: call it in a goroutine for each message. When ctx ends,
-// or [Bridge.Teardown] is called, the request is cancelled.
+// Handle handles one message of the page. It returns the response to post back, or nil if no
+// response is due. It waits for the tool and the user: call it in a goroutine for each message.
+// When ctx ends, or [Bridge.Teardown] is called, the request is cancelled.
 //
 // raw may be anything. The page gets an error for a message that violates the protocol, and for a
-// request while 16 others are being handled. Of the notifications and malformed messages of one
-// second, those after the first 120 are dropped.
+// request while 16 others are being handled. Of the notifications and malformed messages of a
+// second, all after the first 120 are dropped.
 func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessage {
 	m, bad := parseMessage(raw)
 	if isNotification := m.Method != "" && m.ID == nil; (bad != nil || isNotification) && !b.admit(ctx) {

@@ -167,7 +167,7 @@ func (b *Bridge) ToolResult(ctx context.Context, r *mcp.CallToolResult) error {
 	return b.notify(ctx, "ui/notifications/tool-result", raw, b.show(shownInput, shownInput, shownResult))
 }
 
-// ToolCancelled notifies the page that the call will have no result. The reason may be empty.
+// ToolCancelled notifies the page that the call ends without a result. The reason may be empty.
 //
 // Spec: SEP-1865, ui/notifications/tool-cancelled.
 func (b *Bridge) ToolCancelled(ctx context.Context, reason string) error {
@@ -191,7 +191,7 @@ type reasonParams struct {
 	Reason string `json:"reason"`
 }
 
-// ContextChanged sends the page what changed in its Context; zero fields of c are unchanged. It
+// ContextChanged sends the page the changes of its Context; zero fields of c are unchanged. It
 // returns an error for a display mode that the page does not support.
 //
 // Spec: SEP-1865, ui/notifications/host-context-changed, Display Modes.

@@ -260,7 +260,7 @@ func (b *Bridge) updateModelContext(ctx context.Context, p requestParams) error 
 	return refusal(b.opts.UpdateModelContext(ctx, p.ModelContext))
 }
 
-// requestDisplayMode changes the display mode, if page and host support the new one.
+// requestDisplayMode changes the display mode, if page and host support the new mode.
 func (b *Bridge) requestDisplayMode(ctx context.Context, p requestParams) (json.RawMessage, error) {
 	type mode struct {
 		Mode DisplayMode `json:"mode"`

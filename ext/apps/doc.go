@@ -4,7 +4,7 @@
 //
 // # Servers
 //
-// A view is an HTML document with a ui:// URI. A tool that has a view has its results shown by it:
+// A view is an HTML document with a ui:// URI. The view of a tool shows its results:
 //
 //	views := apps.New(s)
 //	views.Add(&apps.View{URI: "ui://clock/face", Name: "clock"}, clockHTML)
@@ -12,8 +12,8 @@
 //
 // A tool returns its result as text, too, because not every client shows views. [Supported] reports
 // whether the client does. [Frame] declares the origins and permissions that the view needs;
-// without it the view has only its document. A tool with the Visibility [VisibilityApp] alone is
-// called by its view only, and clients without views do not see it.
+// without it the view contains only its document. A tool with the Visibility [VisibilityApp] alone
+// is called by its view only, and clients without views do not see it.
 //
 // # Pages
 //
@@ -21,8 +21,8 @@
 // messages to the parent window, and accepts messages whose event.source is that window. It must
 //
 //   - send the request ui/initialize, with appInfo, appCapabilities and the protocolVersion
-//     [Revision]; the response has hostInfo, hostCapabilities and hostContext;
-//   - then send the notification ui/notifications/initialized, before which the host sends nothing;
+//     [Revision]; the response contains hostInfo, hostCapabilities and hostContext;
+//   - then send the notification ui/notifications/initialized, before which the host sends no message;
 //   - handle the notifications ui/notifications/tool-input and then ui/notifications/tool-result,
 //     whose params are the result to show, or ui/notifications/tool-cancelled;
 //   - answer the request ui/resource-teardown with {} when it has saved its state.
@@ -39,18 +39,18 @@
 //
 //	c, err := mcp.Connect(ctx, transport, apps.Declare(nil))
 //	h := apps.NewHost(c, nil)
-//	tools, err := h.ModelTools(ctx)  // those that the model may see
+//	tools, err := h.ModelTools(ctx)  // the tools that the model may see
 //	page, err := h.Page(ctx, "time") // the view of a tool, checked
 //	b := h.Bridge(page, &apps.BridgeOptions{Send: toFrame, AllowTool: askUser})
 //
-// A [Page] has the Content-Security-Policy, attributes and HTTP headers that isolate its frame. A
-// [Bridge] handles and logs the messages of the page, as far as the specification and the host's
-// functions allow them. The program examples/apphost is a complete host in a browser.
+// A [Page] contains the Content-Security-Policy, attributes and HTTP headers that isolate its
+// frame. A [Bridge] handles and logs the messages of the page, as far as the specification and the
+// host's functions allow them. The program examples/apphost is a complete host in a browser.
 //
 // A script can navigate its own frame, which no attribute of a sandbox prevents. The next document
-// does not have the policy of the page and must not be trusted like it. But it can post messages to
-// the host, and its URL can contain data of the page. A host that is a web page sets frame-src in
-// its own policy to the origin of its views and nothing else. Any other host refuses navigation in
+// is not restricted by the policy of the page and must not be trusted like it. But it can post
+// messages to the host, and its URL can contain data of the page. A host that is a web page sets
+// frame-src in its own policy to the origin of its views only. Any other host refuses navigation in
 // its browser component, and tears the bridge down if the frame loads a second document.
 //
 // Everything that comes from a server or its page is untrusted, and parsed strictly. The host has

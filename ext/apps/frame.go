@@ -11,14 +11,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Frame describes what a view needs in addition to its document. The zero value needs nothing.
+// A Frame describes what a view needs in addition to its document. The zero value needs no
+// permissions.
 //
 // Spec: SEP-1865, UIResourceMeta.
 type Frame struct {
 	// CSP lists the origins that the view uses. Default: none.
 	CSP CSP `json:"csp,omitzero"`
 	// Permissions are the permissions that the view asks for. A host may refuse them, and the view
-	// must check what it got. Default: none.
+	// must check the permissions that it got. Default: none.
 	Permissions Permissions `json:"permissions,omitzero"`
 	// Domain asks for a dedicated origin, in a form that the host defines. Default: the host
 	// chooses.
@@ -31,7 +32,7 @@ type Frame struct {
 // A CSP lists the origins that a view uses, such as "https://api.example.com" or
 // "https://cdn.example.com:8443". The scheme is https, or wss in ConnectDomains; http and ws are
 // allowed for localhost and 127.0.0.1 only. A host may begin with "*.", for all its subdomains. A
-// list has at most 32 origins.
+// list contains at most 32 origins.
 //
 // Spec: SEP-1865, McpUiResourceCsp.
 type CSP struct {
@@ -133,7 +134,7 @@ func checkDomain(text string) error {
 	return nil
 }
 
-// An originList is one of the lists of a CSP.
+// An originList is a list of a CSP.
 type originList struct {
 	name    string
 	origins *[]string
@@ -149,8 +150,8 @@ func (c *CSP) lists() []originList {
 	}
 }
 
-// clean removes what a host does not grant, and returns descriptions of it. insecureLocal keeps
-// origins of the user's machine and local network.
+// clean removes permissions that a host does not grant, and returns descriptions of it.
+// insecureLocal keeps origins of the user's machine and local network.
 func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 	drop := func(name, text string, why error) {
 		const shown = 128 // untrusted text in a log

@@ -20,18 +20,18 @@ type HostOptions struct {
 	// apps: services there may trust the page's requests as the user's. Default: such origins are
 	// dropped, judging by their names; a public name may resolve to a private address.
 	InsecureLocal bool
-	// Logger receives what is dropped or refused, and every request of a page. Default:
+	// Logger receives dropped and refused messages, and every request of a page. Default:
 	// slog.Default().
 	Logger *slog.Logger
 }
 
-// A Host adds to an [mcp.Client] what a host that shows views needs: which tools the model may see,
-// and the pages of tools. It is safe for concurrent use.
+// A Host adds to an [mcp.Client] the features that a host with views needs: which tools the model
+// may see, and the pages of tools. It is safe for concurrent use.
 type Host struct {
 	client *mcp.Client
 	opts   HostOptions
 
-	listing chan struct{} // a semaphore of one for list
+	listing chan struct{} // buffered (1): a semaphore for list
 
 	mu     sync.Mutex // guards the fields below
 	tools  map[string]*mcp.Tool
@@ -54,16 +54,16 @@ func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 	return h
 }
 
-// ModelTools lists the server's tools and returns those that the model may see, without those whose
-// metadata is malformed. Call it again when the tools changed ([mcp.EventToolsChanged]). The
-// listed tools are also those that pages may call.
+// ModelTools lists the server's tools and returns the tools that the model may see, without those
+// whose metadata is malformed. Call it again when the tools changed ([mcp.EventToolsChanged]). The
+// listed tools are also the tools that pages may call.
 //
 // Spec: SEP-1865, Visibility.
 func (h *Host) ModelTools(ctx context.Context) ([]*mcp.Tool, error) {
 	return h.list(ctx, func() bool { return false })
 }
 
-// list lists the tools, unless isDone reports that another goroutine has done so.
+// list lists the tools, unless isDone reports that another goroutine did so.
 func (h *Host) list(ctx context.Context, isDone func() bool) (forModel []*mcp.Tool, err error) {
 	select {
 	case h.listing <- struct{}{}:
@@ -120,7 +120,7 @@ func (h *Host) known(name string) (t *mcp.Tool, ok bool) {
 	return t, t != nil || h.tools != nil && time.Since(h.listed) < minListInterval
 }
 
-// Page reads the view of a tool. It returns nil without an error if the tool has no view. It
+// Page reads the view of a tool. It returns nil without an error if the tool is without a view. It
 // returns an error if the server does, or if the view is invalid: it has the wrong scheme or MIME
 // type, several contents, too many bytes, or malformed metadata.
 //

@@ -17,8 +17,8 @@ type origin struct {
 
 const maxName = 253
 
-// parseOrigin parses an origin strictly: the result has no character with a meaning in a policy.
-// sockets allows the schemes wss and ws. Spec: SEP-1865, McpUiResourceCsp; CSP Level 3,
+// parseOrigin parses an origin strictly: the result contains no character with a meaning in a
+// policy. sockets allows the schemes wss and ws. Spec: SEP-1865, McpUiResourceCsp; CSP Level 3,
 // host-source.
 func parseOrigin(text string, sockets bool) (o origin, err error) {
 	bad := func(what string) (origin, error) {
@@ -70,7 +70,7 @@ func isPortNumber(text string) bool {
 // loopbackAddress is the only IP address that browsers match against a policy.
 const loopbackAddress = "127.0.0.1"
 
-// checkName returns what is wrong with a lower-case host name, or "".
+// checkName returns the fault of a lower-case host name, or "".
 func checkName(name string) string {
 	if name == "" || len(name) > maxName {
 		return fmt.Sprintf("the host has %d characters, want 1 to %d", len(name), maxName)
@@ -105,7 +105,7 @@ func isLocalSource(name string) bool {
 	return name == loopbackAddress || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// isPrivate reports whether a name can only be that of a private network: it has no dot, or a
+// isPrivate reports whether a name can only belong to a private network: it contains no dot, or a
 // domain that is reserved for private networks or commonly used in them. Spec: RFC 6762, section 3
 // and appendix G; RFC 8375.
 func isPrivate(name string) bool {

@@ -12,18 +12,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Page is a view that a host read from a server: an untrusted document, and what its frame
-// may do.
+// A Page is a view that a host read from a server: an untrusted document, and the permissions that
+// its frame may do.
 type Page struct {
 	// URI is the URI of the view.
 	URI string
 	// HTML is the document, in valid UTF-8 and at most HostOptions.MaxPage bytes long. It is not
 	// sanitized: the frame isolates it.
 	HTML string
-	// Frame is what the server asks for, without what cannot be granted. A host may restrict it
-	// further before it uses the page.
+	// Frame contains the permissions that the server asks for, without permissions that cannot be
+	// granted. A host may restrict it further before it uses the page.
 	Frame Frame
-	// Dropped lists what the server asked for and did not get, with the reasons, for a log.
+	// Dropped lists the permissions that the server asked for and did not get, with the reasons,
+	// for a log.
 	Dropped []string
 }
 
@@ -68,7 +69,7 @@ type HeaderOptions struct {
 	// origin.
 	Embedder string
 	// OwnOrigin selects [SandboxOwnOrigin]: the page is served from an origin of its own. Default:
-	// the header has [Sandbox].
+	// the header contains [Sandbox].
 	OwnOrigin bool
 }
 
@@ -144,7 +145,7 @@ func pageFrom(uri string, r *mcp.ReadResourceResult, maxSize int) (p *Page, fram
 }
 
 // Policy returns the Content-Security-Policy of a view. It allows the document itself and the
-// origins of c. Invalid origins, and those after the first 32 of a list, are left out, so that c
+// origins of c. Invalid origins, and origins after the first 32 of a list, are left out, so that c
 // cannot inject directives into the policy.
 //
 // It is the policy of the specification with two further restrictions, which the specification

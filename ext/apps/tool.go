@@ -97,8 +97,8 @@ const (
 const (
 	// metaKey is the key of the extension's metadata in `_meta`.
 	metaKey = "ui"
-	// flatKey is the deprecated key of a tool's view in `_meta`. The specification still has it,
-	// and early hosts and servers support no other.
+	// flatKey is the deprecated key of a tool's view in `_meta`. The specification still defines
+	// it, and early hosts and servers support no other.
 	flatKey = "ui/resourceUri"
 	scheme  = "ui://"
 )

@@ -29,7 +29,7 @@ type View struct {
 	Title string
 	// Description describes the view to people and models.
 	Description string
-	// Frame is what the view needs in addition to its document. Default: nothing.
+	// Frame is what the view needs in addition to its document. Default: no permissions.
 	Frame Frame
 	// Cache says how long and for whom hosts may cache the document. Default: not at all.
 	Cache mcp.Cache
@@ -66,8 +66,8 @@ func New(s *mcp.Server) *Views {
 // Add registers a view with a document of up to 8 MiB. Scripts and styles are inline, or come from
 // origins in Frame.CSP.
 //
-// Add panics if the view is invalid: it has no name, its URI is taken or does not begin with
-// "ui://", its Frame has an invalid origin, or the document has no doctype.
+// Add panics if the view is invalid: it lacks a name, its URI is taken or does not begin with
+// "ui://", its Frame contains an invalid origin, or the document lacks a doctype.
 //
 // Spec: SEP-1865, Content Requirements.
 func (v *Views) Add(view *View, html string) *mcp.Registration[mcp.Resource] {
@@ -77,9 +77,9 @@ func (v *Views) Add(view *View, html string) *mcp.Registration[mcp.Resource] {
 	return v.AddFunc(view, func(context.Context) (string, error) { return html, nil })
 }
 
-// AddFile registers a view whose document is a file, such as one of an [embed.FS]. The file is read
-// for each request, so that it can be edited while the server runs. AddFile panics as [Views.Add]
-// does, and if the file cannot be read.
+// AddFile registers a view whose document is a file, such as a file of an [embed.FS]. The file is
+// read for each request, so that it can be edited while the server runs. AddFile panics as
+// [Views.Add] does, and if the file cannot be read.
 func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[mcp.Resource] {
 	if _, err := readHTML(fsys, name); err != nil {
 		panic(fmt.Sprintf("apps: view %q: %v", view.URI, err))
@@ -88,8 +88,8 @@ func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[m
 }
 
 // AddFunc registers a view whose document f returns for each request. f is called concurrently. Its
-// errors are handled like those of a resource, see [mcp.AddResource]. AddFunc panics as [Views.Add]
-// does.
+// errors are handled like errors of a resource, see [mcp.AddResource]. AddFunc panics as
+// [Views.Add] does.
 //
 // A host may read a view before any of its tools runs, and cache it. The data of a call belongs
 // into the tool's result.
@@ -135,12 +135,13 @@ func (f Frame) clone() Frame {
 }
 
 // WithUI returns a copy of a tool with the metadata of u, to be registered with [mcp.AddTool] or a
-// similar function. A tool with a View has its results shown by it.
+// similar function. The View of a tool shows its results.
 //
 //	onlyView := []apps.Visibility{apps.VisibilityApp}
 //	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "refresh"}, &apps.ToolUI{View: uri, Visibility: onlyView}), f)
 //
-// WithUI panics if the view is not registered, or if Visibility is empty or has an unknown value.
+// WithUI panics if the view is not registered, or if Visibility is empty or contains an unknown
+// value.
 //
 // Spec: SEP-1865, Resource Discovery.
 func (v *Views) WithUI(t *mcp.Tool, u *ToolUI) *mcp.Tool {

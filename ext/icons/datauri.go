@@ -14,9 +14,9 @@ import (
 const dataScheme = "data:"
 
 const (
-	// maxDataURI limits a data URI, in bytes: one of maxData bytes that are all escaped.
+	// maxDataURI limits a data URI, in bytes: an image of maxData bytes that are all escaped.
 	maxDataURI = 3*maxData + maxDataHead
-	// maxDataHead limits what precedes the comma of a data URI, in bytes: a media type.
+	// maxDataHead limits the part before the comma of a data URI, in bytes: a media type.
 	maxDataHead = 256
 )
 

@@ -1,25 +1,25 @@
 // Package icons fetches the icons of servers, tools, resources and prompts safely.
 //
 // An [mcp.Icon] is data that a server chose. A program that showed its URL as it is would let the
-// server see users, call addresses within their networks, and run scripts. [Fetch] fetches one icon
+// server see users, call addresses within their networks, and run scripts. [Fetch] fetches an icon
 // when the program needs it, and returns its bytes:
 //
 //	image, err := icons.Fetch(ctx, nil, serverURL, tool.Icons[0])
 //
 // Only https and data URIs are used. An https URL must be at the origin of the server. The request
-// has no cookies, no Authorization and no client certificate, and no redirect is followed.
+// contains no cookies, no Authorization and no client certificate, and no redirect is followed.
 //
 // An image is PNG, JPEG, GIF, WebP or SVG, recognized by its content, in at most 1 MiB. PNG, JPEG,
-// GIF and WebP have at most 4096 by 4096 pixels. They are not decoded, so the rest of the data may
-// be malformed, and the number of frames is not bounded: decode the first frame only.
+// GIF and WebP contain at most 4096 by 4096 pixels. They are not decoded, so the rest of the data
+// may be malformed, and the number of frames is not bounded: decode the first frame only.
 //
 // # SVG
 //
 // An SVG document can contain scripts and links to other hosts, so its [Image] is marked NotInline.
 // Browsers run no scripts in the source of an HTML img element; everywhere else, such as inside a
-// page or as a document of its own, they do. A program that draws SVG itself must not load what it
-// links to. Documents with a document type declaration are refused, since entities can expand
-// without bound.
+// page or as a document of its own, they do. A program that draws SVG itself must not load
+// resources that it links to. Documents with a document type declaration are refused, since
+// entities can expand without bound.
 //
 // Spec: basic, Icons (2025-11-25 and 2026-07-28).
 package icons
@@ -37,11 +37,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// maxData limits an image, in bytes. It is the limit of an [oauth.Fetcher]. Icons have a few
+// maxData limits an image, in bytes. It is the limit of an [oauth.Fetcher]. Icons take a few
 // kilobytes.
 const maxData = oauthfetch.MaxDocument
 
-// An Image is the data of an icon that has been checked.
+// An Image is the data of an icon that was checked.
 type Image struct {
 	MIMEType string // image/png, image/jpeg, image/gif, image/webp or image/svg+xml
 	Data     []byte // at most 1 MiB
@@ -57,7 +57,7 @@ type Image struct {
 //
 // The error wraps [oauth.ErrURLRefused] if the URL is not allowed, and is an [*oauth.FetchError] if
 // the image could not be fetched. An image whose content is not of the type that the icon or the
-// response declares is refused. Fetch caches nothing, and is safe for concurrent use.
+// response declares is refused. Fetch does not cache, and is safe for concurrent use.
 //
 // Spec: basic, Icons, Security Considerations (2025-11-25 and 2026-07-28).
 func Fetch(ctx context.Context, f *oauth.Fetcher, serverURL string, icon mcp.Icon) (*Image, error) {

@@ -27,7 +27,8 @@ const (
 var acceptedTypes = strings.Join([]string{typePNG, typeJPEG, typeGIF, typeWebP, typeSVG}, ", ")
 
 const (
-	// maxSide limits the width and the height of an image, in pixels: decoded, it has at most 64 MiB.
+	// maxSide limits the width and the height of an image, in pixels: decoded, it takes at most 64
+	// MiB.
 	maxSide = 4096
 	// maxDepth limits the nesting of an SVG document: programs that draw it are often recursive.
 	maxDepth = 256
@@ -63,7 +64,8 @@ func sniff(data []byte) (kind string, err error) {
 	return kind, nil
 }
 
-// decodeWebPConfig returns the dimensions of a WebP image, which the standard library does not read.
+// decodeWebPConfig returns the dimensions of a WebP image, which the standard library does not
+// read.
 //
 // Spec: RFC 9649, sections 2.5 to 2.7; RFC 6386, section 9.1.
 func decodeWebPConfig(r io.Reader) (c image.Config, err error) {
@@ -92,7 +94,7 @@ func decodeWebPConfig(r io.Reader) (c image.Config, err error) {
 }
 
 // checkSVG returns an error if data is not a well-formed XML document whose root is an svg element,
-// or has a document type declaration. Text in the error is not that of the document.
+// or contains a document type declaration. The error contains no text of the document.
 func checkSVG(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("must be UTF-8")

@@ -22,7 +22,7 @@ type Options struct {
 	// Cache says how long clients may cache lists, skills and files. Default: not at all. On a
 	// server with [mcp.ServerOptions.Visible] the scope is never public.
 	Cache mcp.Cache
-	// PageSize is the largest number of skills, or of files of a directory, in one result. Default:
+	// PageSize is the largest number of skills, or of files of a directory, in a result. Default:
 	// 100.
 	PageSize int
 	// NoDirectoryRead disables the method resources/directory/read. Clients know the files of a
@@ -46,23 +46,23 @@ type Catalog struct {
 
 // Serve serves every skill of a file system: every directory with a SKILL.md. All files in and
 // below it become resources, such as skill://path/of/the/directory/SKILL.md. The files of a skill
-// inside the directory of another one belong to both. A SKILL.md in the root is a skill with the
-// name in its frontmatter. Other files, and those whose names begin with a dot, are not served.
+// inside the directory of another skill belong to both. A SKILL.md in the root is a skill with the
+// name in its frontmatter. Other files, and files whose names begin with a dot, are not served.
 //
 // Serve reads all files into memory, so that the digests always match the files that clients read.
 // [Catalog.Reload] reads them again.
 //
-// Serve returns an error, and serves nothing, if a skill is invalid: SKILL.md has no valid
+// Serve returns an error, and serves no skill, if a skill is invalid: SKILL.md contains no valid
 // frontmatter, its name is not that of the directory, the skill exceeds [MaxFiles] or [MaxBytes], a
-// file has more than 11 MiB, or there are symbolic links. So it does if there are files but no
+// file contains more than 11 MiB, or there are symbolic links. So it does if there are files but no
 // SKILL.md, since this must be the wrong directory. If other users can write to a directory on
 // disk, serve the FS of [os.OpenRoot]: an [os.DirFS] may follow a link that they create while the
 // files are read.
 //
-// The files of skills are listed as ordinary resources. A caller who may not see one of the files
+// The files of skills are listed as ordinary resources. A caller who may not see any of the files
 // of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
 //
-// Serve panics if the options are invalid, the server has skills already, or a URI is taken.
+// Serve panics if the options are invalid, the server serves skills already, or a URI is taken.
 //
 // Spec: skills.mdx, Resource Mapping.
 func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
@@ -88,7 +88,7 @@ func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
 		settings["directoryRead"] = true
 	}
 	s.AddExtension(ID, settings)
-	// The extension requires the capability resources, also while there are none.
+	// The extension requires the capability resources, also while there are no resources.
 	mcp.AddFS(s, c.opts.Prefix, embed.FS{})
 	c.replace(snap)
 	return c, nil
@@ -139,7 +139,7 @@ func (c *Catalog) Skills() []*Skill {
 	return all
 }
 
-// replace makes a snapshot the current one, and then updates the registered resources.
+// replace makes a snapshot the current snapshot, and then updates the registered resources.
 func (c *Catalog) replace(snap *snapshot) {
 	old := c.current.Swap(snap)
 	if old == nil {

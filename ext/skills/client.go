@@ -76,7 +76,7 @@ func decodeSkill(raw json.RawMessage) (*Skill, error) {
 }
 
 // Get returns the current description of a skill, listed or not, by the URI of its SKILL.md. If the
-// server has no such skill, the error is an [*mcp.Error] with code -32602.
+// server offers no such skill, the error is an [*mcp.Error] with code -32602.
 //
 // Spec: skills.mdx, Getting a Skill.
 func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
@@ -102,11 +102,11 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 
 // ReadDir returns the current files and directories of a directory of the server. Directories have
 // the MIME type inode/directory. It is for dynamic skills, and for directories outside skills;
-// [Skill.Files] has the files of other skills. A directory may have newer files than a [Skill]:
-// [Loaded.Read] reads them only after [Get] returned a Skill that has them.
+// [Skill.Files] contains the files of other skills. A directory may contain newer files than a
+// [Skill]: [Loaded.Read] reads them only after [Get] returned a Skill that contains them.
 //
 // The iteration ends with the first error, such as [ErrNotOffered]. It is an [*mcp.Error] with code
-// -32602 if the server has no such directory. An entry that is not inside the directory is an
+// -32602 if the server offers no such directory. An entry that is not inside the directory is an
 // error, too.
 //
 // Spec: skills.mdx, Reading Directories.

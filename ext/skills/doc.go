@@ -24,7 +24,7 @@
 // # Requirements for hosts
 //
 // The text of a skill comes from the server and must not be trusted. The digests come from the same
-// server: they prove that a file is the one that was listed, not that it is harmless. A host
+// server: they prove that a file is the file that was listed, not that it is harmless. A host
 // therefore must
 //
 //   - name the server to the model and to the user wherever it shows a skill or its content, with a
@@ -56,7 +56,7 @@ const skillFile = "SKILL.md"
 
 const directoryType = "inode/directory"
 
-// Limits of one skill. Every host must accept a skill within them.
+// Limits of a skill. Every host must accept a skill within them.
 //
 // Spec: skills.mdx, Limits.
 const (

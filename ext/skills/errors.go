@@ -13,7 +13,7 @@ var (
 	// ErrInvalidEntry means that a server's description of a skill violates the specification. The
 	// skill must not be loaded.
 	ErrInvalidEntry = errors.New("the description of the skill is invalid")
-	// ErrTooLarge means that a skill has more than [MaxFiles] files or [MaxBytes] bytes.
+	// ErrTooLarge means that a skill contains more than [MaxFiles] files or [MaxBytes] bytes.
 	ErrTooLarge = errors.New("the skill is too large")
 	// ErrDynamic means that a skill cannot be verified, because the server generates its files when
 	// they are read.
@@ -31,7 +31,7 @@ var (
 
 var errNoDirectories error = &wrappedError{"the server does not offer to read directories of skills", ErrNotOffered}
 
-// A wrappedError is an error with a text of its own that wraps another one.
+// A wrappedError is an error with a text of its own that wraps another error.
 type wrappedError struct {
 	text string
 	err  error

@@ -146,7 +146,8 @@ func (c *converter) mapping(dst []byte, n *yaml.Node, depth int) ([]byte, error)
 
 func appendString(dst []byte, s string) ([]byte, error) { return jsontext.AppendQuote(dst, s) }
 
-// isPlain reports whether a scalar has neither quotes nor a tag, and may be other than a string.
+// isPlain reports whether a scalar contains neither quotes nor a tag, and may be other than a
+// string.
 func isPlain(n *yaml.Node) bool {
 	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle |
 		yaml.TaggedStyle

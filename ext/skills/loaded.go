@@ -18,7 +18,7 @@ import (
 type LoadOptions struct {
 	// InsecureDynamic also loads dynamic skills, whose files the server may change at any time:
 	// only the frontmatter of SKILL.md is verified, and the files that are read later may not be
-	// those that the user consented to.
+	// the files that the user consented to.
 	InsecureDynamic bool
 }
 
@@ -42,7 +42,7 @@ type Loaded struct {
 // other file. The host asks the user for consent before it calls Load.
 //
 // The error is an [ErrVerification] if SKILL.md does not match s, an [ErrDynamic] if s is dynamic,
-// an [ErrTooLarge], or that of the request. Nothing of the skill may be used then.
+// an [ErrTooLarge], or the error of the request. The skill must not be used then.
 //
 // Spec: skills.mdx, Verification on Read, Frontmatter Verification, Lazy Retrieval.
 func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loaded, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxPageBytes limits a page of more than one skill. Clients accept messages of 16 MiB.
+// maxPageBytes limits a page of several skills. Clients accept messages of 16 MiB.
 const maxPageBytes = 4 << 20
 
 type listResult struct {
@@ -93,8 +93,8 @@ func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	return &getResult{Skill: e.encoded, Cache: c.opts.Cache}, nil
 }
 
-// directory serves resources/directory/read. A directory in which the caller may see nothing does
-// not exist for the caller.
+// directory serves resources/directory/read. A directory in which the caller may not see any entry
+// does not exist for the caller.
 func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, true)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Catalog) visible(ctx context.Context, e *entry) bool {
 	return true
 }
 
-// visibleDir reports whether a directory is empty or has an entry that the caller may see.
+// visibleDir reports whether a directory is empty or contains an entry that the caller may see.
 func (c *Catalog) visibleDir(ctx context.Context, snap *snapshot, uri string) bool {
 	children, ok := snap.dirs[uri]
 	for _, child := range children {
@@ -157,7 +157,7 @@ func (c *Catalog) visibleChild(ctx context.Context, snap *snapshot, child *mcp.R
 }
 
 // newCursor returns a cursor with the last item of a page, which stays valid when items are added
-// or removed. It needs no signature: a forged cursor reveals nothing.
+// or removed. It needs no signature: a forged cursor reveals no hidden entry.
 func newCursor(last, list string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(list + "\x00" + last))
 }

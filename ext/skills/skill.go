@@ -30,7 +30,7 @@ type Skill struct {
 	// URI is the URI of the skill's SKILL.md.
 	URI string
 	// Name and Description are the required fields of the frontmatter. Name is the last path
-	// segment of the skill's directory; other skills may have the same name.
+	// segment of the skill's directory; other skills may use the same name.
 	Name, Description string
 	// Frontmatter is the frontmatter of SKILL.md as a JSON object.
 	Frontmatter json.RawMessage
@@ -41,13 +41,14 @@ type Skill struct {
 	Dynamic bool
 }
 
-// A File is one file of a [Skill].
+// A File is a file of a [Skill].
 type File struct {
 	// Path is the path relative to the skill's directory, with slashes. It is always inside the
-	// directory, and has no control or bidirectional characters, but may be ".git/hooks/pre-commit",
-	// "-rf" or "CON". A host that writes files to disk should use an [os.Root] of a directory for
-	// this skill alone, and names from [filepath.Localize], and skip paths with a segment that
-	// begins with a dot. Paths that differ in case only may be the same file on disk.
+	// directory, and contains no control or bidirectional characters, but may be
+	// ".git/hooks/pre-commit", "-rf" or "CON". A host that writes files to disk should use an
+	// [os.Root] of a directory for this skill alone, and names from [filepath.Localize], and skip
+	// paths with a segment that begins with a dot. Paths that differ in case only may be the same
+	// file on disk.
 	Path   string
 	URI    string
 	Digest string // "sha256:" and 64 lower-case hexadecimal digits
@@ -89,7 +90,7 @@ func (s *Skill) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON decodes and validates a skill in the form of the protocol. The error is an
 // [ErrInvalidEntry] if the name is not that of the directory, or if a file is listed twice, is
-// outside the directory, or has no valid digest and size.
+// outside the directory, or lacks a valid digest and size.
 func (s *Skill) UnmarshalJSON(raw []byte) error {
 	parsed, err := parseSkill(raw)
 	if err != nil {

@@ -44,7 +44,7 @@ type entry struct {
 	files   []*file
 }
 
-// A file is a file of one skill, or of several nested ones.
+// A file is a file of a skill, or of several nested skills.
 type file struct {
 	File
 	resource *mcp.Resource
@@ -188,8 +188,8 @@ func (r *reader) readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// replaced reports whether an opened file is not the one of the walk, because it was replaced by a
-// link. It returns false for file systems whose files [os.SameFile] cannot compare.
+// replaced reports whether an opened file differs from the file of the walk, because it was
+// replaced by a link. It returns false for file systems whose files [os.SameFile] cannot compare.
 func replaced(seen, opened fs.FileInfo) bool {
 	return os.SameFile(opened, opened) && !os.SameFile(seen, opened)
 }
@@ -238,7 +238,7 @@ func (r *reader) addSkill(root string) error {
 	if e.encoded, err = jsonv2.Marshal(w); err != nil {
 		return err
 	}
-	// Refuse what a client would refuse.
+	// Refuse files that a client would refuse.
 	if e.skill, err = parseSkill(e.encoded); err == nil {
 		err = errors.Join(e.skill.checkLimits(), e.skill.checkOwn())
 	}
@@ -273,7 +273,7 @@ func (r *reader) file(name string) *file {
 
 // addDirs adds the directories of skills and their parents. Spec: skills.mdx, Directory Resources.
 func (r *reader) addDirs(roots []string) {
-	if r.base != "" || !strings.HasSuffix(r.prefix, "://") { // without a path the root has no URI
+	if r.base != "" || !strings.HasSuffix(r.prefix, "://") { // without a path the root cannot be addressed
 		r.dirs = append(r.dirs, ".")
 	}
 	served := func(dir string) bool {

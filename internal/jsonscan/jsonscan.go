@@ -113,8 +113,8 @@ func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Elements returns an iterator over the raw elements of a validated array. They alias arr. A value
-// that is not an array contains no elements.
+// Elements returns an iterator over the raw elements of a validated array. They alias arr, which
+// must not change. A value that is not an array contains no elements.
 func Elements(arr []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		d := Descend(arr)

@@ -20,8 +20,8 @@ func Scan(data []byte, at int, lim Limits) (end int, err error) {
 	return end, s.err()
 }
 
-// Valid validates data, which must be a single value with only white space around it. The error is a
-// [*SyntaxError].
+// Valid validates data, which must be a single value with only white space around it. The error is
+// a [*SyntaxError].
 func Valid(data []byte, lim Limits) error {
 	return Visit(data, lim, nil)
 }

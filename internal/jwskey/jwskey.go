@@ -18,7 +18,7 @@ import (
 const MinRSABits = 2048
 
 // Asymmetric returns the supported algorithms with a public key. A verifier that accepted symmetric
-// ones would use a public key as a secret.
+// algorithms would use a public key as a secret.
 func Asymmetric() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
@@ -26,7 +26,7 @@ func Asymmetric() []jose.SignatureAlgorithm {
 	}
 }
 
-// Algorithms returns the algorithms that a key can sign with, the preferred one first.
+// Algorithms returns the algorithms that a key can sign with, the preferred algorithm first.
 func Algorithms(public crypto.PublicKey) ([]jose.SignatureAlgorithm, error) {
 	switch key := public.(type) {
 	case *ecdsa.PublicKey:

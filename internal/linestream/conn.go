@@ -1,4 +1,4 @@
-// Package linestream carries JSON-RPC messages over byte streams, one message per line.
+// Package linestream carries JSON-RPC messages over byte streams, a message per line.
 //
 // Spec: basic/transports/stdio (2026-07-28).
 package linestream
@@ -23,15 +23,15 @@ const DefaultMaxMessage = 32 << 20
 var ErrLineTooLong = errors.New("line is too long")
 
 // A Conn reads and writes messages as lines over two byte streams. Its methods are safe for
-// concurrent use, except that one goroutine reads at a time.
+// concurrent use, except that a single goroutine reads at a time.
 type Conn struct {
 	r     io.Reader
 	lines lineReader
 
 	writing     chan struct{} // holds a token while a message is written; guards the fields below
 	w           io.Writer
-	setDeadline func(time.Time) error // nil if w has no deadlines
-	broken      error                 // set once a message has been written in part
+	setDeadline func(time.Time) error // nil if w lacks deadlines
+	broken      error                 // set once a message was written in part
 
 	once   sync.Once
 	closed chan struct{}
@@ -40,7 +40,7 @@ type Conn struct {
 // New returns a Conn that reads from r and writes to w. A message of more than maxMessage bytes is
 // refused; zero means [DefaultMaxMessage].
 //
-// Reads and writes end with their context if r and w have deadlines. If r has none, a separate
+// Reads and writes end with their context if r and w support deadlines. If r does not, a separate
 // goroutine reads from it; that goroutine ends when r does, or at its first read after Close.
 func New(r io.Reader, w io.Writer, maxMessage int) *Conn {
 	if maxMessage <= 0 {
@@ -103,7 +103,7 @@ func (c *Conn) ReadLine(ctx context.Context) ([]byte, error) {
 // during a Read.
 func (c *Conn) HasLine() bool { return c.lines.hasNext() }
 
-// Write writes one message.
+// Write writes a message.
 func (c *Conn) Write(ctx context.Context, m *jsonrpc.Message) error {
 	const overhead = 128 // of the members around params or result
 	line := make([]byte, 0, len(m.Params)+len(m.Result)+overhead)
@@ -113,7 +113,7 @@ func (c *Conn) Write(ctx context.Context, m *jsonrpc.Message) error {
 // HasWriteDeadline reports whether a blocked write ends with its context.
 func (c *Conn) HasWriteDeadline() bool { return c.setDeadline != nil }
 
-// InterruptWrite makes a blocked write fail, if the writer has deadlines. No other write must
+// InterruptWrite makes a blocked write fail, if the writer supports deadlines. No other write must
 // follow.
 func (c *Conn) InterruptWrite() {
 	if c.setDeadline != nil {
@@ -121,7 +121,7 @@ func (c *Conn) InterruptWrite() {
 	}
 }
 
-// WriteLines writes messages that are encoded as lines already, in one write.
+// WriteLines writes messages that are encoded as lines already, in a single write.
 func (c *Conn) WriteLines(ctx context.Context, lines []byte) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -151,12 +151,12 @@ func (c *Conn) WriteLines(ctx context.Context, lines []byte) error {
 	if n == 0 {
 		return &UnsentError{err}
 	}
-	// Part of a line has been written: the peer would read whatever follows as the rest of it.
+	// Part of a line was written: the peer would read whatever follows as the rest of it.
 	c.broken = &UnsentError{fmt.Errorf("%w: a message was written in part", peer.ErrDisconnected)}
 	return err
 }
 
-// An UnsentError reports that no byte of a message has been written.
+// An UnsentError reports that no byte of a message was written.
 type UnsentError struct{ Err error }
 
 // Error returns the text of the reason.
@@ -177,7 +177,7 @@ func (c *Conn) Close() error {
 			err = w.Close()
 		}
 		if r, ok := c.r.(io.Closer); ok {
-			_ = r.Close() // it may be w, and a failure to close a reader loses nothing
+			_ = r.Close() // it may be w, and a failure to close a reader loses no data
 		}
 	})
 	return err

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
 )
 
-// chunkSize is the size of one read. A pipe holds no more on most systems, and two chunks stay
+// chunkSize is the size of a read. A pipe holds no more on most systems, and two chunks stay
 // within the 64 KiB that a reader may hold in addition to its longest line.
 const chunkSize = 32 << 10
 
@@ -18,13 +18,13 @@ const chunkSize = 32 << 10
 // the limit.
 type lineReader struct {
 	// read returns the next bytes of the stream, which are valid until the next call. It can be
-	// called again after a context has ended.
+	// called again after a context ended.
 	read   func(ctx context.Context) ([]byte, error)
 	limit  int            // of one line, in bytes
 	unread []byte         // read and not split yet
-	long   readbuf.Buffer // the beginning of a line whose end has not been read
+	long   readbuf.Buffer // the beginning of a line whose end was not read
 	skip   bool           // discard up to the end of a line that was too long
-	begun  bool           // a line has been read
+	begun  bool           // a line was read
 }
 
 // byteOrderMark may be at the beginning of a stream, where programs on Windows write it. A reader
@@ -54,7 +54,7 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// cut returns the next complete line of what has been read, or nil if there is none.
+// cut returns the next complete line of the read bytes, or nil.
 func (l *lineReader) cut() ([]byte, error) {
 	for {
 		part, rest, ended := bytes.Cut(l.unread, []byte{'\n'})

@@ -19,19 +19,19 @@ const (
 	typicalLine, maxFreeLine, maxFreeLines = 512, 4 << 10, 64
 )
 
-// A Queue holds the responses of a stream that have not been written. They are written
+// A Queue holds the responses of a stream that were not written yet. They are written
 // together: for a small request the write is half of the cost. They wait while requests that have
-// arrived already are served. If one of these takes long, the goroutine that was woken to read
+// arrived already are served. If such a request takes long, the goroutine that was woken to read
 // writes the queue. It is safe for concurrent use.
 type Queue struct {
 	mu    sync.Mutex // guards the fields below
 	batch batch
-	free  [][]byte // lines that have been written
+	free  [][]byte // lines that were written
 }
 
 // A Response is a queued response: as a line, or as a message for a connection without lines.
 type Response struct {
-	Call    *peer.Call // ends when the response is written, and decides whether it is; nil for none
+	Call    *peer.Call // ends when the response is written, and decides whether it is; may be nil
 	Line    []byte
 	Message *jsonrpc.Message
 }
@@ -84,7 +84,7 @@ func (q *Queue) Claim() bool {
 	return claimed
 }
 
-// RemoveAll empties the queue and returns what was in it.
+// RemoveAll empties the queue and returns its responses.
 func (q *Queue) RemoveAll() []Response {
 	q.mu.Lock()
 	defer q.mu.Unlock()

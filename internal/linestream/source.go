@@ -46,7 +46,7 @@ func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
 	return s.buf[:n], err
 }
 
-// readSome reads at least one byte, or returns an error.
+// readSome reads at least a byte, or returns an error.
 func readSome(r io.Reader, p []byte) (int, error) {
 	const tries = 100 // of a reader that returns neither bytes nor an error
 	for range tries {
@@ -66,7 +66,7 @@ type pump struct {
 	closed <-chan struct{} // closed with the Conn
 	start  sync.Once
 	filled chan []byte
-	free   chan []byte // two buffers: one is filled while the other is consumed
+	free   chan []byte // two buffers: the first is filled while the other is consumed
 	inUse  []byte      // the buffer that is consumed
 	err    error       // why filled was closed
 }

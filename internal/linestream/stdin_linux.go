@@ -26,7 +26,7 @@ func openPolled(f *os.File) *os.File {
 			err = syscall.EBADF
 			return
 		}
-		// Without O_NONBLOCK, open blocks if every writer has closed the pipe.
+		// Without O_NONBLOCK, open blocks if every writer closed the pipe.
 		polled, err = os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(fd)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	}) != nil || err != nil {
 		return nil

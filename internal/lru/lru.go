@@ -1,9 +1,10 @@
-// Package lru has maps of a bounded size that drop the least recently used value.
+// Package lru contains maps of a bounded size that drop the least recently used value.
 package lru
 
 import "container/list"
 
-// A Map is a map of at most Max values, which drops the least recently used one. The caller locks it.
+// A Map is a map of at most Max values, which drops the least recently used value. The caller locks
+// it.
 type Map[K comparable, V any] struct {
 	Max int // at least 1
 	// OnEvict is called for each value that Put drops because there are too many. It may be nil.
@@ -61,15 +62,15 @@ func (m *Map[K, V]) All(f func(key K, value *V)) {
 	}
 }
 
-// A Folding is a Map for values that count something, such as what a limit has seen of a key. What
-// an evicted value has counted is added to a value for a group of keys, with which new values of the
-// group begin. Otherwise more than Max keys would reset the counts of the first ones. The caller
-// locks it.
+// A Folding is a Map for values that count something, such as the events that a limit saw of a key.
+// The count that an evicted value holds is added to a value for a group of keys, with which new
+// values of the group begin. Otherwise more than Max keys would reset the counts of the first keys.
+// The caller locks it.
 type Folding[K, G comparable, V any] struct {
 	Max int // of keys and of groups, at least 1
-	// Group returns the group of a key. What is kept of a key without a group is dropped.
+	// Group returns the group of a key. The value of a key without a group is dropped.
 	Group func(key K) (group G, ok bool)
-	// Add adds what from has counted to a value.
+	// Add adds the counts of from to a value.
 	Add func(to, from *V)
 
 	values Map[K, V]
@@ -79,8 +80,8 @@ type Folding[K, G comparable, V any] struct {
 // Get returns the value of a key, or nil.
 func (f *Folding[K, G, V]) Get(key K) *V { return f.values.Get(key) }
 
-// GetOrPut returns the value of a key. If there is none, it is a new one that begins with the counts
-// of its group.
+// GetOrPut returns the value of a key. If there is no value, it is a new value that begins with the
+// counts of its group.
 func (f *Folding[K, G, V]) GetOrPut(key K, newValue func() *V) *V {
 	if v := f.values.Get(key); v != nil {
 		return v

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A FilePath is what a file URI or an absolute path names, in one form for both.
+// A FilePath is the file that a file URI or an absolute path names, in a single form for both.
 type FilePath struct {
 	host     string   // of a network share, in lower case; empty for this machine
-	segments []string // unescaped; a drive is the first one, such as "C:"
+	segments []string // unescaped; a drive is the first segment, such as "C:"
 }
 
 // Contains reports whether q is p or below p. Names are compared as bytes, so names that differ in
@@ -23,8 +23,8 @@ func (p FilePath) Contains(q FilePath) bool {
 // ParseFilePath parses a file URI, or an absolute path of Unix or Windows. It reports false for
 // everything that may name another file than it seems to: relative paths, the segment "..", which
 // leads elsewhere behind a symbolic link, escaped separators and, in the Windows form, names that
-// the system changes. If isWindows is set, every path has that form; otherwise those that begin with
-// a drive or with two backslashes.
+// the system changes. If isWindows is set, every path takes that form; otherwise paths that begin
+// with a drive or with two backslashes.
 func ParseFilePath(s string, isWindows bool) (p FilePath, ok bool) {
 	if strings.IndexByte(s, 0) >= 0 {
 		return p, false
@@ -68,7 +68,7 @@ func parseFileURI(s string, isWindows bool) (p FilePath, ok bool) {
 	return p, p.add(names, isWindows)
 }
 
-// add appends names, except those without a meaning, and reports whether all are valid.
+// add appends names, except names without a meaning, and reports whether all are valid.
 func (p *FilePath) add(names []string, isWindows bool) bool {
 	for _, name := range names {
 		switch {

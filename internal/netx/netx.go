@@ -19,8 +19,8 @@ func IsLoopback(host string) bool {
 	return err == nil && IsLoopbackAddr(addr)
 }
 
-// IsLoopbackAddr reports whether an address is a loopback address, also one that is mapped to IPv6.
-// An address with an IPv6 zone is not.
+// IsLoopbackAddr reports whether an address is a loopback address, also an IPv4 address that is
+// mapped to IPv6. An address with an IPv6 zone is not.
 func IsLoopbackAddr(addr netip.Addr) bool { return addr.Zone() == "" && addr.Unmap().IsLoopback() }
 
 // EqualFoldASCII reports whether two strings are equal when the case of ASCII letters is ignored.
@@ -37,8 +37,8 @@ func EqualFoldASCII(a, b string) bool {
 }
 
 // IsSubdomain reports whether a host is a domain or below it: "as.example.com" is below
-// "example.com". Both are as in a URL, without port. Nothing is below an address or a name without
-// a dot.
+// "example.com". Both must be written as in a URL, without port. No host is below an address or a
+// name without a dot.
 func IsSubdomain(host, domain string) bool {
 	if EqualFoldASCII(host, domain) {
 		return host != ""
@@ -83,7 +83,7 @@ func IsPort(text string) bool {
 	return n <= maxPort
 }
 
-// Port returns the port of an http or https URL, the default of its scheme if it has none.
+// Port returns the port of an http or https URL, the default of its scheme without a port.
 func Port(u *url.URL) string {
 	switch port := u.Port(); {
 	case port != "":
@@ -94,8 +94,8 @@ func Port(u *url.URL) string {
 	return "80"
 }
 
-// HasValidPort reports whether a URL has a port that can be dialled, or none. "http://host:" has an
-// empty one, which is neither.
+// HasValidPort reports whether a URL contains a port that can be dialled, or no port.
+// "http://host:" contains an empty port, which is neither.
 func HasValidPort(u *url.URL) bool {
 	if u.Port() == "" {
 		return !strings.HasSuffix(u.Host, ":")
@@ -121,7 +121,7 @@ func HostPort(u *url.URL) string {
 // Origin returns scheme, host and port of a URL as they are written there.
 func Origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// SameOrigin reports whether two http or https URLs have the same scheme, host and port.
+// SameOrigin reports whether two http or https URLs share scheme, host and port.
 //
 // Spec: RFC 6454, section 5.
 func SameOrigin(a, b *url.URL) bool {
@@ -163,7 +163,7 @@ func PathContains(parent, path string) bool {
 	return !HasDotSegments(rest)
 }
 
-// HasDotSegments reports whether a path has a segment "." or "..", also in its escaped form.
+// HasDotSegments reports whether a path contains a segment "." or "..", also in its escaped form.
 func HasDotSegments(path string) bool {
 	for segment := range strings.SplitSeq(LowerASCII(path), "/") {
 		if dots := strings.ReplaceAll(segment, "%2e", "."); dots == "." || dots == ".." {

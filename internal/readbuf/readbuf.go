@@ -1,6 +1,6 @@
 // Package readbuf buffers input whose length is not known in advance, such as request bodies and
-// long lines. The result costs one copy, most of the memory is pooled, and the peer cannot make a
-// Buffer allocate much more than it sent.
+// long lines. The result costs a single copy, most of the memory is pooled, and the peer cannot
+// make a Buffer allocate much more than it sent.
 package readbuf
 
 import "sync"
@@ -48,10 +48,10 @@ type Buffer struct {
 // Len returns the number of bytes that arrived.
 func (b *Buffer) Len() int { return b.length }
 
-// Space returns free space for the bytes that arrive next, at least one byte of it. [Buffer.Filled]
-// then reports how much of it was used. claim is the total number of bytes that the peer has
+// Space returns free space for the bytes that arrive next, at least a byte. [Buffer.Filled]
+// then reports how much of it was used. claim is the total number of bytes that the peer
 // announced, negative if it is not known. Once a fifth of the claim arrived, there is space for
-// all of it and one more byte, so that a reader sees the end.
+// all of it and another byte, so that a reader sees the end.
 func (b *Buffer) Space(claim int64) []byte {
 	last := b.last()
 	if len(*last) == cap(*last) {
@@ -121,7 +121,7 @@ func (b *Buffer) grow(claim int64) {
 	}
 }
 
-// move copies all bytes into one slice of the given capacity.
+// move copies all bytes into a slice of the given capacity.
 func (b *Buffer) move(size int64) {
 	own := make([]byte, 0, size)
 	for _, c := range b.chunks[:b.used] {

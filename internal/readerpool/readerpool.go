@@ -1,25 +1,25 @@
-// Package readerpool runs the goroutines that read and serve the messages of one stream.
+// Package readerpool runs the goroutines that read and serve the messages of a stream.
 package readerpool
 
 import "sync"
 
 // maxParked is the number of goroutines that wait for the read lock instead of ending. Their stacks
-// have grown already, which costs more than a small request.
+// grew already, which costs more than a small request.
 const maxParked = 16
 
-// A Pool is the goroutines that serve one stream. The one that holds the read lock reads; when it
-// read a request, it releases the lock and serves the request itself, then continues to read
+// A Pool is the goroutines that serve a stream. The goroutine that holds the read lock reads; when
+// it read a request, it releases the lock and serves the request itself, then continues to read
 // unless another goroutine does. Releasing the lock wakes another goroutine, which acquires it when
-// it is scheduled. So a handler that blocks does not delay other requests, and one that does not
-// block costs no switch of goroutines.
+// it is scheduled. So a handler that blocks does not delay other requests, and a handler that does
+// not block costs no switch of goroutines.
 type Pool struct {
 	start func() // starts a goroutine, which calls Join
 
 	mu      sync.Mutex    // guards the fields below
 	locked  bool          // a goroutine holds the read lock
 	more    bool          // a message can be read without waiting; valid while the lock is free
-	closed  bool          // there is nothing more to read
-	waking  bool          // a goroutine has been woken and has not acquired the lock yet
+	closed  bool          // the end was read
+	waking  bool          // a goroutine was woken and did not acquire the lock yet
 	parked  int           // goroutines that wait for wakeups
 	wakeups chan struct{} // holds the wakeup; closed with the Pool
 }
@@ -40,7 +40,7 @@ func (p *Pool) Release(more bool) {
 		p.parked++
 	}
 	if wake {
-		// There is space, since the previous wakeup has been received. It is sent with the mutex
+		// There is space, since the previous wakeup was received. It is sent with the mutex
 		// held: the next holder of the read lock may close the channel.
 		p.wakeups <- struct{}{}
 	}
@@ -59,7 +59,7 @@ func (p *Pool) Join() bool {
 	return p.acquire()
 }
 
-// Acquire waits for the read lock, in a goroutine that has released it. It reports false if the
+// Acquire waits for the read lock, in a goroutine that released it. It reports false if the
 // Pool is closed, or enough goroutines are parked.
 func (p *Pool) Acquire() bool {
 	p.mu.Lock()

@@ -4,7 +4,7 @@
 // A [KeyRing] seals with AES-256-GCM. It never uses a configured key directly: each process derives
 // a subkey of its own with HKDF-SHA256 from the key and a random salt, which the sealed form
 // carries. GCM with random 96-bit nonces is safe for 2^32 messages per key, so the limit holds for
-// one process and not for all processes that share a key. A process that comes near the limit
+// a process and not for all processes that share a key. A process that comes near the limit
 // derives another subkey.
 package seal
 
@@ -32,7 +32,8 @@ const (
 	saltLen   = 8
 	autoIDLen = 4 // length of an ID that is derived from its secret
 
-	// maxSeals is the number of values that one subkey seals: half of what random nonces allow.
+	// maxSeals is the number of values that a subkey seals: half of the number that random nonces
+	// allow.
 	maxSeals = 1 << 31
 )
 
@@ -50,10 +51,10 @@ func (e *UnknownKeyError) Error() string { return fmt.Sprintf("seal: unknown key
 
 // A Key is a named secret.
 type Key struct {
-	// ID identifies the key in what it sealed, unencrypted. If it is empty, it is derived from
+	// ID identifies the key in sealed values, unencrypted. If it is empty, it is derived from
 	// Secret. Keys of a ring may share an ID: then Open tries each of them.
 	ID string
-	// Secret has at least [MinSecret] random bytes. It may have other uses elsewhere.
+	// Secret must contain at least [MinSecret] random bytes. It may be used elsewhere too.
 	Secret []byte
 }
 
@@ -63,9 +64,9 @@ type KeyRing struct {
 	keys    atomic.Pointer[[]*key]
 }
 
-// NewKeyRing returns a key ring. The purpose separates its subkeys from those that other key rings
-// derive from the same secrets. Without keys, it uses a random one: then only this key ring opens
-// what it seals.
+// NewKeyRing returns a key ring. The purpose separates its subkeys from the subkeys that other key
+// rings derive from the same secrets. Without keys, it uses a random key: then only this key ring
+// opens its values.
 func NewKeyRing(purpose string, keys ...Key) (*KeyRing, error) {
 	r := &KeyRing{purpose: purpose}
 	if len(keys) == 0 {
@@ -82,7 +83,7 @@ func randomKey() Key {
 
 // Replace replaces the keys. Values sealed with a key that is no longer in the ring can no longer
 // be opened. Calls of Seal and Open that run at the same time use either the old keys or the new
-// ones. On an error the keys stay as they were.
+// keys. On an error the keys stay as they were.
 func (r *KeyRing) Replace(keys ...Key) error {
 	if len(keys) == 0 {
 		return errors.New("seal: no keys")
@@ -114,7 +115,7 @@ func (r *KeyRing) keyID(k Key) (string, error) {
 // Seal returns the sealed form of plain. [KeyRing.Open] needs the same bound strings to open it.
 //
 // The form is: format (1 byte), length of the key ID (1 byte), key ID, salt (8 bytes), nonce,
-// ciphertext, tag. What precedes the nonce is authenticated.
+// ciphertext, tag. The bytes before the nonce are authenticated.
 func (r *KeyRing) Seal(plain []byte, bound ...string) []byte {
 	k := (*r.keys.Load())[0]
 	s := k.subkeyForSeal()
@@ -125,9 +126,9 @@ func (r *KeyRing) Seal(plain []byte, bound ...string) []byte {
 	return s.aead.Seal(header, nil, plain, associatedData(header, bound))
 }
 
-// Open returns what [KeyRing.Seal] was given with the same bound strings. It reports whether the
-// key that sealed it is the first of the ring; if not, the caller may want to seal the value again.
-// The error is [ErrInvalid] or an [*UnknownKeyError].
+// Open returns the value that [KeyRing.Seal] was given with the same bound strings. It reports
+// whether the key that sealed it is the first of the ring; if not, the caller may want to seal the
+// value again. The error is [ErrInvalid] or an [*UnknownKeyError].
 func (r *KeyRing) Open(sealed []byte, bound ...string) (plain []byte, isFirst bool, err error) {
 	if len(sealed) < 2 || sealed[0] != format {
 		return nil, false, ErrInvalid
@@ -157,8 +158,8 @@ func (r *KeyRing) SealText(plain []byte, bound ...string) string {
 	return base64.RawURLEncoding.EncodeToString(r.Seal(plain, bound...))
 }
 
-// OpenText opens what [KeyRing.SealText] returned. Each sealed value has exactly one text that
-// OpenText accepts.
+// OpenText opens the text that [KeyRing.SealText] returned. Each sealed value has a single text
+// that OpenText accepts.
 func (r *KeyRing) OpenText(text string, bound ...string) (plain []byte, isFirst bool, err error) {
 	// The decoder skips line breaks, so the length is compared as well.
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -201,7 +202,7 @@ func (k *key) subkeyForSeal() *subkey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.current.Load(); s != nil && s.seals.Add(1) <= maxSeals {
-		return s // another goroutine has just replaced it
+		return s // another goroutine just replaced it
 	}
 	s := &subkey{}
 	_, _ = rand.Read(s.salt[:]) // never fails
@@ -230,7 +231,7 @@ func (k *key) derive(salt [saltLen]byte) cipher.AEAD {
 	return aead
 }
 
-// NewAEAD returns AES-GCM with random nonces for a key of 32 bytes. It is for formats that have a
+// NewAEAD returns AES-GCM with random nonces for a key of 32 bytes. It is for formats with a
 // key of their own; anything else uses a [KeyRing].
 func NewAEAD(key []byte) (cipher.AEAD, error) {
 	if len(key) != MinSecret {

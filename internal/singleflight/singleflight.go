@@ -1,7 +1,7 @@
-// Package singleflight lets the callers that need the same result at the same time share one call
+// Package singleflight lets the callers that need the same result at the same time share a call
 // of a function.
 //
-// Unlike golang.org/x/sync/singleflight it has typed keys and results, each caller waits only as
+// Unlike golang.org/x/sync/singleflight it uses typed keys and results, each caller waits only as
 // long as its own context lasts, and the shared call does not end with the context of the first
 // caller.
 package singleflight
@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// A Group runs at most one call for each key at a time. The zero Group is ready. All methods are
-// safe for concurrent use.
+// A Group runs at most a single call for each key at a time. The zero Group is ready. All methods
+// are safe for concurrent use.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex // guards the field below
 	calls map[K]*call[V]
@@ -28,10 +28,10 @@ type call[V any] struct {
 // errPanicked is the error of a call that did not return.
 var errPanicked = errors.New("singleflight: the shared call panicked")
 
-// Do returns the result of fn. If a call for the key is in progress, Do waits for that one;
-// otherwise it calls fn in a new goroutine. The context of fn has the values of ctx and neither its
-// cancellation nor its deadline, since other callers may wait: fn must bound its own time. If ctx
-// ends first, Do returns its cause and the call continues.
+// Do returns the result of fn. If a call for the key is in progress, Do waits for that call;
+// otherwise it calls fn in a new goroutine. The context of fn contains the values of ctx and
+// neither its cancellation nor its deadline, since other callers may wait: fn must bound its own
+// time. If ctx ends first, Do returns its cause and the call continues.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context) (V, error)) (V, error) {
 	c := g.join(ctx, key, fn)
 	select {

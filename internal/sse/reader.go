@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// chunkBytes is the size of one read.
+	// chunkBytes is the size of a read.
 	chunkBytes = 16 << 10
 
 	// maxField limits lines other than data.
@@ -25,7 +25,7 @@ const (
 // or type exceeds 4 KiB. It ends the stream.
 var ErrEventTooLarge = errors.New("event is too large")
 
-// A Reader decodes an event stream. It buffers at most one event of the maximum size and 64 KiB. It
+// A Reader decodes an event stream. It buffers at most an event of the maximum size and 64 KiB. It
 // is not safe for concurrent use.
 type Reader struct {
 	src      *bufio.Reader
@@ -35,7 +35,7 @@ type Reader struct {
 	buf     []byte // the data lines of the event so far, each with its "\n", then the current line
 	line    int    // the offset of the current line in buf
 	afterCR bool   // a "\n" that follows belongs to the previous line
-	started bool   // the first line, which may have a byte order mark, was read
+	started bool   // the first line, which may begin with a byte order mark, was read
 	event   Event  // the event so far, without its data
 
 	lastID   string
@@ -49,7 +49,7 @@ func NewReader(r io.Reader, maxEvent int) *Reader {
 	return &Reader{src: bufio.NewReaderSize(r, chunkBytes), maxEvent: maxEvent}
 }
 
-// Next returns the next event that has data. It blocks until the event is complete. The caller owns
+// Next returns the next event with data. It blocks until the event is complete. The caller owns
 // the data.
 //
 // At the end of the stream, the error is [io.EOF]; an incomplete event is discarded.
@@ -75,7 +75,7 @@ func (r *Reader) Next() (Event, error) {
 }
 
 // LastEventID returns the id from which to resume the stream: that of the last complete event with
-// an id, with data or not. It is empty if there was none.
+// an id, with data or not. It is empty without an id.
 func (r *Reader) LastEventID() string {
 	return r.lastID
 }
@@ -85,7 +85,7 @@ func (r *Reader) Retry() (time.Duration, bool) {
 	return r.retry, r.hasRetry
 }
 
-// readLine reads up to one chunk of the current line into buf, and reports whether the line has
+// readLine reads up to a chunk of the current line into buf, and reports whether the line
 // ended.
 func (r *Reader) readLine() (ended bool, err error) {
 	if _, err := r.src.Peek(1); err != nil {
@@ -112,7 +112,7 @@ func (r *Reader) readLine() (ended bool, err error) {
 	return ended, err
 }
 
-// reserve makes space for n bytes: at most for one event of the maximum size and one other line.
+// reserve makes space for n bytes: at most for an event of the maximum size and another line.
 func (r *Reader) reserve(n int) error {
 	limit := r.maxEvent + maxField
 	need := len(r.buf) + n
@@ -213,7 +213,7 @@ const (
 )
 
 // lineLength returns the number of bytes before the first "\r" or "\n". It searches for both at
-// once: separate searches would take quadratic time on a stream that has only one of them.
+// once: separate searches would take quadratic time on a stream that contains only one of them.
 func lineLength(chunk []byte) int {
 	at := 0
 	for ; at+8 <= len(chunk); at += 8 {

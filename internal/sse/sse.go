@@ -17,10 +17,11 @@ import (
 // DefaultType is the type of an event without a type field.
 const DefaultType = "message"
 
-// MaxRetry is the maximum reconnection time that a [Reader] returns; longer ones are reduced to it.
+// MaxRetry is the maximum reconnection time that a [Reader] returns; longer times are reduced to
+// it.
 const MaxRetry = 24 * time.Hour
 
-// An Event is one event of a stream.
+// An Event is an event of a stream.
 type Event struct {
 	// ID is the id of the event, if HasID is set. An empty id resets the last event id.
 	ID    string
@@ -84,7 +85,7 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-// isLine reports whether a field can have the value: it has no NUL and no line break.
+// isLine reports whether a field can contain the value: it contains no NUL and no line break.
 func isLine(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c == 0 || c == '\n' || c == '\r' {

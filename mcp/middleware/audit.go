@@ -12,13 +12,13 @@ import (
 // maxTarget bounds the target of an audit record, which comes from the client.
 const maxTarget = 256
 
-// An AuditRecord describes one request that a server has served. It contains no arguments and no
+// An AuditRecord describes a request that a server served. It contains no arguments and no
 // results, which may be secret. oauth.Decision describes the authorization of an HTTP request, and
 // authserver.AuditEvent an action at the authorization server.
 type AuditRecord struct {
 	// Principal is the authenticated caller, nil if the transport does not authenticate.
 	Principal *mcp.Principal
-	// Client is the name and version that the client claims to have.
+	// Client is the name and version that the client claims.
 	Client mcp.Implementation
 	// Method is the method, such as "tools/call".
 	Method string
@@ -28,10 +28,10 @@ type AuditRecord struct {
 	ResultType string
 	// ToolError reports whether the result is a tool error, which the model sees.
 	ToolError bool
-	// Err is the error of the request, nil if it has a result.
+	// Err is the error of the request, nil with a result.
 	Err error
-	// Start is when the request began, and Duration how long it took. For a subscription, Duration is
-	// the time until it was open.
+	// Start is when the request began, and Duration how long it took. For a subscription, Duration
+	// is the time until it was open.
 	Start    time.Time
 	Duration time.Duration
 }

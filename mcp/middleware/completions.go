@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// completionTTL is how long a completion is used again: a user who corrects what was typed comes
-	// back to the same text within seconds.
+	// completionTTL is how long a completion is used again: a user who corrects what was typed
+	// comes back to the same text within seconds.
 	completionTTL = 30 * time.Second
 	// maxCompletions and maxCompletionSize bound the memory of the cache: 4 MiB.
 	maxCompletions    = 256
@@ -22,8 +22,8 @@ const (
 // Completions returns a middleware for [mcp.ClientOptions] that sends fewer requests for
 // completions while a user types: it delays each by delay, for instance 150 milliseconds, and
 // answers the same request within 30 seconds from a cache. A request fails with an error that is
-// [context.Canceled] if another one for the same argument and principal follows before it is sent.
-// Each client needs a middleware of its own.
+// [context.Canceled] if another request for the same argument and principal follows before it is
+// sent. Each client needs a middleware of its own.
 //
 // Spec: server/utilities/completion, Implementation Considerations.
 func Completions(delay time.Duration) mcp.Middleware {
@@ -43,7 +43,7 @@ type completions struct {
 
 	mu      sync.Mutex // guards the fields below
 	cached  map[string]cachedCompletion
-	waiting map[string]chan struct{} // by argument; closed when another request replaces the one that waits
+	waiting map[string]chan struct{} // by argument; closed when another request replaces the waiting request
 }
 
 type cachedCompletion struct {
@@ -67,8 +67,8 @@ func (c *completions) serve(ctx context.Context, req *mcp.Request, next mcp.Hand
 	return res, err
 }
 
-// completionKeys returns a key of the principal and the argument that is completed, and one of the
-// whole request without its `_meta`.
+// completionKeys returns a key of the principal and the argument that is completed, and a key of
+// the whole request without its `_meta`.
 func completionKeys(ctx context.Context, req *mcp.Request) (argument, whole string) {
 	ref, _ := req.Param("ref")
 	value, _ := req.Param("argument")
@@ -76,13 +76,13 @@ func completionKeys(ctx context.Context, req *mcp.Request) (argument, whole stri
 	var named struct {
 		Name string `json:"name"`
 	}
-	_ = json.Unmarshal(value, &named) // the client has encoded it
+	_ = json.Unmarshal(value, &named) // the client encoded it
 	argument = fmt.Sprintf("%q %s %q", mcp.PrincipalFrom(ctx).Key(), ref, named.Name)
 	return argument, fmt.Sprintf("%s %s %s", argument, value, known)
 }
 
 // begin returns the cached result of a request, or a channel that is closed when another request
-// for the same argument replaces it. In both cases it replaces the one that waits.
+// for the same argument replaces it. In both cases it replaces the waiting request.
 func (c *completions) begin(argument, key string) (mcp.Result, chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

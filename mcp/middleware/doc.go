@@ -1,6 +1,6 @@
-// Package middleware has [mcp.Middleware] for servers with many callers: rate limits
-// ([RateLimit]), audit records ([Audit]), and removal of hidden characters ([Sanitize]). For clients
-// it has [Completions].
+// Package middleware contains [mcp.Middleware] for servers with many callers: rate limits
+// ([RateLimit]), audit records ([Audit]), and removal of hidden characters ([Sanitize]). For
+// clients it contains [Completions].
 //
 //	s := mcp.NewServer("name", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 //		middleware.Audit(record),

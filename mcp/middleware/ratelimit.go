@@ -31,20 +31,20 @@ type RateLimitOptions struct {
 	Tools map[string]Rate
 	// Completions limits requests for completions of arguments.
 	Completions Rate
-	// LogMessages limits the log messages that are sent to a client. Those above it are dropped.
+	// LogMessages limits the log messages that are sent to a client. Messages above it are dropped.
 	LogMessages Rate
 	// Questions limits the questions to the user and the model of a client. A call that exceeds it
 	// fails.
 	Questions Rate
-	// Caller returns the key of the caller of a request. It must be safe for concurrent use. Default:
-	// [mcp.Principal.Key], so all anonymous callers share one set of limits. At most 20,000 limits of
-	// authenticated callers, and as many of others, are kept; then those unused for the longest time
-	// are dropped, and their callers start with a full burst.
+	// Caller returns the key of the caller of a request. It must be safe for concurrent use.
+	// Default: [mcp.Principal.Key], so all anonymous callers share a set of limits. At most 20,000
+	// limits of authenticated callers, and as many of others, are kept; then the limits unused for
+	// the longest time are dropped, and their callers start with a full burst.
 	Caller func(ctx context.Context, req *mcp.Request) string
 }
 
 // RateLimit returns a middleware that refuses requests above a rate with [mcp.CodeBusy]. The
-// error's data has the time to wait, in milliseconds, as retryAfterMs. Each process counts for
+// error's data contains the time to wait, in milliseconds, as retryAfterMs. Each process counts for
 // itself, so replicas of a server do not share limits. opts must not be nil.
 //
 // Spec: server/tools, server/utilities/completion, server/utilities/logging and client/elicitation,
@@ -69,8 +69,8 @@ type limiter struct {
 	authenticated, anonymous *limit.Table[bucketKey, struct{}]
 }
 
-// A bucketKey identifies a token bucket. The kind is a method, or "tool:" and the name of a tool with
-// a limit, so a client cannot create further kinds.
+// A bucketKey identifies a token bucket. The kind is a method, or "tool:" and the name of a tool
+// with a limit, so a client cannot create further kinds.
 type bucketKey struct {
 	caller, kind string
 	anonymous    bool

@@ -19,8 +19,8 @@ const defaultMaxResult = 4 << 20
 
 // SanitizeOptions configures [Sanitize]. The zero value is right for most servers.
 type SanitizeOptions struct {
-	// MaxResult is the maximum size of a result in bytes of JSON. A larger result of a tool becomes a
-	// tool error, any other one an internal error. Default: 4 MiB.
+	// MaxResult is the maximum size of a result in bytes of JSON. A larger result of a tool becomes
+	// a tool error, any other result an internal error. Default: 4 MiB.
 	MaxResult int
 }
 

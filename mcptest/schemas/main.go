@@ -3,10 +3,10 @@
 //
 //	go run github.com/patchbay-mcp/patchbay/mcptest/schemas@latest
 //
-// The files are those of the specification's repository. Their digests are part of this program:
-// other files are refused, and nothing of them is stored. Files that are there already are not
-// downloaded again. With -dir, the files go to another directory, for the variable PATCHBAY_SCHEMAS;
-// with -source, they come from a mirror.
+// The files come from the specification's repository. Their digests are part of this program: other
+// files are refused, and not stored. Files that are there already are not downloaded again. With
+// -dir, the files go to another directory, for the variable PATCHBAY_SCHEMAS; with -source, they
+// come from a mirror.
 package main
 
 import (
@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// timeout bounds the download of one schema, on a slow connection.
+	// timeout bounds the download of a schema, on a slow connection.
 	timeout = time.Minute
-	// maxSchema limits the size of a schema. The largest one has 200 KB.
+	// maxSchema limits the size of a schema. The largest takes 200 KB.
 	maxSchema = 4 << 20
 )
 
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// ensure downloads a schema unless the directory has it, and returns what was done.
+// ensure downloads a schema unless the directory contains it, and returns the outcome.
 func ensure(ctx context.Context, f specschema.File, source, dir string) (state string, err error) {
 	name := filepath.Join(dir, f.Name())
 	if old, err := os.ReadFile(name); err == nil && f.Verify(old) == nil {
@@ -84,7 +84,7 @@ func ensure(ctx context.Context, f specschema.File, source, dir string) (state s
 	if err := f.Verify(text); err != nil {
 		return "", fmt.Errorf("%w: nothing was stored", err)
 	}
-	temp, err := os.CreateTemp(dir, f.Name()+".*") // has mode 0600
+	temp, err := os.CreateTemp(dir, f.Name()+".*") // created with mode 0600
 	if err != nil {
 		return "", err
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Source is the URL below which the schemas are published, at one commit of the specification's
+// Source is the URL below which the schemas are published, at a commit of the specification's
 // repository.
 const Source = "https://raw.githubusercontent.com/modelcontextprotocol/modelcontextprotocol/" +
 	"b0f60ba5409db7a6582440a7b473cc0398890f15/schema"
@@ -18,7 +18,7 @@ const Source = "https://raw.githubusercontent.com/modelcontextprotocol/modelcont
 // Command is the command that downloads the schemas.
 const Command = "go run github.com/patchbay-mcp/patchbay/mcptest/schemas@latest"
 
-// A File is the schema of one revision.
+// A File is the schema of a revision.
 type File struct {
 	Revision string // such as "2025-11-25"
 	SHA256   string // of the published file, in hexadecimal
