@@ -22,7 +22,8 @@
 //
 //   - send the request ui/initialize, with appInfo, appCapabilities and the protocolVersion
 //     [Revision]; the response contains hostInfo, hostCapabilities and hostContext;
-//   - then send the notification ui/notifications/initialized, before which the host sends no message;
+//   - then send the notification ui/notifications/initialized, before which the host sends no
+//     message;
 //   - handle the notifications ui/notifications/tool-input and then ui/notifications/tool-result,
 //     whose params are the result to show, or ui/notifications/tool-cancelled;
 //   - answer the request ui/resource-teardown with {} when it has saved its state.
@@ -39,7 +40,7 @@
 //
 //	c, err := mcp.Connect(ctx, transport, apps.Declare(nil))
 //	h := apps.NewHost(c, nil)
-//	tools, err := h.ModelTools(ctx)  // the tools that the model may see
+//	tools, err := h.ModelTools(ctx)  // those that the model may see
 //	page, err := h.Page(ctx, "time") // the view of a tool, checked
 //	b := h.Bridge(page, &apps.BridgeOptions{Send: toFrame, AllowTool: askUser})
 //

@@ -344,7 +344,8 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 	return cmp.Or(failures...)
 }
 
-// subscribe subscribes to the resource, unless the session already did. It returns the response, or nil.
+// subscribe subscribes to the resource, unless the session already did. It returns the response,
+// or nil.
 func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
 	w := c.resource(uri)
 	if err := w.lock(ctx); err != nil {
