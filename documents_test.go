@@ -13,7 +13,7 @@ var guides = []string{"gateway", "gateway-team", "gateway-access", "gateway-logi
 	"gateway-approvals", "gateway-audit", "gateway-operation"}
 
 // longParagraphs are the pages whose paragraphs are being shortened.
-var longParagraphs = []string{"architecture.md", "CHANGELOG.md"}
+var longParagraphs = []string{"architecture.md"}
 
 var (
 	fencedCode   = regexp.MustCompile("(?ms)^```.*?^```$")
