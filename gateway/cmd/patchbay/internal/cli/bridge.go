@@ -42,7 +42,7 @@ func (p *program) bridge(ctx context.Context, t *target, addr string) error {
 	} else if err := checkBridgeAddr(addr); err != nil {
 		return usage(err)
 	}
-	p.bridging = true
+	p.bridging, p.explain = true, p.explainRefusals
 	c, err := p.connect(ctx, t)
 	if err != nil {
 		return err

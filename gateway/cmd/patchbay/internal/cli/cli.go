@@ -84,7 +84,14 @@ type program struct {
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
 
-	shell          *shell          // that runs the command; nil without one
+	shell   *shell  // that runs the command; nil without one
+	session session // of shell; nil without one
+	idle    bool    // no command runs: the program answers the server of a shell
+
+	// hostNamed returns the target of @host or @.
+	hostNamed func(ctx context.Context, name string) (*target, error)
+	explain   mcp.Middleware // of the client of a bridge
+
 	commandContext context.Context // of the command of a shell; nil without one
 }
 
@@ -121,6 +128,7 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},
 	}
+	p.hostNamed = p.namedHost
 	p.output.colored = func() bool { return p.colored(p.output.terminal) }
 	return p
 }
@@ -273,7 +281,7 @@ func (p *program) addFlags(root *cobra.Command) {
 
 // close closes a connection. An error does not fail the command, which has its result.
 func (p *program) close(c *mcp.Client) {
-	if p.shell != nil && p.shell.keeps(c) {
+	if p.session != nil && p.session.keeps(c) {
 		return
 	}
 	const statusAfter = time.Second

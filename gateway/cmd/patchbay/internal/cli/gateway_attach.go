@@ -131,9 +131,6 @@ func (p *program) serveAttached(ctx context.Context, a *attachment) error {
 	}
 }
 
-// runningTarget returns the target of the running gateway. It connects later.
-func runningTarget() *target { return &target{command: []string{runningName}, host: &hostTarget{}} }
-
 // runningTransport returns a transport to the running gateway. Without one, its requests fail.
 func (p *program) runningTransport() mcp.SessionTransport {
 	var stream io.ReadWriter

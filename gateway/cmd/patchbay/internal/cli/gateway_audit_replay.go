@@ -99,18 +99,17 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 
 // sendAgain sends a request to its server, through the host with its policy and log.
 func (p *program) sendAgain(ctx context.Context, c *recordedCall) error {
-	hosted, err := p.hostTarget(ctx)
+	hosted, h, err := p.hostTarget(ctx, &host.Caller{Server: c.Server})
 	if err != nil {
 		return usage(err)
 	}
 	known := false
-	for _, u := range hosted.host.host.Upstreams() {
+	for _, u := range h.Upstreams() {
 		known = known || u.Name() == c.Server
 	}
 	if !known {
 		return notFound(fmt.Errorf("the configuration has no server %q", c.Server))
 	}
-	hosted.host.view = hosted.host.host.For(&host.Caller{Server: c.Server})
 	return p.withServer(ctx, hosted, nil, func(ctx context.Context, client *mcp.Client, _ []string) error {
 		if c.Method == "tools/call" && !p.flags.json {
 			arguments := c.args

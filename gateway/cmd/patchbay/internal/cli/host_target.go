@@ -9,29 +9,40 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A hostTarget is the TARGET of all configured servers: a host in this process, or the running gateway,
-// for which the members are nil.
+// A hostTarget is the TARGET of all configured servers: a host in this process, or the running gateway.
 type hostTarget struct {
-	host *host.Host
-	view *host.View
+	open func() mcp.SessionTransport
 }
 
-// hostTarget returns the target of all configured servers. It starts none of them: they start when
-// they are used, and end with the program.
-func (p *program) hostTarget(ctx context.Context) (*target, error) {
+// namedHost returns the target of @host, or of @, the running gateway, to which it connects later.
+func (p *program) namedHost(ctx context.Context, name string) (*target, error) {
+	if name == hostName {
+		t, _, err := p.hostTarget(ctx, &host.Caller{})
+		return t, err
+	}
+	return &target{command: []string{runningName}, host: &hostTarget{p.runningTransport}}, nil
+}
+
+// hostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of
+// them: they start when they are used, and end with the program.
+func (p *program) hostTarget(ctx context.Context, caller *host.Caller) (*target, *host.Host, error) {
 	c, err := p.hostConfig("")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.capabilities, c.observer = p.hostCapabilities(), p.clientObserver(ctx)
 	h, err := p.openHost(ctx, c, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.atEnd = append(p.atEnd, h.Close)
 	p.failed = func() { p.printFailed(c, h) }
-	t := &target{command: []string{hostName}, host: &hostTarget{h, h.For(&host.Caller{})}}
-	return t, nil
+	view := h.For(caller)
+	t := &target{command: []string{hostName}, host: &hostTarget{func() mcp.SessionTransport {
+		transport, _ := mcp.InMemory(view).(mcp.SessionTransport) // it serves every revision
+		return transport
+	}}}
+	return t, h, nil
 }
 
 // reportFailed prints which servers of @host have failed: their items are missing in lists.
@@ -83,15 +94,6 @@ func (p *program) end() {
 		_ = lock.Close() // at the latest, the end of the process releases it
 	}
 	p.locks = nil
-}
-
-// transport returns a new transport to the host.
-func (h *hostTarget) transport(p *program, t *target) mcp.SessionTransport {
-	if h.host == nil {
-		return p.tracedTransport(p.runningTransport(), t)
-	}
-	transport, _ := mcp.InMemory(h.view).(mcp.SessionTransport) // it serves every revision
-	return p.tracedTransport(transport, t)
 }
 
 // tracedTransport returns a transport whose messages are recorded and printed as the flags say.

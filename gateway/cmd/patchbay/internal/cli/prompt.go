@@ -121,7 +121,7 @@ func (p *program) openPage(ctx context.Context, page string) bool {
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
 
 func (p *program) whyNoPrompt() string {
-	if p.shell != nil && p == p.shell.idle {
+	if p.idle {
 		return "no command is running"
 	}
 	if p.flags.noInput {

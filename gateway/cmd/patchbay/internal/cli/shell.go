@@ -60,8 +60,8 @@ func (s *shell) run(ctx context.Context) error {
 		p.flags.logLevel = "info" // messages are part of what a user of a shell looks for
 	}
 	s.idle = s.newProgram(newInput(strings.NewReader("")))
-	s.idle.interactive = false
-	p.shell = s
+	s.idle.interactive, s.idle.idle = false, true
+	p.shell, p.session = s, s
 	s.running.Store(p)
 	c, err := s.dial(ctx, p)
 	s.running.Store(nil)
@@ -108,8 +108,9 @@ func (s *shell) newProgram(in *input) *program {
 		output: &output{w: b.output.w, terminal: b.output.terminal, width: b.output.width,
 			colored: b.output.colored},
 		loginTime: b.loginTime, verifyMost: b.verifyMost, commandStderr: b.commandStderr, answers: b.answers,
-		terminalLock: b.terminalLock, taskStarted: b.taskStarted, open: b.open, shell: s,
+		terminalLock: b.terminalLock, taskStarted: b.taskStarted, open: b.open, shell: s, session: s,
 	}
+	q.hostNamed = q.namedHost
 	q.current.Store(s.target)
 	q.serverName.Store(b.serverName.Load())
 	q.scopes.Store(b.scopes.Load())

@@ -47,6 +47,9 @@ func (l *noticeLimit) allow(s *screen) bool {
 	return true
 }
 
+// allowsLog reports whether another log message may be shown.
+func (s *shell) allowsLog() bool { return s.logs.allow(s.base.screen) }
+
 // filter returns what the shell subscribes to.
 func (s *shell) filter(c *mcp.Client) (f mcp.SubscriptionFilter) {
 	s.mu.Lock()

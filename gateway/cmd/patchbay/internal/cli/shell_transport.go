@@ -39,9 +39,6 @@ func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.M
 
 // observe records the transport of a connection, and returns one that reports lost sessions.
 func (s *shell) observe(t mcp.Transport) mcp.Transport {
-	if s == nil {
-		return t
-	}
 	if u, ok := t.(urlTransport); ok {
 		t = &observedURL{urlTransport: u, shell: s}
 	}

@@ -118,10 +118,8 @@ type unknownServerError struct{ error }
 // server of a project file that the user has not trusted.
 func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
 	switch name {
-	case hostName:
-		return p.hostTarget(ctx)
-	case runningName:
-		return runningTarget(), nil
+	case hostName, runningName:
+		return p.hostNamed(ctx, name)
 	}
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
@@ -324,7 +322,7 @@ func (p *program) checkHTTP(t *target) error {
 
 func (p *program) transport(t *target) mcp.SessionTransport {
 	if t.host != nil {
-		return t.host.transport(p, t)
+		return p.tracedTransport(t.host.open(), t)
 	}
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient(),
@@ -350,10 +348,22 @@ func (p *program) transport(t *target) mcp.SessionTransport {
 	return command
 }
 
+// A session is the connection of a shell, which several commands use.
+type session interface {
+	// connection returns the client. It connects again if the connection has ended.
+	connection(ctx context.Context, p *program) (*mcp.Client, error)
+	// observe records the transport of a connection, and returns a transport that reports lost sessions.
+	observe(t mcp.Transport) mcp.Transport
+	// keeps reports whether the connection of a client stays open after a command.
+	keeps(c *mcp.Client) bool
+	// allowsLog reports whether another log message may be shown.
+	allowsLog() bool
+}
+
 // connect connects to a target. In a shell it returns the client of the shell.
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
-	if p.shell != nil {
-		return p.shell.connection(ctx, p)
+	if p.session != nil {
+		return p.session.connection(ctx, p)
 	}
 	return p.dial(ctx, t)
 }
@@ -380,7 +390,10 @@ func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	var c *mcp.Client
-	transport := p.shell.observe(p.transport(t))
+	var transport mcp.Transport = p.transport(t)
+	if p.session != nil {
+		transport = p.session.observe(transport)
+	}
 	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
@@ -474,7 +487,7 @@ func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error)
 	if p.bridging { // the clients answer, and follow tasks themselves
 		opts.Elicit, opts.ElicitURL, opts.Sample, opts.ForwardInput = nil, nil, nil, true
 		opts.Timeout, opts.Extensions = bridgeTimeout(f.timeout), map[string]json.RawMessage{}
-		opts.Middleware = append(opts.Middleware, p.explainRefusals)
+		opts.Middleware = append(opts.Middleware, p.explain)
 		return opts, nil
 	}
 	started := func(_ context.Context, h *tasks.Handle) { p.active().taskStarted(h) }
@@ -534,7 +547,7 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 		text = cleanJSON(string(m.Data)) // with its other fields
 	}
 	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
-	if p.shell == nil || p.shell.logs.allow(p.screen) {
+	if p.session == nil || p.session.allowsLog() {
 		p.screen.printf("%s", line)
 	}
 }
