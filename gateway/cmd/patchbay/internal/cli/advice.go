@@ -36,8 +36,8 @@ type advice struct {
 }
 
 // advise returns the advice for an error, of authorization or of a certificate. It is empty for others.
-func (p *program) advise(ctx context.Context, code int, err error) advice {
-	t := p.current.Load()
+func advise(ctx context.Context, f *factory, code int, err error) advice {
+	t := f.Client.current.Load()
 	var untrusted x509.UnknownAuthorityError
 	if errors.As(err, &untrusted) {
 		return advice{hint: "If an authority of your organization has signed the certificate, pass that authority's " +
@@ -57,22 +57,22 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	switch {
 	case t.header.Get("Authorization") != "":
 		return headerAdvice(t, err)
-	case t.auth == nil && !p.loggingIn:
+	case t.auth == nil && !f.Login.inProgress:
 		return noToken
 	case isMachineClient():
 		return advice{}
 	case isRefused && refused.Status == http.StatusForbidden:
-		return p.stepUpAdvice(ctx, t, refused)
-	case isRefused && p.isLoginUseless(ctx, t, refused):
+		return stepUpAdvice(ctx, f, t, refused)
+	case isRefused && isLoginUseless(ctx, f, t, refused):
 		return advice{message: refused.Endpoint +
 			" requires a token, and does not support login (no OAuth metadata)", hint: headerHint}
-	case p.loggingIn && errors.As(err, &said) && said.Code == "invalid_scope":
+	case f.Login.inProgress && errors.As(err, &said) && said.Code == "invalid_scope":
 		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " +
-			t.argument(p.flags.config)}
+			t.argument(f.Flags.config)}
 	case !isRefused && noToken.message != "":
 		return noToken // a login does not help
 	}
-	return advice{login: p.loginCommandLine(t, nil)}
+	return advice{login: loginCommandLine(f, t, nil)}
 }
 
 // headerAdvice is the advice if the user passes an Authorization header.
@@ -109,7 +109,7 @@ func headerAdvice(t *target, err error) advice {
 }
 
 // stepUpAdvice is the advice if a login lacks scopes.
-func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) advice {
+func stepUpAdvice(ctx context.Context, f *factory, t *target, refused *oauthclient.AuthorizeError) advice {
 	var required *oauthclient.LoginRequiredError
 	var again *oauthclient.StepUpError
 	var scopes []string
@@ -117,13 +117,13 @@ func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthcli
 	case errors.As(refused.Err, &required):
 		scopes = required.Scopes
 	case errors.As(refused.Err, &again):
-		return advice{login: p.loginCommandLine(t, again.Scopes)}
+		return advice{login: loginCommandLine(f, t, again.Scopes)}
 	default:
-		if wanted := p.scopes.Load(); wanted != nil {
+		if wanted := f.Login.scopes.Load(); wanted != nil {
 			scopes = *wanted
 		}
 	}
-	a := advice{login: p.loginCommandLine(t, scopes)}
+	a := advice{login: loginCommandLine(f, t, scopes)}
 	if missing := t.missingScopes(context.WithoutCancel(ctx), scopes); missing != "" {
 		a.message = "the login at " + refused.Endpoint + " lacks the scopes " + missing
 		if required == nil {
@@ -148,10 +148,10 @@ func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 }
 
 // isLoginUseless reports whether the server does not support login. It sends requests.
-func (p *program) isLoginUseless(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) bool {
+func isLoginUseless(ctx context.Context, f *factory, t *target, refused *oauthclient.AuthorizeError) bool {
 	var said *oauthclient.LoginError
 	isAnswer := errors.As(refused.Err, &said) || errors.Is(refused.Err, oauthclient.ErrLoginTimeout)
-	return (t.contacted || p.loggingIn) && !isAnswer && !p.offersLogin(ctx, t)
+	return (t.contacted || f.Login.inProgress) && !isAnswer && !offersLogin(ctx, f, t)
 }
 
 // errOffered ends the trial of offersLogin at the login page.
@@ -159,14 +159,14 @@ var errOffered = errors.New("the server supports login")
 
 // offersLogin reports whether a server supports login. It tries one, up to the page that would be
 // opened. Nothing is registered, stored or shown. It reports true if it cannot find out.
-func (p *program) offersLogin(ctx context.Context, t *target) bool {
+func offersLogin(ctx context.Context, f *factory, t *target) bool {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
 	var page, issuer string
 	trial := oauthclient.NewTransport(t.url, &oauthclient.TransportOptions{
-		Base:    p.roundTripper(),
-		Fetcher: p.newFetcher(silent),
+		Base:    f.Net.roundTripper(),
+		Fetcher: f.Net.newFetcher(silent),
 		Logger:  silent,
 		// With a client id, which is not sent, no client is registered.
 		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},
@@ -184,7 +184,7 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	case !errors.Is(err, errOffered):
 		return true
 	}
-	return !isGuessed(t.url, page, issuer) || p.pageExists(ctx, page)
+	return !isGuessed(t.url, page, issuer) || pageExists(ctx, f, page)
 }
 
 // isGuessed reports whether a login page may be the default for servers without metadata (2025-03-26).
@@ -198,13 +198,13 @@ func isGuessed(server, page, issuer string) bool {
 }
 
 // pageExists reports whether a login page exists, by a request without parameters.
-func (p *program) pageExists(ctx context.Context, page string) bool {
+func pageExists(ctx context.Context, f *factory, page string) bool {
 	address, _, _ := strings.Cut(page, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return true
 	}
-	transport := p.newBase()
+	transport := f.Net.newBase()
 	transport.DisableKeepAlives = true
 	res, err := transport.RoundTrip(req)
 	if err != nil {
@@ -215,11 +215,11 @@ func (p *program) pageExists(ctx context.Context, page string) bool {
 }
 
 // loginCommandLine returns the command that logs in to a target with some scopes, or "" if it cannot.
-func (p *program) loginCommandLine(t *target, scopes []string) string {
-	if p.loggingIn || t.mayLogIn() != nil || isMachineClient() {
+func loginCommandLine(f *factory, t *target, scopes []string) string {
+	if f.Login.inProgress || t.mayLogIn() != nil || isMachineClient() {
 		return ""
 	}
-	command := "patchbay auth login " + t.argument(p.flags.config)
+	command := "patchbay auth login " + t.argument(f.Flags.config)
 	for _, scope := range scopes {
 		command += " --scope " + shellWord(scope)
 	}

@@ -39,21 +39,21 @@ func TestFailedStepUpNamesTheMissingScopes(t *testing.T) {
 	denying := newUserBrowser(t)
 	denying.deny = true
 	for name, test := range map[string]struct {
-		set     func(p *program)
+		set     func(p *factory)
 		args    []string
 		status  int
 		message string
 	}{
-		"denied": {func(p *program) { p.open = denying.open }, nil, exitAuth, lacks +
+		"denied": {func(p *factory) { p.Ask.open = denying.open }, nil, exitAuth, lacks +
 			": the login was refused: access_denied"},
-		"--no-input":  {func(p *program) { p.open = ann.open }, []string{"--no-input"}, exitAuth, lacks},
-		"no terminal": {func(p *program) { p.interactive = false }, nil, exitAuth, lacks},
-		"timeout": {func(p *program) {
-			p.loginTime, p.open = time.Millisecond, func(context.Context, string) error { return nil }
+		"--no-input":  {func(p *factory) { p.Ask.open = ann.open }, []string{"--no-input"}, exitAuth, lacks},
+		"no terminal": {func(p *factory) { p.IO.Interactive = false }, nil, exitAuth, lacks},
+		"timeout": {func(p *factory) {
+			p.Login.timeout, p.Ask.open = time.Millisecond, func(context.Context, string) error { return nil }
 		}, nil, exitTimeout, lacks + ": " + loginTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := func(p *program) { p.output.terminal = false; test.set(p) }
+			set := func(p *factory) { p.IO.Out.terminal = false; test.set(p) }
 			o := atTerminal(t, "", set, append([]string{"call", server, "reset_counter"}, test.args...)...)
 			if o.status != test.status || !strings.Contains(o.stderr, "patchbay: "+test.message) ||
 				!strings.HasSuffix(o.stderr, "\n  "+login+"\n") {
@@ -220,8 +220,8 @@ func TestFailureToOpenABrowserIsReported(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, ann := protected(t), newUserBrowser(t)
-	o := atTerminal(t, "", func(p *program) {
-		p.open = func(ctx context.Context, page string) error {
+	o := atTerminal(t, "", func(p *factory) {
+		p.Ask.open = func(ctx context.Context, page string) error {
 			return errors.Join(ann.open(ctx, page), errors.New("no browser"))
 		}
 	}, "auth", "login", server)
@@ -229,10 +229,10 @@ func TestFailureToOpenABrowserIsReported(t *testing.T) {
 		t.Errorf("page opened with an error: got %d, %s, want %d without a log line", o.status, o.stderr, exitOK)
 	}
 	var stderr bytes.Buffer
-	p := newProgram(strings.NewReader(""), io.Discard, &stderr)
-	p.interactive, p.headless, p.loginTime = true, false, 500*time.Millisecond
-	p.open = func(context.Context, string) error { return errors.New("no browser") }
-	status := p.run(t.Context(), []string{"auth", "login", server})
+	p := newRun(strings.NewReader(""), io.Discard, &stderr)
+	p.IO.Interactive, p.Login.headless, p.Login.timeout = true, false, 500*time.Millisecond
+	p.Ask.open = func(context.Context, string) error { return errors.New("no browser") }
+	status := run(t.Context(), p, []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
 		!strings.Contains(stderr.String(), "\nCould not open a browser: open the page yourself.\n") ||
 		!strings.HasSuffix(stderr.String(), "\npatchbay: "+loginTimeout+"\n") {

@@ -36,24 +36,24 @@ type arguments struct {
 // newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
 // -, or a JSON object. Later ones win. Values are converted to the types of the schema. Arguments
 // that the schema does not name are kept, with a warning: servers may take them.
-func (p *program) newArguments(
+func (a *asker) newArguments(
 	ctx context.Context, words []string, inputSchema stdjson.RawMessage,
 ) (*arguments, error) {
 	parameters, closed := parametersOf(inputSchema)
-	return p.readArguments(ctx, words, &arguments{thing: "argument", owner: "tool", parameters: parameters,
+	return a.readArguments(ctx, words, &arguments{thing: "argument", owner: "tool", parameters: parameters,
 		closed: closed, nested: rawjson.Valid(inputSchema) == nil, root: inputSchema})
 }
 
 // newFields parses the fields of a form in the same way. Fields that its schema does not name are
 // errors, even if the schema allows them.
-func (p *program) newFields(ctx context.Context, words []string, requested stdjson.RawMessage) (*arguments, error) {
+func (a *asker) newFields(ctx context.Context, words []string, requested stdjson.RawMessage) (*arguments, error) {
 	parameters, _ := parametersOf(requested)
-	return p.readArguments(ctx, words, &arguments{thing: "field", parameters: parameters, closed: true})
+	return a.readArguments(ctx, words, &arguments{thing: "field", parameters: parameters, closed: true})
 }
 
-func (p *program) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
+func (p *asker) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
 	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string]bool{}, map[string]bool{}
-	a.input = p.input
+	a.input = p.IO.In
 	var errs []error
 	for _, word := range words {
 		if err := a.add(ctx, word); err != nil {
@@ -62,7 +62,7 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 	}
 	undeclared, unknown := a.check()
 	missing := a.missing()
-	if missing != nil && errs == nil && unknown == nil && a.owner != "" && p.mayPrompt() {
+	if missing != nil && errs == nil && unknown == nil && a.owner != "" && p.IO.mayPrompt() {
 		given, err := p.askMissing(ctx, a, missing)
 		if given || err != nil {
 			return a, err
@@ -78,9 +78,9 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 }
 
 // warnUndeclared shows the warnings about arguments that are sent although they are undeclared.
-func (p *program) warnUndeclared(a *arguments) {
+func (p *asker) warnUndeclared(a *arguments) {
 	for _, warning := range a.warnings {
-		p.screen.printf("%s %s", p.warning(), clean(warning))
+		p.IO.Err.printf("%s %s", p.IO.warning(), clean(warning))
 	}
 }
 

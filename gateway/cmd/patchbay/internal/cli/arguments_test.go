@@ -99,12 +99,12 @@ func TestArgumentsAreConvertedToTheTypesOfTheSchema(t *testing.T) {
 		":=x":                          `!invalid argument`,
 		"mst=x":                        `!did you mean "must"?`,
 	} {
-		p := newProgram(strings.NewReader(`{"text": "stdin"}`), nil, nil)
+		p := newRun(strings.NewReader(`{"text": "stdin"}`), nil, nil)
 		words := strings.Split(line, "|")
 		if !strings.HasPrefix(line, "mst") {
 			words = append([]string{"must=m"}, words...)
 		}
-		a, err := p.newArguments(t.Context(), words, []byte(everyType))
+		a, err := p.Ask.newArguments(t.Context(), words, []byte(everyType))
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), problem) {
 				t.Errorf("%s: error %v, want %q", line, err, problem)
@@ -125,10 +125,10 @@ func TestMissingAndUnknownArgumentsAreReported(t *testing.T) {
 	const schema = `{"type": "object", "additionalProperties": false, "required": ["city", "unit", "days"],
 		"properties": {"city": {"type": "string", "description": "Where\n\u001b[2J"}, "unit": {"enum": ["c", "f"]},
 		"days": {"type": "integer"}}}`
-	p := newProgram(strings.NewReader(""), nil, nil)
-	_, err := p.newArguments(t.Context(), []string{"ctiy=x", "zzz=1", "days=many"}, []byte(schema))
+	p := newRun(strings.NewReader(""), nil, nil)
+	_, err := p.Ask.newArguments(t.Context(), []string{"ctiy=x", "zzz=1", "days=many"}, []byte(schema))
 	for _, word := range []string{"days=@absent", "days:=@absent", "days:={"} {
-		if _, err := p.newArguments(t.Context(), []string{word, "city=x", "unit=c"},
+		if _, err := p.Ask.newArguments(t.Context(), []string{word, "city=x", "unit=c"},
 			[]byte(schema)); err == nil || strings.Contains(err.Error(), "missing") {
 			t.Errorf("%s: got %v, want an error about the value", word, err)
 		}
@@ -149,7 +149,7 @@ func TestMissingAndUnknownArgumentsAreReported(t *testing.T) {
 	}
 	for _, schema := range []string{"", "true", "{}", "[", `{"properties": 5}`,
 		`{"properties": {"a": 5}, "required": "a"}`, `{"$ref": "#"}`} {
-		a, err := p.newArguments(t.Context(), []string{"a=1"}, []byte(schema))
+		a, err := p.Ask.newArguments(t.Context(), []string{"a=1"}, []byte(schema))
 		if err != nil || string(a.object()) != `{"a":"1"}` {
 			t.Errorf("schema %q: got %v, want the argument as a string", schema, err)
 		}
@@ -170,8 +170,8 @@ func FuzzArguments(f *testing.F) {
 				t.Skip("reads a file")
 			}
 		}
-		p := newProgram(strings.NewReader("{}"), nil, nil)
-		a, err := p.newArguments(t.Context(), []string{first, second}, stdjson.RawMessage(schema))
+		p := newRun(strings.NewReader("{}"), nil, nil)
+		a, err := p.Ask.newArguments(t.Context(), []string{first, second}, stdjson.RawMessage(schema))
 		if err != nil {
 			return
 		}
@@ -195,8 +195,8 @@ func TestChoicesInErrorsAreOneLine(t *testing.T) {
 		"kind.b=a": `kind takes no members: want one of x y\x1b[2J, z`,
 		"kind[]=a": `kind takes no elements: want one of x y\x1b[2J, z`,
 	} {
-		p := newProgram(strings.NewReader(""), nil, nil)
-		if _, err := p.newArguments(t.Context(), []string{word}, []byte(schema)); err == nil ||
+		p := newRun(strings.NewReader(""), nil, nil)
+		if _, err := p.Ask.newArguments(t.Context(), []string{word}, []byte(schema)); err == nil ||
 			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want %q on one line", word, err, want)
 		}

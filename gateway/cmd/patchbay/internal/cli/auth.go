@@ -14,12 +14,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-func (p *program) loginCommand() *cobra.Command {
+func loginCommand(p *factory) *cobra.Command {
 	var wanted settings
 	var secretFile string
 	var noBrowser bool
-	cmd := p.authCommand("login", "Log in to a server", func(ctx context.Context, t *target) error {
-		return p.login(ctx, t, &wanted, secretFile, !noBrowser)
+	cmd := authCommand(p, "login", "Log in to a server", func(ctx context.Context, t *target) error {
+		return login(ctx, p, t, &wanted, secretFile, !noBrowser)
 	})
 	f := cmd.Flags()
 	f.StringArrayVar(&wanted.Scopes, "scope", nil, "request this `scope`")
@@ -35,58 +35,58 @@ func (p *program) loginCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) login(ctx context.Context, t *target, wanted *settings, secretFile string, opens bool) error {
-	p.loggingIn = true
+func login(ctx context.Context, f *factory, t *target, wanted *settings, secretFile string, opens bool) error {
+	f.Login.inProgress = true
 	if isMachineClient() {
-		if err := p.authorize(ctx, t); err != nil {
+		if err := f.Login.authorize(ctx, t); err != nil {
 			return err
 		}
 		if err := t.auth.Login(ctx); err != nil {
 			return err
 		}
-		return p.status(ctx, t)
+		return status(ctx, f, t)
 	}
-	s, err := p.newSettings(ctx, t, wanted, secretFile)
+	s, err := newSettings(ctx, f, t, wanted, secretFile)
 	if err != nil {
 		return err
 	}
-	hasUser := p.interactive || secretFile == "-" && p.screen.terminal // stdin is the secret
+	hasUser := f.IO.Interactive || secretFile == "-" && f.IO.Err.terminal // stdin is the secret
 	switch {
-	case p.flags.noInput:
+	case f.Flags.noInput:
 		return &coded{exitAuth, errors.New("cannot log in: --no-input is set")}
 	case opens && !hasUser:
 		return &coded{exitAuth, errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser " +
 			"to print the page and wait")}
 	}
-	held, err := p.heldScopes(ctx, t, s)
+	held, err := heldScopes(ctx, f, t, s)
 	if err != nil {
 		return err
 	}
 	asked := *s
 	asked.Scopes = union(held, s.Scopes)
-	if t.auth, err = p.newAuth(t, &asked, p.newUserLogin(t, opens)); err != nil {
+	if t.auth, err = f.Login.newAuth(t, &asked, f.Login.newUserLogin(t, opens)); err != nil {
 		return err
 	}
 	if err := t.auth.Login(ctx); err != nil {
 		return err
 	}
-	if err := p.saveSettings(ctx, t, s); err != nil {
+	if err := f.Login.saveSettings(ctx, t, s); err != nil {
 		return err
 	}
-	p.screen.done()
-	if d, err := p.vault.Describe(); err == nil && d.Key == vault.InFile {
-		p.warnKeyFile(p.vault.KeyFile(), nil)
+	f.IO.Err.done()
+	if d, err := f.Vault.opened.Describe(); err == nil && d.Key == vault.InFile {
+		f.Vault.warnKeyFile(f.Vault.opened.KeyFile(), nil)
 	}
 	if now, err := t.auth.Status(ctx); err == nil && now != nil {
 		if lost := difference(difference(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
-			p.screen.printf("Scopes no longer allowed: %s", cleanLine(strings.Join(lost, " ")))
+			f.IO.Err.printf("Scopes no longer allowed: %s", cleanLine(strings.Join(lost, " ")))
 		}
 	}
-	return p.status(ctx, t)
+	return status(ctx, f, t)
 }
 
-func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]string, error) {
-	before, err := p.newAuth(t, s, nil)
+func heldScopes(ctx context.Context, f *factory, t *target, s *settings) ([]string, error) {
+	before, err := f.Login.newAuth(t, s, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]str
 }
 
 // newSettings returns the stored settings, changed by the flags.
-func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, secretFile string) (*settings, error) {
+func newSettings(ctx context.Context, f *factory, t *target, wanted *settings, secretFile string) (*settings, error) {
 	switch {
 	case wanted.Issuer == "" && (wanted.ClientID != "" || wanted.InsecureUnlistedPKCE || wanted.OmitResource):
 		return nil, usage(errors.New("--client-id, --insecure-unlisted-pkce and --omit-resource require --issuer: " +
@@ -108,7 +108,7 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 	case wanted.ClientID != "" && wanted.MetadataURL != "":
 		return nil, usage(errors.New("--client-id and --client-metadata-url exclude each other"))
 	}
-	s, err := p.loadSettings(ctx, t)
+	s, err := f.Login.loadSettings(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 		s.Scopes = scopes
 	}
 	if secretFile != "" {
-		text, err := p.input.readSource(ctx, secretFile)
+		text, err := f.IO.In.readSource(ctx, secretFile)
 		s.ClientSecret = strings.TrimRight(string(text), "\r\n")
 		if err == nil && s.ClientSecret == "" {
 			err = errors.New("the secret is empty")
@@ -148,8 +148,8 @@ type loginReport struct {
 // storage is the location of the tokens.
 type storage vault.Description
 
-func (p *program) status(ctx context.Context, t *target) error {
-	if err := p.authorize(ctx, t); err != nil {
+func status(ctx context.Context, f *factory, t *target) error {
+	if err := f.Login.authorize(ctx, t); err != nil {
 		return err
 	}
 	now, err := t.auth.Status(ctx)
@@ -161,7 +161,7 @@ func (p *program) status(ctx context.Context, t *target) error {
 		r.Environment, r.LoggedIn, r.Renewable = true, true, true
 		r.Issuer, r.ClientID = os.Getenv(envIssuer), os.Getenv(envClientID)
 	} else {
-		v, err := p.openVault()
+		v, err := f.Vault.openVault()
 		if err != nil {
 			return err
 		}
@@ -177,19 +177,19 @@ func (p *program) status(ctx context.Context, t *target) error {
 		r.LoggedIn = r.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now())
 		r.Expires = now.Expires
 	}
-	p.showLogin(r)
+	showLogin(f, r)
 	if !r.LoggedIn {
 		return &coded{exitAuth, errShown}
 	}
 	return nil
 }
 
-func (p *program) showLogin(r *loginReport) {
-	if p.flags.json {
-		p.output.value(r)
+func showLogin(f *factory, r *loginReport) {
+	if f.Flags.json {
+		f.IO.Out.value(r)
 		return
 	}
-	line := func(name, value string) { p.output.field(11, name, value) }
+	line := func(name, value string) { f.IO.Out.field(11, name, value) }
 	line("server", r.Server)
 	switch {
 	case r.Environment:
@@ -197,7 +197,7 @@ func (p *program) showLogin(r *loginReport) {
 	case r.LoggedIn:
 		line("logged in", "yes")
 	default:
-		line("logged in", "no; run patchbay auth login "+shellWord(p.current.Load().name))
+		line("logged in", "no; run patchbay auth login "+shellWord(f.Client.current.Load().name))
 	}
 	line("issuer", r.Issuer)
 	if !r.Environment {
@@ -242,11 +242,11 @@ func (s *storage) String() string {
 	return s.Dir + ", empty"
 }
 
-func (p *program) logout(ctx context.Context, t *target) error {
+func logout(ctx context.Context, f *factory, t *target) error {
 	if isMachineClient() {
 		return usage(fmt.Errorf("no stored login: %s is set; unset it to log out", envClientID))
 	}
-	if err := p.authorize(ctx, t); err != nil {
+	if err := f.Login.authorize(ctx, t); err != nil {
 		return err
 	}
 	now, err := t.auth.Status(ctx)
@@ -254,53 +254,53 @@ func (p *program) logout(ctx context.Context, t *target) error {
 		return err
 	}
 	failed := t.auth.Logout(ctx)
-	if err := p.saveSettings(ctx, t, &settings{}); err != nil {
+	if err := f.Login.saveSettings(ctx, t, &settings{}); err != nil {
 		return errors.Join(failed, err)
 	}
 	if failed != nil {
 		return fmt.Errorf("the tokens were deleted, but not revoked: %w", failed)
 	}
-	if p.flags.json {
-		p.output.value(map[string]bool{"loggedOut": now != nil})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]bool{"loggedOut": now != nil})
 		return nil
 	}
 	if now == nil {
-		p.screen.printf("Not logged in to %s.", cleanLine(t.url))
+		f.IO.Err.printf("Not logged in to %s.", cleanLine(t.url))
 		return nil
 	}
-	p.screen.printf("Logged out of %s.", cleanLine(t.url))
+	f.IO.Err.printf("Logged out of %s.", cleanLine(t.url))
 	return nil
 }
 
-func (p *program) tokenCommand() *cobra.Command {
+func tokenCommand(f *factory) *cobra.Command {
 	var show bool
-	cmd := p.authCommand("token", "Print the access token", func(ctx context.Context, t *target) error {
-		if p.output.terminal && !show {
+	cmd := authCommand(f, "token", "Print the access token", func(ctx context.Context, t *target) error {
+		if f.IO.Out.terminal && !show {
 			return usage(errors.New("refusing to print a token on a terminal: use a pipe, or give --show"))
 		}
-		return p.token(ctx, t)
+		return token(ctx, f, t)
 	})
 	cmd.Flags().BoolVar(&show, "show", false, "print the token even on a terminal")
 	return cmd
 }
 
-func (p *program) token(ctx context.Context, t *target) error {
-	if err := p.authorize(ctx, t); err != nil {
+func token(ctx context.Context, f *factory, t *target) error {
+	if err := f.Login.authorize(ctx, t); err != nil {
 		return err
 	}
 	tokens, err := t.auth.Token(ctx)
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
+	if f.Flags.json {
 		out := map[string]any{"accessToken": tokens.AccessToken, "tokenType": tokens.TokenType}
 		if !tokens.Expires.IsZero() {
 			out["expires"] = tokens.Expires
 		}
-		p.output.value(out)
+		f.IO.Out.value(out)
 		return nil
 	}
-	p.output.println(tokens.AccessToken)
+	f.IO.Out.println(tokens.AccessToken)
 	return nil
 }
 

@@ -197,7 +197,7 @@ func (b *userBrowser) opened() (count int, last string) {
 // withBrowser runs a command on a terminal, with a browser.
 func withBrowser(t *testing.T, b *userBrowser, args ...string) outcome {
 	t.Helper()
-	return atTerminal(t, "", func(p *program) { p.open = b.open; p.output.terminal = false }, args...)
+	return atTerminal(t, "", func(p *factory) { p.Ask.open = b.open; p.IO.Out.terminal = false }, args...)
 }
 
 func TestCommandsLogInAndStoreTheTokens(t *testing.T) {
@@ -299,7 +299,7 @@ func TestLoginIsNotTriedWithoutATerminal(t *testing.T) {
 	for name, run := range map[string]func(args ...string) outcome{
 		"no terminal": func(args ...string) outcome { return patchbay(t, "", args...) },
 		"--no-input": func(args ...string) outcome {
-			return atTerminal(t, "", func(p *program) { p.output.terminal = false }, append(args, "--no-input")...)
+			return atTerminal(t, "", func(p *factory) { p.IO.Out.terminal = false }, append(args, "--no-input")...)
 		},
 	} {
 		o := run("tools", server)
@@ -478,8 +478,8 @@ func TestTimeoutDoesNotLimitLogin(t *testing.T) {
 	var o outcome
 	withLimit(700*time.Millisecond, func(limit time.Duration) bool {
 		freshVault(t)
-		o = atTerminal(t, "", func(p *program) {
-			p.open = func(ctx context.Context, page string) error {
+		o = atTerminal(t, "", func(p *factory) {
+			p.Ask.open = func(ctx context.Context, page string) error {
 				ann.visits.Go(func() {
 					<-time.After(2 * limit)
 					_ = ann.open(ctx, page)
@@ -503,12 +503,12 @@ func TestInterruptCancelsLogin(t *testing.T) {
 		{"auth", "login", server, "--no-browser"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var stdout bytes.Buffer
-		p := newProgram(strings.NewReader(""), &stdout, io.Discard)
-		p.interactive = true
-		p.open = func(context.Context, string) error { return nil }
+		p := newRun(strings.NewReader(""), &stdout, io.Discard)
+		p.IO.Interactive = true
+		p.Ask.open = func(context.Context, string) error { return nil }
 		stderr := &trigger{when: "/authorize?", then: cancel}
-		p.screen.w = stderr
-		if status := p.run(ctx, args); status != exitInterrupted ||
+		p.IO.Err.w = stderr
+		if status := run(ctx, p, args); status != exitInterrupted ||
 			!strings.HasSuffix(stderr.text(), "patchbay: interrupted\n") {
 			t.Errorf("%q: got %d, %s, want %d, interrupted", args, status, stderr.text(), exitInterrupted)
 		}
@@ -523,16 +523,16 @@ func TestLoginWithoutABrowserPrintsThePage(t *testing.T) {
 	server, ann := protected(t), newUserBrowser(t)
 	link := regexp.MustCompile(`http\S+/authorize\?\S+`)
 	var stdout bytes.Buffer
-	p := newProgram(strings.NewReader(""), &stdout, io.Discard)
-	p.open = func(context.Context, string) error { t.Error("the command opened a page"); return nil }
+	p := newRun(strings.NewReader(""), &stdout, io.Discard)
+	p.Ask.open = func(context.Context, string) error { t.Error("the command opened a page"); return nil }
 	stderr := &trigger{when: "state="}
 	stderr.then = func() {
 		if page := link.FindString(stderr.seen); page != "" && len(ann.pages) == 0 {
 			_ = ann.open(t.Context(), page)
 		}
 	}
-	p.screen.w = stderr
-	if status := p.run(t.Context(), []string{"auth", "login", server, "--no-browser"}); status != exitOK {
+	p.IO.Err.w = stderr
+	if status := run(t.Context(), p, []string{"auth", "login", server, "--no-browser"}); status != exitOK {
 		t.Errorf("got %d, %s, want %d", status, stderr.text(), exitOK)
 	}
 }
@@ -586,9 +586,9 @@ func TestTokensAreNotSentOverPlainHTTP(t *testing.T) {
 		"https://a.example/mcp": true, "http://a.example/mcp": false, "http://192.168.0.1/mcp": false,
 		"http://localhost.a.example/mcp": false,
 	} {
-		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+		p := newRun(strings.NewReader(""), io.Discard, io.Discard)
 		target := &target{url: address, header: http.Header{}}
-		if err := p.authorize(t.Context(), target); err != nil || (target.auth != nil) != want {
+		if err := p.Login.authorize(t.Context(), target); err != nil || (target.auth != nil) != want {
 			t.Errorf("%s: sends tokens %v, %v, want %v", address, target.auth != nil, err, want)
 		}
 	}
@@ -662,24 +662,24 @@ func protectedForClient(t *testing.T) (server, secret string) {
 // Later runs need the client of a login with --client-id to refresh its tokens.
 func TestLoginSettingsAreStored(t *testing.T) {
 	freshVault(t)
-	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+	p := newRun(strings.NewReader(""), io.Discard, io.Discard)
 	a, b := &target{url: "HTTPS://A.example/mcp"}, &target{url: "https://a.example/mcp?x"}
 	want := settings{ClientID: "id", ClientSecret: "s3cret", Issuer: "https://as.example", Scopes: []string{"x"}}
-	if err := p.saveSettings(t.Context(), a, &want); err != nil {
+	if err := p.Login.saveSettings(t.Context(), a, &want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).loadSettings(t.Context(),
+	got, err := newRun(strings.NewReader(""), io.Discard, io.Discard).Login.loadSettings(t.Context(),
 		&target{url: "https://a.example/mcp"})
 	if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if got, err := p.loadSettings(t.Context(), b); err != nil || !got.isEmpty() {
+	if got, err := p.Login.loadSettings(t.Context(), b); err != nil || !got.isEmpty() {
 		t.Errorf("another server: got %+v, %v, want no settings", got, err)
 	}
-	if err := p.saveSettings(t.Context(), a, &settings{}); err != nil {
+	if err := p.Login.saveSettings(t.Context(), a, &settings{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := p.loadSettings(t.Context(), a); err != nil || !got.isEmpty() {
+	if got, err := p.Login.loadSettings(t.Context(), a); err != nil || !got.isEmpty() {
 		t.Errorf("after removal: got %+v, %v, want no settings", got, err)
 	}
 }

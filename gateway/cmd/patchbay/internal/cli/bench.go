@@ -29,11 +29,11 @@ type benchFlags struct {
 	yes         bool
 }
 
-func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
+func benchCommand(p *factory, tools listing[*mcp.Tool]) *cobra.Command {
 	var f benchFlags
 	var cmd *cobra.Command
 	const short = "Call a tool many times and print the rate and latencies"
-	cmd = p.targetCommand("bench TOOL [ARGUMENT…]", short, tools.names,
+	cmd = targetCommand(p, "bench TOOL [ARGUMENT…]", short, tools.names,
 		func(ctx context.Context, t *target, words []string) error {
 			given := cmd.Flags().Changed
 			if err := f.check(given("count")); err != nil {
@@ -49,12 +49,12 @@ func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
 			if !given("duration") && f.plan.count > 0 {
 				f.plan.duration = 0
 			}
-			p.noQuestions = true
-			return p.withServer(ctx, t, words, func(ctx context.Context, c *mcp.Client, words []string) error {
-				return p.bench(ctx, t, c, words, &f)
+			p.Client.noQuestions = true
+			return withServer(ctx, p, t, words, func(ctx context.Context, c *mcp.Client, words []string) error {
+				return bench(ctx, p, t, c, words, &f)
 			})
 		})
-	cmd.PreRun = func(*cobra.Command, []string) { p.observed = unobserved() } // traces would be measured too
+	cmd.PreRun = func(*cobra.Command, []string) { p.Observe.observed = unobserved() } // traces would be measured too
 	flags := cmd.Flags()
 	flags.IntVarP(&f.plan.workers, "concurrency", "c", 1, "make this many calls at the same time")
 	flags.IntVarP(&f.plan.count, "count", "n", 0,
@@ -91,19 +91,19 @@ func (f *benchFlags) check(withCount bool) error {
 	return nil
 }
 
-func (p *program) bench(ctx context.Context, t *target, c *mcp.Client, words []string, f *benchFlags) error {
+func bench(ctx context.Context, p *factory, t *target, c *mcp.Client, words []string, f *benchFlags) error {
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{}) // without progress
-	tool, arguments, err := p.prepareCall(ctx, c, "bench", words)
+	tool, arguments, err := prepareCall(ctx, p, c, "bench", words)
 	if err != nil {
 		return err
 	}
-	if err := p.mayBench(ctx, tool, f); err != nil {
+	if err := mayBench(ctx, p, tool, f); err != nil {
 		return err
 	}
 	clients := []*mcp.Client{c}
-	defer func() { p.closeAll(clients[1:]) }()
+	defer func() { closeAll(p, clients[1:]) }()
 	for len(clients) < f.connections {
-		another, err := p.connect(ctx, t)
+		another, err := p.Client.connect(ctx, t)
 		if err != nil {
 			return fmt.Errorf("connection %d: %w", len(clients)+1, err)
 		}
@@ -112,20 +112,20 @@ func (p *program) bench(ctx context.Context, t *target, c *mcp.Client, words []s
 			return err
 		}
 	}
-	p.screen.status("measuring …")
+	p.IO.Err.status("measuring …")
 	m := f.plan.run(ctx, func(ctx context.Context, worker int) error {
 		return callOnce(ctx, clients[worker%len(clients)], tool.Name, arguments)
 	})
-	p.screen.done()
+	p.IO.Err.done()
 	r := newBenchReport(t.String(), tool.Name, c.Revision(), f, m)
-	if p.flags.json {
-		p.output.value(r)
+	if p.Flags.json {
+		p.IO.Out.value(r)
 	} else {
-		p.showBench(r)
+		showBench(p, r)
 	}
 	switch {
 	case ctx.Err() != nil:
-		p.screen.printf("patchbay: interrupted; this was measured until then")
+		p.IO.Err.printf("patchbay: interrupted; this was measured until then")
 		return &coded{exitInterrupted, errShown}
 	case len(r.Errors) > 0:
 		return &coded{exitFailure, errShown}
@@ -146,17 +146,17 @@ func callOnce(ctx context.Context, c *mcp.Client, name string, arguments stdjson
 
 // mayBench asks the user before a tool is called many times that is not annotated as read-only, and
 // returns an error if that is refused.
-func (p *program) mayBench(ctx context.Context, tool *mcp.Tool, f *benchFlags) error {
+func mayBench(ctx context.Context, p *factory, tool *mcp.Tool, f *benchFlags) error {
 	why := benchRisk(tool.Annotations)
 	if why == "" || f.yes {
 		return nil
 	}
 	text := fmt.Sprintf("the tool %q is %s, and would be called many times", shorten(tool.Name, maxNameShown), why)
-	if !p.mayPrompt() {
+	if !p.IO.mayPrompt() {
 		return usage(fmt.Errorf("%s: add --yes if that does no harm", text))
 	}
-	p.screen.printf("%s (%s).", cleanLine(text), f.plan.String())
-	yes, err := p.confirm(ctx, "Call it?", "n")
+	p.IO.Err.printf("%s (%s).", cleanLine(text), f.plan.String())
+	yes, err := p.Ask.confirm(ctx, "Call it?", "n")
 	switch {
 	case errors.Is(err, errCancelled), errors.Is(err, errDeclined), err == nil && !yes:
 		return &coded{exitFailure, errors.New("not started: the user declined")}
@@ -180,10 +180,10 @@ func benchRisk(a *mcp.ToolAnnotations) string {
 }
 
 // closeAll closes connections at the same time: commands may exit slowly.
-func (p *program) closeAll(clients []*mcp.Client) {
+func closeAll(f *factory, clients []*mcp.Client) {
 	var closing sync.WaitGroup
 	for _, c := range clients {
-		closing.Go(func() { p.close(c) })
+		closing.Go(func() { f.Client.close(c) })
 	}
 	closing.Wait()
 }

@@ -53,9 +53,9 @@ func newBenchReport(target, tool, revision string, f *benchFlags, m *measurement
 	return r
 }
 
-func (p *program) showBench(r *benchReport) {
+func showBench(f *factory, r *benchReport) {
 	line := func(name, format string, args ...any) {
-		p.output.printf("%-12s %s", name, fmt.Sprintf(format, args...))
+		f.IO.Out.printf("%-12s %s", name, fmt.Sprintf(format, args...))
 	}
 	line("tool", "%s, revision %s", cleanLine(r.Tool), r.Revision)
 	line("calls", "%d in %v, %d at a time over %s", r.Calls,

@@ -17,41 +17,41 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-func (p *program) bridgeCommand() *cobra.Command {
+func bridgeCommand(f *factory) *cobra.Command {
 	var addr string
-	cmd := p.targetCommand("bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
-		func(ctx context.Context, t *target, _ []string) error { return p.bridge(ctx, t, addr) })
-	p.addHTTPFlag(cmd, &addr)
+	cmd := targetCommand(f, "bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
+		func(ctx context.Context, t *target, _ []string) error { return bridge(ctx, f, t, addr) })
+	addHTTPFlag(f, cmd, &addr)
 	return cmd
 }
 
 // addHTTPFlag adds --http, an address for checkBridgeAddr, and its key.
-func (p *program) addHTTPFlag(cmd *cobra.Command, addr *string) {
+func addHTTPFlag(f *factory, cmd *cobra.Command, addr *string) {
 	cmd.Flags().StringVar(addr, "http", "",
 		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
-	p.addNoAuthFlag(cmd)
+	addNoAuthFlag(f, cmd)
 }
 
 // bridge serves a target until the client or ctx ends. All clients share one connection to it.
-func (p *program) bridge(ctx context.Context, t *target, addr string) error {
-	if len(p.flags.roots) > 0 || p.flags.answers != "" {
+func bridge(ctx context.Context, f *factory, t *target, addr string) error {
+	if len(f.Flags.roots) > 0 || f.Flags.answers != "" {
 		return usage(errors.New("--root and --answers do not apply to bridge: the client answers the server"))
 	}
 	if addr == "" {
-		p.interactive = false // standard input has messages
+		f.IO.Interactive = false // standard input has messages
 	} else if err := checkBridgeAddr(addr); err != nil {
 		return usage(err)
 	}
-	p.bridging, p.explain = true, p.explainRefusals
-	c, err := p.connect(ctx, t)
+	f.Client.bridging, f.Client.explain = true, func(next mcp.Handler) mcp.Handler { return explainRefusals(f, next) }
+	c, err := f.Client.connect(ctx, t)
 	if err != nil {
 		return err
 	}
-	defer p.close(c)
+	defer f.Client.close(c)
 	if addr == "" {
-		return mcp.Serve(ctx, mcp.Forward(c), p.stdio(), &mcp.ServeOptions{Logger: p.logger()})
+		return mcp.Serve(ctx, mcp.Forward(c), stdio(f), &mcp.ServeOptions{Logger: f.IO.logger()})
 	}
-	return p.serveLocal(ctx, mcp.Forward(c), addr)
+	return serveLocal(ctx, f, mcp.Forward(c), addr)
 }
 
 // bridgeTimeout returns how long a request may take without progress. By default that is for the
@@ -75,28 +75,28 @@ func checkBridgeAddr(addr string) error {
 }
 
 // stdio returns the connection to the client that started the program.
-func (p *program) stdio() mcp.Conn {
-	if p.input.r == os.Stdin {
+func stdio(f *factory) mcp.Conn {
+	if f.IO.In.r == os.Stdin {
 		return mcp.Stdio()
 	}
-	return mcp.NewStreamConn(p.input.r, p.output.w, nil)
+	return mcp.NewStreamConn(f.IO.In.r, f.IO.Out.w, nil)
 }
 
 // explainRefusals is a middleware of the bridge. The error of a request without the required login
 // names the command that logs in: users of the client seldom see standard error.
-func (p *program) explainRefusals(next mcp.Handler) mcp.Handler {
+func explainRefusals(f *factory, next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
 		code := exitCode(ctx, err)
 		if code != exitAuth || slices.Contains([]string{driver.MethodInitialize, driver.MethodDiscover}, req.Method) {
 			return res, err
 		}
-		a := p.advise(ctx, code, err)
+		a := advise(ctx, f, code, err)
 		text := cmp.Or(a.message, errorText(code, err))
 		if help := cmp.Or(a.login, a.hint); help != "" {
 			text += ": " + help
 		}
-		p.screen.printf("patchbay: %s: %s", req.Method, cleanLine(text))
+		f.IO.Err.printf("patchbay: %s: %s", req.Method, cleanLine(text))
 		return nil, mcp.Errorf(mcp.CodeInternalError, "%s", cleanLine(text))
 	})
 }

@@ -118,9 +118,9 @@ func TestBridgeRefusesAnswersOfItsOwn(t *testing.T) {
 // The client decides how long a request may take, and the bridge has no shorter limit unless the user sets one.
 func TestBridgeTimeout(t *testing.T) {
 	for flag, want := range map[time.Duration]time.Duration{defaultTimeout: time.Hour, time.Second: time.Second} {
-		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
-		p.bridging, p.flags.timeout = true, flag
-		opts, err := p.clientOptions(t.Context())
+		p := newRun(strings.NewReader(""), io.Discard, io.Discard)
+		p.Client.bridging, p.Flags.timeout = true, flag
+		opts, err := p.Client.clientOptions(t.Context())
 		if err != nil || opts.Timeout != want || opts.ProbeTimeout >= defaultTimeout {
 			t.Errorf("--timeout %v: got %+v, %v, want the timeout %v", flag, opts, err, want)
 		}

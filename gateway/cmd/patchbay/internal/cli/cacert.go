@@ -15,11 +15,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
+// A network makes the HTTP requests of a command.
+type network struct {
+	IO    *streams
+	Flags *flags
+
+	tls *tls.Config // contains the certificates of --cacert; nil for the default
+}
+
 // loadCACert reads the certificates of --cacert, which HTTPS servers may have in addition to those of
 // the system. It must be called before requests are sent.
-func (p *program) loadCACert(ctx context.Context) error {
-	file := p.flags.caCert
-	if file == "" || p.tls != nil {
+func (n *network) loadCACert(ctx context.Context) error {
+	file := n.Flags.caCert
+	if file == "" || n.tls != nil {
 		return nil
 	}
 	text, err := readFile(ctx, file)
@@ -33,7 +41,7 @@ func (p *program) loadCACert(ctx context.Context) error {
 	if err := addCertificates(pool, text); err != nil {
 		return fmt.Errorf("--cacert: %s: %w", file, err)
 	}
-	p.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	n.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return nil
 }
 
@@ -67,7 +75,7 @@ func addCertificates(pool *x509.CertPool, text []byte) error {
 }
 
 // newBase returns a transport for HTTP that trusts the certificates of --cacert.
-func (p *program) newBase() *http.Transport {
+func (n *network) newBase() *http.Transport {
 	const (
 		dialTimeout    = 10 * time.Second // of each step of connecting, as in mcphttp
 		idleTimeout    = 90 * time.Second
@@ -79,7 +87,7 @@ func (p *program) newBase() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:     p.tls.Clone(),
+		TLSClientConfig:     n.tls.Clone(),
 		TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2:   true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
@@ -90,22 +98,22 @@ func (p *program) newBase() *http.Transport {
 }
 
 // httpClient returns a client that trusts the certificates of --cacert, nil without them.
-func (p *program) httpClient() *http.Client {
-	if p.tls == nil {
+func (n *network) httpClient() *http.Client {
+	if n.tls == nil {
 		return nil
 	}
-	return &http.Client{Transport: p.newBase()}
+	return &http.Client{Transport: n.newBase()}
 }
 
 // roundTripper returns the transport of httpClient, nil for the default.
-func (p *program) roundTripper() http.RoundTripper {
-	if c := p.httpClient(); c != nil {
+func (n *network) roundTripper() http.RoundTripper {
+	if c := n.httpClient(); c != nil {
 		return c.Transport
 	}
 	return nil
 }
 
 // newFetcher returns a Fetcher that trusts the certificates of --cacert.
-func (p *program) newFetcher(log *slog.Logger) *oauth.Fetcher {
-	return oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: log, TLSConfig: p.tls})
+func (n *network) newFetcher(log *slog.Logger) *oauth.Fetcher {
+	return oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: log, TLSConfig: n.tls})
 }

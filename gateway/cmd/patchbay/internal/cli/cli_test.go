@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -183,6 +184,13 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
+// factoryFor returns a factory without input for a configuration file.
+func factoryFor(config string) *factory {
+	f := newRun(strings.NewReader(""), io.Discard, io.Discard)
+	f.Flags.config = config
+	return f
+}
+
 // An outcome is the result of a command.
 type outcome struct {
 	status         int
@@ -200,17 +208,17 @@ func patchbay(t *testing.T, stdin string, args ...string) outcome {
 
 // atTerminal runs a command on a terminal, with the input of a user. prepare may change the program
 // before it runs.
-func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...string) outcome {
+func atTerminal(t *testing.T, typed string, prepare func(p *factory), args ...string) outcome {
 	t.Helper()
 	var stdout bytes.Buffer
 	var stderr lockedBuffer
-	p := newProgram(strings.NewReader(typed), &stdout, &stderr)
-	p.interactive, p.output.terminal, p.screen.terminal, p.headless = true, true, true, false
-	p.open = func(_ context.Context, page string) error { t.Errorf("opened page %s, want none", page); return nil }
+	p := newRun(strings.NewReader(typed), &stdout, &stderr)
+	p.IO.Interactive, p.IO.Out.terminal, p.IO.Err.terminal, p.Login.headless = true, true, true, false
+	p.Ask.open = func(_ context.Context, page string) error { t.Errorf("opened page %s, want none", page); return nil }
 	if prepare != nil {
 		prepare(p)
 	}
-	status := p.run(t.Context(), args)
+	status := run(t.Context(), p, args)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 

@@ -11,8 +11,8 @@ const (
 
 // colored reports whether a stream has colours. Without --color always or never, a terminal has them
 // unless the environment says otherwise; see https://no-color.org.
-func (p *program) colored(terminal bool) bool {
-	switch p.flags.color.value {
+func (s *streams) colored(terminal bool) bool {
+	switch s.Flags.color.value {
 	case "always":
 		return true
 	case "never":
@@ -30,16 +30,16 @@ func paint(style, text string) string {
 }
 
 // prefix is the beginning of an error on standard error.
-func (p *program) prefix() string {
-	if p.colored(p.screen.terminal) {
+func (s *streams) prefix() string {
+	if s.colored(s.Err.terminal) {
 		return paint(styleFailure, "patchbay:")
 	}
 	return "patchbay:"
 }
 
 // warning is the beginning of a warning on standard error.
-func (p *program) warning() string {
-	if p.colored(p.screen.terminal) {
+func (s *streams) warning() string {
+	if s.colored(s.Err.terminal) {
 		return "patchbay: " + paint(styleWarning, "warning:")
 	}
 	return "patchbay: warning:"

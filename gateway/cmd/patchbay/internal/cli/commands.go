@@ -11,61 +11,62 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // commands returns all commands and help topics. The help sorts them.
-func (p *program) commands() []*cobra.Command {
-	tools := listing[*mcp.Tool]{"tools", (*mcp.Client).Tools, p.showTool, toolName, toolText}
-	resources := listing[*mcp.Resource]{"resources", (*mcp.Client).Resources, p.showResource, resourceURI,
+func commands(f *factory) []*cobra.Command {
+	tools := listing[*mcp.Tool]{"tools", (*mcp.Client).Tools, func(t *mcp.Tool, whole bool) { showTool(f, t, whole) }, toolName, toolText}
+	resources := listing[*mcp.Resource]{"resources", (*mcp.Client).Resources, func(r *mcp.Resource, whole bool) { showResource(f, r, whole) }, resourceURI,
 		resourceText}
 	templates := listing[*mcp.ResourceTemplate]{"resourceTemplates", (*mcp.Client).ResourceTemplates,
-		p.showTemplate, nil, templateText}
-	prompts := listing[*mcp.Prompt]{"prompts", (*mcp.Client).Prompts, p.showPrompt, promptName, promptTexts}
-	task := p.withSubcommands("task", "Show, watch, answer and cancel tasks",
-		p.taskListCommand(),
-		p.taskCommand("get ID", "Show a task", p.getTask),
-		p.taskCommand("watch ID", "Wait for a task and print its result", p.watchTask),
-		p.taskAnswerCommand(),
-		p.taskCommand("cancel ID", "Cancel a task", p.cancelTask))
+		func(t *mcp.ResourceTemplate, whole bool) { showTemplate(f, t, whole) }, nil, templateText}
+	prompts := listing[*mcp.Prompt]{"prompts", (*mcp.Client).Prompts, func(prompt *mcp.Prompt, whole bool) { showPrompt(f, prompt, whole) }, promptName, promptTexts}
+	task := withSubcommands(f, "task", "Show, watch, answer and cancel tasks",
+		taskListCommand(f),
+		taskCommand(f, "get ID", "Show a task", func(ctx context.Context, h *tasks.Handle, v1 []string) error { return getTask(ctx, f, h, v1) }),
+		taskCommand(f, "watch ID", "Wait for a task and print its result", func(ctx context.Context, h *tasks.Handle, v1 []string) error { return watchTask(ctx, f, h, v1) }),
+		taskAnswerCommand(f),
+		taskCommand(f, "cancel ID", "Cancel a task", func(ctx context.Context, h *tasks.Handle, v1 []string) error { return cancelTask(ctx, f, h, v1) }))
 	task.Aliases = []string{"tasks"}
 	return slices.Concat(
 		inGroup(groupServer,
-			p.probeCommand(),
-			p.searchable(p.boundedCommand("tools [NAME]", "List tools, or show one with its input and output schema",
-				tools.names, listOrShow(p, tools))),
-			p.searchable(p.boundedCommand("resources", "List resources", nil, listOrShow(p, resources))),
-			p.searchable(p.boundedCommand("templates", "List resource templates", nil, listOrShow(p, templates))),
-			p.searchable(p.boundedCommand("prompts [NAME]", "List prompts, or show one with its arguments",
-				prompts.names, listOrShow(p, prompts))),
-			p.callCommand(tools),
-			p.serverCommand("read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, p.read),
-			p.completeArguments(p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),
+			probeCommand(f),
+			searchable(f, boundedCommand(f, "tools [NAME]", "List tools, or show one with its input and output schema",
+				tools.names, listOrShow(f, tools))),
+			searchable(f, boundedCommand(f, "resources", "List resources", nil, listOrShow(f, resources))),
+			searchable(f, boundedCommand(f, "templates", "List resource templates", nil, listOrShow(f, templates))),
+			searchable(f, boundedCommand(f, "prompts [NAME]", "List prompts, or show one with its arguments",
+				prompts.names, listOrShow(f, prompts))),
+			callCommand(f, tools),
+			serverCommand(f, "read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, func(ctx context.Context, c *mcp.Client, words []string) error { return read(ctx, f, c, words) }),
+			completeArguments(f, serverCommand(f, "get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, func(ctx context.Context, c *mcp.Client, words []string) error { return get(ctx, f, c, words) }),
 				promptArguments),
-			p.completeArguments(p.boundedCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
-				"Complete an argument of a prompt or resource template", prompts.names, p.complete), promptArguments),
-			p.listenCommand(resources.names),
-			p.bridgeCommand(),
-			p.recordCommand(),
-			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
-			p.shellCommand(),
-			p.lintCommand(),
-			p.benchCommand(tools),
-			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
-			p.withSubcommands("skills", "List, read and verify skills",
-				p.serverCommand("list", "List skills", nil, p.showSkills),
-				p.serverCommand("show SKILL", "Show a skill and the list of its files", skillNames, p.showSkill),
-				p.serverCommand("read SKILL [FILE]", "Read and verify a file of a skill", skillNames, p.readSkill),
-				p.serverCommand("verify [SKILL]", "Verify the files of skills", skillNames, p.verifySkills)),
+			completeArguments(f, boundedCommand(f, "complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
+				"Complete an argument of a prompt or resource template", prompts.names, func(ctx context.Context, c *mcp.Client, words []string) error { return complete(ctx, f, c, words) }), promptArguments),
+			listenCommand(f, resources.names),
+			bridgeCommand(f),
+			recordCommand(f),
+			serverCommand(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, func(ctx context.Context, c *mcp.Client, words []string) error { return rpc(ctx, f, c, words) }),
+			shellCommand(f),
+			lintCommand(f),
+			benchCommand(f, tools),
+			boundedCommand(f, "ping", "Send a ping and print the round-trip time", nil, func(ctx context.Context, c *mcp.Client, v1 []string) error { return ping(ctx, f, c, v1) }),
+			withSubcommands(f, "skills", "List, read and verify skills",
+				serverCommand(f, "list", "List skills", nil, func(ctx context.Context, c *mcp.Client, v1 []string) error { return showSkills(ctx, f, c, v1) }),
+				serverCommand(f, "show SKILL", "Show a skill and the list of its files", skillNames, func(ctx context.Context, c *mcp.Client, words []string) error { return showSkill(ctx, f, c, words) }),
+				serverCommand(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames, func(ctx context.Context, c *mcp.Client, words []string) error { return readSkill(ctx, f, c, words) }),
+				serverCommand(f, "verify [SKILL]", "Verify the files of skills", skillNames, func(ctx context.Context, c *mcp.Client, words []string) error { return verifySkills(ctx, f, c, words) })),
 			task),
-		inGroup(groupAuth, p.withSubcommands("auth", "Log in to and out of servers (OAuth)",
-			p.loginCommand(),
-			p.statusCommand(),
-			p.authCommand("logout", "Log out of a server", p.logout),
-			p.tokenCommand(),
-			p.vaultKeyCommand())),
-		inGroup(groupOther, p.serveCommand(), p.gatewayCommand(), p.mockCommand(), p.serversCommand(),
-			p.trustCommand(), p.completionCommand(), p.manCommand(), p.versionCommand()),
+		inGroup(groupAuth, withSubcommands(f, "auth", "Log in to and out of servers (OAuth)",
+			loginCommand(f),
+			statusCommand(f),
+			authCommand(f, "logout", "Log out of a server", func(ctx context.Context, t *target) error { return logout(ctx, f, t) }),
+			tokenCommand(f),
+			vaultKeyCommand(f))),
+		inGroup(groupOther, serveCommand(f), gatewayCommand(f), mockCommand(f), serversCommand(f),
+			trustCommand(f), completionCommand(f), manCommand(f), versionCommand(f)),
 		[]*cobra.Command{
 			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
 			{Use: "config", Short: "How to name servers in a configuration file"},
@@ -95,16 +96,16 @@ func inGroup(group string, all ...*cobra.Command) []*cobra.Command {
 }
 
 // withSubcommands returns a command that only has subcommands.
-func (p *program) withSubcommands(name, short string, subcommands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, DisableFlagsInUseLine: true, Args: knownSubcommand, RunE: p.showHelp}
+func withSubcommands(f *factory, name, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, DisableFlagsInUseLine: true, Args: knownSubcommand, RunE: func(cmd *cobra.Command, v1 []string) error { return showHelp(f, cmd, v1) }}
 	cmd.AddCommand(subcommands...)
 	return cmd
 }
 
 // targetCommand returns a command about a server. usage is its name and the arguments after the
 // target, such as "read SKILL [FILE]": it determines how many arguments are accepted.
-func (p *program) targetCommand(
-	usageLine, short string, names lister, run func(ctx context.Context, t *target, words []string) error,
+func targetCommand(
+	f *factory, usageLine, short string, names lister, run func(ctx context.Context, t *target, words []string) error,
 ) *cobra.Command {
 	name, arguments, _ := strings.Cut(usageLine, " ")
 	atMost := len(strings.Fields(arguments))
@@ -113,16 +114,16 @@ func (p *program) targetCommand(
 		atMost = math.MaxInt
 	}
 	use := strings.TrimRight(name+" TARGET "+arguments, " ") + " | " + usageLine + " -- COMMAND…"
-	if p.shell != nil {
+	if f.shell != nil {
 		use = usageLine
 	}
 	return &cobra.Command{
 		Use:                   use,
 		Short:                 short,
 		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     p.completeNames(names),
+		ValidArgsFunction:     completeNames(f, names),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, words, err := p.target(cmd, args)
+			t, words, err := parseTarget(f, cmd, args)
 			if err != nil {
 				return usage(err)
 			}
@@ -132,9 +133,9 @@ func (p *program) targetCommand(
 			if len(words) < atLeast || len(words) > atMost {
 				return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			p.timed = cmd.Flags().Changed("timeout")
-			p.current.Store(t)
-			p.verb = cmd.CommandPath()
+			f.Client.timed = cmd.Flags().Changed("timeout")
+			f.Client.current.Store(t)
+			f.verb = cmd.CommandPath()
 			return run(cmd.Context(), t, words)
 		},
 	}
@@ -142,27 +143,27 @@ func (p *program) targetCommand(
 
 // serverCommand returns a command that connects to a server; see targetCommand for usage. --timeout
 // bounds it as a whole if it is given: by default, a call may go on while the server sends messages.
-func (p *program) serverCommand(
-	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
+func serverCommand(
+	f *factory, usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
 ) *cobra.Command {
-	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
-		if !p.timed {
-			return p.withServer(ctx, t, words, run)
+	return targetCommand(f, usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
+		if !f.Client.timed {
+			return withServer(ctx, f, t, words, run)
 		}
-		return p.bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
-			return p.withServer(ctx, t, words, run)
+		return f.Client.bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
+			return withServer(ctx, f, t, words, run)
 		})
 	})
 }
 
 // boundedCommand returns a serverCommand whose requests are short: the default of --timeout, too,
 // bounds it as a whole.
-func (p *program) boundedCommand(
-	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
+func boundedCommand(
+	f *factory, usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
 ) *cobra.Command {
-	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
-		return p.bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
-			return p.withServer(ctx, t, words, run)
+	return targetCommand(f, usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
+		return f.Client.bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
+			return withServer(ctx, f, t, words, run)
 		})
 	})
 }
@@ -174,27 +175,27 @@ func nameOf(usageLine string) string {
 }
 
 // withServer connects to a target, calls run and closes the connection.
-func (p *program) withServer(ctx context.Context, t *target, words []string,
+func withServer(ctx context.Context, f *factory, t *target, words []string,
 	run func(ctx context.Context, c *mcp.Client, words []string) error) (err error) {
-	if p.clientObserver(ctx) != nil {
-		spanned, end := p.ofShell().observed.exporters.BeginCommand(ctx, p.verb)
+	if f.Observe.clientObserver(ctx) != nil {
+		spanned, end := f.Observe.observed.exporters.BeginCommand(ctx, f.verb)
 		defer func() { end(exitCode(spanned, err)) }()
 		ctx = spanned
 	}
-	c, err := p.connect(ctx, t)
+	c, err := f.Client.connect(ctx, t)
 	if err != nil {
 		return err
 	}
-	options := mcp.CallOptions{Progress: p.screen.progress, Timeout: p.flags.timeout}
+	options := mcp.CallOptions{Progress: f.IO.Err.progress, Timeout: f.Flags.timeout}
 	err = run(mcp.WithCallOptions(ctx, options), c, words)
-	p.screen.done()
-	p.close(c)
+	f.IO.Err.done()
+	f.Client.close(c)
 	return err
 }
 
 // authCommand returns a command about the login at a server.
-func (p *program) authCommand(name, short string, run func(ctx context.Context, t *target) error) *cobra.Command {
-	cmd := p.targetCommand(name, short, nil, func(ctx context.Context, t *target, _ []string) error {
+func authCommand(f *factory, name, short string, run func(ctx context.Context, t *target) error) *cobra.Command {
+	cmd := targetCommand(f, name, short, nil, func(ctx context.Context, t *target, _ []string) error {
 		if err := t.mayLogIn(); err != nil {
 			return usage(err)
 		}
@@ -216,10 +217,10 @@ func knownSubcommand(cmd *cobra.Command, args []string) error {
 }
 
 // showHelp runs a command that has subcommands. With --json the error is a value, too.
-func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
-	cmd.SetOut(p.screen.w)
+func showHelp(f *factory, cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(f.IO.Err.w)
 	err := cmd.Help()
-	if p.flags.json {
+	if f.Flags.json {
 		return usage(fmt.Errorf("missing command after %q (see %s --help)", cmd.CommandPath(), cmd.CommandPath()))
 	}
 	return usage(errors.Join(errShown, err))

@@ -25,19 +25,19 @@ type lister func(ctx context.Context, c *mcp.Client) []string
 // completeNames completes targets, and then names from the server, if the target is a URL. It never
 // starts a command: completion must not run code. It uses no server of a project file that the user
 // has not trusted.
-func (p *program) completeNames(names lister) cobra.CompletionFunc {
+func completeNames(f *factory, names lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if p.shell != nil {
-			return p.shell.completeNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
+		if f.shell != nil {
+			return f.shell.completeNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
 		}
 		if len(args) == 0 {
-			return append(p.targetNames(typed), p.hostNames(typed)...), cobra.ShellCompDirectiveNoFileComp
+			return append(f.Config.targetNames(typed), f.hosts.names(f, typed)...), cobra.ShellCompDirectiveNoFileComp
 		}
 		if names == nil || len(args) > 1 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		var found []string
-		directive := p.whileConnected(cmd, args[0], func(ctx context.Context, c *mcp.Client) {
+		directive := whileConnected(f, cmd, args[0], func(ctx context.Context, c *mcp.Client) {
 			found = matching(names(ctx, c), typed)
 		})
 		return found, directive
@@ -46,8 +46,8 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 
 // targetNames returns the names of servers, and those with the prefix of an application. It ignores
 // files that cannot be read.
-func (p *program) targetNames(typed string) (names []string) {
-	for f, err := range configs.Files(p.flags.config) {
+func (p *finder) targetNames(typed string) (names []string) {
+	for f, err := range configs.Files(p.Flags.config) {
 		if err != nil {
 			continue
 		}
@@ -96,7 +96,7 @@ func isSafeWord(word string) bool {
 
 // completeCommand completes the command after "--": programs as its first word, then files. It reports
 // whether the arguments of patchbay are a request for such a completion.
-func (p *program) completeCommand(args []string) bool {
+func completeCommand(f *factory, args []string) bool {
 	if len(args) < 2 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
 		return false
 	}
@@ -107,10 +107,10 @@ func (p *program) completeCommand(args []string) bool {
 	}
 	if dash == len(words)-1 {
 		for _, name := range matching(programs(), typed) {
-			p.output.printf("%s", name)
+			f.IO.Out.printf("%s", name)
 		}
 	}
-	p.output.printf(":%d", cobra.ShellCompDirectiveDefault) // files, if there is no completion
+	f.IO.Out.printf(":%d", cobra.ShellCompDirectiveDefault) // files, if there is no completion
 	return true
 }
 

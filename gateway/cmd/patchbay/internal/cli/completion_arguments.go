@@ -15,14 +15,14 @@ type completer func(ctx context.Context, c *mcp.Client, words []string, typed st
 
 // completeArguments completes the target and the first word as completeNames does, and then
 // arguments.
-func (p *program) completeArguments(cmd *cobra.Command, arguments completer) *cobra.Command {
+func completeArguments(f *factory, cmd *cobra.Command, arguments completer) *cobra.Command {
 	names := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < 2 {
 			return names(cmd, args, typed)
 		}
 		var found []string
-		directive := p.whileConnected(cmd, args[0], func(ctx context.Context, c *mcp.Client) {
+		directive := whileConnected(f, cmd, args[0], func(ctx context.Context, c *mcp.Client) {
 			found = matching(arguments(ctx, c, args[1:], typed), typed)
 		})
 		if len(found) > 0 && !slices.ContainsFunc(found, func(s string) bool { return !strings.HasSuffix(s, "=") }) {
@@ -35,22 +35,22 @@ func (p *program) completeArguments(cmd *cobra.Command, arguments completer) *co
 
 // whileConnected calls f with a client of the server at a URL. It never starts a command, logs in,
 // or uses a server of a project file that the user has not trusted.
-func (p *program) whileConnected(
-	cmd *cobra.Command, target string, f func(ctx context.Context, c *mcp.Client),
+func whileConnected(
+	p *factory, cmd *cobra.Command, target string, f func(ctx context.Context, c *mcp.Client),
 ) cobra.ShellCompDirective {
-	p.flags.noInput, p.completing = true, true
+	p.Flags.noInput, p.Observe.completing = true, true
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	t, err := p.named(ctx, target, refuseTrust)
-	if err != nil || t.url == "" && t.host == nil || p.addToTarget(ctx, t) != nil {
+	t, err := p.Config.named(ctx, target, refuseTrust)
+	if err != nil || t.url == "" && t.host == nil || p.Config.addToTarget(ctx, t) != nil {
 		return cobra.ShellCompDirectiveDefault
 	}
-	c, err := p.connect(ctx, t)
+	c, err := p.Client.connect(ctx, t)
 	if err != nil {
 		return cobra.ShellCompDirectiveNoFileComp
 	}
 	f(ctx, c)
-	p.close(c)
+	p.Client.close(c)
 	return cobra.ShellCompDirectiveNoFileComp
 }
 

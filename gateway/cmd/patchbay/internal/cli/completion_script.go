@@ -14,7 +14,7 @@ var completionScripts embed.FS
 
 const powerShell = "powershell"
 
-func (p *program) completionCommand() *cobra.Command {
+func completionCommand(f *factory) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", powerShell}
 	return &cobra.Command{
 		Use:                   "completion SHELL",
@@ -26,13 +26,13 @@ func (p *program) completionCommand() *cobra.Command {
 			case len(args) != 1:
 				return usage(errors.New("want one SHELL: " + oneOf(shells)))
 			case args[0] == powerShell:
-				return cmd.Root().GenPowerShellCompletionWithDesc(p.output.w)
+				return cmd.Root().GenPowerShellCompletionWithDesc(f.IO.Out.w)
 			}
 			script, err := completionScripts.ReadFile("completions/patchbay." + args[0])
 			if err != nil {
 				return usage(unknownName("shell", args[0], shells))
 			}
-			p.output.write(string(script))
+			f.IO.Out.write(string(script))
 			return nil
 		},
 	}

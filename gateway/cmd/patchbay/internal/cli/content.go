@@ -17,18 +17,18 @@ import (
 )
 
 // show prints text as it is and a description of other content, and saves binary content with --save.
-func (p *program) show(c mcp.ContentBlock) error {
+func show(f *factory, c mcp.ContentBlock) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
-		p.output.println(text.Text)
+		f.IO.Out.println(text.Text)
 		return nil
 	}
 	if r, ok := c.(*mcp.EmbeddedResource); ok && r.Resource != nil && r.Resource.Blob == nil {
-		p.output.println(r.Resource.Text)
+		f.IO.Out.println(r.Resource.Text)
 		return nil
 	}
-	p.output.println(cleanLine(describe(c)))
-	return p.saveContent(c)
+	f.IO.Out.println(cleanLine(describe(c)))
+	return saveContent(f, c)
 }
 
 func describe(c mcp.ContentBlock) string {
@@ -67,15 +67,15 @@ func binary(what, mimeType string, data []byte) string {
 }
 
 // saveContent writes binary content to a file if --save is set.
-func (p *program) saveContent(c mcp.ContentBlock) error {
+func saveContent(f *factory, c mcp.ContentBlock) error {
 	switch c := c.(type) {
 	case *mcp.ImageContent:
-		return p.saveFile("image", c.MIMEType, c.Data)
+		return saveFile(f, "image", c.MIMEType, c.Data)
 	case *mcp.AudioContent:
-		return p.saveFile("audio", c.MIMEType, c.Data)
+		return saveFile(f, "audio", c.MIMEType, c.Data)
 	case *mcp.EmbeddedResource:
 		if c.Resource != nil && c.Resource.Blob != nil {
-			return p.saveFile(c.Resource.URI, c.Resource.MIMEType, c.Resource.Blob)
+			return saveFile(f, c.Resource.URI, c.Resource.MIMEType, c.Resource.Blob)
 		}
 	}
 	return nil
@@ -86,17 +86,17 @@ const maxSameName = 1000
 
 // saveFile writes a new file to the directory of --save. It replaces no file, and no name
 // chosen by a server leads out of the directory.
-func (p *program) saveFile(name, mimeType string, data []byte) error {
-	if p.flags.save == "" {
+func saveFile(p *factory, name, mimeType string, data []byte) error {
+	if p.Flags.save == "" {
 		return nil
 	}
-	if err := os.MkdirAll(p.flags.save, 0o755); err != nil {
+	if err := os.MkdirAll(p.Flags.save, 0o755); err != nil {
 		return err
 	}
 	stem, extension := fileName(name, mimeType)
 	extension, problem := checkExtension(extension, data)
 	for n := 1; n <= maxSameName; n++ {
-		path := filepath.Join(p.flags.save, fmt.Sprintf("%s-%d%s", stem, n, extension))
+		path := filepath.Join(p.Flags.save, fmt.Sprintf("%s-%d%s", stem, n, extension))
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -108,10 +108,10 @@ func (p *program) saveFile(name, mimeType string, data []byte) error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
-		p.screen.printf("saved %s%s", path, problem)
+		p.IO.Err.printf("saved %s%s", path, problem)
 		return nil
 	}
-	return fmt.Errorf("save: %s already has %d files named %s-N", p.flags.save, maxSameName, stem)
+	return fmt.Errorf("save: %s already has %d files named %s-N", p.Flags.save, maxSameName, stem)
 }
 
 // fileName returns a safe file name: letters, digits, dash and underscore, and one dot.

@@ -22,7 +22,7 @@ const endpointTimeout = 3 * time.Second
 
 // suggestEndpoint returns an error that suggests the usual path of a server, below that of t, if
 // there is a server at that path. Otherwise it returns err, the error of connecting to t.
-func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) error {
+func (d *dialer) suggestEndpoint(ctx context.Context, t *target, err error) error {
 	var status *mcphttp.StatusError
 	if !errors.As(err, &status) || !isOtherPage(status) {
 		return err
@@ -40,9 +40,9 @@ func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) err
 		return err
 	}
 	guess := base.JoinPath(endpoint).String()
-	p.screen.status("looking for a server at " + cleanLine(guess) + " …")
-	defer p.screen.done()
-	if !p.isServer(ctx, guess) {
+	d.IO.Err.status("looking for a server at " + cleanLine(guess) + " …")
+	defer d.IO.Err.done()
+	if !d.isServer(ctx, guess) {
 		return err
 	}
 	return &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: did you mean %s?", base, guess)}
@@ -66,11 +66,11 @@ func isWebPage(s *mcphttp.StatusError) bool {
 
 // isServer reports whether there is an MCP server at a URL, or one that requires a login. The user
 // has not named the URL, so no headers, credentials or capabilities of the user are sent.
-func (p *program) isServer(ctx context.Context, address string) bool {
+func (d *dialer) isServer(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
-	transport := mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent, Client: p.httpClient()})
+	transport := mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent, Client: d.Net.httpClient()})
 	c, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: silent})
 	if err == nil {
 		_ = c.Close() // the session is not used

@@ -148,11 +148,11 @@ func TestInterruptEndsEveryWait(t *testing.T) {
 			stdin, keyboard := io.Pipe()
 			defer keyboard.Close()
 			var stdout bytes.Buffer
-			p := newProgram(stdin, &stdout, io.Discard)
-			p.interactive = true
+			p := newRun(stdin, &stdout, io.Discard)
+			p.IO.Interactive = true
 			stderr := &trigger{when: test.when, then: cancel}
-			p.screen.w = stderr
-			if status := p.run(ctx, test.args); status != exitInterrupted {
+			p.IO.Err.w = stderr
+			if status := run(ctx, p, test.args); status != exitInterrupted {
 				t.Errorf("exit code %d, want %d", status, exitInterrupted)
 			}
 			if want := "patchbay: interrupted" + test.rest + "\n"; !strings.Contains(stderr.text(), want) {
@@ -228,7 +228,7 @@ func TestHelpHasEveryTopic(t *testing.T) {
 			t.Errorf("%s: stdout does not contain %q: %s", args, want, o.stdout)
 		}
 	}
-	root := newProgram(strings.NewReader(""), io.Discard, io.Discard).rootCommand()
+	root := rootCommand(newRun(strings.NewReader(""), io.Discard, io.Discard))
 	for _, verb := range root.Commands() {
 		if verb.Runnable() && verb.Name() != "help" && verb.Example == "" {
 			t.Errorf("%s has no example", verb.Name())

@@ -41,17 +41,17 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 }
 
 // fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
-func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
+func (a *asker) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
 	single := len(fields) == 1 && fields[0].isYesNo()
 	for {
-		content, err := p.askFields(ctx, fields)
+		content, err := a.askFields(ctx, fields)
 		if err != nil || single {
 			return content, err
 		}
 		if len(fields) > 1 {
-			p.screen.printf("\n  %s", cleanJSON(string(content)))
+			a.IO.Err.printf("\n  %s", cleanJSON(string(content)))
 		}
-		send, err := p.confirm(ctx, "Send this? y, or n to fill in the form again", "y")
+		send, err := a.confirm(ctx, "Send this? y, or n to fill in the form again", "y")
 		if err != nil || send {
 			return content, err
 		}
@@ -59,11 +59,11 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 }
 
 // askFields prompts for every field, and returns an object.
-func (p *program) askFields(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
+func (p *asker) askFields(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
 	a := arguments{values: map[string]stdjson.RawMessage{}}
 	for i := range fields {
 		f := &fields[i]
-		p.screen.printf("\n%s", wrap(f.heading(), p.screen.width(), "  "))
+		p.IO.Err.printf("\n%s", wrap(f.heading(), p.IO.Err.width(), "  "))
 		value, err := prompt(ctx, p, f.promptText(), func(ctx context.Context, text string) (string, error) {
 			line, err := p.promptText(ctx, text)
 			if err == nil && f.members != nil && strings.TrimSpace(line) == "" {
@@ -82,13 +82,13 @@ func (p *program) askFields(ctx context.Context, fields []field) (stdjson.RawMes
 }
 
 // askObjects prompts for the objects of an array, and returns the array as the JSON that a user would type.
-func (p *program) askObjects(ctx context.Context, f *field) (string, error) {
+func (a *asker) askObjects(ctx context.Context, f *field) (string, error) {
 	var all [][]byte
 	for again := true; again; {
-		p.screen.printf("\n  %s, object %d:", cleanLine(f.name), len(all)+1)
-		object, err := p.askFields(ctx, f.members)
+		a.IO.Err.printf("\n  %s, object %d:", cleanLine(f.name), len(all)+1)
+		object, err := a.askFields(ctx, f.members)
 		if err == nil {
-			again, err = p.confirm(ctx, "Another object?", "n")
+			again, err = a.confirm(ctx, "Another object?", "n")
 		}
 		if err != nil {
 			return "", err

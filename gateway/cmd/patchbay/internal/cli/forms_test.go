@@ -120,7 +120,7 @@ func TestFormsAreFilledInOnTheTerminal(t *testing.T) {
 	} {
 		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 			t.Run(name+"/"+revision, func(t *testing.T) {
-				o := atTerminal(t, test.typed, func(p *program) { p.output.terminal = false }, "call",
+				o := atTerminal(t, test.typed, func(p *factory) { p.IO.Out.terminal = false }, "call",
 					"--revision", revision, url, "form")
 				if o.status != exitOK || strings.TrimSpace(o.stdout) != test.result {
 					t.Errorf("got %d %q, want %d %s; the screen: %s", o.status, o.stdout, exitOK, test.result, o.stderr)
@@ -154,7 +154,7 @@ func TestFormsCanBeDeclinedAndCancelled(t *testing.T) {
 			t.Errorf("%q: got %d, %s, want %d, %s", typed, o.status, o.stderr, exitTool, want)
 		}
 	}
-	o := atTerminal(t, lines(`""`, "y", "b", "y"), func(p *program) { p.output.terminal = false }, "call", url, "both")
+	o := atTerminal(t, lines(`""`, "y", "b", "y"), func(p *factory) { p.IO.Out.terminal = false }, "call", url, "both")
 	if o.status != exitOK || o.stdout != "b\n" {
 		t.Errorf("two questions: got %d, %q, %s, want %d, b", o.status, o.stdout, o.stderr, exitOK)
 	}
@@ -180,8 +180,8 @@ func TestPagesOpenWithConsentOnly(t *testing.T) {
 		"":                   {"", "cancelled", exitTool},
 	} {
 		var opened string
-		o := atTerminal(t, typed, func(p *program) {
-			p.open = func(_ context.Context, page string) error { opened += page; return errors.New("no browser") }
+		o := atTerminal(t, typed, func(p *factory) {
+			p.Ask.open = func(_ context.Context, page string) error { opened += page; return errors.New("no browser") }
 		}, "call", url, "page")
 		if o.status != want.status || opened != want.opened || !strings.Contains(o.stdout+o.stderr, want.output) {
 			t.Errorf("%q: got %d, opened %q, %s%s, want %+v", typed, o.status, opened, o.stdout, o.stderr, want)
@@ -207,7 +207,7 @@ func TestPagesAreNotFetched(t *testing.T) {
 	defer web.Close()
 	url := listen(t, newPageServer(web.URL))
 	for _, typed := range []string{lines("y"), lines("n")} {
-		ignore := func(p *program) { p.open = func(context.Context, string) error { return nil } }
+		ignore := func(p *factory) { p.Ask.open = func(context.Context, string) error { return nil } }
 		if o := atTerminal(t, typed, ignore, "call", url, "page"); !strings.Contains(o.stderr, web.URL) {
 			t.Errorf("%q: stderr does not show the page: %s", typed, o.stderr)
 		}

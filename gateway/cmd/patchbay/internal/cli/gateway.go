@@ -42,22 +42,22 @@ type gatewayRun struct {
 	observed      *observation                // of requests
 }
 
-func (p *program) gatewayCommand() *cobra.Command {
+func gatewayCommand(f *factory) *cobra.Command {
 	g := &gatewayRun{}
 	cmd := &cobra.Command{
 		Use:                   "gateway [TARGET] | gateway -- COMMAND…",
 		Short:                 "Serve all configured servers as one, over HTTP or stdio (gateway, aggregator)",
 		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     p.completeNames(nil),
+		ValidArgsFunction:     completeNames(f, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.useLogFormat()
-			if err := p.prepareGateway(cmd, args, g); err != nil {
+			f.IO.useLogFormat()
+			if err := prepareGateway(f, cmd, args, g); err != nil {
 				return usage(err)
 			}
 			if g.attached != nil {
-				return p.serveAttached(cmd.Context(), g.attached)
+				return serveAttached(cmd.Context(), f, g.attached)
 			}
-			return p.runGateway(cmd.Context(), g)
+			return runGateway(cmd.Context(), f, g)
 		},
 	}
 	cmd.Flags().StringVar(&g.addr, "addr", "",
@@ -69,18 +69,18 @@ func (p *program) gatewayCommand() *cobra.Command {
 		"require no key of any program of this machine")
 	cmd.Flags().StringVar(&g.ops, "ops", "",
 		"serve metrics and health at this `host:port`")
-	p.addLogFormat(cmd)
-	cmd.AddCommand(p.pinsCommand(), p.auditCommand(), p.keysCommand(), p.secretCommand())
-	cmd.AddCommand(p.approvalCommands()...)
-	cmd.AddCommand(p.configCommands()...)
-	cmd.AddCommand(p.controlCommands()...)
-	cmd.AddCommand(p.gatewayLoginCommand(), p.gatewayLogoutCommand())
+	addLogFormat(f, cmd)
+	cmd.AddCommand(pinsCommand(f), auditCommand(f), keysCommand(f), secretCommand(f))
+	cmd.AddCommand(approvalCommands(f)...)
+	cmd.AddCommand(configCommands(f)...)
+	cmd.AddCommand(controlCommands(f)...)
+	cmd.AddCommand(gatewayLoginCommand(f), gatewayLogoutCommand(f))
 	return cmd
 }
 
 // prepareGateway checks the command line and reads the configuration. It starts nothing.
-func (p *program) prepareGateway(cmd *cobra.Command, args []string, g *gatewayRun) (err error) {
-	f := &p.flags
+func prepareGateway(p *factory, cmd *cobra.Command, args []string, g *gatewayRun) (err error) {
+	f := p.Flags
 	switch {
 	case len(f.roots) > 0 || f.answers != "" || f.sampleWith != "":
 		return errors.New("--root, --answers and --sample-with do not apply to gateway: the clients answer the servers")
@@ -93,12 +93,12 @@ func (p *program) prepareGateway(cmd *cobra.Command, args []string, g *gatewayRu
 	case cmd.ArgsLenAtDash() < 0 && len(args) > 1:
 		return fmt.Errorf("unexpected argument %q\nusage: %s", args[1], cmd.UseLine())
 	}
-	p.interactive = false // the gateway asks nothing, and standard input may have messages
-	if p.attachStdio(cmd, args, g); g.attached != nil {
+	p.IO.Interactive = false // the gateway asks nothing, and standard input may have messages
+	if attachStdio(p, cmd, args, g); g.attached != nil {
 		return nil
 	}
 	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
-		g.config, err = p.gatewayTarget(cmd, args)
+		g.config, err = gatewayTarget(p, cmd, args)
 		g.targetWords = args
 		if cmd.ArgsLenAtDash() >= 0 {
 			g.targetWords = append([]string{"--"}, args...)
@@ -107,7 +107,7 @@ func (p *program) prepareGateway(cmd *cobra.Command, args []string, g *gatewayRu
 		if len(f.header)+len(f.environment) > 0 || f.directory != "" {
 			return errors.New("--header, --env and --cwd are for one TARGET: servers of a configuration have their own")
 		}
-		g.config, err = p.hostConfig(g.addr)
+		g.config, err = readHostConfig(p, g.addr)
 	}
 	if err != nil {
 		return err
@@ -119,11 +119,11 @@ func (p *program) prepareGateway(cmd *cobra.Command, args []string, g *gatewayRu
 }
 
 // gatewayTarget returns the configuration of the target of the command line.
-func (p *program) gatewayTarget(cmd *cobra.Command, args []string) (*hostConfig, error) {
+func gatewayTarget(f *factory, cmd *cobra.Command, args []string) (*hostConfig, error) {
 	if len(args) > 0 && args[0] == hostName && cmd.ArgsLenAtDash() < 0 {
-		return p.hostConfig("")
+		return readHostConfig(f, "")
 	}
-	t, words, err := p.target(cmd, args)
+	t, words, err := parseTarget(f, cmd, args)
 	_, unknown := errors.AsType[*unknownServerError](err)
 	switch {
 	case unknown && slices.Contains([]string{"start", "run", "serve", "up"}, args[0]):
@@ -133,7 +133,7 @@ func (p *program) gatewayTarget(cmd *cobra.Command, args []string) (*hostConfig,
 	case len(words) > 0:
 		return nil, fmt.Errorf("unexpected argument %q\nusage: %s", words[0], cmd.UseLine())
 	}
-	p.current.Store(t)
+	f.Client.current.Store(t)
 	return oneServer(t)
 }
 
@@ -156,31 +156,31 @@ func checkNoAuth(addr string) error {
 const recordTimeout = 2 * time.Second
 
 // runGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
-func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
+func runGateway(ctx context.Context, f *factory, g *gatewayRun) (err error) {
 	ctx, g.stop = context.WithCancel(ctx)
 	defer g.stop()
 	if !g.stdio {
 		minheap.Set()
 		g.config.events = gateway.NewEventLog()
 	}
-	if err := p.observeGateway(ctx, g); err != nil {
+	if err := observeGateway(ctx, f, g); err != nil {
 		return err
 	}
 	defer g.observed.end()
-	v, err := p.openVault()
+	v, err := f.Vault.openVault()
 	if err != nil {
 		return err
 	}
 	states, err := stateKey(ctx, v)
-	if err != nil && p.flags.verbose {
-		p.screen.printf("patchbay: the states of questions end with this process: %s", clean(err.Error()))
+	if err != nil && f.Flags.verbose {
+		f.IO.Err.printf("patchbay: the states of questions end with this process: %s", clean(err.Error()))
 	}
 	if g.config.fixed == nil {
 		if g.config.pins, err = gatewayState(); err != nil {
 			return err
 		}
 	}
-	if g.host, err = p.openHost(ctx, g.config, states); err != nil {
+	if g.host, err = openHost(ctx, f, g.config, states); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.host.Close()) }()
@@ -191,25 +191,25 @@ func (p *program) runGateway(ctx context.Context, g *gatewayRun) (err error) {
 		g.route.Profile = g.profile
 	}
 	defer context.AfterFunc(ctx, g.host.EndApprovals)()
-	p.warnMisspelt(g.config)
-	defer p.reportServers(ctx, g)()
-	defer p.followConfig(ctx, g)()
+	warnMisspelt(f, g.config)
+	defer reportServers(ctx, f, g)()
+	defer followConfig(ctx, f, g)()
 	if g.stdio {
 		if err := g.observed.observeStats(g.host); err != nil {
 			return err
 		}
-		err := p.newGateway(g, &gateway.Options{}).ServeStdio(ctx, p.stdio(), g.route)
+		err := newGateway(f, g, &gateway.Options{}).ServeStdio(ctx, stdio(f), g.route)
 		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer cancel()
 		g.host.WaitLists(waiting)
 		return err
 	}
-	return p.serveGateway(ctx, g)
+	return serveGateway(ctx, f, g)
 }
 
 // reportServers prints the failures of servers, and with -v all changes of their states, until the
 // returned function is called. A failure is printed again only after the server was ready.
-func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()) {
+func reportServers(ctx context.Context, f *factory, g *gatewayRun) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	events := g.host.Events(ctx)
@@ -221,20 +221,20 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 			case e.Decided:
 				continue
 			case e.Pending != "":
-				p.screen.printf("patchbay: a request for server %s waits for approval: see \"patchbay gateway "+
+				f.IO.Err.printf("patchbay: a request for server %s waits for approval: see \"patchbay gateway "+
 					"pending\", then \"patchbay gateway approve %s\" or deny",
 					shorten(cleanLine(e.Server), maxNameShown), e.Pending)
 				continue
 			case e.IsReload():
-				p.reportReload(g, e)
+				reportReload(f, g, e)
 				continue
 			}
 			text := ""
 			if e.Err != nil {
 				text = string(e.State) + e.Err.Error()
 			}
-			if p.flags.verbose || text != "" && failed[e.Server] != text {
-				p.printServer(g.config, e.Server, e.State, e.Err)
+			if f.Flags.verbose || text != "" && failed[e.Server] != text {
+				printServer(f, g.config, e.Server, e.State, e.Err)
 			}
 			if text != "" || e.State == host.StateReady {
 				failed[e.Server] = text
@@ -248,14 +248,14 @@ func (p *program) reportServers(ctx context.Context, g *gatewayRun) (stop func()
 }
 
 // printServer prints the state of a server, and the reason of a failure.
-func (p *program) printServer(c *hostConfig, name string, state host.State, err error) {
+func printServer(f *factory, c *hostConfig, name string, state host.State, err error) {
 	reason, level := "", slog.LevelInfo
 	if err != nil {
 		reason = ": " + shorten(cleanLine(c.masked(eventReason(err))), maxEventShown) + codeSuffix(state, err)
 		level = slog.LevelWarn
 	}
 	shown := cmp.Or(shorten(cleanLine(name), maxNameShown), `""`)
-	p.screen.event(level, fmt.Sprintf("patchbay: server %s: %s%s", shown, state, reason),
+	f.IO.Err.event(level, fmt.Sprintf("patchbay: server %s: %s%s", shown, state, reason),
 		slog.String("server", shown), slog.String("state", string(state)))
 }
 
@@ -281,12 +281,12 @@ func codeSuffix(state host.State, err error) string {
 const maxEventShown = 500
 
 // stdioCommand returns the command line that serves the same on stdio, in any directory.
-func (p *program) stdioCommand(g *gatewayRun) (command string, args []string) {
+func stdioCommand(f *factory, g *gatewayRun) (command string, args []string) {
 	words := []string{"gateway", "--stdio"}
-	if p.flags.config != "" {
-		path, err := filepath.Abs(p.flags.config)
+	if f.Flags.config != "" {
+		path, err := filepath.Abs(f.Flags.config)
 		if err != nil {
-			path = p.flags.config
+			path = f.Flags.config
 		}
 		words = append(words, "--config", path)
 	}

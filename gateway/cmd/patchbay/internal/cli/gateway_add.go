@@ -36,7 +36,7 @@ type addReport struct {
 	editReport
 }
 
-func (p *program) addCommand() *cobra.Command {
+func addCommand(f *factory) *cobra.Command {
 	a := &addition{}
 	cmd := &cobra.Command{Use: "add NAME URL | add NAME -- COMMAND…",
 		Short: "Add a server to your configuration, after a look at its tools", DisableFlagsInUseLine: true,
@@ -44,7 +44,7 @@ func (p *program) addCommand() *cobra.Command {
 			if err := a.parse(cmd, args); err != nil {
 				return usage(err)
 			}
-			return p.addServer(cmd.Context(), a)
+			return addServer(cmd.Context(), f, a)
 		}}
 	cmd.Flags().BoolVar(&a.replace, "replace", false, "replace a server of that name")
 	cmd.Flags().BoolVar(&a.offline, "no-connect", false, "add the server without starting it or connecting to it")
@@ -70,12 +70,12 @@ func (a *addition) parse(cmd *cobra.Command, args []string) error {
 }
 
 // addServer writes the entry after it has connected to the server, unless the user does not want that.
-func (p *program) addServer(ctx context.Context, a *addition) error {
-	path, text, err := p.ownFile()
+func addServer(ctx context.Context, f *factory, a *addition) error {
+	path, text, err := ownFile(f)
 	if err != nil {
 		return err
 	}
-	entry, err := p.newEntry(ctx, a)
+	entry, err := newEntry(ctx, f, a)
 	if err != nil {
 		return usage(err)
 	}
@@ -87,51 +87,51 @@ func (p *program) addServer(ctx context.Context, a *addition) error {
 	if e.text, err = jsonc.Set(text, []string{member, a.name}, entry); err != nil {
 		return fmt.Errorf("%s: %w; nothing was changed", path, err)
 	}
-	if p.flags.insecureHTTP && a.url != "" { // the gateway does not get the flag
+	if f.Flags.insecureHTTP && a.url != "" { // the gateway does not get the flag
 		e.text, err = jsonc.Set(e.text, []string{"patchbay", "servers", a.name, "insecureHTTP"}, []byte("true"))
 		if err != nil {
 			return fmt.Errorf("%s: %w; nothing was changed", path, err)
 		}
 	}
-	i, r, err := p.tryServer(ctx, a, e)
+	i, r, err := tryServer(ctx, f, a, e)
 	if err != nil {
 		return err
 	}
-	if err := p.writeServer(ctx, a, e, i, r); err != nil {
+	if err := writeServer(ctx, f, a, e, i, r); err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(r)
+	if f.Flags.json {
+		f.IO.Out.value(r)
 		return nil
 	}
-	p.showEdit(r.editReport)
-	p.showRecorded(a, r)
+	showEdit(f, r.editReport)
+	showRecorded(f, a, r)
 	return nil
 }
 
 // writeServer records the definitions that were shown, and writes the entry. i is nil without a connection.
-func (p *program) writeServer(ctx context.Context, a *addition, e *fileEdit, i *inspection, r *addReport) (err error) {
+func writeServer(ctx context.Context, f *factory, a *addition, e *fileEdit, i *inspection, r *addReport) (err error) {
 	if i == nil || a.dryRun || !i.used {
 		if i != nil && !a.dryRun {
-			p.screen.printf("patchbay: the definitions are not recorded, because the gateway does not use this entry")
+			f.IO.Err.printf("patchbay: the definitions are not recorded, because the gateway does not use this entry")
 		}
 		r.editReport, err = e.apply(a.dryRun)
 		return err
 	}
-	fresh, undo, err := p.recordInspection(ctx, i, r)
+	fresh, undo, err := recordInspection(ctx, f, i, r)
 	if err != nil {
 		return err
 	}
 	if r.editReport, err = e.apply(false); err != nil {
 		return errors.Join(err, undo())
 	}
-	p.recordApproved(ctx, i.config.file, fresh)
+	recordApproved(ctx, f, i.config.file, fresh)
 	return nil
 }
 
 // newEntry returns the entry of the command line as JSON.
-func (p *program) newEntry(ctx context.Context, a *addition) ([]byte, error) {
-	f := &p.flags
+func newEntry(ctx context.Context, p *factory, a *addition) ([]byte, error) {
+	f := p.Flags
 	s := &config.Server{Type: config.TypeHTTP, URL: a.url, Env: map[string]string{}, Header: map[string]string{}}
 	if a.url == "" {
 		s.Type, s.Command, s.Args = config.TypeStdio, a.command[0], a.command[1:]
@@ -147,7 +147,7 @@ func (p *program) newEntry(ctx context.Context, a *addition) ([]byte, error) {
 		}
 	}
 	t := &target{url: a.url, header: map[string][]string{}}
-	if err := p.addToTarget(ctx, t); err != nil { // checks the flags
+	if err := p.Config.addToTarget(ctx, t); err != nil { // checks the flags
 		return nil, err
 	}
 	for name := range t.header {
@@ -157,7 +157,7 @@ func (p *program) newEntry(ctx context.Context, a *addition) ([]byte, error) {
 		name, value, _ := strings.Cut(line, "=")
 		s.Env[name] = value
 		if secretName.MatchString(name) && value != "" && !strings.Contains(value, "${") {
-			p.screen.printf("patchbay: the value of %s is stored as text: with --env '%[1]s=${%[1]s}' it is read from "+
+			p.IO.Err.printf("patchbay: the value of %s is stored as text: with --env '%[1]s=${%[1]s}' it is read from "+
 				"the environment instead", cleanLine(name))
 		}
 	}
@@ -231,7 +231,7 @@ func sortedKeys(m map[string]string) (keys []string) {
 
 // tryServer shows what the new server does, connects to it and shows what it offers. The inspection is nil
 // with --no-connect.
-func (p *program) tryServer(ctx context.Context, a *addition, e *fileEdit) (*inspection, *addReport, error) {
+func tryServer(ctx context.Context, f *factory, a *addition, e *fileEdit) (*inspection, *addReport, error) {
 	parsed, err := config.Parse(e.text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", e.path, err)
@@ -242,21 +242,21 @@ func (p *program) tryServer(ctx context.Context, a *addition, e *fileEdit) (*ins
 		return nil, nil, usage(err)
 	}
 	r := &addReport{Name: a.name, Variables: sortedKeys(s.Env), Headers: sortedKeys(s.Header), Does: does(s)}
-	if !p.flags.json {
-		p.showAddition(r, s)
+	if !f.Flags.json {
+		showAddition(f, r, s)
 	}
 	if a.offline {
 		return nil, r, nil
 	}
-	i, err := p.inspectServer(ctx, a, e, &configs.File{File: parsed, App: "patchbay"})
+	i, err := inspectServer(ctx, f, a, e, &configs.File{File: parsed, App: "patchbay"})
 	if err != nil {
-		p.screen.printf("patchbay: %s was not added; with --no-connect it is added without a connection", a.name)
+		f.IO.Err.printf("patchbay: %s was not added; with --no-connect it is added without a connection", a.name)
 		if exitCode(ctx, err) == exitAuth {
-			p.screen.printf("Log in or pass a token, and run the command again.")
+			f.IO.Err.printf("Log in or pass a token, and run the command again.")
 		}
 		return nil, r, err
 	}
-	p.showInspection(i, r)
+	showInspection(f, i, r)
 	return i, r, nil
 }
 
@@ -268,23 +268,23 @@ func does(s *config.Server) string {
 	return (&target{command: append([]string{s.Command}, publicArguments(s.Args)...)}).String()
 }
 
-func (p *program) showAddition(r *addReport, s *config.Server) {
+func showAddition(f *factory, r *addReport, s *config.Server) {
 	what := "starts the command"
 	if s.Type != config.TypeStdio {
 		what = "connects to"
 	}
-	p.screen.printf("Server %s %s\n  %s", r.Name, what, cleanLine(r.Does))
+	f.IO.Err.printf("Server %s %s\n  %s", r.Name, what, cleanLine(r.Does))
 	if len(r.Variables) > 0 {
-		p.screen.printf("  with the variables %s", cleanLine(strings.Join(r.Variables, ", ")))
+		f.IO.Err.printf("  with the variables %s", cleanLine(strings.Join(r.Variables, ", ")))
 	}
 	if len(r.Headers) > 0 {
-		p.screen.printf("  with the headers %s", cleanLine(strings.Join(r.Headers, ", ")))
+		f.IO.Err.printf("  with the headers %s", cleanLine(strings.Join(r.Headers, ", ")))
 	}
 	for _, warning := range dangersOf(s) {
-		p.screen.printf("%s", warning)
+		f.IO.Err.printf("%s", warning)
 	}
 	if name := statelessPackage(s); name != "" {
-		p.screen.printf("  each caller has a process of this server; %s has no state, so that all callers can share "+
+		f.IO.Err.printf("  each caller has a process of this server; %s has no state, so that all callers can share "+
 			"a process:\n  \"patchbay\": {\"servers\": {\"%s\": {\"share\": \"shared\"}}}", name, r.Name)
 	}
 }

@@ -36,8 +36,8 @@ type addedPin struct {
 }
 
 // inspectServer connects to the new server. A user who has to log in first does so as with other commands.
-func (p *program) inspectServer(ctx context.Context, a *addition, e *fileEdit, f *configs.File) (*inspection, error) {
-	i, err := p.newInspection(a, e, f)
+func inspectServer(ctx context.Context, p *factory, a *addition, e *fileEdit, f *configs.File) (*inspection, error) {
+	i, err := newInspection(p, a, e, f)
 	if err != nil {
 		return nil, err
 	}
@@ -47,28 +47,28 @@ func (p *program) inspectServer(ctx context.Context, a *addition, e *fileEdit, f
 	}
 	var lookup func(name string) (string, bool)
 	if err == nil {
-		lookup, err = p.variables(ctx, f, s) // asks for each input once
+		lookup, err = p.Config.variables(ctx, f, s) // asks for each input once
 	}
 	if err == nil {
-		_, err = p.clientOptions(ctx) // checks the flags
+		_, err = p.Client.clientOptions(ctx) // checks the flags
 	}
 	if err == nil {
-		err = p.openTrace()
+		err = p.Client.openTrace()
 	}
 	if err != nil {
 		return nil, usage(err)
 	}
-	err = p.readServer(ctx, i, f, s, lookup)
-	t := p.current.Load()
+	err = readServer(ctx, p, i, f, s, lookup)
+	t := p.Client.current.Load()
 	if t != nil && t.url != "" {
 		t.name, t.from = a.url, "" // the login command must use the URL: no file contains the name yet
 	}
-	if t == nil || t.url == "" || t.auth == nil || !p.mayPrompt() || exitCode(ctx, err) != exitAuth {
+	if t == nil || t.url == "" || t.auth == nil || !p.IO.mayPrompt() || exitCode(ctx, err) != exitAuth {
 		return i, err
 	}
 	t.auth, t.noLogin = nil, false
-	p.noQuestions = true // nothing is called
-	err = p.withServer(ctx, t, nil, func(ctx context.Context, c *mcp.Client, _ []string) error {
+	p.Client.noQuestions = true // nothing is called
+	err = withServer(ctx, p, t, nil, func(ctx context.Context, c *mcp.Client, _ []string) error {
 		_, err := collect(c.Tools(ctx)) // may need more scopes
 		return err
 	})
@@ -76,12 +76,12 @@ func (p *program) inspectServer(ctx context.Context, a *addition, e *fileEdit, f
 		return nil, err
 	}
 	i.found = &state.Memory{}
-	return i, p.readServer(ctx, i, f, s, lookup)
+	return i, readServer(ctx, p, i, f, s, lookup)
 }
 
 // newInspection returns an inspection with the configuration that a gateway will have.
-func (p *program) newInspection(a *addition, e *fileEdit, f *configs.File) (*inspection, error) {
-	c, _, err := p.mergedConfig(configs.FilesWith(p.flags.config, e.path, e.text), "")
+func newInspection(p *factory, a *addition, e *fileEdit, f *configs.File) (*inspection, error) {
+	c, _, err := mergedConfig(p, configs.FilesWith(p.Flags.config, e.path, e.text), "")
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (p *program) newInspection(a *addition, e *fileEdit, f *configs.File) (*ins
 }
 
 // readServer reads all that a server offers, over one connection.
-func (p *program) readServer(ctx context.Context, i *inspection, f *configs.File, s *config.Server,
+func readServer(ctx context.Context, p *factory, i *inspection, f *configs.File, s *config.Server,
 	lookup func(name string) (string, bool)) error {
 	opts := &host.Options{
 		Dial: func(_ context.Context, s *config.Server) (mcp.Transport, error) {
@@ -107,41 +107,41 @@ func (p *program) readServer(ctx context.Context, i *inspection, f *configs.File
 					return nil, usage(err)
 				}
 			}
-			p.showStart(t)
-			p.screen.status("connecting to " + cleanLine(p.begin(t)) + " …")
-			if err := p.authorize(ctx, t); err != nil {
+			p.Client.showStart(t)
+			p.IO.Err.status("connecting to " + cleanLine(p.Client.begin(t)) + " …")
+			if err := p.Login.authorize(ctx, t); err != nil {
 				return nil, err
 			}
 			t.contacted = true
-			return p.transport(t), nil
+			return p.Client.transport(t), nil
 		},
 		Client: mcp.ClientOptions{Info: mcp.Implementation{Name: "patchbay", Version: version()},
-			Revision: p.flags.revision},
-		Lookup: lookup, State: i.found, Pins: true, Logger: p.logger(),
+			Revision: p.Flags.revision},
+		Lookup: lookup, State: i.found, Pins: true, Logger: p.IO.logger(),
 	}
 	h, err := host.Open(ctx, i.config.file, opts)
 	if err != nil {
 		return usage(fmt.Errorf("%s: %w; nothing was changed", f.Path, err))
 	}
 	defer func() { _ = h.Close() }() // what the server offers is known
-	defer p.screen.done()
+	defer p.IO.Err.done()
 	command := &target{command: []string{s.Command}}
-	err = within(ctx, p.startLimit(command), func(ctx context.Context) error { return h.Start(ctx, s.Name) },
+	err = within(ctx, p.Client.startLimit(command), func(ctx context.Context) error { return h.Start(ctx, s.Name) },
 		func(error) error {
-			if t := p.current.Load(); t != nil && t.command != nil {
-				return p.noAnswer(t)
+			if t := p.Client.current.Load(); t != nil && t.command != nil {
+				return p.Client.noAnswer(t)
 			}
-			return p.noAnswer(command)
+			return p.Client.noAnswer(command)
 		})
 	if err != nil {
-		return p.inspectionError(ctx, f, err)
+		return inspectionError(ctx, p, f, err)
 	}
-	p.screen.status("reading its lists …")
-	err = within(ctx, p.flags.timeout, func(ctx context.Context) error {
+	p.IO.Err.status("reading its lists …")
+	err = within(ctx, p.Flags.timeout, func(ctx context.Context) error {
 		i.pins, err = h.Inspect(ctx, s.Name)
 		return err
 	}, func(error) error {
-		return fmt.Errorf("the server has not listed all that it has within %v (--timeout)", p.flags.timeout)
+		return fmt.Errorf("the server has not listed all that it has within %v (--timeout)", p.Flags.timeout)
 	})
 	if failed, ok := errors.AsType[*host.Error](err); ok {
 		return failed.Err
@@ -150,18 +150,18 @@ func (p *program) readServer(ctx context.Context, i *inspection, f *configs.File
 }
 
 // inspectionError returns the error of a command for that of a host that could not connect.
-func (p *program) inspectionError(ctx context.Context, f *configs.File, err error) error {
+func inspectionError(ctx context.Context, p *factory, f *configs.File, err error) error {
 	failed, ok := errors.AsType[*host.Error](err)
-	t := p.current.Load()
+	t := p.Client.current.Load()
 	switch {
 	case !ok && t == nil:
 		return err
 	case !ok:
-		return p.connectError(ctx, t, err)
+		return p.Client.connectError(ctx, t, err)
 	case failed.Code == host.CodeConfigError || t == nil:
 		return usage(fmt.Errorf("%s: server %.64q: %w", f.Path, failed.Server, failed.Err))
 	}
-	return p.connectError(ctx, t, &mcp.TransportError{Method: driver.MethodInitialize, Err: failed.Err})
+	return p.Client.connectError(ctx, t, &mcp.TransportError{Method: driver.MethodInitialize, Err: failed.Err})
 }
 
 // shownForm returns the form of a definition that the server has listed.
@@ -170,7 +170,7 @@ func shownForm(pinned *pin.Pin) pin.Definition {
 }
 
 // showInspection prints what the server offers: what is about to be approved.
-func (p *program) showInspection(i *inspection, r *addReport) {
+func showInspection(f *factory, i *inspection, r *addReport) {
 	r.Tools = []string{}
 	var tools [][]string
 	others := map[pin.Kind][][]string{}
@@ -185,14 +185,14 @@ func (p *program) showInspection(i *inspection, r *addReport) {
 			others[pinned.Kind] = append(others[pinned.Kind], row)
 		}
 	}
-	if p.flags.json {
+	if f.Flags.json {
 		return
 	}
 	if tools == nil {
-		p.screen.printf("The server has no tools.")
+		f.IO.Err.printf("The server has no tools.")
 	} else {
-		p.screen.printf("Tools:")
-		p.output.columns("NAME DESCRIPTION", tools)
+		f.IO.Err.printf("Tools:")
+		f.IO.Out.columns("NAME DESCRIPTION", tools)
 	}
 	for _, list := range []struct {
 		kind  pin.Kind
@@ -201,14 +201,14 @@ func (p *program) showInspection(i *inspection, r *addReport) {
 		rows := others[list.kind]
 		const most = 20 // a server may have thousands of resources
 		if len(rows) > 0 {
-			p.screen.printf("%s", list.title)
-			p.output.columns("NAME DESCRIPTION", rows[:min(len(rows), most)])
+			f.IO.Err.printf("%s", list.title)
+			f.IO.Out.columns("NAME DESCRIPTION", rows[:min(len(rows), most)])
 		}
 		if len(rows) > most {
-			p.screen.printf("  and %d others", len(rows)-most)
+			f.IO.Err.printf("  and %d others", len(rows)-most)
 		}
 	}
-	p.showInstructions(i.pins)
+	showInstructions(f, i.pins)
 }
 
 // firstLine returns the first line of the description of a definition.
@@ -221,7 +221,7 @@ func firstLine(definition json.RawMessage) string {
 }
 
 // showInstructions prints the part of the instructions that clients of a gateway get.
-func (p *program) showInstructions(pins []*pin.Pin) {
+func showInstructions(f *factory, pins []*pin.Pin) {
 	for _, pinned := range pins {
 		var text string
 		if pinned.Kind != pin.Server || json.Unmarshal(shownForm(pinned).JSON, &text) != nil {
@@ -229,8 +229,8 @@ func (p *program) showInstructions(pins []*pin.Pin) {
 		}
 		const most = 2 << 10
 		cut := strings.ToValidUTF8(text[:min(len(text), most)], "")
-		p.screen.printf("Instructions for models:")
-		p.output.printf("%s", indent(clean(strings.TrimSpace(cut)), "  "))
+		f.IO.Err.printf("Instructions for models:")
+		f.IO.Out.printf("%s", indent(clean(strings.TrimSpace(cut)), "  "))
 	}
 }
 
@@ -280,8 +280,8 @@ func pinsByKey(pins []*pin.Pin) map[pinKey]*pin.Pin {
 
 // recordInspection records the definitions that were shown, before the file is changed: a running gateway
 // connects as soon as it reads the new entry, and would approve what it finds. undo removes them again.
-func (p *program) recordInspection(
-	ctx context.Context, i *inspection, r *addReport,
+func recordInspection(
+	ctx context.Context, f *factory, i *inspection, r *addReport,
 ) (fresh []*pin.Pin, undo func() error, err error) {
 	state, err := gatewayState()
 	if err != nil {
@@ -291,9 +291,9 @@ func (p *program) recordInspection(
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(changed) > 0 && !p.flags.json {
-		p.screen.printf("Different from what was approved before:")
-		p.showPins(changed)
+	if len(changed) > 0 && !f.Flags.json {
+		f.IO.Err.printf("Different from what was approved before:")
+		showPins(f, changed)
 	}
 	pins, restore, err := pin.Copy(ctx, state, i.found)
 	if err != nil {
@@ -308,7 +308,7 @@ func (p *program) recordInspection(
 }
 
 // showRecorded prints what was recorded.
-func (p *program) showRecorded(a *addition, r *addReport) {
+func showRecorded(f *factory, a *addition, r *addReport) {
 	waiting := 0
 	for _, pinned := range r.Pins {
 		if pinned.Status != "approved" {
@@ -316,11 +316,11 @@ func (p *program) showRecorded(a *addition, r *addReport) {
 		}
 	}
 	if n := len(r.Pins) - waiting; n > 0 {
-		p.screen.printf("Approved: %s, as the server has them now. A gateway uses no other forms of them.",
+		f.IO.Err.printf("Approved: %s, as the server has them now. A gateway uses no other forms of them.",
 			counted(n, "definition"))
 	}
 	if waiting > 0 {
-		p.screen.printf("Quarantined: %s, as the settings of the server want a review. Compare with \"patchbay "+
+		f.IO.Err.printf("Quarantined: %s, as the settings of the server want a review. Compare with \"patchbay "+
 			"gateway pins --diff %s\", approve with \"patchbay gateway approve --pins %[2]s\".",
 			counted(waiting, "definition"), a.name)
 	}

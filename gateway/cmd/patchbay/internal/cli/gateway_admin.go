@@ -11,21 +11,21 @@ import (
 
 // serveAdmin serves the admin API on the socket of the configuration until the returned function is
 // called. Without a socket, the gateway serves HTTP all the same.
-func (p *program) serveAdmin(ctx context.Context, g *gatewayRun, gw *gateway.Gateway) (stop func()) {
+func serveAdmin(ctx context.Context, f *factory, g *gatewayRun, gw *gateway.Gateway) (stop func()) {
 	if g.config.fixed != nil {
 		return func() {} // the server of the command line is no configuration
 	}
-	path, err := p.socketPath()
+	path, err := socketPath(f)
 	if err == nil {
 		l, failed := listenGateway(path)
 		if err = failed; err == nil {
 			l.kept = true
-			p.locks = append(p.locks, l.lock)
+			f.locks = append(f.locks, l.lock)
 			ctx, cancel := context.WithCancel(ctx)
 			var wait sync.WaitGroup
 			wait.Go(func() { // ends with ctx
 				if err := gw.ServeAdmin(ctx, l); err != nil {
-					p.screen.printf("patchbay: %s", cleanLine(err.Error()))
+					f.IO.Err.printf("patchbay: %s", cleanLine(err.Error()))
 				}
 			})
 			return func() {
@@ -35,22 +35,22 @@ func (p *program) serveAdmin(ctx context.Context, g *gatewayRun, gw *gateway.Gat
 		}
 	}
 	if errors.Is(err, errGatewayRuns) {
-		p.screen.printf("patchbay: %v (see \"patchbay gateway status\"): the commands that control a gateway, and "+
+		f.IO.Err.printf("patchbay: %v (see \"patchbay gateway status\"): the commands that control a gateway, and "+
 			"clients that attach, use that one", err)
 	} else {
-		p.screen.printf("patchbay: commands such as \"patchbay gateway status\" do not reach this gateway: %s",
+		f.IO.Err.printf("patchbay: commands such as \"patchbay gateway status\" do not reach this gateway: %s",
 			cleanLine(err.Error()))
 	}
 	return func() {}
 }
 
 // adminOptions returns the options of the admin API of a gateway.
-func (p *program) adminOptions(g *gatewayRun) gateway.AdminOptions {
+func adminOptions(f *factory, g *gatewayRun) gateway.AdminOptions {
 	g.mask = newConfigMask()
 	return gateway.AdminOptions{Version: version(), URL: g.url, Events: g.config.events, AuditDir: g.auditDir(),
 		Stop:   g.stop,
-		Reload: func(ctx context.Context) (*host.Diff, error) { return p.tryReload(ctx, g) },
-		Config: func(context.Context) ([]gateway.ConfigFile, error) { return p.configFiles(g) },
+		Reload: func(ctx context.Context) (*host.Diff, error) { return tryReload(ctx, f, g) },
+		Config: func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
 		ConfigError: func() string {
 			if text := g.rejected.Load(); text != nil {
 				return *text
@@ -58,10 +58,10 @@ func (p *program) adminOptions(g *gatewayRun) gateway.AdminOptions {
 			return ""
 		},
 		SetConfig: func(_ context.Context, c *gateway.ConfigChange) (*gateway.ConfigResult, error) {
-			return p.setConfig(g, c)
+			return setConfig(f, g, c)
 		},
 		Explain:    g.explainRule,
-		CheckLogin: func(ctx context.Context, server string) error { return p.checkPageLogin(ctx, g, server) },
+		CheckLogin: func(ctx context.Context, server string) error { return checkPageLogin(ctx, f, g, server) },
 	}
 }
 

@@ -27,8 +27,8 @@ const (
 )
 
 // gatewayKey returns the key of the local user. The first call creates it.
-func (p *program) gatewayKey(ctx context.Context) (string, error) {
-	v, err := p.openVault()
+func gatewayKey(ctx context.Context, f *factory) (string, error) {
+	v, err := f.Vault.openVault()
 	var key []byte
 	if err == nil {
 		key, err = stored(ctx, v, vaultGatewayKey, func() []byte { return []byte(gateway.NewKey()) })
@@ -87,24 +87,24 @@ type keyLocation struct {
 
 // announceGateway prints the URL and the configuration of clients. The key is printed on a terminal
 // only: elsewhere the output may be a log that others read.
-func (p *program) announceGateway(g *gatewayRun, base, key string) {
+func announceGateway(f *factory, g *gatewayRun, base, key string) {
 	address := base + endpoint
 	if g.profile != "" {
 		address += "/p/" + url.PathEscape(g.profile)
 	}
-	where := p.keyStorage()
-	if p.flags.json {
+	where := keyStorage(f)
+	if f.Flags.json {
 		report := gatewayReport{URL: address, Ops: g.observed.url(), Servers: g.servers()}
 		if key != "" {
 			report.Key = &keyLocation{vaultGatewayKey, where}
 		}
-		p.output.value(report)
+		f.IO.Out.value(report)
 		return
 	}
-	p.output.printf("The gateway is running at %s\nServers: %s", address, shownNames(g.servers()))
-	p.announceOps(g.observed)
-	if key != "" && !p.output.terminal {
-		p.output.printf("Clients need a key, in the header Authorization: Bearer KEY. It is stored in\n%s.\n"+
+	f.IO.Out.printf("The gateway is running at %s\nServers: %s", address, shownNames(g.servers()))
+	f.Observe.announceOps(g.observed)
+	if key != "" && !f.IO.Out.terminal {
+		f.IO.Out.printf("Clients need a key, in the header Authorization: Bearer KEY. It is stored in\n%s.\n"+
 			"Create one for your clients, with their configuration: patchbay gateway keys new me --all-servers",
 			cleanLine(where.String()))
 		return
@@ -113,8 +113,8 @@ func (p *program) announceGateway(g *gatewayRun, base, key string) {
 	if key != "" {
 		overHTTP.Headers = map[string]string{"Authorization": "Bearer " + key}
 	}
-	command, args := p.stdioCommand(g)
-	p.output.printf(`
+	command, args := stdioCommand(f, g)
+	f.IO.Out.printf(`
 Client configuration over HTTP (Claude Code, Cursor and most others):
 %s
 
@@ -139,8 +139,8 @@ func authority(addr net.Addr) string {
 }
 
 // keyStorage returns the location of the vault.
-func (p *program) keyStorage() storage {
-	d, err := p.vault.Describe()
+func keyStorage(f *factory) storage {
+	d, err := f.Vault.opened.Describe()
 	if err != nil {
 		return storage{Dir: d.Dir}
 	}

@@ -55,9 +55,9 @@ func gatewayOf(t *testing.T, file *config.File) {
 			t.Error(err)
 		}
 	}()
-	p := newProgram(nil, io.Discard, io.Discard)
+	p := newRun(nil, io.Discard, io.Discard)
 	g := &gatewayRun{host: h, config: &hostConfig{file: file}}
-	defer p.reportServers(t.Context(), g)()
+	defer reportServers(t.Context(), p, g)()
 	_ = gateway.New(h, &gateway.Options{Logger: quiet})
 	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
 	if err != nil {

@@ -39,12 +39,12 @@ func withApprovals(f func(*host.Approvals) error) error {
 }
 
 // approvalCommands returns the commands of `patchbay gateway` about approvals.
-func (p *program) approvalCommands() []*cobra.Command {
-	return []*cobra.Command{p.policyCommand(), p.pendingCommand(), p.approveCommand(), p.denyCommand(),
-		p.grantsCommand(), p.revokeCommand()}
+func approvalCommands(f *factory) []*cobra.Command {
+	return []*cobra.Command{policyCommand(f), pendingCommand(f), approveCommand(f), denyCommand(f),
+		grantsCommand(f), revokeCommand(f)}
 }
 
-func (p *program) pendingCommand() *cobra.Command {
+func pendingCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "pending", Short: "List the requests that wait for approval",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return withApprovals(func(a *host.Approvals) error {
@@ -52,15 +52,15 @@ func (p *program) pendingCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if p.flags.json {
-					p.output.value(map[string]any{"pending": append([]host.Pending{}, all...)})
+				if f.Flags.json {
+					f.IO.Out.value(map[string]any{"pending": append([]host.Pending{}, all...)})
 					return nil
 				}
 				if len(all) == 0 {
-					p.output.printf("No request waits for approval.")
+					f.IO.Out.printf("No request waits for approval.")
 				}
 				for i := range all {
-					p.printPending(&all[i])
+					printPending(f, &all[i])
 				}
 				return nil
 			})
@@ -71,33 +71,33 @@ func (p *program) pendingCommand() *cobra.Command {
 const maxArgumentsShown = 4000
 
 // printPending prints a request with all that it would do.
-func (p *program) printPending(r *host.Pending) {
+func printPending(f *factory, r *host.Pending) {
 	who := "the local user"
 	if r.Principal != "" {
 		who = r.Principal
 	}
-	p.output.printf("%s  %s %s of server %s", r.ID, cleanLine(r.Method), cleanLine(r.Target),
+	f.IO.Out.printf("%s  %s %s of server %s", r.ID, cleanLine(r.Method), cleanLine(r.Target),
 		cleanLine(r.Server))
-	p.output.printf("  from %s, client %s, expires in %s", cleanLine(who), cleanLine(r.Client),
+	f.IO.Out.printf("  from %s, client %s, expires in %s", cleanLine(who), cleanLine(r.Client),
 		time.Until(r.Expires).Truncate(time.Second))
 	if r.Rule != "" || r.Reason != "" {
-		p.output.printf("  %s %s", ruleName(r.Rule), cleanLine(r.Reason))
+		f.IO.Out.printf("  %s %s", ruleName(r.Rule), cleanLine(r.Reason))
 	}
 	if len(r.Arguments) > 0 {
 		text := cleanLine(string(r.Arguments))
-		p.output.printf("  arguments: %s", shorten(text, maxArgumentsShown))
+		f.IO.Out.printf("  arguments: %s", shorten(text, maxArgumentsShown))
 		if n := utf8.RuneCountInString(text); n > maxArgumentsShown {
-			p.output.printf("  ! %d more characters of arguments: see them with --json", n-maxArgumentsShown+1)
+			f.IO.Out.printf("  ! %d more characters of arguments: see them with --json", n-maxArgumentsShown+1)
 		}
 	}
 	if len(r.Meta) > 0 {
-		p.output.printf("  _meta: %s", shorten(cleanLine(string(r.Meta)), maxArgumentsShown))
+		f.IO.Out.printf("  _meta: %s", shorten(cleanLine(string(r.Meta)), maxArgumentsShown))
 	}
 }
 
 // completePending completes the id of a request that waits.
-func (p *program) completePending(
-	ctx context.Context, args []string, typed string,
+func completePending(
+	ctx context.Context, f *factory, args []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	if len(args) == 0 {
@@ -114,14 +114,14 @@ func (p *program) completePending(
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (p *program) denyCommand() *cobra.Command {
+func denyCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "deny ID", Short: "Refuse a request that waits for approval",
 		DisableFlagsInUseLine: true, Args: namedRequest(cobra.ExactArgs(1)),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return p.completePending(cmd.Context(), args, typed)
+			return completePending(cmd.Context(), f, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.decideRequest(cmd.Context(), args[0], host.AnswerDeny)
+			return decideRequest(cmd.Context(), f, args[0], host.AnswerDeny)
 		}}
 }
 
@@ -136,24 +136,24 @@ func namedRequest(args cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // decideRequest answers a request. The gateway that holds it sends or refuses it.
-func (p *program) decideRequest(ctx context.Context, id string, answer host.Answer) error {
+func decideRequest(ctx context.Context, f *factory, id string, answer host.Answer) error {
 	return withApprovals(func(a *host.Approvals) error {
 		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
 			return err
 		}
-		if p.flags.json {
-			p.output.value(map[string]string{"id": id, "decision": string(answer)})
+		if f.Flags.json {
+			f.IO.Out.value(map[string]string{"id": id, "decision": string(answer)})
 			return nil
 		}
-		p.output.printf("Decided about %s: %s.", cleanLine(id), answer)
+		f.IO.Out.printf("Decided about %s: %s.", cleanLine(id), answer)
 		if answer == host.AnswerAlways || answer == host.AnswerSession {
-			p.screen.printf("In force within 2 seconds: see \"patchbay gateway grants\".")
+			f.IO.Err.printf("In force within 2 seconds: see \"patchbay gateway grants\".")
 		}
 		return nil
 	})
 }
 
-func (p *program) grantsCommand() *cobra.Command {
+func grantsCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "grants", Short: "List the approvals for a session or always",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return withApprovals(func(a *host.Approvals) error {
@@ -161,12 +161,12 @@ func (p *program) grantsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if p.flags.json {
-					p.output.value(map[string]any{"grants": append([]host.Grant{}, all...)})
+				if f.Flags.json {
+					f.IO.Out.value(map[string]any{"grants": append([]host.Grant{}, all...)})
 					return nil
 				}
 				if len(all) == 0 {
-					p.output.printf("No grants.")
+					f.IO.Out.printf("No grants.")
 				}
 				var rows [][]string
 				for _, g := range all {
@@ -174,27 +174,27 @@ func (p *program) grantsCommand() *cobra.Command {
 						cleanLine(g.Target), ruleName(g.Rule), cleanLine(cmp.Or(g.Approver, "unknown")),
 						string(g.Channel), g.Created.Local().Format(time.DateTime)})
 				}
-				p.output.columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
+				f.IO.Out.columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
 				return nil
 			})
 		}}
 }
 
-func (p *program) revokeCommand() *cobra.Command {
+func revokeCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "revoke ID", Short: "Remove a grant: the next request asks again",
 		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return withApprovals(func(a *host.Approvals) error {
 				if err := a.Revoke(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				if c, _, err := p.readConfig(""); err == nil {
-					p.recordAdmin(cmd.Context(), c.file, map[string]any{"action": "revoke grant", "id": args[0]})
+				if c, _, err := readConfig(f, ""); err == nil {
+					recordAdmin(cmd.Context(), f, c.file, map[string]any{"action": "revoke grant", "id": args[0]})
 				}
-				if p.flags.json {
-					p.output.value(map[string]string{"revoked": args[0]})
+				if f.Flags.json {
+					f.IO.Out.value(map[string]string{"revoked": args[0]})
 					return nil
 				}
-				p.output.printf("Revoked %s.", cleanLine(args[0]))
+				f.IO.Out.printf("Revoked %s.", cleanLine(args[0]))
 				return nil
 			})
 		}}

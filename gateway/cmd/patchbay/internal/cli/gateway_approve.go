@@ -15,9 +15,9 @@ type approveOptions struct {
 }
 
 // approveCommand returns the command that approves what waits for the user: a request, or definitions.
-func (p *program) approveCommand() *cobra.Command {
+func approveCommand(f *factory) *cobra.Command {
 	var o approveOptions
-	definitions := p.completePins(true)
+	definitions := completePins(f, true)
 	cmd := &cobra.Command{
 		Use:                   "approve [ID] [--session|--always [--yes]] | --pins NAME… [--yes]",
 		Short:                 "Approve a request that waits, or quarantined definitions of a server",
@@ -25,7 +25,7 @@ func (p *program) approveCommand() *cobra.Command {
 		Args:                  namedRequest(cobra.ArbitraryArgs),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if !o.pins {
-				return p.completePending(cmd.Context(), args, typed)
+				return completePending(cmd.Context(), f, args, typed)
 			}
 			return definitions(cmd, args, typed)
 		},
@@ -35,12 +35,12 @@ func (p *program) approveCommand() *cobra.Command {
 				return usage(err)
 			}
 			if o.pins {
-				return p.approvePins(cmd.Context(), args, o.yes)
+				return approvePins(cmd.Context(), f, args, o.yes)
 			}
-			if err := p.confirmAlways(cmd.Context(), &o); err != nil {
+			if err := confirmAlways(cmd.Context(), f, &o); err != nil {
 				return err
 			}
-			return p.decideRequest(cmd.Context(), args[0], answer)
+			return decideRequest(cmd.Context(), f, args[0], answer)
 		},
 	}
 	cmd.Flags().BoolVar(&o.forNow, "session", false, "approve further requests for the same in this session")
@@ -52,15 +52,15 @@ func (p *program) approveCommand() *cobra.Command {
 
 // confirmAlways asks whether to approve future requests, which nobody has seen: a program that runs this command
 // must not approve them without the user.
-func (p *program) confirmAlways(ctx context.Context, o *approveOptions) error {
+func confirmAlways(ctx context.Context, f *factory, o *approveOptions) error {
 	if !o.always || o.yes {
 		return nil
 	}
-	if !p.mayPrompt() {
+	if !f.IO.mayPrompt() {
 		return usage(errors.New("--always needs a terminal, or --yes: it approves all further requests for the same " +
 			"tool and rule, with any arguments"))
 	}
-	ok, err := p.confirm(ctx, "Approve all further requests for the same, with any arguments, until the grant is "+
+	ok, err := f.Ask.confirm(ctx, "Approve all further requests for the same, with any arguments, until the grant is "+
 		"revoked?", "n")
 	if err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled) {
 		return err

@@ -38,8 +38,8 @@ func (a *attachment) Read(b []byte) (int, error) { return a.reader.Read(b) }
 
 // attach connects to the running gateway as a client that works in the current directory. The error is
 // one of isNoGateway if there is none.
-func (p *program) attach(ctx context.Context, profile string) (*attachment, error) {
-	path, err := p.socketPath()
+func attach(ctx context.Context, f *factory, profile string) (*attachment, error) {
+	path, err := socketPath(f)
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +85,16 @@ func (a *attachment) upgrade(profile string) error {
 
 // attachStdio attaches a client on standard input and output to the running gateway. It leaves
 // g.attached nil if there is none, or if it refuses the client: then this process serves it.
-func (p *program) attachStdio(cmd *cobra.Command, args []string, g *gatewayRun) {
+func attachStdio(f *factory, cmd *cobra.Command, args []string, g *gatewayRun) {
 	if !g.stdio || g.own || len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
 		return
 	}
-	a, err := p.attach(cmd.Context(), g.profile)
+	a, err := attach(cmd.Context(), f, g.profile)
 	switch {
 	case err == nil:
 		g.attached = a
 	case !isNoGateway(err):
-		p.screen.printf("patchbay: does not use the running gateway: %s", cleanLine(err.Error()))
+		f.IO.Err.printf("patchbay: does not use the running gateway: %s", cleanLine(err.Error()))
 	}
 }
 
@@ -102,16 +102,16 @@ var errGatewayEnded = errors.New("the gateway that served this client has ended:
 	"the client in a process of its own while no gateway is running")
 
 // serveAttached passes messages between standard input and output and the gateway until one ends.
-func (p *program) serveAttached(ctx context.Context, a *attachment) error {
+func serveAttached(ctx context.Context, f *factory, a *attachment) error {
 	defer func() { _ = a.Close() }() // the gateway may have closed it
 	ended, received := make(chan struct{}), make(chan error, 1)
 	go func() { // ends with standard input, or the process
-		_, _ = io.Copy(a.UnixConn, p.input.r) // it fails if the gateway has ended, as reading does
+		_, _ = io.Copy(a.UnixConn, f.IO.In.r) // it fails if the gateway has ended, as reading does
 		close(ended)
 		_ = a.CloseWrite()
 	}()
 	go func() { // ends with the connection
-		_, err := io.Copy(p.output.w, a)
+		_, err := io.Copy(f.IO.Out.w, a)
 		received <- err
 	}()
 	releaseCode()
@@ -132,9 +132,9 @@ func (p *program) serveAttached(ctx context.Context, a *attachment) error {
 }
 
 // runningTransport returns a transport to the running gateway. Without one, its requests fail.
-func (p *program) runningTransport() mcp.SessionTransport {
+func runningTransport(f *factory) mcp.SessionTransport {
 	var stream io.ReadWriter
-	a, err := p.attach(context.Background(), "")
+	a, err := attach(context.Background(), f, "")
 	switch {
 	case err == nil:
 		stream = a
@@ -157,11 +157,11 @@ func (s failedStream) Read([]byte) (int, error) { return 0, &coded{exitUnreachab
 func (s failedStream) Write([]byte) (int, error) { return 0, &coded{exitUnreachable, s.err} }
 
 // runningNames completes the target of the running gateway, if there is one.
-func (p *program) runningNames(ctx context.Context, typed string) []string {
+func runningNames(ctx context.Context, f *factory, typed string) []string {
 	if !strings.HasPrefix(runningName, typed) {
 		return nil
 	}
-	if _, ok, err := p.runningGateway(ctx); err != nil || !ok {
+	if _, ok, err := findRunning(ctx, f); err != nil || !ok {
 		return nil
 	}
 	return []string{runningName}

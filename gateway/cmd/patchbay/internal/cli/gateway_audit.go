@@ -22,36 +22,36 @@ import (
 const vaultAuditKey = "gateway audit key"
 
 // auditCommand returns the commands about the audit log.
-func (p *program) auditCommand() *cobra.Command {
+func auditCommand(f *factory) *cobra.Command {
 	dir := ""
-	cmd := p.withSubcommands("audit", "Read and verify the audit log of the gateway",
-		p.auditTailCommand(&dir),
-		p.auditQueryCommand(&dir),
-		p.auditShowCommand(&dir),
-		p.auditVerifyCommand(&dir),
-		p.auditReplayCommand(&dir))
+	cmd := withSubcommands(f, "audit", "Read and verify the audit log of the gateway",
+		auditTailCommand(f, &dir),
+		auditQueryCommand(f, &dir),
+		auditShowCommand(f, &dir),
+		auditVerifyCommand(f, &dir),
+		auditReplayCommand(f, &dir))
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "`folder` of the log; default: that of the configuration")
 	return cmd
 }
 
 // openAudit opens the log of a configuration, nil if it has none. It is closed when the program ends.
-func (p *program) openAudit(ctx context.Context, f *config.File) (*audit.Log, error) {
+func openAudit(ctx context.Context, p *factory, f *config.File) (*audit.Log, error) {
 	s, err := f.Settings()
-	if err != nil || s.Audit == nil || p.completing {
+	if err != nil || s.Audit == nil || p.Observe.completing {
 		return nil, nil //nolint:nilerr // the host returns it
 	}
 	dir, heads, err := auditDirs(s.Audit, "")
 	if err != nil {
 		return nil, err
 	}
-	key, err := p.auditKey(ctx)
+	key, err := auditKey(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	a := s.Audit
 	l, err := audit.Open(&audit.Options{Dir: dir, HeadDir: heads, Key: key, Arguments: audit.Arguments(a.Args),
 		Sync: audit.Sync(a.Sync), Strict: a.Strict, SegmentSize: a.SegmentSize, SegmentAge: a.SegmentAge, Keep: a.Keep,
-		MaxSize: a.MaxSize, Logger: p.logger()})
+		MaxSize: a.MaxSize, Logger: p.IO.logger()})
 	if err != nil {
 		return nil, fmt.Errorf("%w (member audit of the settings)", err)
 	}
@@ -60,18 +60,18 @@ func (p *program) openAudit(ctx context.Context, f *config.File) (*audit.Log, er
 }
 
 // closeAudits closes the logs, after the hosts that use them.
-func (p *program) closeAudits() {
-	for _, l := range p.audits {
+func closeAudits(f *factory) {
+	for _, l := range f.audits {
 		if err := l.Close(); err != nil {
-			p.screen.printf("patchbay: %s", cleanLine(err.Error()))
+			f.IO.Err.printf("patchbay: %s", cleanLine(err.Error()))
 		}
 	}
-	p.audits = nil
+	f.audits = nil
 }
 
 // auditKey returns the key that signs checkpoints. The first call creates it.
-func (p *program) auditKey(ctx context.Context) (ed25519.PrivateKey, error) {
-	v, err := p.openVault()
+func auditKey(ctx context.Context, f *factory) (ed25519.PrivateKey, error) {
+	v, err := f.Vault.openVault()
 	var seed []byte
 	if err == nil {
 		seed, err = stored(ctx, v, vaultAuditKey, func() []byte {
@@ -116,8 +116,8 @@ func auditDirs(a *config.Audit, given string) (dir, heads string, err error) {
 }
 
 // auditLog returns the folders of the log that a command reads. The log must exist.
-func (p *program) auditLog(given string) (dir, heads string, err error) {
-	settings, err := p.auditSettings()
+func auditLog(f *factory, given string) (dir, heads string, err error) {
+	settings, err := auditSettings(f)
 	if err != nil && given == "" {
 		return "", "", usage(err)
 	}
@@ -136,16 +136,16 @@ func (p *program) auditLog(given string) (dir, heads string, err error) {
 }
 
 // auditSettings returns the member audit of the settings, nil if there is none.
-func (p *program) auditSettings() (*config.Audit, error) {
-	for f, err := range configs.Files(p.flags.config) {
+func auditSettings(p *factory) (*config.Audit, error) {
+	for f, err := range configs.Files(p.Flags.config) {
 		if err != nil {
-			if p.namesConfig() {
+			if p.Config.namesConfig() {
 				return nil, err
 			}
 			continue
 		}
 		_, has := f.Extra["patchbay"]
-		if !has || f.Project || !p.namesConfig() && f.App != "patchbay" {
+		if !has || f.Project || !p.Config.namesConfig() && f.App != "patchbay" {
 			continue
 		}
 		s, err := f.Settings()

@@ -91,12 +91,12 @@ func (f *auditFilter) matches(e *audit.Entry) bool {
 		like(f.outcome, e.Outcome, e.Event)
 }
 
-func (p *program) auditQueryCommand(dir *string) *cobra.Command {
+func auditQueryCommand(p *factory, dir *string) *cobra.Command {
 	f, limit := &auditFilter{}, 0
 	cmd := &cobra.Command{
 		Use: "query", Short: "Find records of the audit log", DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			folder, _, err := p.auditLog(*dir)
+			folder, _, err := auditLog(p, *dir)
 			if err != nil {
 				return err
 			}
@@ -106,19 +106,19 @@ func (p *program) auditQueryCommand(dir *string) *cobra.Command {
 			n := 0
 			for e, err := range audit.Read(folder) {
 				if err != nil {
-					p.screen.printf("patchbay: %s", cleanLine(err.Error()))
+					p.IO.Err.printf("patchbay: %s", cleanLine(err.Error()))
 					continue
 				}
 				if !f.matches(e) {
 					continue
 				}
-				p.showAudit(e)
+				showAudit(p, e)
 				if n++; n == limit {
 					break
 				}
 			}
 			if n == 0 {
-				p.screen.printf("No records match.")
+				p.IO.Err.printf("No records match.")
 			}
 			return nil
 		},
@@ -135,12 +135,12 @@ func (p *program) auditQueryCommand(dir *string) *cobra.Command {
 	return cmd
 }
 
-func (p *program) auditTailCommand(dir *string) *cobra.Command {
+func auditTailCommand(f *factory, dir *string) *cobra.Command {
 	follow, last := false, 0
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Print the last records of the audit log", DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, _, err := p.auditLog(*dir)
+			folder, _, err := auditLog(f, *dir)
 			if err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (p *program) auditTailCommand(dir *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				p.showAudit(e)
+				showAudit(f, e)
 			}
 			if follow {
 				return context.Cause(ctx)
@@ -169,9 +169,9 @@ func (p *program) auditTailCommand(dir *string) *cobra.Command {
 }
 
 // showAudit prints a record as a line.
-func (p *program) showAudit(e *audit.Entry) {
-	if p.flags.json {
-		p.output.raw(e.Raw)
+func showAudit(f *factory, e *audit.Entry) {
+	if f.Flags.json {
+		f.IO.Out.raw(e.Raw)
 		return
 	}
 	what := e.Event
@@ -200,12 +200,12 @@ func (p *program) showAudit(e *audit.Entry) {
 			cells[i] = "-"
 		}
 	}
-	if p.output.terminal {
-		p.output.heading(auditRow(strings.Fields("TIME EVENT CALLER SERVER NAME DURATION ID NOTE")))
-		p.output.println(auditRow(cells))
+	if f.IO.Out.terminal {
+		f.IO.Out.heading(auditRow(strings.Fields("TIME EVENT CALLER SERVER NAME DURATION ID NOTE")))
+		f.IO.Out.println(auditRow(cells))
 		return
 	}
-	p.output.println(strings.TrimSuffix(strings.Join(cells, columnGap), columnGap+"-"))
+	f.IO.Out.println(strings.TrimSuffix(strings.Join(cells, columnGap), columnGap+"-"))
 }
 
 // auditRow returns a row whose cells begin in fixed columns unless a cell is long, because the widths of later
@@ -222,8 +222,8 @@ func auditRow(cells []string) string {
 func recordName(e *audit.Entry) string { return e.Chain + "/" + strconv.FormatUint(e.Seq, 10) }
 
 // findAudit returns the records with an id: those of a call, or one record.
-func (p *program) findAudit(given, id string) (found []*audit.Entry, err error) {
-	folder, _, err := p.auditLog(given)
+func findAudit(f *factory, given, id string) (found []*audit.Entry, err error) {
+	folder, _, err := auditLog(f, given)
 	if err != nil {
 		return nil, err
 	}
@@ -238,11 +238,11 @@ func (p *program) findAudit(given, id string) (found []*audit.Entry, err error) 
 	return found, nil
 }
 
-func (p *program) auditShowCommand(dir *string) *cobra.Command {
+func auditShowCommand(f *factory, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show all records of a call", DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			found, err := p.findAudit(*dir, args[0])
+			found, err := findAudit(f, *dir, args[0])
 			if err != nil {
 				return err
 			}
@@ -250,16 +250,16 @@ func (p *program) auditShowCommand(dir *string) *cobra.Command {
 			for _, e := range found {
 				raw = append(raw, e.Raw)
 			}
-			if p.flags.json {
+			if f.Flags.json {
 				text, err := stdjson.Marshal(map[string]any{"records": raw})
 				if err == nil {
-					p.output.raw(text)
+					f.IO.Out.raw(text)
 				}
 				return err
 			}
 			for _, e := range found {
-				p.output.printf("%s", cleanLine(recordName(e)))
-				p.output.raw(e.Raw)
+				f.IO.Out.printf("%s", cleanLine(recordName(e)))
+				f.IO.Out.raw(e.Raw)
 			}
 			return nil
 		},

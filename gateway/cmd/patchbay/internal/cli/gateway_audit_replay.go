@@ -26,13 +26,13 @@ type recordedCall struct {
 	args   stdjson.RawMessage
 }
 
-func (p *program) auditReplayCommand(dir *string) *cobra.Command {
+func auditReplayCommand(f *factory, dir *string) *cobra.Command {
 	send := false
 	cmd := &cobra.Command{
 		Use: "replay ID", Short: "Show the request of a call, and send it again with --send",
 		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := p.findAudit(*dir, args[0])
+			found, err := findAudit(f, *dir, args[0])
 			if err != nil {
 				return err
 			}
@@ -41,15 +41,15 @@ func (p *program) auditReplayCommand(dir *string) *cobra.Command {
 				return err
 			}
 			if send {
-				return p.sendAgain(cmd.Context(), c)
+				return sendAgain(cmd.Context(), f, c)
 			}
-			if p.flags.json {
-				p.output.value(c)
+			if f.Flags.json {
+				f.IO.Out.value(c)
 				return nil
 			}
-			p.output.printf("%s of server %s", cleanLine(c.Method), shellWord(c.Server))
-			p.output.raw(c.Params)
-			p.screen.printf("Not sent: use --send to send it again.")
+			f.IO.Out.printf("%s of server %s", cleanLine(c.Method), shellWord(c.Server))
+			f.IO.Out.raw(c.Params)
+			f.IO.Err.printf("Not sent: use --send to send it again.")
 			return nil
 		},
 	}
@@ -98,8 +98,8 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 }
 
 // sendAgain sends a request to its server, through the host with its policy and log.
-func (p *program) sendAgain(ctx context.Context, c *recordedCall) error {
-	hosted, h, err := p.hostTarget(ctx, &host.Caller{Server: c.Server})
+func sendAgain(ctx context.Context, f *factory, c *recordedCall) error {
+	hosted, h, err := openHostTarget(ctx, f, &host.Caller{Server: c.Server})
 	if err != nil {
 		return usage(err)
 	}
@@ -110,8 +110,8 @@ func (p *program) sendAgain(ctx context.Context, c *recordedCall) error {
 	if !known {
 		return notFound(fmt.Errorf("the configuration has no server %q", c.Server))
 	}
-	return p.withServer(ctx, hosted, nil, func(ctx context.Context, client *mcp.Client, _ []string) error {
-		if c.Method == "tools/call" && !p.flags.json {
+	return withServer(ctx, f, hosted, nil, func(ctx context.Context, client *mcp.Client, _ []string) error {
+		if c.Method == "tools/call" && !f.Flags.json {
 			arguments := c.args
 			if arguments == nil {
 				arguments = stdjson.RawMessage("{}")
@@ -120,16 +120,16 @@ func (p *program) sendAgain(ctx context.Context, c *recordedCall) error {
 			if err != nil {
 				return err
 			}
-			return p.showResult(res)
+			return showResult(f, res)
 		}
 		if c.Result, err = client.Do(ctx, c.Method, c.Params); err != nil {
 			return err
 		}
-		if c.Sent = true; p.flags.json {
-			p.output.value(c)
+		if c.Sent = true; f.Flags.json {
+			f.IO.Out.value(c)
 			return nil
 		}
-		p.output.raw(c.Result)
+		f.IO.Out.raw(c.Result)
 		return nil
 	})
 }

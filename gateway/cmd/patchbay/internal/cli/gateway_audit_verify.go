@@ -11,13 +11,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 )
 
-func (p *program) auditVerifyCommand(dir *string) *cobra.Command {
+func auditVerifyCommand(f *factory, dir *string) *cobra.Command {
 	var heads, key string
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Verify that no record was altered, removed or cut", DisableFlagsInUseLine: true,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, known, err := p.auditLog(*dir)
+			folder, known, err := auditLog(f, *dir)
 			if err != nil && (known == "" || !hasHeads(known)) {
 				return err // else all segments may have been removed
 			}
@@ -27,7 +27,7 @@ func (p *program) auditVerifyCommand(dir *string) *cobra.Command {
 			} else if !hasHeads(known) {
 				o.HeadDir = folder
 			}
-			public, err := p.auditPublicKey(cmd, key)
+			public, err := auditPublicKey(f, cmd, key)
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ func (p *program) auditVerifyCommand(dir *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.showVerified(r)
+			showVerified(f, r)
 			return r.Err()
 		},
 	}
@@ -46,7 +46,7 @@ func (p *program) auditVerifyCommand(dir *string) *cobra.Command {
 }
 
 // auditPublicKey returns the key of the command line, or else of the vault.
-func (p *program) auditPublicKey(cmd *cobra.Command, text string) (ed25519.PublicKey, error) {
+func auditPublicKey(f *factory, cmd *cobra.Command, text string) (ed25519.PublicKey, error) {
 	if text != "" {
 		key, err := hex.DecodeString(text)
 		if err != nil || len(key) != ed25519.PublicKeySize {
@@ -54,19 +54,19 @@ func (p *program) auditPublicKey(cmd *cobra.Command, text string) (ed25519.Publi
 		}
 		return key, nil
 	}
-	key, err := p.auditKey(cmd.Context())
+	key, err := auditKey(cmd.Context(), f)
 	if err != nil {
 		return nil, err
 	}
 	return key.Public().(ed25519.PublicKey), nil
 }
 
-func (p *program) showVerified(r *audit.Report) {
-	if p.flags.json {
+func showVerified(f *factory, r *audit.Report) {
+	if f.Flags.json {
 		if r.Chains == nil {
 			r.Chains = []*audit.ChainReport{}
 		}
-		p.output.value(r)
+		f.IO.Out.value(r)
 		return
 	}
 	for _, c := range r.Chains {
@@ -79,17 +79,17 @@ func (p *program) showVerified(r *audit.Report) {
 			span = fmt.Sprintf(", %s to %s", c.First.Local().Format(time.DateTime),
 				c.Last.Local().Format(time.DateTime))
 		}
-		p.output.printf("%s: %s: %s in %s%s, signed up to record %d of %d", cleanLine(c.Chain), state,
+		f.IO.Out.printf("%s: %s: %s in %s%s, signed up to record %d of %d", cleanLine(c.Chain), state,
 			counted(c.Records, "record"), counted(c.Segments, "segment"), span, c.Signed, c.Seq)
 		if c.Removed > 0 {
-			p.output.printf("  records 1 to %d were removed because of their age", c.Removed)
+			f.IO.Out.printf("  records 1 to %d were removed because of their age", c.Removed)
 		}
 		if c.Torn > 0 {
-			p.output.printf("  the last line is incomplete (%d bytes): it is being written, or its process was killed",
+			f.IO.Out.printf("  the last line is incomplete (%d bytes): it is being written, or its process was killed",
 				c.Torn)
 		}
 		if c.Warning != "" {
-			p.output.printf("  warning: %s", cleanLine(c.Warning))
+			f.IO.Out.printf("  warning: %s", cleanLine(c.Warning))
 		}
 	}
 }

@@ -56,21 +56,21 @@ type hostConfig struct {
 
 // hostConfig returns the configuration with the servers of all files, or of the file that the user
 // has named. It starts nothing, and leaves out servers that the user has not trusted.
-func (p *program) hostConfig(addr string) (*hostConfig, error) {
-	c, invalid, err := p.readConfig(addr)
+func readHostConfig(f *factory, addr string) (*hostConfig, error) {
+	c, invalid, err := readConfig(f, addr)
 	if err != nil {
 		return nil, err
 	}
 	for _, err := range invalid {
-		if p.namesConfig() {
+		if f.Config.namesConfig() {
 			return nil, err
 		}
-		p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
+		f.IO.Err.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
 	}
 	if len(c.servers) == 0 {
 		where := "the configuration files that \"patchbay servers\" lists"
-		if p.namesConfig() {
-			where = config.Paths(p.flags.config)[0]
+		if f.Config.namesConfig() {
+			where = config.Paths(f.Flags.config)[0]
 		}
 		return nil, fmt.Errorf("found no servers to use in %s; see \"patchbay help config\"", where)
 	}
@@ -78,40 +78,40 @@ func (p *program) hostConfig(addr string) (*hostConfig, error) {
 }
 
 // readConfig returns the configuration, and the errors of files that cannot be read.
-func (p *program) readConfig(addr string) (c *hostConfig, invalid []error, err error) {
-	c, invalid, err = p.mergedConfig(configs.Files(p.flags.config), addr)
+func readConfig(f *factory, addr string) (c *hostConfig, invalid []error, err error) {
+	c, invalid, err = mergedConfig(f, configs.Files(f.Flags.config), addr)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, note := range c.notes {
-		p.screen.printf("patchbay: %s", note)
+		f.IO.Err.printf("patchbay: %s", note)
 	}
 	return c, invalid, nil
 }
 
 // mergedConfig returns the configuration of files, and the errors of those that cannot be read.
-func (p *program) mergedConfig(
-	files iter.Seq2[*configs.File, error], addr string,
+func mergedConfig(
+	p *factory, files iter.Seq2[*configs.File, error], addr string,
 ) (c *hostConfig, invalid []error, err error) {
 	store, err := trustStore()
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}, named: p.namesConfig()}
+	c = &hostConfig{entries: map[string]*config.Server{}, targets: map[string]*target{}, named: p.Config.namesConfig()}
 	for f, err := range files {
 		if err != nil {
 			invalid = append(invalid, err)
 			continue
 		}
-		p.addFile(c, f, store, addr)
+		addFile(p, c, f, store, addr)
 	}
 	c.file = config.Merge(c.settings, c.servers)
 	return c, invalid, nil
 }
 
 // addFile adds the servers of a file, and its settings if they are those of the user.
-func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustStore, addr string) {
-	if _, has := f.Extra["patchbay"]; has && c.settings == nil && (p.namesConfig() || f.App == "patchbay") {
+func addFile(p *factory, c *hostConfig, f *configs.File, store *config.TrustStore, addr string) {
+	if _, has := f.Extra["patchbay"]; has && c.settings == nil && (p.Config.namesConfig() || f.App == "patchbay") {
 		if f.Project {
 			c.note("ignored the settings of the project file %s: name it with --config instead", cleanLine(f.Path))
 		} else {
@@ -133,7 +133,7 @@ func (p *program) addFile(c *hostConfig, f *configs.File, store *config.TrustSto
 			untrusted = append(untrusted, serverWord(f, s))
 			continue
 		case isGateway(s, gatewayPorts(c.settings, addr)):
-			if p.flags.verbose {
+			if p.Flags.verbose {
 				c.note("left out %s: it is this gateway", serverWord(f, s))
 			}
 			continue
@@ -237,11 +237,11 @@ func oneServer(t *target) (*hostConfig, error) {
 }
 
 // openHost opens a host for a configuration. It starts nothing.
-func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*host.Host, error) {
-	if err := p.loadCACert(ctx); err != nil {
+func openHost(ctx context.Context, f *factory, c *hostConfig, keys [][]byte) (*host.Host, error) {
+	if err := f.Net.loadCACert(ctx); err != nil {
 		return nil, usage(err)
 	}
-	if _, err := p.openVault(); err != nil { // before Dial is called concurrently
+	if _, err := f.Vault.openVault(); err != nil { // before Dial is called concurrently
 		return nil, err
 	}
 	opts := &host.Options{
@@ -250,20 +250,20 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 			if err != nil {
 				return nil, err
 			}
-			return p.dialServer(ctx, s.Name, t)
+			return dialServer(ctx, f, s.Name, t)
 		},
 		Client: mcp.ClientOptions{
-			Info: mcp.Implementation{Name: "patchbay", Version: version()}, Revision: p.flags.revision,
+			Info: mcp.Implementation{Name: "patchbay", Version: version()}, Revision: f.Flags.revision,
 			ForwardCapabilities: c.capabilities,
 		},
-		StateKeys: keys, Observer: c.observer, Logger: p.logger(),
-		Tokens: p.callerTokens, OAuth: p.callerOAuth, LoginCommand: p.gatewayLoginLine,
+		StateKeys: keys, Observer: c.observer, Logger: f.IO.logger(),
+		Tokens: func(principal string) oauthclient.Store { return callerTokens(f, principal) }, OAuth: func(v1 *config.Server) *oauthclient.TransportOptions { return callerOAuth(f, v1) }, LoginCommand: func(server string) string { return gatewayLoginLine(f, server) },
 	}
 	var err error
-	if opts.Lookup, err = p.hostVariables(ctx, c); err != nil {
+	if opts.Lookup, err = hostVariables(ctx, f, c); err != nil {
 		return nil, err
 	}
-	if p.completing { // completion does not start commands
+	if f.Observe.completing { // completion does not start commands
 		dial := opts.Dial
 		opts.Dial = func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 			if s.Type == config.TypeStdio {
@@ -281,7 +281,7 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 		}
 	}
 	opts.Configure = applyPolicy
-	switch l, err := p.openAudit(ctx, c.file); {
+	switch l, err := openAudit(ctx, f, c.file); {
 	case err != nil:
 		return nil, err
 	case l != nil:
@@ -300,17 +300,17 @@ func (p *program) openHost(ctx context.Context, c *hostConfig, keys [][]byte) (*
 // hostVariables returns the lookup of variables for the servers of a host. A terminal asks for the
 // inputs of all of them now. Without one, an input has its default; a server whose input has none
 // fails alone.
-func (p *program) hostVariables(ctx context.Context, c *hostConfig) (func(name string) (string, bool), error) {
-	inputs, err := p.inputsOf(ctx, c)
+func hostVariables(ctx context.Context, f *factory, c *hostConfig) (func(name string) (string, bool), error) {
+	inputs, err := inputsOf(ctx, f, c)
 	if err != nil {
 		return nil, err
 	}
 	c.inputs = inputs
-	return p.lookupFor(ctx, c), nil
+	return lookupFor(ctx, f, c), nil
 }
 
 // lookupFor returns the lookup of variables for the servers of a configuration with its inputs.
-func (p *program) lookupFor(ctx context.Context, c *hostConfig) func(name string) (string, bool) {
+func lookupFor(ctx context.Context, f *factory, c *hostConfig) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
 		if id, ok := strings.CutPrefix(name, "input:"); ok {
 			c.mu.Lock()
@@ -318,7 +318,7 @@ func (p *program) lookupFor(ctx context.Context, c *hostConfig) func(name string
 			value, found := c.inputs[id]
 			return value, found
 		}
-		if value, set, found := p.secretLookup(ctx, name); found {
+		if value, set, found := f.Vault.secretLookup(ctx, name); found {
 			return value, set
 		}
 		return os.LookupEnv(name)
@@ -326,7 +326,7 @@ func (p *program) lookupFor(ctx context.Context, c *hostConfig) func(name string
 }
 
 // inputsOf returns the inputs of the servers of a configuration.
-func (p *program) inputsOf(ctx context.Context, c *hostConfig) (map[string]string, error) {
+func inputsOf(ctx context.Context, f *factory, c *hostConfig) (map[string]string, error) {
 	inputs := map[string]string{}
 	for _, name := range c.file.Names() {
 		s := c.entries[name]
@@ -339,16 +339,16 @@ func (p *program) inputsOf(ctx context.Context, c *hostConfig) (map[string]strin
 				continue
 			}
 			switch {
-			case p.mayPrompt() && !p.completing:
-				value, err := p.askInput(ctx, shorten(shellWord(name), maxNameShown), in)
+			case f.IO.mayPrompt() && !f.Observe.completing:
+				value, err := f.Config.askInput(ctx, shorten(shellWord(name), maxNameShown), in)
 				if err != nil {
 					return nil, err
 				}
 				inputs[in.ID] = value
 			case in.Default != "":
 				inputs[in.ID] = in.Default
-			case !p.completing:
-				p.screen.printf("patchbay: server %s needs the input %s: run the command in a terminal, give the "+
+			case !f.Observe.completing:
+				f.IO.Err.printf("patchbay: server %s needs the input %s: run the command in a terminal, give the "+
 					"input a default, or use ${env:NAME} in the file",
 					shorten(shellWord(name), maxNameShown), cleanLine(in.ID))
 			}
@@ -389,26 +389,26 @@ func (c *hostConfig) masked(text string) string {
 
 // dialServer returns the transport to a server of a host, with the stored login. The host has checked the settings
 // of the server. With -v, the standard error of the server is shown.
-func (p *program) dialServer(ctx context.Context, name string, t *target) (mcp.Transport, error) {
+func dialServer(ctx context.Context, f *factory, name string, t *target) (mcp.Transport, error) {
 	if t.url == "" {
 		command := mcp.Command(t.command[0], t.command[1:]...)
-		command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
-		if p.flags.verbose {
-			command.Stderr = &prefixedScreen{p.screen, "[" + shorten(cleanLine(name), maxNameShown) + "] ", t}
+		command.Env, command.Dir, command.Logger = t.environment, t.directory, f.IO.logger()
+		if f.Flags.verbose {
+			command.Stderr = &prefixedScreen{f.IO.Err, "[" + shorten(cleanLine(name), maxNameShown) + "] ", t}
 		}
 		return command, nil
 	}
 	if client := host.ClientFrom(ctx); client != nil { // with the credentials of the caller
-		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: client, InsecureHTTP: true}
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: f.IO.logger(), Client: client, InsecureHTTP: true}
 		return mcphttp.NewTransport(t.url, opts), nil
 	}
 	t.noLogin = true // several servers would ask at once
-	if err := p.authorize(ctx, t); err != nil {
+	if err := f.Login.authorize(ctx, t); err != nil {
 		return nil, err
 	}
-	opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient(), InsecureHTTP: true}
+	opts := &mcphttp.TransportOptions{Header: t.header, Logger: f.IO.logger(), Client: f.Net.httpClient(), InsecureHTTP: true}
 	if t.auth != nil {
-		opts.Client = &http.Client{Transport: &loginAdvice{t.auth, p.loginCommandLine(t, nil)}}
+		opts.Client = &http.Client{Transport: &loginAdvice{t.auth, loginCommandLine(f, t, nil)}}
 	}
 	return mcphttp.NewTransport(t.url, opts), nil
 }
@@ -445,8 +445,8 @@ func (s *prefixedScreen) Write(b []byte) (int, error) {
 }
 
 // newGateway returns a gateway for a host, and for one profile if the command line has one.
-func (p *program) newGateway(g *gatewayRun, o *gateway.Options) *gateway.Gateway {
-	o.InsecureNoAuth, o.Profile, o.Logger = g.noAuth && !g.stdio, g.profile, p.logger()
-	o.Admin = p.adminOptions(g)
+func newGateway(f *factory, g *gatewayRun, o *gateway.Options) *gateway.Gateway {
+	o.InsecureNoAuth, o.Profile, o.Logger = g.noAuth && !g.stdio, g.profile, f.IO.logger()
+	o.Admin = adminOptions(f, g)
 	return gateway.New(g.host, o)
 }

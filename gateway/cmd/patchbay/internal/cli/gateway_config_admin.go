@@ -18,10 +18,10 @@ import (
 )
 
 // configFiles returns the files of the configuration of a gateway, with masks.
-func (p *program) configFiles(g *gatewayRun) ([]gateway.ConfigFile, error) {
-	own := config.Paths(p.flags.config)[0]
+func configFiles(p *factory, g *gatewayRun) ([]gateway.ConfigFile, error) {
+	own := config.Paths(p.Flags.config)[0]
 	var files []gateway.ConfigFile
-	for f, err := range configs.Files(p.flags.config) {
+	for f, err := range configs.Files(p.Flags.config) {
 		if err != nil {
 			continue // the gateway does not use it
 		}
@@ -54,8 +54,8 @@ func refusedChange(status int, code, format string, args ...any) error {
 }
 
 // setConfig writes the configuration file of the user, which the gateway then reads again.
-func (p *program) setConfig(g *gatewayRun, c *gateway.ConfigChange) (*gateway.ConfigResult, error) {
-	path, old, err := p.ownFile()
+func setConfig(f *factory, g *gatewayRun, c *gateway.ConfigChange) (*gateway.ConfigResult, error) {
+	path, old, err := ownFile(f)
 	switch {
 	case err != nil:
 		return nil, refusedChange(http.StatusConflict, "not_editable", "%v", err)

@@ -25,8 +25,8 @@ const maskedConfig = `{
 // adminOf returns a function that sends a request to the running gateway, and returns the problem.
 func adminOf(t *testing.T, file string) func(method, path string, body, result any) *gateway.Problem {
 	t.Helper()
-	p := &program{flags: flags{config: file}}
-	c, ok, err := p.runningGateway(t.Context())
+	p := factoryFor(file)
+	c, ok, err := findRunning(t.Context(), p)
 	if err != nil || !ok {
 		t.Fatalf("no gateway: %v", err)
 	}

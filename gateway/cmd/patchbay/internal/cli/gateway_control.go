@@ -29,28 +29,32 @@ const (
 // serverPath returns the path of a server in the admin API.
 func serverPath(name, rest string) string { return "/servers/" + url.PathEscape(name) + rest }
 
-func (p *program) restartCommand() *cobra.Command {
+func restartCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "restart NAME", Short: "Restart a server of the running gateway",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: p.completeRunning,
+		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return completeRunning(f, cmd, args, typed)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.controlServer(cmd.Context(), args[0], "restart")
+			return controlServer(cmd.Context(), f, args[0], "restart")
 		}}
 }
 
-func (p *program) stopCommand() *cobra.Command {
+func stopCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "stop [NAME]", Short: "Stop the running gateway, or one of its servers",
-		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), ValidArgsFunction: p.completeRunning,
+		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return completeRunning(f, cmd, args, typed)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return p.controlServer(cmd.Context(), args[0], "stop")
+				return controlServer(cmd.Context(), f, args[0], "stop")
 			}
-			return p.stopGateway(cmd.Context())
+			return stopGateway(cmd.Context(), f)
 		}}
 }
 
 // controlServer restarts or stops a server, and prints its state.
-func (p *program) controlServer(ctx context.Context, name, verb string) error {
-	c, err := p.requireGateway(ctx)
+func controlServer(ctx context.Context, f *factory, name, verb string) error {
+	c, err := requireGateway(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -58,21 +62,21 @@ func (p *program) controlServer(ctx context.Context, name, verb string) error {
 	if err := c.do(ctx, http.MethodPost, serverPath(name, ":"+verb), nil, &raw); err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.raw(raw)
+	if f.Flags.json {
+		f.IO.Out.raw(raw)
 		return nil
 	}
 	var s serverStatus
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return err
 	}
-	p.output.printf("Server %s: %s", shorten(cleanLine(s.Name), maxNameShown), cleanLine(s.State))
+	f.IO.Out.printf("Server %s: %s", shorten(cleanLine(s.Name), maxNameShown), cleanLine(s.State))
 	return nil
 }
 
 // stopGateway ends the gateway, and waits until it has ended.
-func (p *program) stopGateway(ctx context.Context) error {
-	c, err := p.requireGateway(ctx)
+func stopGateway(ctx context.Context, f *factory) error {
+	c, err := requireGateway(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -90,7 +94,7 @@ func (p *program) stopGateway(ctx context.Context) error {
 	said := false
 	for begun := time.Now(); !c.hasEnded(ctx); {
 		if !said && time.Since(begun) > stopNotice {
-			p.screen.printf("The gateway, process %d, is ending: requests in progress have 10 seconds.", status.PID)
+			f.IO.Err.printf("The gateway, process %d, is ending: requests in progress have 10 seconds.", status.PID)
 			said = true
 		}
 		select {
@@ -100,11 +104,11 @@ func (p *program) stopGateway(ctx context.Context) error {
 				fmt.Errorf("the gateway, process %d, has not ended within %v", status.PID, stopTimeout)}
 		}
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"stopped": true, "pid": status.PID})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"stopped": true, "pid": status.PID})
 		return nil
 	}
-	p.output.printf("The gateway has ended: process %d.", status.PID)
+	f.IO.Out.printf("The gateway has ended: process %d.", status.PID)
 	return nil
 }
 
@@ -124,11 +128,11 @@ func (c *adminClient) hasEnded(ctx context.Context) bool {
 	return !errors.Is(err, errGatewayRuns)
 }
 
-func (p *program) reloadCommand() *cobra.Command {
+func reloadCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "reload", Short: "Make the running gateway read its configuration again",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := p.requireGateway(cmd.Context())
+			c, err := requireGateway(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
@@ -136,40 +140,42 @@ func (p *program) reloadCommand() *cobra.Command {
 			if err := c.do(cmd.Context(), http.MethodPost, "/reload", nil, &raw); err != nil {
 				return err
 			}
-			if p.flags.json {
-				p.output.raw(raw)
+			if f.Flags.json {
+				f.IO.Out.raw(raw)
 				return nil
 			}
 			var d host.Diff
 			if err := json.Unmarshal(raw, &d); err != nil {
 				return err
 			}
-			p.printReload(&d)
+			printReload(f, &d)
 			return nil
 		}}
 }
 
 // printReload prints what a reload has changed.
-func (p *program) printReload(d *host.Diff) {
+func printReload(f *factory, d *host.Diff) {
 	parts := diffParts(d)
 	if len(parts) == 0 {
 		parts = []string{"nothing has changed"}
 	}
-	p.output.printf("Reloaded the configuration: %s.", strings.Join(parts, "; "))
+	f.IO.Out.printf("Reloaded the configuration: %s.", strings.Join(parts, "; "))
 	if len(d.Restart) > 0 {
-		p.screen.printf("%s has changed: restart the gateway to use it.", cleanLine(strings.Join(d.Restart, ", ")))
+		f.IO.Err.printf("%s has changed: restart the gateway to use it.", cleanLine(strings.Join(d.Restart, ", ")))
 	}
 }
 
-func (p *program) logsCommand() *cobra.Command {
+func logsCommand(f *factory) *cobra.Command {
 	follow, last := false, 0
 	cmd := &cobra.Command{Use: "logs NAME", Short: "Print the standard error of a server of the running gateway",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: p.completeRunning,
+		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return completeRunning(f, cmd, args, typed)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if last < 1 || last > maxLogLines {
 				return usage(fmt.Errorf("invalid --last %d: want 1 to %d", last, maxLogLines))
 			}
-			return p.logs(cmd.Context(), args[0], last, follow)
+			return logs(cmd.Context(), f, args[0], last, follow)
 		}}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more lines until interrupted")
 	cmd.Flags().IntVarP(&last, "last", "n", defaultLogLines, "only the last `lines`")
@@ -191,8 +197,8 @@ type logLine struct {
 
 // logs prints the last lines of a server, and with follow those that it writes later. With --json each is
 // an object on a line of its own.
-func (p *program) logs(ctx context.Context, name string, last int, follow bool) error {
-	c, err := p.requireGateway(ctx)
+func logs(ctx context.Context, f *factory, name string, last int, follow bool) error {
+	c, err := requireGateway(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -211,14 +217,14 @@ func (p *program) logs(ctx context.Context, name string, last int, follow bool) 
 			return err
 		}
 		for _, l := range res.Lines {
-			if p.flags.json {
-				p.output.value(l)
+			if f.Flags.json {
+				f.IO.Out.value(l)
 			} else {
-				p.output.printf("%s  %s", l.Time.Local().Format(time.DateTime), cleanLine(l.Text))
+				f.IO.Out.printf("%s  %s", l.Time.Local().Format(time.DateTime), cleanLine(l.Text))
 			}
 			after = l.Number
 		}
-		if !follow || p.output.err != nil {
+		if !follow || f.IO.Out.err != nil {
 			return nil
 		}
 		last = maxLogLines // from now on no line is left out
@@ -231,13 +237,13 @@ func (p *program) logs(ctx context.Context, name string, last int, follow bool) 
 }
 
 // completeRunning completes the names of the servers of the running gateway.
-func (p *program) completeRunning(
-	cmd *cobra.Command, args []string, typed string,
+func completeRunning(
+	f *factory, cmd *cobra.Command, args []string, typed string,
 ) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c, ok, err := p.runningGateway(cmd.Context())
+	c, ok, err := findRunning(cmd.Context(), f)
 	if err != nil || !ok {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -51,16 +51,16 @@ func (e *fileEdit) apply(dryRun bool) (r editReport, err error) {
 }
 
 // showEdit prints what an edit has done, or would do.
-func (p *program) showEdit(r editReport) {
+func showEdit(f *factory, r editReport) {
 	switch {
 	case r.DryRun && r.Changed:
-		p.output.printf("%s", clean(strings.TrimRight(r.Diff, "\n")))
+		f.IO.Out.printf("%s", clean(strings.TrimRight(r.Diff, "\n")))
 	case r.Changed && r.Backup != "":
-		p.screen.printf("Changed %s; its old text is in %s.", cleanLine(r.File), cleanLine(r.Backup))
+		f.IO.Err.printf("Changed %s; its old text is in %s.", cleanLine(r.File), cleanLine(r.Backup))
 	case r.Changed:
-		p.screen.printf("Wrote %s.", cleanLine(r.File))
+		f.IO.Err.printf("Wrote %s.", cleanLine(r.File))
 	default:
-		p.screen.printf("%s stays as it is.", cleanLine(r.File))
+		f.IO.Err.printf("%s stays as it is.", cleanLine(r.File))
 	}
 }
 
@@ -93,9 +93,9 @@ func backup(path string, text []byte) (string, error) {
 
 // ownFile reads the configuration file that the user edits: that of --config or $PATCHBAY_CONFIG, or
 // the user's own. Text is empty if it does not exist.
-func (p *program) ownFile() (path string, text []byte, err error) {
-	path = config.Paths(p.flags.config)[0]
-	if !p.namesConfig() && !filepath.IsAbs(path) {
+func ownFile(f *factory) (path string, text []byte, err error) {
+	path = config.Paths(f.Flags.config)[0]
+	if !f.Config.namesConfig() && !filepath.IsAbs(path) {
 		return "", nil, errors.New("cannot find your configuration directory: name a file with --config")
 	}
 	app := configs.AppOf(path)
@@ -106,7 +106,7 @@ func (p *program) ownFile() (path string, text []byte, err error) {
 	if text, err = configs.ReadForEdit(path); err != nil {
 		return "", nil, err
 	}
-	if text == nil && !p.namesConfig() {
+	if text == nil && !f.Config.namesConfig() {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	return path, text, err

@@ -14,12 +14,12 @@ import (
 )
 
 // serveGateway serves HTTP.
-func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
+func serveGateway(ctx context.Context, f *factory, g *gatewayRun) error {
 	settings, err := g.config.file.Settings()
 	if err != nil {
 		return usage(err)
 	}
-	opts, key, err := p.gatewayAuth(ctx, g, settings)
+	opts, key, err := gatewayAuth(ctx, f, g, settings)
 	if err != nil {
 		return err
 	}
@@ -29,13 +29,13 @@ func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 		if _, err := strconv.ParseUint(g.addr, 10, 16); err == nil {
 			return usage(fmt.Errorf("invalid --addr %q: want host:port, such as 127.0.0.1:%[1]s, or :%[1]s", g.addr))
 		}
-		return &coded{exitFailure, fmt.Errorf("%w (%suse --addr for another address)", err, p.runningAdvice(ctx))}
+		return &coded{exitFailure, fmt.Errorf("%w (%suse --addr for another address)", err, runningAdvice(ctx, f))}
 	}
 	defer l.Close()
 	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
 		given, _, _ := net.SplitHostPort(gatewayAddr(g.config.settings, g.addr)) // 0.0.0.0 listens on [::]
 		address := net.JoinHostPort(given, port)
-		p.screen.printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+
+		f.IO.Err.printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+
 			"reverse proxy with TLS", address)
 		if opts.OAuth != nil && opts.PublicURL == "" {
 			return usage(fmt.Errorf("missing publicURL: with auth.oidc at %s the settings must have the https URL "+
@@ -46,19 +46,19 @@ func (p *program) serveGateway(ctx context.Context, g *gatewayRun) error {
 		opts.PublicURL = "http://" + authority(l.Addr())
 	}
 	g.url = gatewayBase(settings, l.Addr()) + endpoint
-	gw := p.newGateway(g, opts)
+	gw := newGateway(f, g, opts)
 	if err := g.observed.observeStats(g.host, gw); err != nil {
 		return err
 	}
 	g.observed.ready(ctx, g.readiness)
-	defer p.serveAdmin(ctx, g, gw)()
-	p.announceGateway(g, gatewayBase(settings, l.Addr()), key)
+	defer serveAdmin(ctx, f, g, gw)()
+	announceGateway(f, g, gatewayBase(settings, l.Addr()), key)
 	return gw.Serve(ctx, l)
 }
 
 // runningAdvice returns a clause that names the running gateway of the configuration, "" without one.
-func (p *program) runningAdvice(ctx context.Context) string {
-	if _, ok, err := p.runningGateway(ctx); err != nil || !ok {
+func runningAdvice(ctx context.Context, f *factory) string {
+	if _, ok, err := findRunning(ctx, f); err != nil || !ok {
 		return ""
 	}
 	return errGatewayRuns.Error() + ": see \"patchbay gateway status\"; "
@@ -73,8 +73,8 @@ func gatewayBase(settings *config.Settings, addr net.Addr) string {
 }
 
 // gatewayAuth returns whom a gateway serves over HTTP, and the key of the local user, empty if it has none.
-func (p *program) gatewayAuth(
-	ctx context.Context, g *gatewayRun, settings *config.Settings,
+func gatewayAuth(
+	ctx context.Context, f *factory, g *gatewayRun, settings *config.Settings,
 ) (o *gateway.Options, key string, err error) {
 	o = &gateway.Options{PublicURL: settings.PublicURL}
 	o.HTTP.AllowedHosts = settings.AllowedHosts
@@ -86,7 +86,7 @@ func (p *program) gatewayAuth(
 		auth = &config.Auth{Keys: true}
 	}
 	if auth.Keys {
-		if key, err = p.gatewayKey(ctx); err != nil {
+		if key, err = gatewayKey(ctx, f); err != nil {
 			return nil, "", err
 		}
 		o.Keys = []string{key}
@@ -95,14 +95,14 @@ func (p *program) gatewayAuth(
 		}
 	}
 	if auth.OIDC != nil {
-		o.OAuth, err = p.gatewayOAuth(auth.OIDC)
+		o.OAuth, err = gatewayOAuth(f, auth.OIDC)
 	}
 	return o, key, err
 }
 
 // gatewayOAuth returns how tokens of the authorization server of the settings are verified.
-func (p *program) gatewayOAuth(o *config.OIDC) (*gateway.OAuth, error) {
-	fetcher := p.newFetcher(p.logger())
+func gatewayOAuth(f *factory, o *config.OIDC) (*gateway.OAuth, error) {
+	fetcher := f.Net.newFetcher(f.IO.logger())
 	secret := ""
 	if o.ClientSecret != "" {
 		if secret = os.Getenv(o.ClientSecret); secret == "" {

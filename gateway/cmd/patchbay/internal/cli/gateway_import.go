@@ -45,9 +45,9 @@ type importReport struct {
 	editReport
 }
 
-func (p *program) importCommand() *cobra.Command {
+func importCommand(f *factory) *cobra.Command {
 	r := &importRun{}
-	cmd := p.editCommand(&cobra.Command{Use: "import [APPLICATION[:NAME]]",
+	cmd := editCommand(f, &cobra.Command{Use: "import [APPLICATION[:NAME]]",
 		Short: "Copy the servers of other applications into your configuration", Args: cobra.MaximumNArgs(1),
 		ValidArgs: configs.Clients(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,15 +61,15 @@ func (p *program) importCommand() *cobra.Command {
 			if r.as != "" && r.server == "" {
 				return usage(errors.New("--as is for one server: want APPLICATION:NAME"))
 			}
-			return p.importServers(cmd.Context(), r)
+			return importServers(cmd.Context(), f, r)
 		}})
 	cmd.Flags().StringVar(&r.as, "as", "", "`name` of the server in your configuration")
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "show the difference, and change nothing")
 	return cmd
 }
 
-func (p *program) importServers(ctx context.Context, r *importRun) (err error) {
-	if r.edit.path, r.edit.old, err = p.ownFile(); err != nil {
+func importServers(ctx context.Context, p *factory, r *importRun) (err error) {
+	if r.edit.path, r.edit.old, err = ownFile(p); err != nil {
 		return err
 	}
 	r.edit.text = r.edit.old
@@ -78,12 +78,12 @@ func (p *program) importServers(ctx context.Context, r *importRun) (err error) {
 		switch {
 		case r.app != "" && f.App != r.app || f.App == "patchbay" || err == nil && sameFile(f.Path, r.edit.path):
 		case err != nil && r.app == "":
-			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
+			p.IO.Err.printf("patchbay: ignored a configuration file: %s", cleanLine(err.Error()))
 		case err != nil:
 			problems = errors.Join(problems, err)
 		case f.Project && r.app == "": // of another author: only if the user names it
 		default:
-			if err := p.importFile(ctx, r, f); err != nil {
+			if err := importFile(ctx, p, r, f); err != nil {
 				return err
 			}
 		}
@@ -97,7 +97,7 @@ func (p *program) importServers(ctx context.Context, r *importRun) (err error) {
 		return err
 	}
 	if len(r.imported) > 0 || problems == nil {
-		p.showImport(report)
+		showImport(p, report)
 	}
 	return problems
 }
@@ -108,9 +108,9 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && one == two
 }
 
-func (p *program) showImport(r *importReport) {
-	if p.flags.json {
-		p.output.value(r)
+func showImport(f *factory, r *importReport) {
+	if f.Flags.json {
+		f.IO.Out.value(r)
 		return
 	}
 	var rows [][]string
@@ -122,15 +122,15 @@ func (p *program) showImport(r *importReport) {
 		rows = append(rows, []string{shorten(cleanLine(s.From), maxNameShown), s.Status,
 			shorten(cleanLine(s.Name), maxNameShown), shorten(cleanLine(note), maxDoesShown)})
 	}
-	p.output.columns("SERVER STATUS NAME NOTE", rows)
+	f.IO.Out.columns("SERVER STATUS NAME NOTE", rows)
 	if len(rows) == 0 {
-		p.screen.printf("Found no servers in the files of applications; see \"patchbay servers\".")
+		f.IO.Err.printf("Found no servers in the files of applications; see \"patchbay servers\".")
 	}
-	p.showEdit(r.editReport)
+	showEdit(f, r.editReport)
 }
 
 // importFile adds the servers of a file. An error ends the import.
-func (p *program) importFile(ctx context.Context, r *importRun, f *configs.File) error {
+func importFile(ctx context.Context, p *factory, r *importRun, f *configs.File) error {
 	for _, name := range f.Names() {
 		if r.server != "" && name != r.server {
 			continue
@@ -143,7 +143,7 @@ func (p *program) importFile(ctx context.Context, r *importRun, f *configs.File)
 		case isGateway(s, gatewayPorts(nil, "")):
 			report.Reason = "is the gateway itself"
 		default:
-			if err := checkTrust(ctx, f, s, p.askTrust); err != nil {
+			if err := checkTrust(ctx, f, s, p.Config.askTrust); err != nil {
 				return err
 			}
 			if err := r.add(f, s, &report); err != nil {

@@ -69,16 +69,16 @@ type installReport struct {
 	editReport
 }
 
-func (p *program) installCommand() *cobra.Command {
+func installCommand(p *factory) *cobra.Command {
 	f, g, program := &installFlags{}, &gatewayRun{}, ""
-	cmd := p.editCommand(&cobra.Command{Use: "install --client APPLICATION",
+	cmd := editCommand(p, &cobra.Command{Use: "install --client APPLICATION",
 		Short: "Add the gateway to the configuration of an application",
 		RunE: func(*cobra.Command, []string) (err error) {
-			if f.needsGateway, err = p.needsPassphrase(); err != nil {
+			if f.needsGateway, err = needsPassphrase(p); err != nil {
 				return err
 			}
-			return p.editClients(f, func(app string, text []byte) ([]byte, error) {
-				command, args := p.stdioCommand(g)
+			return editClients(p, f, func(app string, text []byte) ([]byte, error) {
+				command, args := stdioCommand(p, g)
 				switch {
 				case program != "":
 					command, args = program, args[slices.Index(args, "gateway"):]
@@ -100,8 +100,8 @@ func (p *program) installCommand() *cobra.Command {
 
 // needsPassphrase reports whether a passphrase protects the stored logins and secrets. Applications do not pass the
 // passphrase to the commands that they start.
-func (p *program) needsPassphrase() (bool, error) {
-	v, err := p.openVault()
+func needsPassphrase(f *factory) (bool, error) {
+	v, err := f.Vault.openVault()
 	if err != nil {
 		return false, err
 	}
@@ -109,12 +109,12 @@ func (p *program) needsPassphrase() (bool, error) {
 	return d.Key == vault.InPassphrase || d.Key == "" && os.Getenv(envPassphrase) != "", err
 }
 
-func (p *program) uninstallCommand() *cobra.Command {
+func uninstallCommand(p *factory) *cobra.Command {
 	f := &installFlags{}
-	cmd := p.editCommand(&cobra.Command{Use: "uninstall --client APPLICATION",
+	cmd := editCommand(p, &cobra.Command{Use: "uninstall --client APPLICATION",
 		Short: "Remove the gateway from the configuration of an application",
 		RunE: func(*cobra.Command, []string) error {
-			return p.editClients(f, func(app string, text []byte) ([]byte, error) {
+			return editClients(p, f, func(app string, text []byte) ([]byte, error) {
 				switch old, err := configs.Entry(app, text, f.name); {
 				case errors.Is(err, jsonc.ErrAbsent):
 					return text, nil
@@ -132,7 +132,7 @@ func (p *program) uninstallCommand() *cobra.Command {
 }
 
 // editCommand returns a command without arguments that edits a configuration.
-func (p *program) editCommand(cmd *cobra.Command) *cobra.Command {
+func editCommand(f *factory, cmd *cobra.Command) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	if cmd.Args == nil {
 		cmd.Args = cobra.NoArgs
@@ -142,40 +142,40 @@ func (p *program) editCommand(cmd *cobra.Command) *cobra.Command {
 
 // editClients edits the file of each application. An error is that of one application; the others are
 // edited.
-func (p *program) editClients(f *installFlags, edit func(app string, text []byte) ([]byte, error)) error {
+func editClients(p *factory, f *installFlags, edit func(app string, text []byte) ([]byte, error)) error {
 	if err := f.check(); err != nil {
 		return usage(err)
 	}
 	var problems error
 	reports := []installReport{}
 	for _, app := range f.clients {
-		r, err := p.editClient(f, app, edit)
+		r, err := editClient(p, f, app, edit)
 		if err != nil {
 			problems = errors.Join(problems, err)
 			continue
 		}
 		reports = append(reports, installReport{app, f.needsGateway, r})
-		if p.flags.json {
+		if p.Flags.json {
 			continue
 		}
-		p.showEdit(r)
+		showEdit(p, r)
 		if r.Changed && !r.DryRun {
-			p.screen.printf("Restart %s, or reload its servers, to use the change.", app)
+			p.IO.Err.printf("Restart %s, or reload its servers, to use the change.", app)
 		}
 	}
 	if f.needsGateway && len(reports) > 0 {
-		p.screen.printf("patchbay: the entry opens stored logins and secrets only while a gateway runs: they require "+
+		p.IO.Err.printf("patchbay: the entry opens stored logins and secrets only while a gateway runs: they require "+
 			"a passphrase, and applications do not pass $%s on.\nKeep \"patchbay gateway\" running with the "+
 			"passphrase, or run \"patchbay auth key keyring\" (or file), after which no passphrase is needed.",
 			envPassphrase)
 	}
-	if p.flags.json && len(reports) > 0 {
-		p.output.value(map[string][]installReport{"clients": reports})
+	if p.Flags.json && len(reports) > 0 {
+		p.IO.Out.value(map[string][]installReport{"clients": reports})
 	}
 	return problems
 }
 
-func (p *program) editClient(f *installFlags, app string,
+func editClient(p *factory, f *installFlags, app string,
 	edit func(app string, text []byte) ([]byte, error)) (editReport, error) {
 	path, form, err := f.place(app)
 	if err != nil {

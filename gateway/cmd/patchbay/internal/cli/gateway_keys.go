@@ -33,9 +33,9 @@ var keyKinds = []struct {
 }{{"tools", host.ActionCall}, {"prompts", host.ActionGet}, {"resources", host.ActionRead}}
 
 // keysCommand returns the commands about keys of principals. They need no running gateway.
-func (p *program) keysCommand() *cobra.Command {
-	return p.withSubcommands("keys", "Create, list and revoke keys of users and agents (API keys, access)",
-		p.newKeyCommand(), p.listKeysCommand(), p.revokeKeyCommand())
+func keysCommand(f *factory) *cobra.Command {
+	return withSubcommands(f, "keys", "Create, list and revoke keys of users and agents (API keys, access)",
+		newKeyCommand(f), listKeysCommand(f), revokeKeyCommand(f))
 }
 
 // keyStore returns the keys of the gateways of this user.
@@ -54,12 +54,12 @@ type keyOptions struct {
 	readOnly, all             bool
 }
 
-func (p *program) newKeyCommand() *cobra.Command {
+func newKeyCommand(p *factory) *cobra.Command {
 	var o keyOptions
 	cmd := &cobra.Command{
 		Use: "new NAME", Short: "Create a key and print it once, with the configuration of a client",
 		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error { return p.newKey(cmd.Context(), args[0], &o) },
+		RunE: func(cmd *cobra.Command, args []string) error { return newKey(cmd.Context(), p, args[0], &o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.subject, "principal", "", "`name` of the user or agent; default: that of the key. Keys of one "+
@@ -126,18 +126,18 @@ func keyServers(f *config.File, profile *config.Profile) []string {
 }
 
 // askServers asks which servers a key opens, unless a flag names them.
-func (p *program) askServers(ctx context.Context, o *keyOptions, f *config.File) error {
+func askServers(ctx context.Context, p *factory, o *keyOptions, f *config.File) error {
 	if o.profile != "" || len(o.servers) > 0 || o.all {
 		return nil
 	}
 	own := keyServers(f, nil)
-	if !p.mayPrompt() {
+	if !p.IO.mayPrompt() {
 		return fmt.Errorf("what does the key open? Say --profile P, --server S (repeatable), or --all-servers, which "+
 			"are now: %s", shownNames(own))
 	}
 	text := fmt.Sprintf("Servers that the key opens, of %s; names with commas, or \"all\" with later ones: ",
 		shownNames(own))
-	names, err := prompt(ctx, p, text, p.promptText, func(line string) ([]string, error) {
+	names, err := prompt(ctx, p.Ask, text, p.Ask.promptText, func(line string) ([]string, error) {
 		names := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
 		for _, name := range names {
 			if name != "all" && !slices.Contains(own, name) {
@@ -255,12 +255,12 @@ func (r *keyReport) end() string {
 }
 
 // newKey makes a key.
-func (p *program) newKey(ctx context.Context, name string, o *keyOptions) error {
-	c, invalid, err := p.readConfig("")
-	if err = errors.Join(append(invalid, err)...); err != nil && p.namesConfig() {
+func newKey(ctx context.Context, f *factory, name string, o *keyOptions) error {
+	c, invalid, err := readConfig(f, "")
+	if err = errors.Join(append(invalid, err)...); err != nil && f.Config.namesConfig() {
 		return usage(err)
 	}
-	if err := p.askServers(ctx, o, c.file); err != nil {
+	if err := askServers(ctx, f, o, c.file); err != nil {
 		return usage(err)
 	}
 	k, err := o.key(name, c.file)
@@ -283,14 +283,14 @@ func (p *program) newKey(ctx context.Context, name string, o *keyOptions) error 
 		k.Subject = name
 	}
 	k.Created = time.Now().UTC().Truncate(time.Second)
-	p.recordAdmin(ctx, c.file, map[string]any{"action": "create key", "key": newKeyReport(&k)})
-	p.printNewKey(ctx, c, &k, secret)
+	recordAdmin(ctx, f, c.file, map[string]any{"action": "create key", "key": newKeyReport(&k)})
+	printNewKey(ctx, f, c, &k, secret)
 	return nil
 }
 
 // recordAdmin adds a record of each action to the audit log, if there is one.
-func (p *program) recordAdmin(ctx context.Context, f *config.File, details ...map[string]any) {
-	l, err := p.openAudit(ctx, f)
+func recordAdmin(ctx context.Context, p *factory, f *config.File, details ...map[string]any) {
+	l, err := openAudit(ctx, p, f)
 	for _, detail := range details {
 		if err != nil || l == nil {
 			break
@@ -301,20 +301,20 @@ func (p *program) recordAdmin(ctx context.Context, f *config.File, details ...ma
 		err = l.Record(r)
 	}
 	if err != nil {
-		p.screen.printf("patchbay: warning: not recorded in the audit log: %s", cleanLine(err.Error()))
+		p.IO.Err.printf("patchbay: warning: not recorded in the audit log: %s", cleanLine(err.Error()))
 	}
 }
 
 // printNewKey prints a key, the only time.
-func (p *program) printNewKey(ctx context.Context, c *hostConfig, k *gateway.Key, secret string) {
-	address := p.clientURL(ctx, c)
+func printNewKey(ctx context.Context, f *factory, c *hostConfig, k *gateway.Key, secret string) {
+	address := clientURL(ctx, f, c)
 	if k.Profile != "" {
 		address += "/p/" + url.PathEscape(k.Profile)
 	}
 	entry := configEntry{Type: "http", URL: address, Headers: map[string]string{"Authorization": "Bearer " + secret}}
 	report := newKeyReport(k)
-	if p.flags.json {
-		p.output.value(struct {
+	if f.Flags.json {
+		f.IO.Out.value(struct {
 			keyReport
 			Key    string         `json:"key"`
 			URL    string         `json:"url"`
@@ -322,7 +322,7 @@ func (p *program) printNewKey(ctx context.Context, c *hostConfig, k *gateway.Key
 		}{report, secret, address, map[string]any{"mcpServers": map[string]any{"patchbay": entry}}})
 		return
 	}
-	p.output.printf(`Key of %s (%s; %s). It opens %s:
+	f.IO.Out.printf(`Key of %s (%s; %s). It opens %s:
 
 %s
 
@@ -335,8 +335,8 @@ VS Code (.vscode/mcp.json):
 }
 
 // clientURL returns the URL of all servers of a gateway for its clients.
-func (p *program) clientURL(ctx context.Context, c *hostConfig) string {
-	if running, ok, err := p.runningGateway(ctx); err == nil && ok {
+func clientURL(ctx context.Context, f *factory, c *hostConfig) string {
+	if running, ok, err := findRunning(ctx, f); err == nil && ok {
 		var status gatewayStatus
 		if err := running.do(ctx, http.MethodGet, "/status", nil, &status); err == nil && status.URL != "" {
 			return status.URL
@@ -348,7 +348,7 @@ func (p *program) clientURL(ctx context.Context, c *hostConfig) string {
 	return "http://" + gatewayAddr(c.settings, "") + endpoint
 }
 
-func (p *program) listKeysCommand() *cobra.Command {
+func listKeysCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the keys, with their limits and last use",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := listKeys(cmd.Context())
@@ -367,12 +367,12 @@ func (p *program) listKeysCommand() *cobra.Command {
 				rows = append(rows, []string{r.Name, cleanLine(r.Principal), r.limits(), r.end(), used})
 			}
 			switch {
-			case p.flags.json:
-				p.output.value(map[string]any{"keys": reports})
+			case f.Flags.json:
+				f.IO.Out.value(map[string]any{"keys": reports})
 			case len(all) == 0:
-				p.screen.printf("No keys yet: create one with \"patchbay gateway keys new NAME\".")
+				f.IO.Err.printf("No keys yet: create one with \"patchbay gateway keys new NAME\".")
 			default:
-				p.output.columns("NAME PRINCIPAL LIMITS EXPIRES USED", rows)
+				f.IO.Out.columns("NAME PRINCIPAL LIMITS EXPIRES USED", rows)
 			}
 			return nil
 		}}
@@ -386,7 +386,7 @@ func listKeys(ctx context.Context) ([]gateway.Key, error) {
 	return store.List(ctx)
 }
 
-func (p *program) revokeKeyCommand() *cobra.Command {
+func revokeKeyCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke NAME…", Short: "Revoke keys: their clients are refused, and their sessions end",
 		DisableFlagsInUseLine: true, Args: cobra.MinimumNArgs(1),
@@ -400,12 +400,12 @@ func (p *program) revokeKeyCommand() *cobra.Command {
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return p.revokeKeys(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return revokeKeys(cmd.Context(), f, args) },
 	}
 }
 
 // revokeKeys revokes keys. An unknown one does not keep the others.
-func (p *program) revokeKeys(ctx context.Context, names []string) error {
+func revokeKeys(ctx context.Context, f *factory, names []string) error {
 	store, err := keyStore()
 	if err != nil {
 		return err
@@ -426,15 +426,15 @@ func (p *program) revokeKeys(ctx context.Context, names []string) error {
 			errs = append(errs, err)
 		default:
 			revoked = append(revoked, name)
-			if c, _, err := p.readConfig(""); err == nil {
-				p.recordAdmin(ctx, c.file, map[string]any{"action": "revoke key", "key": newKeyReport(k)})
+			if c, _, err := readConfig(f, ""); err == nil {
+				recordAdmin(ctx, f, c.file, map[string]any{"action": "revoke key", "key": newKeyReport(k)})
 			}
 		}
 	}
-	if p.flags.json && len(errs) == 0 {
-		p.output.value(map[string][]string{"revoked": revoked})
-	} else if len(revoked) > 0 && !p.flags.json {
-		p.output.printf("Revoked: %s. Running gateways refuse them within a second.", shownNames(revoked))
+	if f.Flags.json && len(errs) == 0 {
+		f.IO.Out.value(map[string][]string{"revoked": revoked})
+	} else if len(revoked) > 0 && !f.Flags.json {
+		f.IO.Out.printf("Revoked: %s. Running gateways refuse them within a second.", shownNames(revoked))
 	}
 	return errors.Join(errs...)
 }

@@ -89,7 +89,7 @@ func TestGatewayLeavesNoProcess(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, g.stderr.String())
 		}
-		key, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).gatewayKey(t.Context())
+		key, err := gatewayKey(t.Context(), newRun(strings.NewReader(""), io.Discard, io.Discard))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestGatewayOnAPseudoTerminal(t *testing.T) {
 	go func() {
 		status <- Run(ctx, []string{"gateway", "--config", file, "--addr", "127.0.0.1:0"}, p.replica, p.replica, p.replica)
 	}()
-	key, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).gatewayKey(ctx)
+	key, err := gatewayKey(ctx, newRun(strings.NewReader(""), io.Discard, io.Discard))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,12 +23,12 @@ const callerPrefix = "caller "
 
 // callerTokens returns the tokens of a caller of the gateway. The local user has those of `patchbay
 // auth login`.
-func (p *program) callerTokens(principal string) oauthclient.Store {
+func callerTokens(f *factory, principal string) oauthclient.Store {
 	if principal == "" {
-		return p.vault // openHost has opened it
+		return f.Vault.opened // openHost has opened it
 	}
 	sum := sha256.Sum256([]byte(principal))
-	return &prefixedStore{p.vault, callerPrefix + hex.EncodeToString(sum[:]) + " "}
+	return &prefixedStore{f.Vault.opened, callerPrefix + hex.EncodeToString(sum[:]) + " "}
 }
 
 // A prefixedStore is the part of a store whose keys have a prefix.
@@ -48,24 +48,24 @@ func (s *prefixedStore) Update(ctx context.Context, key string, change func(old 
 }
 
 // callerOAuth returns how callers log in to servers.
-func (p *program) callerOAuth(*config.Server) *oauthclient.TransportOptions {
-	opts := p.authOptions()
+func callerOAuth(f *factory, _ *config.Server) *oauthclient.TransportOptions {
+	opts := f.Login.authOptions()
 	opts.Client.Metadata = oauth.ClientMetadata{Name: "Patchbay"}
 	return opts
 }
 
 // gatewayLoginLine returns the command with which the local user logs in to a server.
-func (p *program) gatewayLoginLine(server string) string {
+func gatewayLoginLine(f *factory, server string) string {
 	line := "patchbay gateway login " + shellWord(server)
-	if p.flags.config != "" {
-		line += " --config " + shellWord(p.flags.config)
+	if f.Flags.config != "" {
+		line += " --config " + shellWord(f.Flags.config)
 	}
 	return line
 }
 
-func (p *program) gatewayLoginCommand() *cobra.Command {
+func gatewayLoginCommand(f *factory) *cobra.Command {
 	var noBrowser bool
-	cmd := p.gatewayServerCommand("login NAME", "Log in to a server of the gateway, as the local user",
+	cmd := gatewayServerCommand(f, "login NAME", "Log in to a server of the gateway, as the local user",
 		func(ctx context.Context, t *target, s *config.ServerSettings) error {
 			o := s.OAuth
 			wanted := &settings{ClientID: o.ClientID, Issuer: o.Issuer, Scopes: o.Scopes,
@@ -75,22 +75,22 @@ func (p *program) gatewayLoginCommand() *cobra.Command {
 					return usage(errNoClientSecret(o.ClientSecret))
 				}
 			}
-			return p.login(ctx, t, wanted, "", !noBrowser)
+			return login(ctx, f, t, wanted, "", !noBrowser)
 		})
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
 }
 
-func (p *program) gatewayLogoutCommand() *cobra.Command {
+func gatewayLogoutCommand(f *factory) *cobra.Command {
 	var subject, issuer string
-	cmd := p.gatewayServerCommand("logout NAME", "Log out of a server of the gateway, as the local user",
-		func(ctx context.Context, t *target, _ *config.ServerSettings) error { return p.logout(ctx, t) })
+	cmd := gatewayServerCommand(f, "logout NAME", "Log out of a server of the gateway, as the local user",
+		func(ctx context.Context, t *target, _ *config.ServerSettings) error { return logout(ctx, f, t) })
 	own := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if subject == "" {
 			return own(cmd, args)
 		}
-		c, err := p.requireGateway(cmd.Context())
+		c, err := requireGateway(cmd.Context(), f)
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (p *program) gatewayLogoutCommand() *cobra.Command {
 		if err := c.do(cmd.Context(), http.MethodPost, serverPath(args[0], ":logout"), body, nil); err != nil {
 			return err
 		}
-		p.output.printf("%s is logged out of %s.", cleanLine(subject), cleanLine(args[0]))
+		f.IO.Out.printf("%s is logged out of %s.", cleanLine(subject), cleanLine(args[0]))
 		return nil
 	}
 	cmd.Flags().StringVar(&subject, "caller", "", "log out this `SUBJECT` of a caller of the running gateway instead")
@@ -107,25 +107,25 @@ func (p *program) gatewayLogoutCommand() *cobra.Command {
 }
 
 // gatewayServerCommand returns a command about the login at a server of the gateway's configuration.
-func (p *program) gatewayServerCommand(
-	use, short string, run func(ctx context.Context, t *target, s *config.ServerSettings) error,
+func gatewayServerCommand(
+	f *factory, use, short string, run func(ctx context.Context, t *target, s *config.ServerSettings) error,
 ) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
-		ValidArgsFunction: p.completeNames(nil),
+		ValidArgsFunction: completeNames(f, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, s, err := p.gatewayServer(cmd.Context(), args[0])
+			t, s, err := gatewayServer(cmd.Context(), f, args[0])
 			if err != nil {
 				return err
 			}
-			p.current.Store(t)
+			f.Client.current.Store(t)
 			return run(cmd.Context(), t, s)
 		}}
 }
 
 // gatewayServer returns a server of the gateway's configuration whose callers or whose local user log
 // in.
-func (p *program) gatewayServer(ctx context.Context, name string) (*target, *config.ServerSettings, error) {
-	c, err := p.hostConfig("")
+func gatewayServer(ctx context.Context, f *factory, name string) (*target, *config.ServerSettings, error) {
+	c, err := readHostConfig(f, "")
 	if err != nil {
 		return nil, nil, usage(err)
 	}
@@ -142,7 +142,7 @@ func (p *program) gatewayServer(ctx context.Context, name string) (*target, *con
 		return nil, nil, usage(fmt.Errorf("server %s has \"auth\": %q in its settings: a login is for \"caller\" and "+
 			"\"gateway\"", cleanLine(name), s.Auth))
 	}
-	t, err := p.named(ctx, c.targets[name].name, p.askTrust)
+	t, err := f.Config.named(ctx, c.targets[name].name, f.Config.askTrust)
 	if err == nil && t.host != nil {
 		err = errors.New("the name is not that of one server")
 	}
@@ -159,7 +159,7 @@ func (p *program) gatewayServer(ctx context.Context, name string) (*target, *con
 // checkPageLogin returns an error if the gateway would not use a login that the local user makes on a page of
 // it: its connections have the client of the environment, or the one with which the user has logged in on
 // the command line.
-func (p *program) checkPageLogin(ctx context.Context, g *gatewayRun, server string) error {
+func checkPageLogin(ctx context.Context, p *factory, g *gatewayRun, server string) error {
 	f := g.inForce.Load()
 	if f == nil {
 		f = g.config.file
@@ -181,7 +181,7 @@ func (p *program) checkPageLogin(ctx context.Context, g *gatewayRun, server stri
 	if isMachineClient() {
 		return fmt.Errorf("the gateway connects to %s as the client in %s: no user logs in", server, envClientID)
 	}
-	address, err := s.ExpandURL(ctx, p.lookupFor(ctx, g.config))
+	address, err := s.ExpandURL(ctx, lookupFor(ctx, p, g.config))
 	if err != nil {
 		return err
 	}
@@ -189,12 +189,12 @@ func (p *program) checkPageLogin(ctx context.Context, g *gatewayRun, server stri
 	if err := t.mayLogIn(); err != nil {
 		return err
 	}
-	stored, err := p.loadSettings(ctx, t)
+	stored, err := p.Login.loadSettings(ctx, t)
 	if err != nil {
 		return err
 	}
 	if stored.ClientID != own.ClientID || stored.MetadataURL != "" {
-		return fmt.Errorf("the login at %s is that of a registered client: run %s", server, p.gatewayLoginLine(server))
+		return fmt.Errorf("the login at %s is that of a registered client: run %s", server, gatewayLoginLine(p, server))
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 // beginLogin returns the page of a login of the local user at a server of a running gateway.
 func beginLogin(t *testing.T, path, server string) (page string, err error) {
 	t.Helper()
-	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
-	p.flags.config = path
-	admin, err := p.requireGateway(t.Context())
+	p := newRun(strings.NewReader(""), io.Discard, io.Discard)
+	p.Flags.config = path
+	admin, err := requireGateway(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,12 +125,12 @@ func TestGatewayLoginErrors(t *testing.T) {
 // The tokens of callers are apart in the vault, and not among the logins of the local user.
 func TestTokensOfCallersAreApart(t *testing.T) {
 	freshVault(t)
-	p := newProgram(strings.NewReader(""), &strings.Builder{}, &strings.Builder{})
-	if _, err := p.openVault(); err != nil {
+	p := newRun(strings.NewReader(""), &strings.Builder{}, &strings.Builder{})
+	if _, err := p.Vault.openVault(); err != nil {
 		t.Fatal(err)
 	}
 	for _, principal := range []string{"", "3:iss3:ann0:", "3:iss3:bob0:"} {
-		err := p.callerTokens(principal).Update(t.Context(), "tokens x", func([]byte) ([]byte, error) {
+		err := callerTokens(p, principal).Update(t.Context(), "tokens x", func([]byte) ([]byte, error) {
 			return []byte("of " + principal), nil
 		})
 		if err != nil {
@@ -138,11 +138,11 @@ func TestTokensOfCallersAreApart(t *testing.T) {
 		}
 	}
 	for _, principal := range []string{"", "3:iss3:ann0:", "3:iss3:bob0:"} {
-		if got, err := p.callerTokens(principal).Load(t.Context(), "tokens x"); err != nil || string(got) != "of "+principal {
+		if got, err := callerTokens(p, principal).Load(t.Context(), "tokens x"); err != nil || string(got) != "of "+principal {
 			t.Errorf("%q: got %q, %v", principal, got, err)
 		}
 	}
-	keys, err := p.vault.Keys(t.Context())
+	keys, err := p.Vault.opened.Keys(t.Context())
 	if err != nil || len(keys) != 3 || strings.Contains(strings.Join(keys, " "), "ann") {
 		t.Errorf("got %q, %v", keys, err)
 	}

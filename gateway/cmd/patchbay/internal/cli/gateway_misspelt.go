@@ -36,9 +36,9 @@ func misspeltText(name string) string {
 }
 
 // warnMisspelt prints the unknown members of the files of a configuration.
-func (p *program) warnMisspelt(c *hostConfig) {
+func warnMisspelt(f *factory, c *hostConfig) {
 	for _, text := range c.misspelt {
-		p.screen.printf("patchbay: warning: %s", cleanLine(text))
+		f.IO.Err.printf("patchbay: warning: %s", cleanLine(text))
 	}
 }
 
@@ -54,7 +54,7 @@ func removedProtection(before, now *config.File) (names []string) {
 }
 
 // warnRemoved prints what a reload has removed that protects servers.
-func (p *program) warnRemoved(before, now *config.File) {
+func warnRemoved(f *factory, before, now *config.File) {
 	removed := removedProtection(before, now)
 	if len(removed) == 0 {
 		return
@@ -63,5 +63,5 @@ func (p *program) warnRemoved(before, now *config.File) {
 	if slices.Contains(removed, "policy") {
 		effect = "requests are allowed without rules"
 	}
-	p.screen.printf("patchbay: warning: removed settings: %s: %s", strings.Join(removed, ", "), effect)
+	f.IO.Err.printf("patchbay: warning: removed settings: %s: %s", strings.Join(removed, ", "), effect)
 }

@@ -12,7 +12,7 @@ import (
 
 // observeGateway starts what a gateway exports about its requests, and the ops listener of --ops or of the
 // settings. A gateway on stdio has none: several may run with one configuration.
-func (p *program) observeGateway(ctx context.Context, g *gatewayRun) error {
+func observeGateway(ctx context.Context, f *factory, g *gatewayRun) error {
 	o := &observeOptions{Options: telemetry.Options{Service: serviceGateway}, lenient: g.stdio}
 	if !g.stdio {
 		settings, err := g.config.file.Settings()
@@ -25,7 +25,7 @@ func (p *program) observeGateway(ctx context.Context, g *gatewayRun) error {
 			o.ops = &opsOptions{addr: addr, server: server, pprof: settings.Pprof}
 		}
 	}
-	b, err := p.observe(ctx, o)
+	b, err := f.Observe.observe(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -189,9 +189,9 @@ func TestOpsOfTheSettings(t *testing.T) {
 	}
 	withSettings(`{"ops": "` + addr + `", "pprof": true}`)
 	var printed messages
-	g := startGateway(t, func(p *program) {
-		printed.Writer = p.screen.w
-		p.screen.w = &printed
+	g := startGateway(t, func(p *factory) {
+		printed.Writer = p.IO.Err.w
+		p.IO.Err.w = &printed
 	}, "--config", file)
 	for path, want := range map[string]int{"/readyz": 200, "/metrics": 200, "/debug/pprof/heap": 200, "/mcp": 404} {
 		if status, _ := fetch(t, "http://"+addr+path); status != want {

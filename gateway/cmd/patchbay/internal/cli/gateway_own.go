@@ -54,34 +54,38 @@ func knownServer(path string, text []byte, name string) (member string, err erro
 	return member, nil
 }
 
-func (p *program) removeCommand() *cobra.Command {
+func removeCommand(f *factory) *cobra.Command {
 	var dryRun bool
-	cmd := p.editCommand(&cobra.Command{Use: "remove NAME", Aliases: []string{"rm"},
+	cmd := editCommand(f, &cobra.Command{Use: "remove NAME", Aliases: []string{"rm"},
 		Short: "Remove a server and its settings from your configuration", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: p.completeOwn,
+		ValidArgsFunction: func(v1 *cobra.Command, args []string, v2 string) ([]string, cobra.ShellCompDirective) {
+			return completeOwn(f, v1, args, v2)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.editOwn(args[0], dryRun, removeServer)
+			return editOwn(f, args[0], dryRun, removeServer)
 		}})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference, and change nothing")
 	return cmd
 }
 
-func (p *program) enableCommand(enable bool) *cobra.Command {
+func enableCommand(f *factory, enable bool) *cobra.Command {
 	var dryRun bool
 	use, short, edit := "enable NAME", "Use a server of your configuration again", enableServer
 	if !enable {
 		use, short, edit = "disable NAME", "Keep a server in your configuration, and do not use it", disableServer
 	}
-	cmd := p.editCommand(&cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1),
-		ValidArgsFunction: p.completeOwn,
-		RunE:              func(_ *cobra.Command, args []string) error { return p.editOwn(args[0], dryRun, edit) }})
+	cmd := editCommand(f, &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(v1 *cobra.Command, args []string, v2 string) ([]string, cobra.ShellCompDirective) {
+			return completeOwn(f, v1, args, v2)
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return editOwn(f, args[0], dryRun, edit) }})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference, and change nothing")
 	return cmd
 }
 
 // editOwn edits a server of the user's file.
-func (p *program) editOwn(name string, dryRun bool, edit func(text []byte, member, name string) ([]byte, error)) error {
-	path, text, err := p.ownFile()
+func editOwn(f *factory, name string, dryRun bool, edit func(text []byte, member, name string) ([]byte, error)) error {
+	path, text, err := ownFile(f)
 	if err != nil {
 		return err
 	}
@@ -97,11 +101,11 @@ func (p *program) editOwn(name string, dryRun bool, edit func(text []byte, membe
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(r)
+	if f.Flags.json {
+		f.IO.Out.value(r)
 		return nil
 	}
-	p.showEdit(r)
+	showEdit(f, r)
 	return nil
 }
 
@@ -161,9 +165,9 @@ func enableServer(text []byte, member, name string) ([]byte, error) {
 }
 
 // completeOwn completes the names of the servers of the user's file.
-func (p *program) completeOwn(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	path := config.Paths(p.flags.config)[0]
-	if len(args) > 0 || !p.namesConfig() && !filepath.IsAbs(path) {
+func completeOwn(p *factory, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	path := config.Paths(p.Flags.config)[0]
+	if len(args) > 0 || !p.Config.namesConfig() && !filepath.IsAbs(path) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	text, err := configs.ReadForEdit(path)
@@ -177,15 +181,15 @@ func (p *program) completeOwn(_ *cobra.Command, args []string, _ string) ([]stri
 	return f.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (p *program) listCommand() *cobra.Command {
-	return p.editCommand(&cobra.Command{Use: "list", Aliases: []string{"ls"},
+func listCommand(f *factory) *cobra.Command {
+	return editCommand(f, &cobra.Command{Use: "list", Aliases: []string{"ls"},
 		Short: "List the servers that the gateway serves, and to whom",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.listOwn(cmd.Context()) }})
+		RunE:  func(cmd *cobra.Command, _ []string) error { return listOwn(cmd.Context(), f) }})
 }
 
 // listOwn prints the servers of the user's file, and the other servers that the gateway serves to the user.
-func (p *program) listOwn(ctx context.Context) error {
-	path, text, err := p.ownFile()
+func listOwn(ctx context.Context, f *factory) error {
+	path, text, err := ownFile(f)
 	if err != nil {
 		return err
 	}
@@ -204,11 +208,11 @@ func (p *program) listOwn(ctx context.Context) error {
 			reports = append(reports, reportServer(&configs.File{File: parsed, App: "patchbay"}, name, store))
 		}
 	}
-	if reports, err = p.addRecipients(ctx, reports); err != nil {
+	if reports, err = addRecipients(ctx, f, reports); err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"file": path, "servers": reports})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"file": path, "servers": reports})
 		return nil
 	}
 	var rows [][]string
@@ -223,9 +227,9 @@ func (p *program) listOwn(ctx context.Context) error {
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state, r.Transport,
 			shorten(cleanLine(r.Does), maxDoesShown), strings.Join(r.To, ", ")})
 	}
-	p.output.columns("NAME STATE TRANSPORT COMMAND-OR-URL CALLERS", rows)
+	f.IO.Out.columns("NAME STATE TRANSPORT COMMAND-OR-URL CALLERS", rows)
 	if len(reports) == 0 {
-		p.screen.printf("%s has no servers; add one with \"patchbay gateway add\" or \"patchbay gateway import\".",
+		f.IO.Err.printf("%s has no servers; add one with \"patchbay gateway add\" or \"patchbay gateway import\".",
 			cleanLine(path))
 	}
 	return nil
@@ -233,8 +237,8 @@ func (p *program) listOwn(ctx context.Context) error {
 
 // addRecipients adds the servers that are not in the user's file but served by the gateway, and who may use each
 // server.
-func (p *program) addRecipients(ctx context.Context, reports []serverReport) ([]serverReport, error) {
-	c, _, err := p.readConfig("")
+func addRecipients(ctx context.Context, f *factory, reports []serverReport) ([]serverReport, error) {
+	c, _, err := readConfig(f, "")
 	if err != nil {
 		return nil, err
 	}

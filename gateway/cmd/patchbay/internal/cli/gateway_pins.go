@@ -28,26 +28,26 @@ func gatewayState() (*bolt.StateStore, error) {
 }
 
 // pinsCommand returns the command that lists definitions. It needs no running gateway.
-func (p *program) pinsCommand() *cobra.Command {
+func pinsCommand(f *factory) *cobra.Command {
 	var diff, all bool
 	cmd := &cobra.Command{
 		Use:                   "pins [NAME…]",
 		Short:                 "List approved and quarantined definitions of tools (pinning, rug pull)",
 		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     p.completePins(false),
+		ValidArgsFunction:     completePins(f, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, pins, err := p.namedPins(cmd.Context(), args)
+			_, pins, err := namedPins(cmd.Context(), f, args)
 			if err != nil {
 				return err
 			}
 			if diff && !all && len(args) == 0 {
 				pins = quarantinedPins(pins)
 			}
-			if p.flags.json {
-				p.output.value(map[string][]pinReport{"pins": pinReports(pins, diff)})
+			if f.Flags.json {
+				f.IO.Out.value(map[string][]pinReport{"pins": pinReports(pins, diff)})
 				return nil
 			}
-			p.printPins(pins, diff, all || len(args) > 0)
+			printPins(f, pins, diff, all || len(args) > 0)
 			return nil
 		},
 	}
@@ -57,8 +57,8 @@ func (p *program) pinsCommand() *cobra.Command {
 }
 
 // approvePins approves the quarantined definitions of a server or a name, after it has shown them.
-func (p *program) approvePins(ctx context.Context, names []string, yes bool) error {
-	state, pins, err := p.namedPins(ctx, names)
+func approvePins(ctx context.Context, f *factory, names []string, yes bool) error {
+	state, pins, err := namedPins(ctx, f, names)
 	if err != nil {
 		return err
 	}
@@ -66,14 +66,14 @@ func (p *program) approvePins(ctx context.Context, names []string, yes bool) err
 		return &coded{exitNotFound, fmt.Errorf("nothing of %s waits for approval; see \"patchbay gateway pins\"",
 			cleanLine(strings.Join(names, ", ")))}
 	}
-	if !p.flags.json {
-		p.showPins(pins)
+	if !f.Flags.json {
+		showPins(f, pins)
 	}
 	if !yes {
-		if !p.mayPrompt() {
+		if !f.IO.mayPrompt() {
 			return usage(errors.New("approval needs a terminal, or --yes after \"patchbay gateway pins --diff\""))
 		}
-		approved, err := p.confirm(ctx, "Approve these definitions?", "n")
+		approved, err := f.Ask.confirm(ctx, "Approve these definitions?", "n")
 		if err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled) {
 			return err
 		}
@@ -84,19 +84,19 @@ func (p *program) approvePins(ctx context.Context, names []string, yes bool) err
 	if err := pin.Approve(ctx, state, pins...); err != nil {
 		return err
 	}
-	if c, _, err := p.readConfig(""); err == nil {
-		p.recordApproved(ctx, c.file, pins)
+	if c, _, err := readConfig(f, ""); err == nil {
+		recordApproved(ctx, f, c.file, pins)
 	}
-	if p.flags.json {
-		p.output.value(map[string][]pinReport{"approved": pinReports(pins, false)})
+	if f.Flags.json {
+		f.IO.Out.value(map[string][]pinReport{"approved": pinReports(pins, false)})
 		return nil
 	}
-	p.screen.printf("Approved: %s. A running gateway uses them within 2 seconds.", counted(len(pins), "definition"))
+	f.IO.Err.printf("Approved: %s. A running gateway uses them within 2 seconds.", counted(len(pins), "definition"))
 	return nil
 }
 
 // recordApproved records each form of a definition that has waited and was approved.
-func (p *program) recordApproved(ctx context.Context, f *config.File, pins []*pin.Pin) {
+func recordApproved(ctx context.Context, p *factory, f *config.File, pins []*pin.Pin) {
 	var details []map[string]any
 	for _, pinned := range pins {
 		for _, d := range pinned.Pending {
@@ -104,12 +104,12 @@ func (p *program) recordApproved(ctx context.Context, f *config.File, pins []*pi
 				"kind": pinned.Kind, "name": pinned.Name, "digest": d.Digest})
 		}
 	}
-	p.recordAdmin(ctx, f, details...)
+	recordAdmin(ctx, p, f, details...)
 }
 
 // namedPins returns the pins of all servers, or those of names: a server, or SERVER/NAME with the name
 // that the server uses, or the public name SERVER__NAME.
-func (p *program) namedPins(ctx context.Context, names []string) (*bolt.StateStore, []*pin.Pin, error) {
+func namedPins(ctx context.Context, f *factory, names []string) (*bolt.StateStore, []*pin.Pin, error) {
 	state, err := gatewayState()
 	if err != nil {
 		return nil, nil, err
@@ -179,9 +179,9 @@ func pinReports(pins []*pin.Pin, diff bool) []pinReport {
 }
 
 // printPins prints the quarantined definitions, and the approved ones or their number.
-func (p *program) printPins(pins []*pin.Pin, diff, approved bool) {
+func printPins(f *factory, pins []*pin.Pin, diff, approved bool) {
 	if diff {
-		p.showPins(pins)
+		showPins(f, pins)
 		return
 	}
 	var rows [][]string
@@ -202,12 +202,12 @@ func (p *program) printPins(pins []*pin.Pin, diff, approved bool) {
 		rows = append(rows, []string{shorten(cleanLine(server), maxNameShown), "approved definitions",
 			fmt.Sprint(count[server])})
 	}
-	p.output.columns("NAME KIND STATUS DIGEST RECORDED", rows)
+	f.IO.Out.columns("NAME KIND STATUS DIGEST RECORDED", rows)
 	switch waiting := len(quarantinedPins(pins)); {
 	case len(pins) == 0:
-		p.screen.printf("No gateway has recorded definitions yet.")
+		f.IO.Err.printf("No gateway has recorded definitions yet.")
 	case waiting > 0:
-		p.screen.printf("Quarantined: %s. Compare with \"patchbay gateway pins --diff\", approve with "+
+		f.IO.Err.printf("Quarantined: %s. Compare with \"patchbay gateway pins --diff\", approve with "+
 			"\"patchbay gateway approve --pins NAME\".", counted(waiting, "definition"))
 	}
 }
@@ -216,15 +216,15 @@ func (p *program) printPins(pins []*pin.Pin, diff, approved bool) {
 const maxDiffShown = 200
 
 // showPins prints definitions with their differences.
-func (p *program) showPins(pins []*pin.Pin) {
+func showPins(f *factory, pins []*pin.Pin) {
 	for _, pinned := range pins {
-		p.output.printf("%s (%s, %s)", shorten(cleanLine(pinName(pinned)), maxNameShown), pinned.Kind, pinned.Status())
+		f.IO.Out.printf("%s (%s, %s)", shorten(cleanLine(pinName(pinned)), maxNameShown), pinned.Kind, pinned.Status())
 		lines := pinned.Diff()
 		for _, line := range lines[:min(len(lines), maxDiffShown)] {
-			p.output.printf("  %s", cleanLine(line))
+			f.IO.Out.printf("  %s", cleanLine(line))
 		}
 		if len(lines) > maxDiffShown {
-			p.output.printf("  ! %d more lines: see them with --json", len(lines)-maxDiffShown)
+			f.IO.Out.printf("  ! %d more lines: see them with --json", len(lines)-maxDiffShown)
 		}
 	}
 }
@@ -243,9 +243,9 @@ func pinNames(pins []*pin.Pin, typed string) []string {
 }
 
 // completePins completes names of pins.
-func (p *program) completePins(quarantined bool) cobra.CompletionFunc {
+func completePins(f *factory, quarantined bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		_, pins, err := p.namedPins(cmd.Context(), nil)
+		_, pins, err := namedPins(cmd.Context(), f, nil)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

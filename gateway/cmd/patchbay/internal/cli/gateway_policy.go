@@ -62,8 +62,8 @@ func (c *policyCase) action() *host.Action {
 }
 
 // gatewayPolicy returns the policy of the configuration.
-func (p *program) gatewayPolicy() (*celpolicy.Policy, *hostConfig, error) {
-	c, err := p.hostConfig("")
+func gatewayPolicy(f *factory) (*celpolicy.Policy, *hostConfig, error) {
+	c, err := readHostConfig(f, "")
 	if err != nil {
 		return nil, nil, usage(err)
 	}
@@ -77,24 +77,24 @@ func (p *program) gatewayPolicy() (*celpolicy.Policy, *hostConfig, error) {
 	return compiled, c, nil
 }
 
-func (p *program) policyCommand() *cobra.Command {
+func policyCommand(f *factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Test and explain the rules of the gateway (CEL, access control)",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(p.policyTestCommand(), p.policyExplainCommand())
+	cmd.AddCommand(policyTestCommand(f), policyExplainCommand(f))
 	return cmd
 }
 
-func (p *program) policyTestCommand() *cobra.Command {
+func policyTestCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "test [FILE]", Short: "Compile the rules, and test them with the cases of a file",
 		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			compiled, c, err := p.gatewayPolicy()
+			compiled, c, err := gatewayPolicy(f)
 			if err != nil {
 				return err
 			}
 			if settings, err := c.file.Settings(); err == nil {
 				for _, w := range warnRules(settings.Policy, c.file.Names()) {
-					p.screen.printf("patchbay: warning: %s", cleanLine(w.text))
+					f.IO.Err.printf("patchbay: warning: %s", cleanLine(w.text))
 				}
 			}
 			var cases []policyCase
@@ -103,7 +103,7 @@ func (p *program) policyTestCommand() *cobra.Command {
 					return usage(err)
 				}
 			}
-			return p.testPolicy(cmd.Context(), compiled, cases)
+			return testPolicy(cmd.Context(), f, compiled, cases)
 		}}
 }
 
@@ -140,7 +140,7 @@ type policyResult struct {
 	DryRun []string `json:"dryRun,omitempty"`
 }
 
-func (p *program) testPolicy(ctx context.Context, compiled *celpolicy.Policy, cases []policyCase) error {
+func testPolicy(ctx context.Context, f *factory, compiled *celpolicy.Policy, cases []policyCase) error {
 	results, failed := []policyResult{}, 0
 	for i := range cases {
 		c := &cases[i]
@@ -151,15 +151,15 @@ func (p *program) testPolicy(ctx context.Context, compiled *celpolicy.Policy, ca
 			continue
 		}
 		failed++
-		if !p.flags.json {
-			p.output.printf("case %d %s: got %s by %s, want %s %s", i+1, cleanLine(c.Name), d.Do, ruleName(d.Rule),
+		if !f.Flags.json {
+			f.IO.Out.printf("case %d %s: got %s by %s, want %s %s", i+1, cleanLine(c.Name), d.Do, ruleName(d.Rule),
 				c.Want, cleanLine(c.Rule))
 		}
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"cases": results, "failed": failed})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"cases": results, "failed": failed})
 	} else if failed == 0 {
-		p.output.printf("The rules are valid: %s passed.", counted(len(cases), "case"))
+		f.IO.Out.printf("The rules are valid: %s passed.", counted(len(cases), "case"))
 	}
 	if failed > 0 {
 		return &coded{exitFailure, fmt.Errorf("%d of %s failed", failed, counted(len(cases), "case"))}
@@ -174,7 +174,7 @@ func ruleName(name string) string {
 	return "rule " + cleanLine(name)
 }
 
-func (p *program) policyExplainCommand() *cobra.Command {
+func policyExplainCommand(f *factory) *cobra.Command {
 	c := &policyCase{}
 	var args, definition, result string
 	cmd := &cobra.Command{Use: "explain SERVER NAME", Short: "Show which rule decides about a request, and why",
@@ -196,7 +196,7 @@ func (p *program) policyExplainCommand() *cobra.Command {
 					"or question",
 					c.On))
 			}
-			compiled, config, err := p.gatewayPolicy()
+			compiled, config, err := gatewayPolicy(f)
 			switch {
 			case err != nil:
 				return err
@@ -204,11 +204,11 @@ func (p *program) policyExplainCommand() *cobra.Command {
 				return notFound(unknownName("server", c.Server, config.file.Names()))
 			case c.Definition == nil && policyMethods[c.On] == policyMethods["call"]:
 				if c.Definition = recordedTool(cmd.Context(), config, c.Server, c.Target); c.Definition == nil {
-					p.screen.printf("patchbay: note: no definition of %s is recorded: annotations are null; "+
+					f.IO.Err.printf("patchbay: note: no definition of %s is recorded: annotations are null; "+
 						"use --definition", shorten(cleanLine(c.Target), maxNameShown))
 				}
 			}
-			p.explainPolicy(cmd.Context(), compiled, c)
+			explainPolicy(cmd.Context(), f, compiled, c)
 			return nil
 		}}
 	cmd.Flags().StringVar(&c.On, "on", "call",
@@ -223,9 +223,9 @@ func (p *program) policyExplainCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) explainPolicy(ctx context.Context, compiled *celpolicy.Policy, c *policyCase) {
+func explainPolicy(ctx context.Context, f *factory, compiled *celpolicy.Policy, c *policyCase) {
 	d, steps := compiled.Explain(ctx, c.action())
-	if p.flags.json {
+	if f.Flags.json {
 		type step struct {
 			Rule    string `json:"rule"`
 			Do      string `json:"do,omitempty"`
@@ -241,7 +241,7 @@ func (p *program) explainPolicy(ctx context.Context, compiled *celpolicy.Policy,
 			}
 			all = append(all, step{s.Rule, s.Do, s.Mode, s.Matches, text})
 		}
-		p.output.value(map[string]any{"do": d.Do.String(), "rule": d.Rule, "reason": d.Reason, "channel": d.Channel,
+		f.IO.Out.value(map[string]any{"do": d.Do.String(), "rule": d.Rule, "reason": d.Reason, "channel": d.Channel,
 			"dryRun": d.DryRun, "rules": all})
 		return
 	}
@@ -253,11 +253,11 @@ func (p *program) explainPolicy(ctx context.Context, compiled *celpolicy.Policy,
 		if s.Err != nil {
 			what += " (" + cleanLine(s.Err.Error()) + ")"
 		}
-		p.output.printf("%s %s", ruleName(s.Rule), what)
+		f.IO.Out.printf("%s %s", ruleName(s.Rule), what)
 	}
 	text := fmt.Sprintf("Decision: %s by %s", d.Do, ruleName(d.Rule))
 	if d.Reason != "" {
 		text += ": " + cleanLine(d.Reason)
 	}
-	p.output.printf("%s", text)
+	f.IO.Out.printf("%s", text)
 }

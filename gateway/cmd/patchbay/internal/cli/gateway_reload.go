@@ -57,12 +57,12 @@ func sameInfo(a, b fs.FileInfo) bool {
 
 // newConfigWatch returns a watch of the files of a gateway. It is nil if there is nothing to read again:
 // the command line has the only server, or the file is a pipe.
-func (p *program) newConfigWatch(g *gatewayRun) *configWatch {
+func newConfigWatch(f *factory, g *gatewayRun) *configWatch {
 	if g.config.fixed != nil {
 		return nil
 	}
-	w := &configWatch{paths: configs.Places(p.flags.config)}
-	if p.namesConfig() {
+	w := &configWatch{paths: configs.Places(f.Flags.config)}
+	if f.Config.namesConfig() {
 		if info, err := os.Stat(w.paths[0]); err == nil && !info.Mode().IsRegular() {
 			return nil
 		}
@@ -79,14 +79,14 @@ func (p *program) newConfigWatch(g *gatewayRun) *configWatch {
 
 // followConfig reloads the configuration when its files change and with SIGHUP, until the returned
 // function is called. On a terminal, SIGHUP says that the terminal was closed, and ends the program.
-func (p *program) followConfig(ctx context.Context, g *gatewayRun) (stop func()) {
-	w := p.newConfigWatch(g)
+func followConfig(ctx context.Context, f *factory, g *gatewayRun) (stop func()) {
+	w := newConfigWatch(f, g)
 	if w == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	hangups := make(chan os.Signal, 1)
-	if !p.screen.terminal && !p.output.terminal {
+	if !f.IO.Err.terminal && !f.IO.Out.terminal {
 		signal.Notify(hangups, syscall.SIGHUP)
 	}
 	done := make(chan struct{})
@@ -98,11 +98,11 @@ func (p *program) followConfig(ctx context.Context, g *gatewayRun) (stop func())
 			select {
 			case <-look.C:
 				if w.changed() {
-					p.reloadConfig(ctx, g)
+					reloadConfig(ctx, f, g)
 				}
 			case <-hangups:
-				if d := p.reloadConfig(ctx, g); d != nil && d.IsEmpty() {
-					p.screen.printf("patchbay: reloaded the configuration: nothing has changed")
+				if d := reloadConfig(ctx, f, g); d != nil && d.IsEmpty() {
+					f.IO.Err.printf("patchbay: reloaded the configuration: nothing has changed")
 				}
 			case <-ctx.Done():
 				return
@@ -118,22 +118,22 @@ func (p *program) followConfig(ctx context.Context, g *gatewayRun) (stop func())
 
 // reloadConfig reads the configuration again. If it is invalid, the previous one stays in force, and the
 // result is nil.
-func (p *program) reloadConfig(ctx context.Context, g *gatewayRun) *host.Diff {
-	d, _ := p.tryReload(ctx, g) // the error was reported
+func reloadConfig(ctx context.Context, f *factory, g *gatewayRun) *host.Diff {
+	d, _ := tryReload(ctx, f, g) // the error was reported
 	return d
 }
 
 // tryReload is reloadConfig, with the error.
-func (p *program) tryReload(ctx context.Context, g *gatewayRun) (*host.Diff, error) {
+func tryReload(ctx context.Context, f *factory, g *gatewayRun) (*host.Diff, error) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	next, invalid, err := p.readConfig(g.addr)
+	next, invalid, err := readConfig(f, g.addr)
 	if err = errors.Join(append(invalid, err)...); err == nil {
-		next.inputs, err = p.inputsOf(ctx, next)
+		next.inputs, err = inputsOf(ctx, f, next)
 	}
 	if err != nil {
 		g.reject(err)
-		p.reportReload(g, host.Event{Err: err})
+		reportReload(f, g, host.Event{Err: err})
 		return nil, err
 	}
 	restore := g.config.replace(next)
@@ -148,11 +148,11 @@ func (p *program) tryReload(ctx context.Context, g *gatewayRun) (*host.Diff, err
 		before = g.config.file
 	}
 	if !d.IsEmpty() {
-		p.warnMisspelt(next)
+		warnMisspelt(f, next)
 	}
-	p.warnRemoved(before, next.file)
+	warnRemoved(f, before, next.file)
 	if g.rejected.Swap(nil) != nil && d.IsEmpty() {
-		p.screen.printf("patchbay: the configuration is valid again: nothing has changed")
+		f.IO.Err.printf("patchbay: the configuration is valid again: nothing has changed")
 	}
 	return d, nil
 }
@@ -178,22 +178,22 @@ func (c *hostConfig) replace(next *hostConfig) (restore func()) {
 }
 
 // reportReload prints the outcome of a reload.
-func (p *program) reportReload(g *gatewayRun, e host.Event) {
+func reportReload(f *factory, g *gatewayRun, e host.Event) {
 	if e.Err != nil {
 		text := strings.ReplaceAll(g.config.masked(e.Err.Error()), "\n", "; ")
-		p.screen.printf("patchbay: kept the previous configuration: %s", shorten(cleanLine(text), maxEventShown))
+		f.IO.Err.printf("patchbay: kept the previous configuration: %s", shorten(cleanLine(text), maxEventShown))
 		return
 	}
 	d := e.Reload
 	parts := diffParts(d)
 	if len(parts) > 0 {
-		p.screen.printf("patchbay: reloaded the configuration: %s", strings.Join(parts, "; "))
+		f.IO.Err.printf("patchbay: reloaded the configuration: %s", strings.Join(parts, "; "))
 	}
 	if len(d.Restart) > 0 {
-		p.screen.printf("patchbay: %s has changed: restart the gateway to use it", strings.Join(d.Restart, ", "))
+		f.IO.Err.printf("patchbay: %s has changed: restart the gateway to use it", strings.Join(d.Restart, ", "))
 	}
 	if g.profile != "" && !slices.Contains(g.host.Profiles(), g.profile) {
-		p.screen.printf("patchbay: the configuration no longer has the profile %s: its clients see no servers",
+		f.IO.Err.printf("patchbay: the configuration no longer has the profile %s: its clients see no servers",
 			cleanLine(g.profile))
 	}
 }

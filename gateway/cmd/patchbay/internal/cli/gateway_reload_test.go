@@ -91,9 +91,9 @@ func TestGatewayFollowsItsFile(t *testing.T) {
 	file := filepath.Join(dir, "mcp.json")
 	writeFile(t, file, demoServers(t, "one", "two"))
 	var printed messages
-	g := startGateway(t, func(p *program) {
-		printed.Writer = p.screen.w
-		p.screen.w = &printed
+	g := startGateway(t, func(p *factory) {
+		printed.Writer = p.IO.Err.w
+		p.IO.Err.w = &printed
 	}, "--config", file)
 	const kept = "kept the previous configuration"
 	c := gatewayClient(t, g, "2026-07-28", false)
@@ -264,9 +264,9 @@ func TestReloadThatRemovesThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	var printed messages
-	g := startGateway(t, func(p *program) {
-		printed.Writer = p.screen.w
-		p.screen.w = &printed
+	g := startGateway(t, func(p *factory) {
+		printed.Writer = p.IO.Err.w
+		p.IO.Err.w = &printed
 	}, "--config", a.config)
 	writeFile(t, a.config, strings.Replace(string(text), `"patchbay":`, `"patchbuy":`, 1))
 	printed.wait(t, "warning: removed settings: policy: requests are allowed without rules", 1)

@@ -30,8 +30,8 @@ type adminClient struct {
 
 // runningGateway returns a client of the gateway that runs with the configuration of the command line. ok
 // is false if none does.
-func (p *program) runningGateway(ctx context.Context) (c *adminClient, ok bool, err error) {
-	path, err := p.socketPath()
+func findRunning(ctx context.Context, f *factory) (c *adminClient, ok bool, err error) {
+	path, err := socketPath(f)
 	if err != nil {
 		return nil, false, err
 	}
@@ -54,8 +54,8 @@ func isNoGateway(err error) bool {
 }
 
 // requireGateway returns a client of the running gateway.
-func (p *program) requireGateway(ctx context.Context) (*adminClient, error) {
-	c, ok, err := p.runningGateway(ctx)
+func requireGateway(ctx context.Context, f *factory) (*adminClient, error) {
+	c, ok, err := findRunning(ctx, f)
 	if err == nil && !ok {
 		err = errNoGateway
 	}

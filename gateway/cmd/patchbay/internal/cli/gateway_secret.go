@@ -31,17 +31,21 @@ const (
 var secretWord = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
 
 // secretCommand returns the commands about the values of ${secret:NAME}. They need no running gateway.
-func (p *program) secretCommand() *cobra.Command {
-	return p.withSubcommands("secret", "Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}",
+func secretCommand(f *factory) *cobra.Command {
+	return withSubcommands(f, "secret", "Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}",
 		&cobra.Command{Use: "set NAME", Short: "Store a secret, which is read from standard input or a hidden prompt",
-			DisableFlagsInUseLine: true, Args: onlyName, ValidArgsFunction: p.completeSecrets,
-			RunE: func(cmd *cobra.Command, args []string) error { return p.setSecret(cmd.Context(), args[0]) }},
+			DisableFlagsInUseLine: true, Args: onlyName, ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return completeSecrets(f, cmd, args, typed)
+			},
+			RunE: func(cmd *cobra.Command, args []string) error { return setSecret(cmd.Context(), f, args[0]) }},
 		&cobra.Command{Use: "list", Short: "List the names of the secrets, and the servers that use them",
 			DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return p.listSecrets(cmd.Context()) }},
+			RunE: func(cmd *cobra.Command, _ []string) error { return listSecrets(cmd.Context(), f) }},
 		&cobra.Command{Use: "remove NAME", Short: "Remove a secret",
-			DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: p.completeSecrets,
-			RunE: func(cmd *cobra.Command, args []string) error { return p.removeSecret(cmd.Context(), args[0]) }})
+			DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return completeSecrets(f, cmd, args, typed)
+			},
+			RunE: func(cmd *cobra.Command, args []string) error { return removeSecret(cmd.Context(), f, args[0]) }})
 }
 
 // onlyName refuses a value among the arguments, without repeating it.
@@ -54,8 +58,8 @@ func onlyName(_ *cobra.Command, args []string) error {
 }
 
 // secretNames returns the names of the secrets, sorted.
-func (p *program) secretNames(ctx context.Context) (names []string, err error) {
-	v, err := p.openVault()
+func secretNames(ctx context.Context, f *factory) (names []string, err error) {
+	v, err := f.Vault.openVault()
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +72,12 @@ func (p *program) secretNames(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-func (p *program) completeSecrets(
-	cmd *cobra.Command, args []string, typed string,
+func completeSecrets(
+	f *factory, cmd *cobra.Command, args []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
 	var found []string
 	if len(args) == 0 {
-		names, _ := p.secretNames(cmd.Context())
+		names, _ := secretNames(cmd.Context(), f)
 		for _, name := range names {
 			if strings.HasPrefix(name, typed) {
 				found = append(found, name)
@@ -84,46 +88,46 @@ func (p *program) completeSecrets(
 }
 
 // setSecret stores a secret. It is never an argument, which other users of the machine could read.
-func (p *program) setSecret(ctx context.Context, name string) error {
+func setSecret(ctx context.Context, f *factory, name string) error {
 	if !secretWord.MatchString(name) {
 		return usage(fmt.Errorf("invalid name %q of a secret: must have 1 to 200 of the characters A-Z, a-z, 0-9, ., "+
 			"_ and -", shorten(name, maxNameShown)))
 	}
-	value, err := p.readSecret(ctx, name)
+	value, err := readSecret(ctx, f, name)
 	if err != nil {
 		return err
 	}
 	if err := checkSecret(value); err != nil {
 		return usage(err)
 	}
-	v, err := p.openVault()
+	v, err := f.Vault.openVault()
 	if err != nil {
 		return err
 	}
 	if err := v.Update(ctx, vaultSecret+name, func([]byte) ([]byte, error) { return []byte(value), nil }); err != nil {
 		return fmt.Errorf("store secret %s: %w", name, err)
 	}
-	p.secretChanged(ctx, "set secret", name)
-	if p.flags.json {
-		p.output.value(map[string]string{"name": name})
+	secretChanged(ctx, f, "set secret", name)
+	if f.Flags.json {
+		f.IO.Out.value(map[string]string{"name": name})
 		return nil
 	}
-	p.screen.printf("Stored. Servers use it as ${secret:%s}; a running gateway connects to them again.", name)
+	f.IO.Err.printf("Stored. Servers use it as ${secret:%s}; a running gateway connects to them again.", name)
 	return nil
 }
 
 // readSecret reads the value of a secret: hidden on a terminal, else all of standard input without line
 // breaks at its end.
-func (p *program) readSecret(ctx context.Context, name string) (string, error) {
-	if p.mayPrompt() {
-		p.screen.prompt("Value of " + name + " (hidden): ")
-		return p.inputLine(ctx, true)
+func readSecret(ctx context.Context, f *factory, name string) (string, error) {
+	if f.IO.mayPrompt() {
+		f.IO.Err.prompt("Value of " + name + " (hidden): ")
+		return f.Config.inputLine(ctx, true)
 	}
-	if isTerminal(p.input.r) {
+	if isTerminal(f.IO.In.r) {
 		return "", usage(errors.New("missing value: must come from standard input, such as a pipe, or be typed on a " +
 			"terminal"))
 	}
-	data, err := p.input.readSource(ctx, "-")
+	data, err := f.IO.In.readSource(ctx, "-")
 	return strings.TrimRight(string(data), "\r\n"), err
 }
 
@@ -139,25 +143,25 @@ func checkSecret(value string) error {
 	return nil
 }
 
-func (p *program) removeSecret(ctx context.Context, name string) error {
-	names, err := p.secretNames(ctx)
+func removeSecret(ctx context.Context, f *factory, name string) error {
+	names, err := secretNames(ctx, f)
 	if !slices.Contains(names, name) {
 		return errors.Join(notFound(unknownName("secret", name, names)), err)
 	}
-	v, err := p.openVault()
+	v, err := f.Vault.openVault()
 	if err == nil {
 		err = v.Update(ctx, vaultSecret+name, func([]byte) ([]byte, error) { return nil, nil })
 	}
 	if err != nil {
 		return fmt.Errorf("remove secret %s: %w", name, err)
 	}
-	p.secretChanged(ctx, "remove secret", name)
-	if p.flags.json {
-		p.output.value(map[string]string{"removed": name})
+	secretChanged(ctx, f, "remove secret", name)
+	if f.Flags.json {
+		f.IO.Out.value(map[string]string{"removed": name})
 		return nil
 	}
-	p.output.printf("Removed %s.", name)
-	p.screen.printf("A running gateway ends its connections that use it, after the requests in progress.")
+	f.IO.Out.printf("Removed %s.", name)
+	f.IO.Err.printf("A running gateway ends its connections that use it, after the requests in progress.")
 	return nil
 }
 
@@ -169,12 +173,12 @@ type secretReport struct {
 }
 
 // listSecrets prints the secrets, and those that servers use and that are not stored.
-func (p *program) listSecrets(ctx context.Context) error {
-	names, err := p.secretNames(ctx)
+func listSecrets(ctx context.Context, f *factory) error {
+	names, err := secretNames(ctx, f)
 	if err != nil {
 		return err
 	}
-	c, _, err := p.readConfig("")
+	c, _, err := readConfig(f, "")
 	if err != nil {
 		return usage(err)
 	}
@@ -193,8 +197,8 @@ func (p *program) listSecrets(ctx context.Context) error {
 		reports = append(reports, secretReport{name, servers, false})
 	}
 	slices.SortFunc(reports, func(a, b secretReport) int { return strings.Compare(a.Name, b.Name) })
-	if p.flags.json {
-		p.output.value(map[string]any{"secrets": reports})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"secrets": reports})
 		return nil
 	}
 	var rows [][]string
@@ -206,9 +210,9 @@ func (p *program) listSecrets(ctx context.Context) error {
 		rows = append(rows, []string{cleanLine(r.Name), state, shownNames(r.Servers)})
 	}
 	if len(rows) == 0 {
-		p.screen.printf("No secrets yet: store one with \"patchbay gateway secret set NAME\".")
+		f.IO.Err.printf("No secrets yet: store one with \"patchbay gateway secret set NAME\".")
 	}
-	p.output.columns("NAME STATE SERVERS", rows)
+	f.IO.Out.columns("NAME STATE SERVERS", rows)
 	return nil
 }
 
@@ -230,7 +234,7 @@ func secretsOf(s *config.Server) (names []string) {
 
 // secretLookup returns the value of a variable "secret:NAME". It is asked for only by servers whose entries
 // have it. found is whether the variable is of that form.
-func (p *program) secretLookup(ctx context.Context, variable string) (value string, set, found bool) {
+func (p *vaults) secretLookup(ctx context.Context, variable string) (value string, set, found bool) {
 	name, ok := strings.CutPrefix(variable, "secret:")
 	if !ok {
 		return "", false, false
@@ -243,7 +247,7 @@ func (p *program) secretLookup(ctx context.Context, variable string) (value stri
 		stored, err = v.Load(ctx, vaultSecret+name)
 	}
 	if err != nil { // the secret may still be stored: connections that use it stay open
-		p.screen.printf("patchbay: secret %s: %s", cleanLine(name), cleanLine(err.Error()))
+		p.IO.Err.printf("patchbay: secret %s: %s", cleanLine(name), cleanLine(err.Error()))
 		last, known := p.lastSecrets.Load(name)
 		value, _ = last.(string)
 		return value, known, true
@@ -263,16 +267,16 @@ func secretStamp() (string, error) {
 }
 
 // secretChanged makes running gateways use a changed secret, and records the change.
-func (p *program) secretChanged(ctx context.Context, action, name string) {
+func secretChanged(ctx context.Context, f *factory, action, name string) {
 	path, err := secretStamp()
 	if err == nil {
 		const mode = 0o600
 		err = os.WriteFile(path, []byte(time.Now().Format(time.RFC3339Nano)), mode)
 	}
 	if err != nil {
-		p.screen.printf("patchbay: warning: restart running gateways: %s", cleanLine(err.Error()))
+		f.IO.Err.printf("patchbay: warning: restart running gateways: %s", cleanLine(err.Error()))
 	}
-	if c, _, err := p.readConfig(""); err == nil {
-		p.recordAdmin(ctx, c.file, map[string]any{"action": action, "secret": name})
+	if c, _, err := readConfig(f, ""); err == nil {
+		recordAdmin(ctx, f, c.file, map[string]any{"action": action, "secret": name})
 	}
 }

@@ -32,8 +32,8 @@ func TestGatewaySecretIsNotEchoed(t *testing.T) {
 	if o.status != exitOK || strings.Contains(all, "typed-secret") || !echoes() {
 		t.Errorf("%+v, echo %t: want a stored secret, not shown, and the echo again", o, echoes())
 	}
-	v := newProgram(strings.NewReader(""), io.Discard, io.Discard)
-	if value, set, _ := v.secretLookup(t.Context(), "secret:api"); !set || value != "typed-secret" {
+	v := newRun(strings.NewReader(""), io.Discard, io.Discard)
+	if value, set, _ := v.Vault.secretLookup(t.Context(), "secret:api"); !set || value != "typed-secret" {
 		t.Errorf("got %q, %t, want the secret", value, set)
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -163,10 +164,10 @@ func TestSecretsOfAnUnreadableVault(t *testing.T) {
 	if o := patchbay(t, "value-one", "gateway", "secret", "set", "demo"); o.status != exitOK {
 		t.Fatalf("set: %+v", o)
 	}
-	p := &program{screen: &screen{w: t.Output()}}
+	p := newRun(strings.NewReader(""), io.Discard, t.Output())
 	look := func(want string, stored bool) {
 		t.Helper()
-		if value, set, found := p.secretLookup(t.Context(), "secret:demo"); value != want || set != stored || !found {
+		if value, set, found := p.Vault.secretLookup(t.Context(), "secret:demo"); value != want || set != stored || !found {
 			t.Errorf("got %q, %t, %t, want %q, %t", value, set, found, want, stored)
 		}
 	}

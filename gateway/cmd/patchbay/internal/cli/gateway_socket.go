@@ -30,8 +30,8 @@ const (
 var errGatewayRuns = errors.New("a gateway of this configuration is running already")
 
 // socketPath returns the path of the socket of gateways with the configuration of the command line.
-func (p *program) socketPath() (string, error) {
-	identity, err := configs.Identity(p.flags.config)
+func socketPath(f *factory) (string, error) {
+	identity, err := configs.Identity(f.Flags.config)
 	if err != nil {
 		return "", err
 	}

@@ -32,7 +32,7 @@ func TestSocketOfAKilledGatewayIsReplaced(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatalf("%q, %v: %s", line, err, killed.stderr.String())
 	}
-	socket, err := (&program{flags: flags{config: file}}).socketPath()
+	socket, err := socketPath(factoryFor(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestSocketOfAKilledGatewayIsReplaced(t *testing.T) {
 // Of gateways that start at the same time, one has the socket.
 func TestOneOfSeveralGatewaysHasTheSocket(t *testing.T) {
 	t.Setenv(envStateDir, t.TempDir())
-	socket, err := (&program{flags: flags{config: "mcp.json"}}).socketPath()
+	socket, err := socketPath(factoryFor("mcp.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,15 +109,15 @@ func TestOneOfSeveralGatewaysHasTheSocket(t *testing.T) {
 func TestDirectoryOfSocketsIsPrivate(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv(envStateDir, state)
-	p := &program{flags: flags{config: "mcp.json"}}
-	path, err := p.socketPath()
+	p := factoryFor("mcp.json")
+	path, err := socketPath(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Dir(path), 0o770); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.socketPath(); err == nil || !strings.Contains(err.Error(), "accessible to other users") {
+	if _, err := socketPath(p); err == nil || !strings.Contains(err.Error(), "accessible to other users") {
 		t.Errorf("mode 0770: got %v", err)
 	}
 	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
@@ -126,11 +126,11 @@ func TestDirectoryOfSocketsIsPrivate(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.socketPath(); err == nil || !strings.Contains(err.Error(), "no link") {
+	if _, err := socketPath(p); err == nil || !strings.Contains(err.Error(), "no link") {
 		t.Errorf("link: got %v", err)
 	}
 	t.Setenv(envStateDir, filepath.Join(state, strings.Repeat("long", 30)))
-	if path, err = p.socketPath(); err != nil || len(path) > maxSocketPath {
+	if path, err = socketPath(p); err != nil || len(path) > maxSocketPath {
 		t.Errorf("a long directory: got %q, %v", path, err)
 	}
 }

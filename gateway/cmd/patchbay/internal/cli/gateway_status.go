@@ -12,9 +12,9 @@ import (
 )
 
 // controlCommands returns the commands of `patchbay gateway` about the running gateway.
-func (p *program) controlCommands() []*cobra.Command {
-	return []*cobra.Command{p.gatewayStatusCommand(), p.logsCommand(), p.restartCommand(), p.stopCommand(),
-		p.reloadCommand()}
+func controlCommands(f *factory) []*cobra.Command {
+	return []*cobra.Command{gatewayStatusCommand(f), logsCommand(f), restartCommand(f), stopCommand(f),
+		reloadCommand(f)}
 }
 
 // A gatewayStatus is the condition of a gateway, as far as it is printed.
@@ -59,14 +59,14 @@ func (s *serverStatus) unenforced() (names []string) {
 	return slices.Compact(names)
 }
 
-func (p *program) gatewayStatusCommand() *cobra.Command {
+func gatewayStatusCommand(f *factory) *cobra.Command {
 	return &cobra.Command{Use: "status", Short: "Show whether a gateway runs, and the condition of its servers",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.gatewayStatus(cmd.Context()) }}
+		RunE: func(cmd *cobra.Command, _ []string) error { return readStatus(cmd.Context(), f) }}
 }
 
-func (p *program) gatewayStatus(ctx context.Context) error {
-	c, err := p.requireGateway(ctx)
+func readStatus(ctx context.Context, f *factory) error {
+	c, err := requireGateway(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -80,19 +80,19 @@ func (p *program) gatewayStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n, err := p.quarantinedOf(ctx, servers.Servers); err == nil {
+	if n, err := quarantinedOf(ctx, f, servers.Servers); err == nil {
 		status["quarantined"], _ = json.Marshal(n)
 	}
-	if p.flags.json {
+	if f.Flags.json {
 		status["servers"] = servers.Servers
 		status["socket"], _ = json.Marshal(c.socket)
-		p.output.value(status)
+		f.IO.Out.value(status)
 		return nil
 	}
-	return p.printGatewayStatus(c, status, servers.Servers)
+	return printGatewayStatus(f, c, status, servers.Servers)
 }
 
-func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawMessage, servers []byte) error {
+func printGatewayStatus(f *factory, c *adminClient, status map[string]json.RawMessage, servers []byte) error {
 	text, err := json.Marshal(status)
 	var s gatewayStatus
 	var all []serverStatus
@@ -105,17 +105,17 @@ func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawM
 	if err != nil {
 		return err
 	}
-	p.output.printf("The gateway is running: process %d, version %s, since %s (%s)", s.PID, cleanLine(s.Version),
+	f.IO.Out.printf("The gateway is running: process %d, version %s, since %s (%s)", s.PID, cleanLine(s.Version),
 		s.Started.Local().Format(time.DateTime), time.Since(s.Started).Truncate(time.Second))
-	p.output.field(0, "URL:", s.URL)
-	p.output.field(0, "Socket:", c.socket)
-	p.output.field(0, "Profile:", s.Profile)
-	p.output.printf("Requests in progress: %d, attached clients: %d, waiting for approval: %d", s.Requests, s.Attached,
+	f.IO.Out.field(0, "URL:", s.URL)
+	f.IO.Out.field(0, "Socket:", c.socket)
+	f.IO.Out.field(0, "Profile:", s.Profile)
+	f.IO.Out.printf("Requests in progress: %d, attached clients: %d, waiting for approval: %d", s.Requests, s.Attached,
 		s.Pending)
-	p.output.printf("Processes of servers: %d of at most %d", s.Processes, s.MaxProcesses)
-	p.output.field(0, "Configuration:", s.ConfigError)
+	f.IO.Out.printf("Processes of servers: %d of at most %d", s.Processes, s.MaxProcesses)
+	f.IO.Out.field(0, "Configuration:", s.ConfigError)
 	if s.Quarantined > 0 {
-		p.output.printf("Definitions in quarantine: %d (see \"patchbay gateway pins --diff\")", s.Quarantined)
+		f.IO.Out.printf("Definitions in quarantine: %d (see \"patchbay gateway pins --diff\")", s.Quarantined)
 	}
 	var rows [][]string
 	for _, server := range all {
@@ -129,20 +129,20 @@ func (p *program) printGatewayStatus(c *adminClient, status map[string]json.RawM
 		rows = append(rows, []string{shorten(cleanLine(server.Name), maxNameShown), cleanLine(server.State),
 			fmt.Sprintf("%d of %d", len(server.Instances), server.Limits.Instances), what})
 	}
-	p.output.columns("SERVER STATE CONNECTIONS REVISION", rows)
+	f.IO.Out.columns("SERVER STATE CONNECTIONS REVISION", rows)
 	if s.Pending > 0 {
-		p.screen.printf("%s for approval: see \"patchbay gateway pending\".", waits(s.Pending))
+		f.IO.Err.printf("%s for approval: see \"patchbay gateway pending\".", waits(s.Pending))
 	}
 	return nil
 }
 
 // quarantinedOf returns the number of definitions of servers that wait for approval.
-func (p *program) quarantinedOf(ctx context.Context, servers []byte) (n int, err error) {
+func quarantinedOf(ctx context.Context, f *factory, servers []byte) (n int, err error) {
 	var all []serverStatus
 	if err := json.Unmarshal(servers, &all); err != nil {
 		return 0, err
 	}
-	_, pins, err := p.namedPins(ctx, nil)
+	_, pins, err := namedPins(ctx, f, nil)
 	for _, pin := range quarantinedPins(pins) {
 		if slices.ContainsFunc(all, func(s serverStatus) bool { return s.Name == pin.Server }) {
 			n++

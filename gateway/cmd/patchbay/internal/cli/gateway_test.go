@@ -29,19 +29,19 @@ type runningGateway struct {
 }
 
 // startGateway runs a gateway, on a terminal if prepare says so.
-func startGateway(t *testing.T, prepare func(p *program), args ...string) *runningGateway {
+func startGateway(t *testing.T, prepare func(p *factory), args ...string) *runningGateway {
 	t.Helper()
 	read, write := io.Pipe()
 	var stdout bytes.Buffer
 	var stderr lockedBuffer
-	p := newProgram(strings.NewReader(""), write, &stderr)
+	p := newRun(strings.NewReader(""), write, &stderr)
 	if prepare != nil {
 		prepare(p)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	status := make(chan int, 1)
 	go func() {
-		status <- p.run(ctx, append([]string{"gateway", "--addr", "127.0.0.1:0"}, args...))
+		status <- run(ctx, p, append([]string{"gateway", "--addr", "127.0.0.1:0"}, args...))
 		write.Close()
 	}()
 	g, found, read2 := &runningGateway{}, make(chan bool, 1), make(chan struct{})
@@ -69,9 +69,9 @@ func startGateway(t *testing.T, prepare func(p *program), args ...string) *runni
 	if !<-found {
 		t.Fatalf("the gateway has not started: %+v", stop())
 	}
-	v := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+	v := newRun(strings.NewReader(""), io.Discard, io.Discard)
 	var err error
-	if g.key, err = v.gatewayKey(t.Context()); err != nil {
+	if g.key, err = gatewayKey(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -344,7 +344,7 @@ func TestGatewayPrintsTheKeyOnATerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	file := oneServerFile(t)
-	onTerminal := func(p *program) { p.output.terminal, p.screen.terminal, p.interactive = true, true, true }
+	onTerminal := func(p *factory) { p.IO.Out.terminal, p.IO.Err.terminal, p.IO.Interactive = true, true, true }
 	g := startGateway(t, onTerminal, "--config", file)
 	o := g.stop()
 	for _, want := range []string{`"mcpServers"`, `"servers"`, `"Authorization": "Bearer ` + g.key + `"`, `"url": "` + g.url + `"`,
@@ -464,8 +464,8 @@ func TestServersOfSeveralFiles(t *testing.T) {
 	writeProjectFile(t, filepath.Join(".codeium", "windsurf", "mcp_config.json"), `{"mcpServers": {"fs": {"command": "other"},
 		"remote": {"command": "npx", "args": ["mcp-remote", "http://127.0.0.1:7779/mcp"]}}}`)
 	var stderr bytes.Buffer
-	p := newProgram(strings.NewReader(""), io.Discard, &stderr)
-	c, err := p.hostConfig("")
+	p := newRun(strings.NewReader(""), io.Discard, &stderr)
+	c, err := readHostConfig(p, "")
 	if err != nil {
 		t.Fatal(err)
 	}

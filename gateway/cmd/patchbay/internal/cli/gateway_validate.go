@@ -41,28 +41,28 @@ type validation struct {
 	plain []byte // of JSON; nil for other formats
 }
 
-func (p *program) validateCommand() *cobra.Command {
-	return p.editCommand(&cobra.Command{Use: "validate [FILE]",
+func validateCommand(f *factory) *cobra.Command {
+	return editCommand(f, &cobra.Command{Use: "validate [FILE]",
 		Short: "Check a configuration file, and print the line and column of each error", Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			path := config.Paths(p.flags.config)[0]
+			path := config.Paths(f.Flags.config)[0]
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return p.validate(path)
+			return validate(f, path)
 		}})
 }
 
-func (p *program) schemaCommand() *cobra.Command {
-	return p.editCommand(&cobra.Command{Use: "schema",
+func schemaCommand(f *factory) *cobra.Command {
+	return editCommand(f, &cobra.Command{Use: "schema",
 		Short: "Print the JSON Schema of configuration files, for editors",
 		RunE: func(*cobra.Command, []string) error {
-			p.output.raw(config.Schema())
+			f.IO.Out.raw(config.Schema())
 			return nil
 		}})
 }
 
-func (p *program) validate(path string) error {
+func validate(f *factory, path string) error {
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return notFound(fmt.Errorf("configuration file %s does not exist", path))
@@ -76,22 +76,22 @@ func (p *program) validate(path string) error {
 	v := &validation{File: path, Errors: []configProblem{}, Warnings: []configProblem{}}
 	v.check(text)
 	v.Valid = len(v.Errors) == 0
-	if p.flags.json {
-		p.output.value(v)
+	if f.Flags.json {
+		f.IO.Out.value(v)
 	} else {
 		for _, problem := range v.Errors {
-			p.output.println(v.text(problem, ""))
+			f.IO.Out.println(v.text(problem, ""))
 		}
 		for _, problem := range v.Warnings {
-			p.output.println(v.text(problem, "warning: "))
+			f.IO.Out.println(v.text(problem, "warning: "))
 		}
 	}
 	switch {
 	case !v.Valid:
-		p.screen.printf("%s is invalid: %s.", cleanLine(path), counted(len(v.Errors), "error"))
+		f.IO.Err.printf("%s is invalid: %s.", cleanLine(path), counted(len(v.Errors), "error"))
 		return &coded{exitFailure, errShown}
-	case !p.flags.json:
-		p.screen.printf("%s is valid, with %s.", cleanLine(path), counted(v.Servers, "server"))
+	case !f.Flags.json:
+		f.IO.Err.printf("%s is valid, with %s.", cleanLine(path), counted(v.Servers, "server"))
 	}
 	return nil
 }

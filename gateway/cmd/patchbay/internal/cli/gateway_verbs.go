@@ -4,8 +4,8 @@ import "github.com/spf13/cobra"
 
 // configCommands returns the commands of `patchbay gateway` that edit configurations. They need no
 // running gateway.
-func (p *program) configCommands() []*cobra.Command {
-	return []*cobra.Command{p.addCommand(), p.removeCommand(), p.enableCommand(true), p.enableCommand(false),
-		p.listCommand(), p.importCommand(), p.installCommand(), p.uninstallCommand(), p.validateCommand(),
-		p.schemaCommand()}
+func configCommands(f *factory) []*cobra.Command {
+	return []*cobra.Command{addCommand(f), removeCommand(f), enableCommand(f, true), enableCommand(f, false),
+		listCommand(f), importCommand(f), installCommand(f), uninstallCommand(f), validateCommand(f),
+		schemaCommand(f)}
 }

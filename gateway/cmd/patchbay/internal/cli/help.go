@@ -20,7 +20,7 @@ const (
 
 // setHelp sets how root and its subcommands write help: with lines that fit the terminal, and with
 // the flags that every command takes in a separate topic.
-func (p *program) setHelp(root *cobra.Command) {
+func setHelp(f *factory, root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "commands":
@@ -30,7 +30,7 @@ func (p *program) setHelp(root *cobra.Command) {
 		}
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		_, _ = fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, cmp.Or(p.output.width(), helpWidth)))
+		_, _ = fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, cmp.Or(f.IO.Out.width(), helpWidth)))
 	})
 }
 

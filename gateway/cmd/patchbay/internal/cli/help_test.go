@@ -14,7 +14,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 		args  []string
 		lines int
 	}{{nil, 20}, {[]string{"gateway", "--help"}, 24}} {
-		o := atTerminal(t, "", func(p *program) { p.output.width = func() int { return 80 } }, test.args...)
+		o := atTerminal(t, "", func(p *factory) { p.IO.Out.width = func() int { return 80 } }, test.args...)
 		text := o.stdout + o.stderr
 		lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 		if len(lines) > test.lines {
@@ -25,7 +25,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 				t.Errorf("%q: a line of %d columns: %s", test.args, textWidth(line), line)
 			}
 		}
-		root := newProgram(strings.NewReader(""), &strings.Builder{}, &strings.Builder{}).rootCommand()
+		root := rootCommand(newRun(strings.NewReader(""), &strings.Builder{}, &strings.Builder{}))
 		cmd, _, err := root.Find(slices.DeleteFunc(slices.Clone(test.args), func(w string) bool { return w == "--help" }))
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 
 // A separate topic describes global flags, and long lines are wrapped at the width of the terminal.
 func TestHelpIsWrapped(t *testing.T) {
-	narrow := func(p *program) { p.output.width = func() int { return 60 } }
+	narrow := func(p *factory) { p.IO.Out.width = func() int { return 60 } }
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		args := append([]string{"help"}, strings.Fields(cmd.CommandPath())[1:]...)
@@ -60,7 +60,7 @@ func TestHelpIsWrapped(t *testing.T) {
 			check(sub)
 		}
 	}
-	check(newProgram(strings.NewReader(""), &strings.Builder{}, &strings.Builder{}).rootCommand())
+	check(rootCommand(newRun(strings.NewReader(""), &strings.Builder{}, &strings.Builder{})))
 	if o := patchbay(t, "", "help", "flags"); !strings.Contains(o.stdout, "--sample-with command") {
 		t.Errorf("help flags: %s", o.stdout)
 	}

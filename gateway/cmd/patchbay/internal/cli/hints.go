@@ -15,9 +15,9 @@ import (
 
 // flagError returns the usage error of a flag that could not be parsed. Parsing has
 // stopped at that flag, so flagError searches the command line for --json.
-func (p *program) flagError(cmd *cobra.Command, err error) error {
-	p.flags.json = p.flags.json || hasJSONFlag(p.args)
-	if advice := misplacedCommand(cmd, argumentsOf(cmd, p.args)); advice != "" {
+func flagError(f *factory, cmd *cobra.Command, err error) error {
+	f.Flags.json = f.Flags.json || hasJSONFlag(f.args)
+	if advice := misplacedCommand(cmd, argumentsOf(cmd, f.args)); advice != "" {
 		return usage(fmt.Errorf("%w: %s", err, advice))
 	}
 	return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
@@ -112,8 +112,8 @@ func (t *tail) String() string {
 const codeOfServer = -32000
 
 // showTail shows the last lines of the standard error of the command that is the server.
-func (p *program) showTail() {
-	if text := p.commandStderr.String(); text != "" {
-		p.screen.printf("standard error of the command:\n%s", indent(clean(text), "  "))
+func (d *dialer) showTail() {
+	if text := d.commandStderr.String(); text != "" {
+		d.IO.Err.printf("standard error of the command:\n%s", indent(clean(text), "  "))
 	}
 }

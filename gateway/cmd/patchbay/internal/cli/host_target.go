@@ -14,29 +14,32 @@ type hostTarget struct {
 	open func() mcp.SessionTransport
 }
 
-// namedHost returns the target of @host, or of @, the running gateway, to which it connects later.
-func (p *program) namedHost(ctx context.Context, name string) (*target, error) {
+// namedHosts implements hosts.
+type namedHosts struct{}
+
+// named returns the target of @host, or of @, the running gateway, to which it connects later.
+func (namedHosts) named(ctx context.Context, f *factory, name string) (*target, error) {
 	if name == hostName {
-		t, _, err := p.hostTarget(ctx, &host.Caller{})
+		t, _, err := openHostTarget(ctx, f, &host.Caller{})
 		return t, err
 	}
-	return &target{command: []string{runningName}, host: &hostTarget{p.runningTransport}}, nil
+	return &target{command: []string{runningName}, host: &hostTarget{func() mcp.SessionTransport { return runningTransport(f) }}}, nil
 }
 
 // hostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of
 // them: they start when they are used, and end with the program.
-func (p *program) hostTarget(ctx context.Context, caller *host.Caller) (*target, *host.Host, error) {
-	c, err := p.hostConfig("")
+func openHostTarget(ctx context.Context, f *factory, caller *host.Caller) (*target, *host.Host, error) {
+	c, err := readHostConfig(f, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	c.capabilities, c.observer = p.hostCapabilities(), p.clientObserver(ctx)
-	h, err := p.openHost(ctx, c, nil)
+	c.capabilities, c.observer = hostCapabilities(f), f.Observe.clientObserver(ctx)
+	h, err := openHost(ctx, f, c, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.atEnd = append(p.atEnd, h.Close)
-	p.failed = func() { p.printFailed(c, h) }
+	f.atEnd = append(f.atEnd, h.Close)
+	f.failed = func() { printFailed(f, c, h) }
 	view := h.For(caller)
 	t := &target{command: []string{hostName}, host: &hostTarget{func() mcp.SessionTransport {
 		transport, _ := mcp.InMemory(view).(mcp.SessionTransport) // it serves every revision
@@ -46,50 +49,50 @@ func (p *program) hostTarget(ctx context.Context, caller *host.Caller) (*target,
 }
 
 // reportFailed prints which servers of @host have failed: their items are missing in lists.
-func (p *program) reportFailed() {
-	if p.failed != nil && !p.completing {
-		p.failed()
+func reportFailed(f *factory) {
+	if f.failed != nil && !f.Observe.completing {
+		f.failed()
 	}
 }
 
-func (p *program) printFailed(c *hostConfig, h *host.Host) {
+func printFailed(f *factory, c *hostConfig, h *host.Host) {
 	for _, u := range h.Upstreams() {
 		switch st := u.Status(); st.State {
 		case host.StateAuth, host.StateBackoff, host.StateCrashLoop, host.StateConfig:
-			p.printServer(c, u.Name(), st.State, st.Err)
+			printServer(f, c, u.Name(), st.State, st.Err)
 		}
 	}
 }
 
 // hostCapabilities returns what this command supports, nil if its clients decide. A server that has
 // asked for roots and gets no answer may not exit for seconds.
-func (p *program) hostCapabilities() *mcp.ClientCapabilities {
-	if p.bridging {
+func hostCapabilities(f *factory) *mcp.ClientCapabilities {
+	if f.Client.bridging {
 		return nil
 	}
 	yes, caps := &struct{}{}, &mcp.ClientCapabilities{}
-	if !p.noQuestions {
+	if !f.Client.noQuestions {
 		caps.Elicitation = &mcp.ElicitationCapability{Form: yes, URL: yes}
 		caps.Sampling = &mcp.SamplingCapability{}
 	}
-	if len(p.flags.roots) > 0 {
+	if len(f.Flags.roots) > 0 {
 		caps.Roots = yes
 	}
 	return caps
 }
 
 // end closes what commands have opened, with all processes.
-func (p *program) end() {
+func end(p *factory) {
 	for _, f := range p.atEnd {
-		if err := f(); err != nil && p.flags.verbose {
-			p.screen.printf("patchbay: close: %s", clean(err.Error()))
+		if err := f(); err != nil && p.Flags.verbose {
+			p.IO.Err.printf("patchbay: close: %s", clean(err.Error()))
 		}
 	}
 	p.atEnd = nil
-	if p.observed != nil {
-		p.observed.end()
+	if p.Observe.observed != nil {
+		p.Observe.observed.end()
 	}
-	p.closeAudits()
+	closeAudits(p)
 	for _, lock := range p.locks {
 		_ = lock.Close() // at the latest, the end of the process releases it
 	}
@@ -97,10 +100,10 @@ func (p *program) end() {
 }
 
 // tracedTransport returns a transport whose messages are recorded and printed as the flags say.
-func (p *program) tracedTransport(transport mcp.SessionTransport, t *target) mcp.SessionTransport {
-	p.trace(transport, t)
-	if p.flags.verbose {
-		return &tracedHost{transport, p.screen}
+func (d *dialer) tracedTransport(transport mcp.SessionTransport, t *target) mcp.SessionTransport {
+	d.trace(transport, t)
+	if d.Flags.verbose {
+		return &tracedHost{transport, tracer{d.IO.Err}}
 	}
 	return transport
 }
@@ -109,10 +112,10 @@ func (p *program) tracedTransport(transport mcp.SessionTransport, t *target) mcp
 var errHostFlags = errors.New("--header, --env and --cwd are for one server: @host and @ are several, whose " +
 	"configuration has them")
 
-// hostNames completes the target of all servers, if there are any.
-func (p *program) hostNames(typed string) []string {
-	names := p.runningNames(context.Background(), typed)
-	if !strings.HasPrefix(hostName, typed) || len(p.targetNames("")) == 0 {
+// names completes the target of all servers, if there are any.
+func (namedHosts) names(f *factory, typed string) []string {
+	names := runningNames(context.Background(), f, typed)
+	if !strings.HasPrefix(hostName, typed) || len(f.Config.targetNames("")) == 0 {
 		return names
 	}
 	return append(names, hostName)

@@ -33,12 +33,12 @@ func within(
 
 // bounded calls f with a context that ends after --timeout. The time in which the user logs in or
 // answers a question is not counted, that in which a task is awaited is.
-func (p *program) bounded(ctx context.Context, t *target, name string, f func(ctx context.Context) error) error {
-	most := p.flags.timeout
+func (d *dialer) bounded(ctx context.Context, t *target, name string, f func(ctx context.Context) error) error {
+	most := d.Flags.timeout
 	if most <= 0 {
 		return f(ctx) // an error
 	}
-	if start := p.startLimit(t); start > most {
+	if start := d.startLimit(t); start > most {
 		most += start
 	}
 	limit := driver.StartTimeout(ctx, most, errTimeLimit) // not a parent, so that waiting for a task does not pause it
@@ -46,8 +46,8 @@ func (p *program) bounded(ctx context.Context, t *target, name string, f func(ct
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(limit, func() { cancel(context.Cause(limit)) })()
-	p.limit.Store(limit)
-	defer p.limit.Store(nil)
+	d.Ask.limit.Store(limit)
+	defer d.Ask.limit.Store(nil)
 	err := f(ctx)
 	var explained *coded
 	if err == nil || !errors.Is(context.Cause(ctx), errTimeLimit) || errors.As(err, &explained) {
@@ -62,8 +62,8 @@ func (p *program) bounded(ctx context.Context, t *target, name string, f func(ct
 }
 
 // pauseLimit pauses the time of bounded, while the user decides, until resume is called.
-func (p *program) pauseLimit() (resume func()) {
-	limit := p.limit.Load()
+func (a *asker) pauseLimit() (resume func()) {
+	limit := a.limit.Load()
 	if limit == nil {
 		return func() {}
 	}
@@ -76,32 +76,32 @@ const defaultTimeout = 60 * time.Second
 
 // startLimit returns how long connecting to a target may take in total: --timeout, or longer by
 // default for a server that may have to be downloaded.
-func (p *program) startLimit(t *target) time.Duration {
+func (d *dialer) startLimit(t *target) time.Duration {
 	isRunner := len(t.command) > 0 && command.IsPackageRunner(t.command[0])
-	if isRunner && p.flags.timeout == defaultTimeout {
+	if isRunner && d.Flags.timeout == defaultTimeout {
 		return command.RunnerTimeout
 	}
-	return p.flags.timeout
+	return d.Flags.timeout
 }
 
 // explainNoAnswer returns the error of noAnswer in place of err if the server has not responded in
 // time. err is the error of connecting.
-func (p *program) explainNoAnswer(ctx context.Context, t *target, err error) error {
+func (d *dialer) explainNoAnswer(ctx context.Context, t *target, err error) error {
 	var explained *coded
 	if exitCode(ctx, err) != exitTimeout || errors.Is(err, oauthclient.ErrLoginTimeout) || errors.As(err, &explained) {
 		return err
 	}
-	return &coded{exitTimeout, p.noAnswer(t)}
+	return &coded{exitTimeout, d.noAnswer(t)}
 }
 
 // noAnswer returns the error of a server that has not responded in time. It names the variables
 // that a command did not inherit, which may be the reason.
-func (p *program) noAnswer(t *target) error {
-	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", p.startLimit(t))
+func (d *dialer) noAnswer(t *target) error {
+	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", d.startLimit(t))
 	if len(t.command) == 0 {
 		return errors.New(text)
 	}
-	if names := command.Withheld(t.environment, p.commandStderr.String()); len(names) > 0 {
+	if names := command.Withheld(t.environment, d.commandStderr.String()); len(names) > 0 {
 		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs", strings.Join(names, ", "))
 	}
 	return errors.New(text)

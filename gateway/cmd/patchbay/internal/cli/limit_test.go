@@ -128,13 +128,13 @@ func TestPackageRunnersMayTakeLonger(t *testing.T) {
 		{"./server", defaultTimeout, defaultTimeout},
 		{"", defaultTimeout, defaultTimeout},
 	} {
-		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
-		p.flags.timeout = test.timeout
+		p := newRun(strings.NewReader(""), io.Discard, io.Discard)
+		p.Flags.timeout = test.timeout
 		to := &target{url: "https://mcp.example/npx"}
 		if test.command != "" {
 			to = &target{command: []string{test.command, "-y"}}
 		}
-		if got := p.startLimit(to); got != test.want {
+		if got := p.Client.startLimit(to); got != test.want {
 			t.Errorf("%q with --timeout %v: got %v, want %v", test.command, test.timeout, got, test.want)
 		}
 	}

@@ -56,10 +56,10 @@ type lintReport struct {
 const tokenEstimate = "one token for 4 ASCII characters or 2 bytes of other characters of the name, description " +
 	"and input schema; tokenizers differ by about 25%"
 
-func (p *program) lintCommand() *cobra.Command {
+func lintCommand(p *factory) *cobra.Command {
 	var f lintFlags
-	cmd := p.boundedCommand("lint", "Check tools, schemas, prompts, resources and capabilities of a server", nil,
-		func(ctx context.Context, c *mcp.Client, _ []string) error { return p.lint(ctx, c, &f) })
+	cmd := boundedCommand(p, "lint", "Check tools, schemas, prompts, resources and capabilities of a server", nil,
+		func(ctx context.Context, c *mcp.Client, _ []string) error { return runLint(ctx, p, c, &f) })
 	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "do not check this `rule`; may be repeated")
 	cmd.Flags().StringVar(&f.failOn, "fail-on", string(lint.Error),
 		"exit with 1 for findings of this `severity` or worse: error or warning")
@@ -71,7 +71,7 @@ func (p *program) lintCommand() *cobra.Command {
 			return usage(err)
 		}
 		if f.list {
-			p.showRules()
+			showRules(p)
 			return nil
 		}
 		return run(cmd, args)
@@ -95,27 +95,27 @@ func (f *lintFlags) check() error {
 	return nil
 }
 
-func (p *program) showRules() {
-	if p.flags.json {
-		p.output.value(map[string]any{"rules": lint.Rules()})
+func showRules(f *factory) {
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"rules": lint.Rules()})
 		return
 	}
 	for _, r := range lint.Rules() {
-		p.output.printf("%-28s %-8s %s\n    source: %s\n    fix: %s", r.ID, r.Severity, r.Text, r.Source, r.Fix)
+		f.IO.Out.printf("%-28s %-8s %s\n    source: %s\n    fix: %s", r.ID, r.Severity, r.Text, r.Source, r.Fix)
 	}
 }
 
-func (p *program) lint(ctx context.Context, c *mcp.Client, f *lintFlags) error {
-	server, err := p.lintServer(ctx, c, f.quick)
+func runLint(ctx context.Context, p *factory, c *mcp.Client, f *lintFlags) error {
+	server, err := lintServer(ctx, p, c, f.quick)
 	if err != nil {
 		return err
 	}
 	found := lint.Check(server, f.disable)
-	r := newLintReport(p.current.Load().String(), c, found)
-	if p.flags.json {
-		p.output.value(r)
+	r := newLintReport(p.Client.current.Load().String(), c, found)
+	if p.Flags.json {
+		p.IO.Out.value(r)
 	} else {
-		p.showLint(r)
+		showLint(p, r)
 	}
 	if slices.ContainsFunc(found.Findings, func(one lint.Finding) bool {
 		return one.Rule.Severity.AtLeast(lint.Severity(f.failOn))
@@ -156,32 +156,32 @@ func newLintReport(target string, c *mcp.Client, found *lint.Report) *lintReport
 	return r
 }
 
-func (p *program) showLint(r *lintReport) {
+func showLint(f *factory, r *lintReport) {
 	explained := map[string]bool{} // a rule is explained once
 	for _, one := range r.Findings {
-		p.output.printf("%-8s %s: %s  [%s]", one.Severity, cleanLine(one.Where), cleanLine(one.Message), one.Rule)
+		f.IO.Out.printf("%-8s %s: %s  [%s]", one.Severity, cleanLine(one.Where), cleanLine(one.Message), one.Rule)
 		if !explained[one.Rule] {
 			explained[one.Rule] = true
-			p.output.printf("    rule: %s\n    source: %s\n    fix: %s", one.Text, one.Source, one.Fix)
+			f.IO.Out.printf("    rule: %s\n    source: %s\n    fix: %s", one.Text, one.Source, one.Fix)
 		}
 	}
 	if r.Dropped > 0 {
-		p.output.printf("and %s more", counted(r.Dropped, "finding"))
+		f.IO.Out.printf("and %s more", counted(r.Dropped, "finding"))
 	}
 	if len(r.Tokens.Tools) > 0 {
-		p.output.printf("%s cost about %d tokens:", counted(len(r.Tokens.Tools), "tool"), r.Tokens.Total)
+		f.IO.Out.printf("%s cost about %d tokens:", counted(len(r.Tokens.Tools), "tool"), r.Tokens.Total)
 	}
 	for i, cost := range r.Tokens.Tools {
 		if i == maxCostLines {
-			p.output.printf("  and %s more", counted(len(r.Tokens.Tools)-i, "tool"))
+			f.IO.Out.printf("  and %s more", counted(len(r.Tokens.Tools)-i, "tool"))
 			break
 		}
-		p.output.printf("  %6d tokens  %8s  %s", cost.Tokens, formatBytes(cost.Bytes),
+		f.IO.Out.printf("  %6d tokens  %8s  %s", cost.Tokens, formatBytes(cost.Bytes),
 			shorten(cleanLine(cost.Name), maxNameShown))
 	}
 	if len(r.Tokens.Tools) > 0 {
-		p.output.printf("  (%s)", tokenEstimate)
+		f.IO.Out.printf("  (%s)", tokenEstimate)
 	}
-	p.output.printf("%s, %s, %s; revision %s", counted(r.Counts.Errors, "error"), counted(r.Counts.Warnings, "warning"),
+	f.IO.Out.printf("%s, %s, %s; revision %s", counted(r.Counts.Errors, "error"), counted(r.Counts.Warnings, "warning"),
 		counted(r.Counts.Infos, "info"), r.Revision)
 }

@@ -34,7 +34,7 @@ var lintLists = []struct{ capability, name, method, key string }{
 
 // lintServer reads what lint checks. Unless quick, it connects again: in every other revision, and
 // to request what the server has not declared.
-func (p *program) lintServer(ctx context.Context, c *mcp.Client, quick bool) (*lint.Server, error) {
+func lintServer(ctx context.Context, f *factory, c *mcp.Client, quick bool) (*lint.Server, error) {
 	capabilities, err := json.Marshal(c.Capabilities())
 	if err != nil {
 		return nil, err
@@ -54,14 +54,14 @@ func (p *program) lintServer(ctx context.Context, c *mcp.Client, quick bool) (*l
 	if err := tryCompletion(ctx, s, request); err != nil || quick {
 		return s, err
 	}
-	return s, p.lintOthers(ctx, s)
+	return s, lintOthers(ctx, f, s)
 }
 
 // lintOthers tries other revisions and, in a session, what is not declared.
-func (p *program) lintOthers(ctx context.Context, s *lint.Server) error {
-	t := p.current.Load()
+func lintOthers(ctx context.Context, f *factory, s *lint.Server) error {
+	t := f.Client.current.Load()
 	r := &report{Revision: s.Revision}
-	if err := p.tryAll(ctx, t, r); err != nil {
+	if err := tryAll(ctx, f, t, r); err != nil {
 		return err
 	}
 	for _, a := range r.Revisions {
@@ -73,7 +73,7 @@ func (p *program) lintOthers(ctx context.Context, s *lint.Server) error {
 	if !driver.HasSessions(s.Revision) {
 		return nil // its requests need no declaration
 	}
-	return p.tryUndeclared(ctx, t, s)
+	return tryUndeclared(ctx, f, t, s)
 }
 
 // A requester sends a request and returns its result.
@@ -188,8 +188,8 @@ func declaresCompletion(revision string) bool {
 
 // tryUndeclared opens a session of its own and requests what the client of the SDK would refuse to:
 // methods of capabilities that the server has not declared.
-func (p *program) tryUndeclared(ctx context.Context, t *target, s *lint.Server) error {
-	transport := p.transport(t)
+func tryUndeclared(ctx context.Context, f *factory, t *target, s *lint.Server) error {
+	transport := f.Client.transport(t)
 	defer transport.Close() //nolint:errcheck // the session has been closed
 	conn, err := transport.OpenSession(ctx, func(*jsonrpc.Message) {})
 	if err != nil {

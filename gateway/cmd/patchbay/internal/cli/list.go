@@ -42,7 +42,7 @@ func (l listing[T]) names(ctx context.Context, c *mcp.Client) (names []string) {
 }
 
 // listOrShow returns the function of a command that prints a list, or one item in full.
-func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Client, []string) error {
+func listOrShow[T any](f *factory, l listing[T]) func(context.Context, *mcp.Client, []string) error {
 	return func(ctx context.Context, c *mcp.Client, words []string) error {
 		list, err := collect(l.all(c, ctx))
 		var rpc *mcp.Error
@@ -52,34 +52,34 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if err != nil {
 			return err
 		}
-		if len(words) > 0 && p.search != nil {
+		if len(words) > 0 && f.search != nil {
 			return usage(errors.New("--search selects from the whole list: leave out NAME"))
 		}
-		p.reportFailed()
+		reportFailed(f)
 		var incomplete error
 		if len(words) == 0 {
-			incomplete = p.incomplete()
+			incomplete = reportIncomplete(f)
 		}
 		all := len(list)
-		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.text(item), p.search) })
+		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.text(item), f.search) })
 		if len(words) > 0 {
 			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
-				_ = p.incomplete() // a missing server may have the item
+				_ = reportIncomplete(f) // a missing server may have the item
 				return err
 			}
 			list = []T{item}
 		}
-		if p.flags.json {
-			p.output.value(map[string]any{l.key: list})
+		if f.Flags.json {
+			f.IO.Out.value(map[string]any{l.key: list})
 			return incomplete
 		}
 		what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
 		switch {
 		case len(list) == 0 && all > 0:
-			p.screen.printf("None of %d %s contains %q (--search).", all, what, strings.Join(p.search, " "))
-		case len(list) == 0 && p.missing.Load() == nil:
-			p.screen.printf("This server has no %s.", what)
+			f.IO.Err.printf("None of %d %s contains %q (--search).", all, what, strings.Join(f.search, " "))
+		case len(list) == 0 && f.Client.missing.Load() == nil:
+			f.IO.Err.printf("This server has no %s.", what)
 		}
 		for _, item := range list {
 			l.show(item, len(words) > 0)
@@ -135,53 +135,53 @@ func typeName(p *parameter) string {
 }
 
 // showDescription prints a title and description, or their first line.
-func (p *program) showDescription(title, description string, whole bool) {
+func showDescription(f *factory, title, description string, whole bool) {
 	if !whole {
 		first, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
 		if first = cmp.Or(first, title); first != "" {
-			p.output.wrapped("    "+shorten(cleanLine(first), 200), "")
+			f.IO.Out.wrapped("    "+shorten(cleanLine(first), 200), "")
 		}
 		return
 	}
 	if title != "" {
-		p.output.wrapped("    "+cleanLine(title), "")
+		f.IO.Out.wrapped("    "+cleanLine(title), "")
 	}
 	if description != "" {
-		p.output.wrapped(indent(clean(description), "    "), "")
+		f.IO.Out.wrapped(indent(clean(description), "    "), "")
 	}
 }
 
 // showTool prints a tool. The whole tool has its parameters, annotations and output schema.
-func (p *program) showTool(t *mcp.Tool, whole bool) {
+func showTool(f *factory, t *mcp.Tool, whole bool) {
 	parameters, _ := parametersOf(t.InputSchema)
-	p.showSignature(t.Name, parameters)
-	p.showDescription(t.Title, t.Description, whole)
+	showSignature(f, t.Name, parameters)
+	showDescription(f, t.Title, t.Description, whole)
 	if !whole {
 		return
 	}
 	for _, line := range inputTree(t.InputSchema) {
-		p.showTreeLine(line)
+		showTreeLine(f, line)
 	}
 	if hints := hintsOf(t.Annotations); hints != "" {
-		p.output.wrapped("  hints: "+hints, "      ")
+		f.IO.Out.wrapped("  hints: "+hints, "      ")
 	}
 	if t.OutputSchema != nil {
 		for _, line := range outputTree(t.OutputSchema) {
-			p.showTreeLine(line)
+			showTreeLine(f, line)
 		}
 	}
 }
 
-func (p *program) showSignature(name string, parameters []parameter) {
+func showSignature(f *factory, name string, parameters []parameter) {
 	name = cleanLine(name)
-	p.output.named("", name, strings.TrimPrefix(signature(name, parameters), name))
+	f.IO.Out.named("", name, strings.TrimPrefix(signature(name, parameters), name))
 }
 
 // showTreeLine prints a line of a tree, whose name ends with a colon.
-func (p *program) showTreeLine(line string) {
+func showTreeLine(f *factory, line string) {
 	body := strings.TrimLeft(line, " ")
 	name, _, _ := strings.Cut(body, ":")
-	p.output.named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name))
+	f.IO.Out.named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name))
 }
 
 func hintsOf(a *mcp.ToolAnnotations) string {
@@ -209,28 +209,28 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 
 func resourceURI(r *mcp.Resource) string { return r.URI }
 
-func (p *program) showResource(r *mcp.Resource, whole bool) {
+func showResource(f *factory, r *mcp.Resource, whole bool) {
 	size := ""
 	if r.Size != nil {
 		size = ", " + formatBytes(int(*r.Size))
 	}
-	p.output.named("", cleanLine(r.URI), "  "+cleanLine(r.MIMEType)+size)
-	p.showDescription(r.Title, r.Description, whole)
+	f.IO.Out.named("", cleanLine(r.URI), "  "+cleanLine(r.MIMEType)+size)
+	showDescription(f, r.Title, r.Description, whole)
 }
 
-func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
-	p.output.named("", cleanLine(t.URITemplate), "  "+cleanLine(t.MIMEType))
-	p.showDescription(t.Title, t.Description, whole)
+func showTemplate(f *factory, t *mcp.ResourceTemplate, whole bool) {
+	f.IO.Out.named("", cleanLine(t.URITemplate), "  "+cleanLine(t.MIMEType))
+	showDescription(f, t.Title, t.Description, whole)
 }
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
-func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
-	p.showSignature(prompt.Name, promptParameters(prompt))
-	p.showDescription(prompt.Title, prompt.Description, whole)
+func showPrompt(f *factory, prompt *mcp.Prompt, whole bool) {
+	showSignature(f, prompt.Name, promptParameters(prompt))
+	showDescription(f, prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {
-			p.output.named("  ", cleanLine(a.Name), ": "+cleanLine(a.Description))
+			f.IO.Out.named("  ", cleanLine(a.Name), ": "+cleanLine(a.Description))
 		}
 	}
 }

@@ -25,33 +25,33 @@ type missingServers struct {
 }
 
 // noteMissing records the missing servers that a page of a list names.
-func (p *program) noteMissing(page mcp.RawResult, isFirst bool) {
+func (d *dialer) noteMissing(page mcp.RawResult, isFirst bool) {
 	if isFirst {
-		p.missing.Store(nil)
+		d.missing.Store(nil)
 	}
 	meta, _ := rawjson.Get(page, "_meta")
 	raw, ok := rawjson.Get(meta, metaMissing)
 	m := &missingServers{}
 	if ok && json.Unmarshal(raw, m) == nil && m.Starting >= 0 && m.Failed >= 0 && m.Starting+m.Failed > 0 {
-		p.missing.Store(m)
+		d.missing.Store(m)
 	}
 }
 
 // mayLack reports whether a tool may belong to a server whose items are missing in the last list. The names of a
 // gateway's tools begin with the name of their server: if a listed tool has the prefix of name, that server is not
 // missing.
-func (p *program) mayLack(listed []*mcp.Tool, name string) bool {
+func mayLack(f *factory, listed []*mcp.Tool, name string) bool {
 	server, _, prefixed := strings.Cut(name, "__")
-	return p.missing.Load() != nil && !(prefixed && slices.ContainsFunc(listed, func(t *mcp.Tool) bool {
+	return f.Client.missing.Load() != nil && !(prefixed && slices.ContainsFunc(listed, func(t *mcp.Tool) bool {
 		return strings.HasPrefix(t.Name, server+"__")
 	}))
 }
 
 // incomplete prints the servers whose items are missing in the last list. It returns an error unless all of them
 // only require a login.
-func (p *program) incomplete() error {
-	m := p.missing.Load()
-	if m == nil || p.completing {
+func reportIncomplete(f *factory) error {
+	m := f.Client.missing.Load()
+	if m == nil || f.Observe.completing {
 		return nil
 	}
 	var starting, failed, login []string
@@ -71,7 +71,7 @@ func (p *program) incomplete() error {
 			if len(names) < count {
 				text += fmt.Sprintf(" and %d more", count-len(names))
 			}
-			p.screen.printf("patchbay: the list is not complete: %d of %d servers %s: %s", count, m.Of, what, text)
+			f.IO.Err.printf("patchbay: the list is not complete: %d of %d servers %s: %s", count, m.Of, what, text)
 		}
 	}
 	show(m.Starting, "are still starting", starting)

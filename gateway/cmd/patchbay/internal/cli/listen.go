@@ -18,7 +18,7 @@ type listenEvent struct {
 	Filter *mcp.SubscriptionFilter `json:"filter,omitzero"`
 }
 
-func (p *program) listenCommand(names lister) *cobra.Command {
+func listenCommand(p *factory, names lister) *cobra.Command {
 	var flags mcp.SubscriptionFilter
 	var count int
 	var length time.Duration
@@ -28,11 +28,11 @@ func (p *program) listenCommand(names lister) *cobra.Command {
 		if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(words) == 0 {
 			f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
 		}
-		return p.listen(ctx, c, f, count, length)
+		return runListen(ctx, p, c, f, count, length)
 	}
-	cmd := p.targetCommand("listen [URI…]", "Subscribe to changes and print them", names,
+	cmd := targetCommand(p, "listen [URI…]", "Subscribe to changes and print them", names,
 		func(ctx context.Context, t *target, words []string) error {
-			return p.withServer(ctx, t, words, start) // --timeout does not bound it as a whole, but --for does
+			return withServer(ctx, p, t, words, start) // --timeout does not bound it as a whole, but --for does
 		})
 	cmd.Flags().BoolVar(&flags.ToolsListChanged, "tools", false, "subscribe to the list of tools")
 	cmd.Flags().BoolVar(&flags.PromptsListChanged, "prompts", false, "subscribe to the list of prompts")
@@ -42,8 +42,8 @@ func (p *program) listenCommand(names lister) *cobra.Command {
 	return cmd
 }
 
-func (p *program) listen(
-	outer context.Context, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration,
+func runListen(
+	outer context.Context, p *factory, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration,
 ) error {
 	ctx := outer
 	if length > 0 {
@@ -56,7 +56,7 @@ func (p *program) listen(
 		if err != nil {
 			return err
 		}
-		p.showEvent(event)
+		showEvent(p, event)
 		if event.Kind != mcp.EventListening && event.Kind != mcp.EventChangesMissed {
 			changes++
 		}
@@ -73,18 +73,18 @@ func (p *program) listen(
 	return errors.New("the server ended the subscription")
 }
 
-func (p *program) showEvent(e mcp.Event) {
-	if p.flags.json {
-		p.output.value(listenEvent{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
+func showEvent(f *factory, e mcp.Event) {
+	if f.Flags.json {
+		f.IO.Out.value(listenEvent{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
 		return
 	}
 	switch e.Kind {
 	case mcp.EventListening:
-		p.screen.printf("listening to: %s", cleanLine(filterText(e.Filter)))
+		f.IO.Err.printf("listening to: %s", cleanLine(filterText(e.Filter)))
 	case mcp.EventChangesMissed:
-		p.screen.printf("changes may have been missed: %s", cleanLine(filterText(e.Filter)))
+		f.IO.Err.printf("changes may have been missed: %s", cleanLine(filterText(e.Filter)))
 	default:
-		p.output.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
+		f.IO.Out.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
 	}
 }
 

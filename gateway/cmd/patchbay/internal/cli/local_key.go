@@ -19,19 +19,19 @@ import (
 )
 
 // addNoAuthFlag adds the flag that serves HTTP without a key.
-func (p *program) addNoAuthFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.noAuth, "insecure-no-auth", false,
+func addNoAuthFlag(f *factory, cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.noAuth, "insecure-no-auth", false,
 		"serve HTTP without a key, on a loopback address: every program of this machine, of any user, can use it")
 }
 
 // httpKey returns the key that clients must send over HTTP, or "" with --insecure-no-auth.
-func (p *program) httpKey() string {
-	if p.noAuth {
+func httpKey(f *factory) string {
+	if f.noAuth {
 		return ""
 	}
 	key, err := localKey()
 	if err != nil {
-		p.screen.printf("patchbay: the key is for this run only: %s", cleanLine(err.Error()))
+		f.IO.Err.printf("patchbay: the key is for this run only: %s", cleanLine(err.Error()))
 		return gateway.NewKey()
 	}
 	return key

@@ -17,24 +17,24 @@ const (
 	logJSON = "json"
 )
 
-func (p *program) addLogFormat(cmd *cobra.Command) {
-	p.logFormat = choiceFlag{logText, []string{logText, logJSON}}
-	cmd.Flags().Var(&p.logFormat, "log-format", "format of messages")
+func addLogFormat(f *factory, cmd *cobra.Command) {
+	f.IO.logFormat = choiceFlag{logText, []string{logText, logJSON}}
+	cmd.Flags().Var(&f.IO.logFormat, "log-format", "format of messages")
 	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return matching(p.logFormat.allowed, typed), cobra.ShellCompDirectiveNoFileComp
+		return matching(f.IO.logFormat.allowed, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 	_ = cmd.RegisterFlagCompletionFunc("log-format", complete) // the flag exists
 }
 
 // useLogFormat makes all messages on standard error records, if --log-format says so.
-func (p *program) useLogFormat() {
-	if p.logFormat.value != logJSON {
+func (s *streams) useLogFormat() {
+	if s.logFormat.value != logJSON {
 		return
 	}
-	p.flags.color.value = "never"
-	p.screen.terminal = false // has no status line
-	opts := &slog.HandlerOptions{Level: p.level(), ReplaceAttr: cleanAttr}
-	p.screen.records = slog.NewJSONHandler(&screenLines{p.screen}, opts)
+	s.Flags.color.value = "never"
+	s.Err.terminal = false // has no status line
+	opts := &slog.HandlerOptions{Level: s.level(), ReplaceAttr: cleanAttr}
+	s.Err.records = slog.NewJSONHandler(&screenLines{s.Err}, opts)
 }
 
 // A screenLines writes whole lines, which are clean.
@@ -60,17 +60,17 @@ func cleanAttr(_ []string, a slog.Attr) slog.Attr {
 }
 
 // level is the least level of records.
-func (p *program) level() slog.Level {
-	if p.flags.verbose {
+func (s *streams) level() slog.Level {
+	if s.Flags.verbose {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
 }
 
 // logger returns a logger on standard error: warnings, such as that of an invalid tool, and with -v all.
-func (p *program) logger() *slog.Logger {
-	if p.screen.records != nil {
-		return slog.New(otelmcp.LogHandler(p.screen.records))
+func (s *streams) logger() *slog.Logger {
+	if s.Err.records != nil {
+		return slog.New(otelmcp.LogHandler(s.Err.records))
 	}
 	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -78,7 +78,7 @@ func (p *program) logger() *slog.Logger {
 		}
 		return a
 	}
-	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: p.level(), ReplaceAttr: withoutTime}))
+	return slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: s.level(), ReplaceAttr: withoutTime}))
 }
 
 // event writes a line, or a record with attributes, which the line has as words.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -44,28 +46,42 @@ func (s *settings) isEmpty() bool {
 	return s.ClientID == "" && s.MetadataURL == "" && len(s.Scopes) == 0 && s.Issuer == ""
 }
 
-func (p *program) openVault() (*vault.Vault, error) {
-	if p.vault == nil {
+// logins authorizes the requests of a command.
+type logins struct {
+	IO    *streams
+	Flags *flags
+	Ask   *asker
+	Net   *network
+	Vault *vaults
+
+	headless   bool                     // the user does not see browsers of this machine
+	inProgress bool                     // the command is a login
+	timeout    time.Duration            // limits the time in which a user logs in; 0 for the default
+	scopes     atomic.Pointer[[]string] // the scopes that the last login page asked for; nil before
+}
+
+func (p *vaults) openVault() (*vault.Vault, error) {
+	if p.opened == nil {
 		v, err := vault.New(&vault.Options{Dir: os.Getenv(envVaultDir), Passphrase: os.Getenv(envPassphrase),
 			KeyFileCreated: p.warnKeyFile})
 		if err != nil {
 			return nil, err
 		}
-		p.vault = v
+		p.opened = v
 	}
-	return p.vault, nil
+	return p.opened, nil
 }
 
 // warnKeyFile warns, once per run, that the key of the vault is in a file beside it.
-func (p *program) warnKeyFile(path string, reason error) {
-	if p.keyFileWarned.Swap(true) {
+func (v *vaults) warnKeyFile(path string, reason error) {
+	if v.keyFileWarned.Swap(true) {
 		return
 	}
 	why := "the key of the stored logins is in a file"
 	if reason != nil {
 		why += ", because the system keyring failed (" + clean(reason.Error()) + ")"
 	}
-	p.screen.printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
+	v.IO.Err.printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
 		"  To avoid that, run \"patchbay auth key keyring\" or \"patchbay auth key passphrase\".", why, cleanLine(path))
 }
 
@@ -78,8 +94,8 @@ func settingsKey(t *target) string {
 	return "settings " + u.String()
 }
 
-func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error) {
-	v, err := p.openVault()
+func (l *logins) loadSettings(ctx context.Context, t *target) (*settings, error) {
+	v, err := l.Vault.openVault()
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +111,8 @@ func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error
 }
 
 // saveSettings stores the settings, or removes them if they are empty.
-func (p *program) saveSettings(ctx context.Context, t *target, s *settings) error {
-	v, err := p.openVault()
+func (l *logins) saveSettings(ctx context.Context, t *target, s *settings) error {
+	v, err := l.Vault.openVault()
 	if err != nil {
 		return err
 	}
@@ -132,37 +148,37 @@ func (t *target) mayLogIn() error {
 }
 
 // authorize sets the authorization of a target, if it can have one.
-func (p *program) authorize(ctx context.Context, t *target) error {
+func (l *logins) authorize(ctx context.Context, t *target) error {
 	if t.auth != nil || t.mayLogIn() != nil {
 		return nil
 	}
 	if isMachineClient() {
-		opts, err := p.machineOptions(ctx)
+		opts, err := l.machineOptions(ctx)
 		if err != nil {
 			return usage(err)
 		}
 		t.auth = oauthclient.NewTransport(t.url, opts)
 		return nil
 	}
-	s, err := p.loadSettings(ctx, t)
+	s, err := l.loadSettings(ctx, t)
 	if err != nil {
 		return err
 	}
 	var ask oauthclient.Authorizer
-	if p.mayPrompt() && !t.noLogin {
-		ask = p.newUserLogin(t, true)
+	if l.IO.mayPrompt() && !t.noLogin {
+		ask = l.newUserLogin(t, true)
 	}
-	t.auth, err = p.newAuth(t, s, ask)
+	t.auth, err = l.newAuth(t, s, ask)
 	return err
 }
 
 // newAuth returns the transport that authorizes requests for a user.
-func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
-	v, err := p.openVault()
+func (l *logins) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
+	v, err := l.Vault.openVault()
 	if err != nil {
 		return nil, err
 	}
-	opts := p.authOptions()
+	opts := l.authOptions()
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
 	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
@@ -172,13 +188,13 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 	return oauthclient.NewTransport(t.url, opts), nil
 }
 
-func (p *program) authOptions() *oauthclient.TransportOptions {
+func (l *logins) authOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
-		Base:    p.roundTripper(),
-		Fetcher: p.newFetcher(p.logger()),
+		Base:    l.Net.roundTripper(),
+		Fetcher: l.Net.newFetcher(l.IO.logger()),
 		// All requests are of MCP. The server chooses the path of some requests of HTTP+SSE.
 		WholeOrigin: true,
-		Logger:      p.logger(),
+		Logger:      l.IO.logger(),
 	}
 }
 
@@ -187,7 +203,7 @@ func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
 // machineOptions returns the options for client credentials. Each run requests a token, stored
 // nowhere.
-func (p *program) machineOptions(ctx context.Context) (*oauthclient.TransportOptions, error) {
+func (l *logins) machineOptions(ctx context.Context) (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
 	case os.Getenv(envIssuer) == "":
@@ -196,7 +212,7 @@ func (p *program) machineOptions(ctx context.Context) (*oauthclient.TransportOpt
 	case (secret == "") == (keyFile == ""):
 		return nil, fmt.Errorf("%s requires either %s or %s", envClientID, envSecret, envKeyFile)
 	}
-	opts := p.authOptions()
+	opts := l.authOptions()
 	opts.Grant = oauthclient.NewClientCredentialsGrant()
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
 	opts.Client = oauthclient.Identity{ID: os.Getenv(envClientID), Secret: secret, Issuer: os.Getenv(envIssuer)}
@@ -214,11 +230,11 @@ func (p *program) machineOptions(ctx context.Context) (*oauthclient.TransportOpt
 	return opts, nil
 }
 
-func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bool) {
+func (p *logins) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bool) {
 	scopes := scopesOf(l.URL)
 	p.scopes.Store(&scopes)
 	why := "Log in to " + cleanLine(l.Server) + " at " + cleanLine(l.Issuer) + "."
-	if !p.loggingIn {
+	if !p.inProgress {
 		if missing := t.missingScopes(context.Background(), scopes); missing != "" {
 			why = "The login at " + cleanLine(l.Server) + " lacks the scopes " + cleanLine(missing) +
 				". Allow them at " + cleanLine(l.Issuer) + "."
@@ -228,9 +244,9 @@ func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bo
 	if !opens {
 		what = "Open this page in a browser:"
 	}
-	p.screen.printf("%s %s\n\n  %s\n", why, what, clean(l.URL))
+	p.IO.Err.printf("%s %s\n\n  %s\n", why, what, clean(l.URL))
 	if opens {
-		p.screen.status("waiting for the login in the browser … (Ctrl-C cancels)")
+		p.IO.Err.status("waiting for the login in the browser … (Ctrl-C cancels)")
 	}
 }
 

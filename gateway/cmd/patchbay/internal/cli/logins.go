@@ -17,13 +17,13 @@ import (
 // serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
 const serverPrefix = "server "
 
-func (p *program) statusCommand() *cobra.Command {
-	cmd := p.authCommand("status", "Show the login at a server, or all logins", p.status)
+func statusCommand(f *factory) *cobra.Command {
+	cmd := authCommand(f, "status", "Show the login at a server, or all logins", func(ctx context.Context, t *target) error { return status(ctx, f, t) })
 	run := cmd.RunE
 	cmd.Use = "status [TARGET]"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
-			return p.listLogins(cmd.Context())
+			return listLogins(cmd.Context(), f)
 		}
 		return run(cmd, args)
 	}
@@ -31,8 +31,8 @@ func (p *program) statusCommand() *cobra.Command {
 }
 
 // listLogins prints all logins of the vault. The error is that of values that cannot be read.
-func (p *program) listLogins(ctx context.Context) error {
-	v, err := p.openVault()
+func listLogins(ctx context.Context, f *factory) error {
+	v, err := f.Vault.openVault()
 	if err != nil {
 		return err
 	}
@@ -53,29 +53,29 @@ func (p *program) listLogins(ctx context.Context) error {
 	}
 	slices.SortFunc(reports, func(a, b *loginReport) int { return cmp.Compare(a.Server, b.Server) })
 	if isMachineClient() {
-		p.screen.printf("patchbay: %s is set: commands use that client, and none of the logins.", envClientID)
+		f.IO.Err.printf("patchbay: %s is set: commands use that client, and none of the logins.", envClientID)
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"logins": reports, "storage": d})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"logins": reports, "storage": d})
 		return problem
 	}
 	for _, r := range reports {
-		p.showLoginOf(r)
+		showLoginOf(f, r)
 	}
 	if len(reports) == 0 && problem == nil {
-		p.screen.printf("Not logged in to any server.")
+		f.IO.Err.printf("Not logged in to any server.")
 	}
 	return problem
 }
 
 // showLoginOf prints one of several logins.
-func (p *program) showLoginOf(r *loginReport) {
+func showLoginOf(f *factory, r *loginReport) {
 	state := ""
 	if !r.LoggedIn {
 		state = " (expired)"
 	}
-	p.output.printf("%s%s", cleanLine(r.Server), state)
-	line := func(name, value string) { p.output.field(8, "  "+name, value) }
+	f.IO.Out.printf("%s%s", cleanLine(r.Server), state)
+	line := func(name, value string) { f.IO.Out.field(8, "  "+name, value) }
 	line("issuer", r.Issuer)
 	line("client", r.ClientID)
 	line("scopes", strings.Join(r.Scopes, " "))

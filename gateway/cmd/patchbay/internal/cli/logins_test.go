@@ -91,8 +91,8 @@ func TestLoginsAreListed(t *testing.T) {
 // The keys of oauthclient have no query and, if they are long, no URL.
 func TestStoredServersAreNamed(t *testing.T) {
 	freshVault(t)
-	p := newProgram(strings.NewReader(""), os.Stdout, os.Stderr)
-	v, err := p.openVault()
+	p := newRun(strings.NewReader(""), os.Stdout, os.Stderr)
+	v, err := p.Vault.openVault()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestStoredServersAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.keyFileWarned.Store(true)
+	p.Vault.keyFileWarned.Store(true)
 	const record = `{"issuer":"https://as.example","resource":"https://x.example/mcp"}`
 	put("tokens https://as.example https://x.example/mcp", `{"issuer":"https://as.example","access_token":"s3cret",
 		"refresh_token":"s3cret","token_type":"Bearer","expires":"2020-01-01T00:00:00Z"}`)

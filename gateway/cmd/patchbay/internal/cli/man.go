@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (p *program) manCommand() *cobra.Command {
+func manCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "man DIR",
 		Short:                 "Write the manual pages to a directory",
@@ -21,12 +21,12 @@ func (p *program) manCommand() *cobra.Command {
 			if len(args) != 1 {
 				return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			return p.writeManuals(cmd.Root(), args[0])
+			return writeManuals(f, cmd.Root(), args[0])
 		},
 	}
 }
 
-func (p *program) writeManuals(root *cobra.Command, dir string) error {
+func writeManuals(f *factory, root *cobra.Command, dir string) error {
 	for _, section := range []string{"man1", "man7"} {
 		if err := os.MkdirAll(filepath.Join(dir, section), 0o755); err != nil {
 			return err
@@ -50,11 +50,11 @@ func (p *program) writeManuals(root *cobra.Command, dir string) error {
 	if err := write(root); err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(map[string][]string{"pages": pages})
+	if f.Flags.json {
+		f.IO.Out.value(map[string][]string{"pages": pages})
 		return nil
 	}
-	p.screen.printf("Wrote %d pages. To read one: man -M %s patchbay", len(pages), cleanLine(shellWord(dir)))
+	f.IO.Err.printf("Wrote %d pages. To read one: man -M %s patchbay", len(pages), cleanLine(shellWord(dir)))
 	return nil
 }
 

@@ -25,7 +25,7 @@ func TestManualHasEveryCommand(t *testing.T) {
 			t.Errorf("no page %s among %q", want, got.Pages)
 		}
 	}
-	root := newProgram(strings.NewReader(""), io.Discard, io.Discard).rootCommand()
+	root := rootCommand(newRun(strings.NewReader(""), io.Discard, io.Discard))
 	for _, cmd := range append(documented(root), root) {
 		file := filepath.Join(dir, "man"+manSection(cmd), manName(cmd)+"."+manSection(cmd))
 		text, err := os.ReadFile(file)

@@ -73,7 +73,7 @@ func (p *parameter) missing(thing string) error {
 
 // askMissing asks for missing arguments on the terminal, with the form of elicitation, and reports
 // whether the user has given them.
-func (p *program) askMissing(ctx context.Context, a *arguments, missing []absent) (bool, error) {
+func (p *asker) askMissing(ctx context.Context, a *arguments, missing []absent) (bool, error) {
 	unlock, err := p.lockTerminal(ctx)
 	if err != nil {
 		return false, err
@@ -90,7 +90,7 @@ func (p *program) askMissing(ctx context.Context, a *arguments, missing []absent
 		fields[i].members = a.members(&fields[i])
 		steps[m.name] = m.steps
 	}
-	p.screen.printf("\nThe %s requires %s: (%s to leave)", a.owner, plural(len(fields), "more "+a.thing), commandCancel)
+	p.IO.Err.printf("\nThe %s requires %s: (%s to leave)", a.owner, plural(len(fields), "more "+a.thing), commandCancel)
 	content, err := p.fillIn(ctx, fields)
 	if errors.Is(err, errDeclined) || errors.Is(err, errCancelled) {
 		return false, nil

@@ -19,6 +19,14 @@ const (
 // clientStopTimeout bounds the export at the end of a command whose user waits for it.
 const clientStopTimeout = 2 * time.Second
 
+// A watch starts the observation of a command.
+type watch struct {
+	IO *streams
+
+	observed   *observation // of the clients of the command; nil before the first client
+	completing bool         // the command line is being completed: no command is started
+}
+
 // An observation is what a command exports about its requests.
 type observation struct {
 	exporters *telemetry.Exporters
@@ -41,19 +49,19 @@ type observeOptions struct {
 }
 
 // observe starts what the variables OTEL_* and the options ask for. Without both it starts nothing.
-func (p *program) observe(ctx context.Context, o *observeOptions) (*observation, error) {
-	o.Version, o.Logger, o.Prometheus = version(), p.logger(), o.ops != nil
+func (w *watch) observe(ctx context.Context, o *observeOptions) (*observation, error) {
+	o.Version, o.Logger, o.Prometheus = version(), w.IO.logger(), o.ops != nil
 	exporters, err := telemetry.Start(ctx, &o.Options)
 	switch {
 	case err != nil && o.lenient:
-		p.screen.printf("%s traces and metrics are not exported: %s", p.warning(), cleanLine(err.Error()))
+		w.IO.Err.printf("%s traces and metrics are not exported: %s", w.IO.warning(), cleanLine(err.Error()))
 		return unobserved(), nil
 	case err != nil:
 		return nil, usage(err)
 	}
 	b := &observation{exporters: exporters}
 	if o.ops != nil {
-		if b.ops, err = p.serveOps(ctx, o.ops, exporters); err != nil {
+		if b.ops, err = w.serveOps(ctx, o.ops, exporters); err != nil {
 			exporters.Stop()
 			return nil, err
 		}
@@ -105,23 +113,14 @@ func (b *observation) end() {
 }
 
 // clientObserver returns the observer of the clients of a command, nil if no variable asks for traces.
-func (p *program) clientObserver(ctx context.Context) mcp.Observer {
-	if p.completing {
+func (w *watch) clientObserver(ctx context.Context) mcp.Observer {
+	if w.completing {
 		return nil
 	}
-	b := p.ofShell()
-	if b.observed == nil {
+	if w.observed == nil {
 		o := &observeOptions{lenient: true}
 		o.Service, o.OnlyTraces, o.StopTimeout = serviceClient, true, clientStopTimeout
-		b.observed, _ = b.observe(ctx, o) // lenient: no error
+		w.observed, _ = w.observe(ctx, o) // lenient: no error
 	}
-	return b.observed.mcpObserver()
-}
-
-// ofShell returns the program of the shell that runs this command, or the program itself.
-func (p *program) ofShell() *program {
-	if p.shell != nil {
-		return p.shell.base
-	}
-	return p
+	return w.observed.mcpObserver()
 }

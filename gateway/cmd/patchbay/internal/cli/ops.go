@@ -40,7 +40,7 @@ var (
 )
 
 // serveOps opens the ops listener. It serves until end is called, also while the command drains.
-func (p *program) serveOps(ctx context.Context, o *opsOptions, e *telemetry.Exporters) (*opsServer, error) {
+func (w *watch) serveOps(ctx context.Context, o *opsOptions, e *telemetry.Exporters) (*opsServer, error) {
 	addr := withLoopbackHost(o.addr)
 	if err := telemetry.CheckAddr(addr, o.server, o.pprof); err != nil {
 		return nil, usage(err)
@@ -52,14 +52,14 @@ func (p *program) serveOps(ctx context.Context, o *opsOptions, e *telemetry.Expo
 	}
 	s := &opsServer{url: "http://" + authority(l.Addr()), done: make(chan struct{})}
 	if host, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
-		p.screen.printf("%s other machines reach the ops listener at %s: its metrics need no key", p.warning(), addr)
+		w.IO.Err.printf("%s other machines reach the ops listener at %s: its metrics need no key", w.IO.warning(), addr)
 	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	ops := &telemetry.Ops{Metrics: e.Gatherer, Ready: s.readiness, Pprof: o.pprof, Logger: p.logger()}
+	ops := &telemetry.Ops{Metrics: e.Gatherer, Ready: s.readiness, Pprof: o.pprof, Logger: w.IO.logger()}
 	go func() { // ends with ctx
 		defer close(s.done)
 		if err := ops.Serve(ctx, l); err != nil {
-			p.screen.printf("%s no more metrics: %s", p.warning(), cleanLine(err.Error()))
+			w.IO.Err.printf("%s no more metrics: %s", w.IO.warning(), cleanLine(err.Error()))
 		}
 	}()
 	return s, nil
@@ -87,8 +87,8 @@ func (s *opsServer) end() {
 }
 
 // announceOps prints where the ops listener is, if there is one.
-func (p *program) announceOps(b *observation) {
+func (w *watch) announceOps(b *observation) {
 	if url := b.url(); url != "" {
-		p.output.printf("Metrics and health are at %s/metrics, /healthz and /readyz", url)
+		w.IO.Out.printf("Metrics and health are at %s/metrics, /healthz and /readyz", url)
 	}
 }

@@ -26,23 +26,23 @@ const (
 // pastes the URL at which it ends, the redirect URI with the response.
 type userLogin struct {
 	*oauthclient.Browser
-	p      *program
+	p      *logins
 	target *target
 	opens  bool          // the page is opened
 	asks   chan struct{} // the URL is read; buffered
 }
 
-func (p *program) newUserLogin(t *target, opens bool) *userLogin {
+func (p *logins) newUserLogin(t *target, opens bool) *userLogin {
 	l := &userLogin{p: p, target: t, opens: opens && !p.headless, asks: make(chan struct{}, 1)}
 	l.Browser = oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {
-			if !l.opens || !p.openPage(ctx, page) {
+			if !l.opens || !p.Ask.openPage(ctx, page) {
 				l.asks <- struct{}{}
 			}
 			return nil
 		},
-		Logger:  p.logger(),
-		Timeout: p.loginTime,
+		Logger:  p.IO.logger(),
+		Timeout: p.timeout,
 		Show:    func(r *oauthclient.LoginRequest) { p.showLoginPage(t, r, l.opens) },
 	})
 	return l
@@ -69,7 +69,7 @@ var errPasted = errors.New("the URL was pasted")
 
 // Authorize implements oauthclient.Callback.
 func (c *pasteCallback) Authorize(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
-	defer c.p.pauseLimit()()
+	defer c.p.Ask.pauseLimit()()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var pasted url.Values
@@ -99,22 +99,22 @@ func (c *pasteCallback) Authorize(ctx context.Context, login *oauthclient.LoginR
 func (c *pasteCallback) read(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	p := c.p
 	select {
-	case p.terminalLock <- struct{}{}:
-		defer func() { <-p.terminalLock }()
+	case p.Ask.lock <- struct{}{}:
+		defer func() { <-p.Ask.lock }()
 	case <-ctx.Done():
 		return nil, nil
 	}
-	p.screen.printf("If the browser is on another machine, it cannot show the last page: " +
+	p.IO.Err.printf("If the browser is on another machine, it cannot show the last page: " +
 		"paste the URL of that page here.")
 	var wrong error
 	for range maxPastes {
-		if p.interactive {
-			p.screen.prompt("URL: ")
+		if p.IO.Interactive {
+			p.IO.Err.prompt("URL: ")
 		}
-		line, err := p.input.readLine(ctx)
+		line, err := p.IO.In.readLine(ctx)
 		switch {
-		case err != nil && p.interactive:
-			p.screen.printf("")
+		case err != nil && p.IO.Interactive:
+			p.IO.Err.printf("")
 			return nil, nil
 		case errors.Is(err, io.EOF) && wrong != nil:
 			return nil, &coded{exitAuth, fmt.Errorf("the login did not end: %w", wrong)}
@@ -127,11 +127,11 @@ func (c *pasteCallback) read(ctx context.Context, login *oauthclient.LoginReques
 		if err == nil {
 			return values, nil
 		}
-		if p.interactive && len(line) >= terminalLine {
+		if p.IO.Interactive && len(line) >= terminalLine {
 			err = fmt.Errorf("%w; terminals cut lines of more than %d bytes: pass the URL on standard input, with "+
 				"--no-browser", err, terminalLine)
 		}
-		p.screen.printf("  %s", cleanLine(err.Error()))
+		p.IO.Err.printf("  %s", cleanLine(err.Error()))
 		wrong = err
 	}
 	err := fmt.Errorf("the login did not end: no line of %d was its last URL: %w", maxPastes, wrong)

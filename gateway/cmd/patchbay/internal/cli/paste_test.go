@@ -62,18 +62,18 @@ func (u *remoteUser) paste(last string) {
 }
 
 // logInRemotely runs a command for a user whose browser is on another machine.
-func logInRemotely(t *testing.T, before func(last string) []string, after bool, prepare func(*program),
+func logInRemotely(t *testing.T, before func(last string) []string, after bool, prepare func(*factory),
 	args ...string) (status int, stdout string, stderr string) {
 	t.Helper()
 	r, w := io.Pipe()
 	var out bytes.Buffer
-	p := newProgram(r, &out, io.Discard)
+	p := newRun(r, &out, io.Discard)
 	u := &remoteUser{userBrowser: newUserBrowser(t), stdin: w, before: before, after: after}
 	u.keep = u.paste
-	p.screen.w = u
-	p.open = func(context.Context, string) error { t.Error("a browser was opened"); return nil }
+	p.IO.Err.w = u
+	p.Ask.open = func(context.Context, string) error { t.Error("a browser was opened"); return nil }
 	prepare(p)
-	status = p.run(t.Context(), args)
+	status = run(t.Context(), p, args)
 	r.Close()
 	u.visits.Wait()
 	return status, out.String(), u.text()
@@ -83,18 +83,18 @@ func nothing(string) []string { return nil }
 
 func TestLoginAcceptsThePastedURL(t *testing.T) {
 	mcptest.NoLeaks(t)
-	atTerminal := func(p *program) { p.interactive, p.headless = true, true }
+	atTerminal := func(p *factory) { p.IO.Interactive, p.Login.headless = true, true }
 	for name, test := range map[string]struct {
-		prepare func(p *program)
+		prepare func(p *factory)
 		args    []string
 	}{
-		"pipe":        {func(p *program) {}, []string{"auth", "login", "--no-browser"}},
-		"terminal":    {func(p *program) { p.interactive = true }, []string{"auth", "login", "--no-browser"}},
+		"pipe":        {func(p *factory) {}, []string{"auth", "login", "--no-browser"}},
+		"terminal":    {func(p *factory) { p.IO.Interactive = true }, []string{"auth", "login", "--no-browser"}},
 		"SSH session": {atTerminal, []string{"auth", "login"}},
 		"a call":      {atTerminal, []string{"ping"}},
-		"no browser found": {func(p *program) {
-			p.interactive, p.headless = true, false
-			p.open = func(context.Context, string) error { return errors.New("not found") }
+		"no browser found": {func(p *factory) {
+			p.IO.Interactive, p.Login.headless = true, false
+			p.Ask.open = func(context.Context, string) error { return errors.New("not found") }
 		}, []string{"auth", "login"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestWrongPastesAreExplained(t *testing.T) {
 		return []string{server + "/authorize?x", "no URL s3cret", otherState,
 			strings.Replace(last, "/callback", "/callback/", 1)}
 	}
-	run := func(p *program) { p.interactive = true }
+	run := func(p *factory) { p.IO.Interactive = true }
 	status, stdout, stderr := logInRemotely(t, wrong, true, run, "auth", "login", "--no-browser", server)
 	if status != exitOK || !strings.Contains(stdout, "logged in   yes") {
 		t.Fatalf("exit code %d, %s", status, stderr)
@@ -143,12 +143,12 @@ func TestWrongPastesAreExplained(t *testing.T) {
 		t.Errorf("after too many lines: exit code %d, %s", status, stderr)
 	}
 	one := func(string) []string { return []string{"wrong"} }
-	status, _, stderr = logInRemotely(t, one, false, func(*program) {}, "auth", "login", "--no-browser", server)
+	status, _, stderr = logInRemotely(t, one, false, func(*factory) {}, "auth", "login", "--no-browser", server)
 	if status != exitAuth || !strings.Contains(stderr, "the login did not end: invalid URL \"wrong\"") {
 		t.Errorf("after one line: exit code %d, %s", status, stderr)
 	}
 	long := func(string) []string { return []string{strings.Repeat("x", 2*maxLine)} }
-	if status, _, stderr = logInRemotely(t, long, false, func(*program) {}, "auth", "login", "--no-browser",
+	if status, _, stderr = logInRemotely(t, long, false, func(*factory) {}, "auth", "login", "--no-browser",
 		server); status != exitUsage {
 		t.Errorf("after a long line: exit code %d, %s", status, stderr)
 	}

@@ -81,12 +81,12 @@ func TestNestedArgumentsAreTypedByTheSchema(t *testing.T) {
 		"any:=[1]|any.x=1":                         `!given before, has no members`,
 		"any:=1|any[]=1":                           `!given before, has no elements`,
 	} {
-		p := newProgram(strings.NewReader(""), nil, nil)
+		p := newRun(strings.NewReader(""), nil, nil)
 		words := append([]string{"addr.street=s"}, strings.Split(line, "|")...)
 		if strings.HasSuffix(want, `"street"`) {
 			words, want = words[1:], "!missing argument addr.street: a string"
 		}
-		a, err := p.newArguments(t.Context(), words, []byte(nestedTypes))
+		a, err := p.Ask.newArguments(t.Context(), words, []byte(nestedTypes))
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), problem) {
 				t.Errorf("%s: error %v, want %q", line, err, problem)
@@ -106,8 +106,8 @@ func TestNestedArgumentsAreTypedByTheSchema(t *testing.T) {
 // A member that the schema does not declare, and that is similar to one, is sent with a warning.
 func TestUndeclaredMembersAreWarnedAbout(t *testing.T) {
 	const schema = `{"properties": {"a": {"type": "object", "properties": {"size": {}}}}}`
-	p := newProgram(strings.NewReader(""), nil, nil)
-	a, err := p.newArguments(t.Context(), []string{"a.sise=1"}, []byte(schema))
+	p := newRun(strings.NewReader(""), nil, nil)
+	a, err := p.Ask.newArguments(t.Context(), []string{"a.sise=1"}, []byte(schema))
 	if err != nil || string(a.object()) != `{"a":{"sise":"1"}}` || len(a.warnings) != 1 ||
 		!strings.Contains(a.warnings[0], `did you mean "size"?`) {
 		t.Errorf("got %v, %+v, want the argument and a warning", err, a)
@@ -149,8 +149,8 @@ func FuzzNestedArguments(f *testing.F) {
 				t.Skip("reads a file")
 			}
 		}
-		p := newProgram(strings.NewReader("{}"), nil, nil)
-		a, err := p.newArguments(t.Context(), []string{first, second, third}, json.RawMessage(schema))
+		p := newRun(strings.NewReader("{}"), nil, nil)
+		a, err := p.Ask.newArguments(t.Context(), []string{first, second, third}, json.RawMessage(schema))
 		if err != nil {
 			return
 		}

@@ -38,21 +38,21 @@ type attempt struct {
 	Error    string  `json:"error,omitzero"` // if the server does not speak it, or that is unknown
 }
 
-func (p *program) probeCommand() *cobra.Command {
+func probeCommand(f *factory) *cobra.Command {
 	var quick bool
-	cmd := p.targetCommand("probe", "Show a server's name, capabilities and protocol revisions", nil,
+	cmd := targetCommand(f, "probe", "Show a server's name, capabilities and protocol revisions", nil,
 		func(ctx context.Context, t *target, _ []string) error {
 			var r *report
-			err := p.bounded(ctx, t, "probe", func(ctx context.Context) (err error) {
-				if r, err = p.probe(ctx, t); err == nil && !quick {
-					err = p.tryAll(ctx, t, r)
+			err := f.Client.bounded(ctx, t, "probe", func(ctx context.Context) (err error) {
+				if r, err = probe(ctx, f, t); err == nil && !quick {
+					err = tryAll(ctx, f, t, r)
 				}
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			p.showReport(r)
+			showReport(f, r)
 			return nil
 		})
 	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and do not try other revisions")
@@ -60,9 +60,9 @@ func (p *program) probeCommand() *cobra.Command {
 }
 
 // probe connects as every command does.
-func (p *program) probe(ctx context.Context, t *target) (*report, error) {
+func probe(ctx context.Context, f *factory, t *target) (*report, error) {
 	began := time.Now()
-	c, err := p.connect(ctx, t)
+	c, err := f.Client.connect(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -75,13 +75,13 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 		took := milliseconds(time.Since(began))
 		r.PingMs = &took
 	}
-	p.close(c)
+	f.Client.close(c)
 	return r, nil
 }
 
 // tryAll connects once in each other revision, concurrently: commands may start and exit slowly.
-func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
-	opts, err := p.clientOptions(ctx)
+func tryAll(ctx context.Context, f *factory, t *target, r *report) error {
+	opts, err := f.Client.clientOptions(ctx)
 	if err != nil {
 		return usage(err)
 	}
@@ -95,7 +95,7 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 		}
 		pinned := *opts
 		pinned.Revision = revision
-		tries.Go(func() { r.Revisions[i] = p.try(ctx, t, &pinned) })
+		tries.Go(func() { r.Revisions[i] = try(ctx, f, t, &pinned) })
 	}
 	tries.Wait()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, errTimeLimit) { // attempts have that error
@@ -114,22 +114,22 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	return nil
 }
 
-func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) attempt {
+func try(ctx context.Context, f *factory, t *target, opts *mcp.ClientOptions) attempt {
 	began := time.Now()
-	c, err := mcp.Connect(ctx, p.transport(t), opts)
+	c, err := mcp.Connect(ctx, f.Client.transport(t), opts)
 	a := attempt{Revision: opts.Revision, Spoken: err == nil, Ms: milliseconds(time.Since(began))}
 	switch {
 	case err == nil:
-		p.close(c)
+		f.Client.close(c)
 	case !errors.Is(err, mcp.ErrNoCommonRevision) || errors.Is(err, mcp.ErrTimeout): // after a timeout it is unknown
 		a.Error = errorText(exitFailure, err)
 	}
 	return a
 }
 
-func (p *program) showReport(r *report) {
-	if p.flags.json {
-		p.output.value(r)
+func showReport(f *factory, r *report) {
+	if f.Flags.json {
+		f.IO.Out.value(r)
 		return
 	}
 	name := r.Server.Name + " " + r.Server.Version
@@ -140,7 +140,7 @@ func (p *program) showReport(r *report) {
 	if len(r.Versions) > 1 { // the handshake of older revisions names one
 		revision += " (supported: " + strings.Join(r.Versions, ", ") + ")"
 	}
-	line := func(name, value string) { p.output.field(11, name, value) }
+	line := func(name, value string) { f.IO.Out.field(11, name, value) }
 	line("server", name)
 	line("target", r.Target)
 	line("revision", revision)
@@ -156,10 +156,10 @@ func (p *program) showReport(r *report) {
 			status = "not supported"
 		}
 		line := fmt.Sprintf("%s  %-13s  %.1f ms  %s", a.Revision, status, a.Ms, cleanLine(a.Error))
-		p.output.printf("%s", strings.TrimRight(line, " "))
+		f.IO.Out.printf("%s", strings.TrimRight(line, " "))
 	}
 	if r.Instructions != "" {
-		p.output.printf("instructions\n%s", indent(clean(r.Instructions), "  "))
+		f.IO.Out.printf("instructions\n%s", indent(clean(r.Instructions), "  "))
 	}
 }
 

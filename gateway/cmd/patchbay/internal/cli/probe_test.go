@@ -112,8 +112,8 @@ func TestStatusLineIsShownWhileASlowServerExits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stdout, stderr bytes.Buffer
-				p := newProgram(strings.NewReader(""), &stdout, &stderr)
-				p.screen.terminal = true
+				p := newRun(strings.NewReader(""), &stdout, &stderr)
+				p.IO.Err.terminal = true
 				transport := mcp.InMemory(demo.New("1.0", nil).Server)
 				if slow {
 					transport = slowTransport{transport}
@@ -122,9 +122,9 @@ func TestStatusLineIsShownWhileASlowServerExits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p.close(c)
+				p.Client.close(c)
 				if shown := strings.Contains(stderr.String(), "waiting for the server"); shown != slow ||
-					p.screen.drawn {
+					p.IO.Err.drawn {
 					t.Errorf("standard error %q, want a status line: %t", stderr.String(), slow)
 				}
 			})

@@ -22,7 +22,7 @@ var (
 
 // prompt calls ask, which shows text and returns a line, until parse accepts it. Errors of parse are
 // shown.
-func prompt[T any](ctx context.Context, p *program, text string,
+func prompt[T any](ctx context.Context, a *asker, text string,
 	ask func(ctx context.Context, text string) (string, error), parse func(line string) (T, error)) (T, error) {
 	for {
 		line, err := ask(ctx, text)
@@ -34,25 +34,25 @@ func prompt[T any](ctx context.Context, p *program, text string,
 		if err == nil {
 			return value, nil
 		}
-		p.screen.printf("  %s", cleanLine(err.Error()))
+		a.IO.Err.printf("  %s", cleanLine(err.Error()))
 	}
 }
 
 // promptText shows text and returns a line.
-func (p *program) promptText(ctx context.Context, text string) (string, error) {
-	p.screen.prompt(text)
-	return p.promptLine(ctx)
+func (a *asker) promptText(ctx context.Context, text string) (string, error) {
+	a.IO.Err.prompt(text)
+	return a.promptLine(ctx)
 }
 
-func (p *program) promptLine(ctx context.Context) (string, error) {
-	return p.commandOf(p.input.readLine(ctx))
+func (a *asker) promptLine(ctx context.Context) (string, error) {
+	return a.commandOf(a.IO.In.readLine(ctx))
 }
 
 // commandOf returns a line that was read, or the error of a command in it.
-func (p *program) commandOf(line string, err error) (string, error) {
+func (a *asker) commandOf(line string, err error) (string, error) {
 	switch {
 	case errors.Is(err, io.EOF):
-		p.screen.printf("")
+		a.IO.Err.printf("")
 		return "", errCancelled
 	case err != nil:
 		return "", err
@@ -67,10 +67,10 @@ func (p *program) commandOf(line string, err error) (string, error) {
 }
 
 // promptParagraph reads lines up to a single dot or the end of the input.
-func (p *program) promptParagraph(ctx context.Context) (string, error) {
+func (a *asker) promptParagraph(ctx context.Context) (string, error) {
 	var lines []string
 	for size := 0; size < maxInput; {
-		line, err := p.promptLine(ctx)
+		line, err := a.promptLine(ctx)
 		if errors.Is(err, errCancelled) && len(lines) > 0 || err == nil && line == "." {
 			break
 		}
@@ -84,9 +84,9 @@ func (p *program) promptParagraph(ctx context.Context) (string, error) {
 }
 
 // confirm asks a yes-or-no question. byDefault, y or n, is the answer of an empty line.
-func (p *program) confirm(ctx context.Context, question, byDefault string) (bool, error) {
+func (a *asker) confirm(ctx context.Context, question, byDefault string) (bool, error) {
 	text := fmt.Sprintf("%s [%s] ", question, byDefault)
-	return prompt(ctx, p, text, p.promptText, func(line string) (bool, error) {
+	return prompt(ctx, a, text, a.promptText, func(line string) (bool, error) {
 		if line = strings.TrimSpace(line); line == "" {
 			line = byDefault
 		}
@@ -106,25 +106,25 @@ func parseYesNo(text string) (bool, error) {
 
 // openPage opens a page in the user's browser, and reports whether that worked. If not, it asks the
 // user to do so.
-func (p *program) openPage(ctx context.Context, page string) bool {
-	err := p.open(ctx, page)
+func (a *asker) openPage(ctx context.Context, page string) bool {
+	err := a.open(ctx, page)
 	if err == nil || ctx.Err() != nil {
 		return true
 	}
-	p.screen.printf("Could not open a browser: open the page yourself.")
-	if p.flags.verbose {
-		p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
+	a.IO.Err.printf("Could not open a browser: open the page yourself.")
+	if a.Flags.verbose {
+		a.IO.Err.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
 	}
 	return false
 }
 
-func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
+func (s *streams) mayPrompt() bool { return s.Interactive && !s.Flags.noInput }
 
-func (p *program) whyNoPrompt() string {
-	if p.idle {
+func (a *asker) whyNoPrompt() string {
+	if a.idle {
 		return "no command is running"
 	}
-	if p.flags.noInput {
+	if a.Flags.noInput {
 		return "--no-input is set (use --answers FILE to answer)"
 	}
 	return "stdin and stderr are not a terminal (use --answers FILE to answer)"

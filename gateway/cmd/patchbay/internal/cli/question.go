@@ -26,11 +26,11 @@ type question interface {
 	// arguments returns the words with which `patchbay task answer` answers it.
 	arguments() []string
 	// parse returns the answer that these words give.
-	parse(ctx context.Context, p *program, given *givenAnswer) (*answer, error)
+	parse(ctx context.Context, p *asker, given *givenAnswer) (*answer, error)
 	// fits reports whether an entry of the answers file can answer it.
 	fits(a *answer) bool
 	// prompt asks the user on the terminal.
-	prompt(ctx context.Context, p *program) (*answer, error)
+	prompt(ctx context.Context, p *asker) (*answer, error)
 }
 
 // A formQuestion is an elicitation in form mode.
@@ -44,7 +44,7 @@ type samplingQuestion struct{ *mcp.CreateMessageParams }
 
 // answerQuestion returns the answer of the command line, of the answers file or of the user, in
 // this order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
-func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
+func (p *asker) answerQuestion(ctx context.Context, q question) (*answer, error) {
 	if other := p.active(); other != p {
 		ctx, cancel := other.whileRunning(ctx)
 		defer cancel()
@@ -68,18 +68,18 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 		if _, isPage := q.(pageQuestion); isPage && a.action() == mcp.ElicitAccept {
 			note += "; the page is not opened: open it yourself"
 		}
-		p.screen.printf("%s asks: %s\n  answered from %s: %s", p.server(), q.summary(), p.flags.answers, note)
+		p.IO.Err.printf("%s asks: %s\n  answered from %s: %s", p.server(), q.summary(), p.Flags.answers, note)
 		return a, nil
 	}
 	if s, ok := q.(samplingQuestion); ok && p.sampler != nil {
 		return p.answerWithCommand(ctx, s)
 	}
 	switch {
-	case p.mayPrompt():
+	case p.IO.mayPrompt():
 	case p.leaveOpen:
 		return nil, errLeftOpen
 	default:
-		p.screen.printf("%s asks: %s\n  declined: %s", p.server(), q.summary(), p.whyNoPrompt())
+		p.IO.Err.printf("%s asks: %s\n  declined: %s", p.server(), q.summary(), p.whyNoPrompt())
 		return &answer{Action: mcp.ElicitDecline}, nil
 	}
 	resume := p.pauseLimit()
@@ -96,16 +96,16 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 
 // lockTerminal waits until no other question is asked: a server can ask several at once, and there
 // is one user.
-func (p *program) lockTerminal(ctx context.Context) (unlock func(), err error) {
+func (a *asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
 	select {
-	case p.terminalLock <- struct{}{}:
-		return func() { <-p.terminalLock }, nil
+	case a.lock <- struct{}{}:
+		return func() { <-a.lock }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+func (p *asker) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	a, err := p.answerQuestion(ctx, formQuestion{params})
 	if err != nil {
 		return nil, err
@@ -115,10 +115,10 @@ func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (
 
 // elicitURL answers an elicitation in URL mode. The page is opened only if the user agrees. Spec:
 // client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
-func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+func (p *asker) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	q := pageQuestion{params}
 	if _, err := oauthclient.CheckPage(params.URL); err != nil {
-		p.screen.printf("%s asks: %s\n  declined: %v", p.server(), q.summary(), err)
+		p.IO.Err.printf("%s asks: %s\n  declined: %v", p.server(), q.summary(), err)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 	}
 	a, err := p.answerQuestion(ctx, q)
@@ -128,7 +128,7 @@ func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams
 	return a.elicitResult(), nil
 }
 
-func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+func (p *asker) sample(ctx context.Context, params *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	a, err := p.answerQuestion(ctx, samplingQuestion{params})
 	if err != nil {
 		return nil, err
@@ -162,8 +162,8 @@ func parseQuestion(r mcp.InputRequest) (question, error) {
 }
 
 // answerInputRequest returns the result that answers an input request of a task.
-func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (stdjson.RawMessage, error) {
-	p.leaveOpen = true
+func (a *asker) answerInputRequest(ctx context.Context, r mcp.InputRequest) (stdjson.RawMessage, error) {
+	a.leaveOpen = true
 	q, err := parseQuestion(r)
 	if err != nil {
 		return nil, err
@@ -171,11 +171,11 @@ func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (s
 	var result any
 	switch q := q.(type) {
 	case formQuestion:
-		result, err = p.elicitComplete(ctx, q.ElicitRequestParams)
+		result, err = a.elicitComplete(ctx, q.ElicitRequestParams)
 	case pageQuestion:
-		result, err = p.elicitURL(ctx, q.ElicitRequestParams)
+		result, err = a.elicitURL(ctx, q.ElicitRequestParams)
 	case samplingQuestion:
-		result, err = p.sample(ctx, q.CreateMessageParams)
+		result, err = a.sample(ctx, q.CreateMessageParams)
 	}
 	if err != nil {
 		return nil, err
@@ -185,12 +185,12 @@ func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (s
 
 // elicitComplete answers a form, fills in defaults and validates: a client does that for its
 // requests, but not for those of a task.
-func (p *program) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+func (a *asker) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	form, err := jsonschema.Compile(params.RequestedSchema)
 	if err != nil {
 		return nil, fmt.Errorf("%w: requestedSchema: %w", mcp.ErrInvalidResult, err)
 	}
-	r, err := p.elicit(ctx, params)
+	r, err := a.elicit(ctx, params)
 	if err != nil || r.Action != mcp.ElicitAccept {
 		return r, err
 	}
@@ -222,7 +222,7 @@ func fieldUsage(field *parameter) string {
 	return shellWord(name+"=") + typeName(field)
 }
 
-func (q formQuestion) parse(ctx context.Context, p *program, given *givenAnswer) (*answer, error) {
+func (q formQuestion) parse(ctx context.Context, p *asker, given *givenAnswer) (*answer, error) {
 	a, err := p.newFields(ctx, given.words, q.RequestedSchema)
 	if err != nil {
 		return nil, usage(errors.Join(err, errors.New("the question: "+q.summary())))
@@ -238,14 +238,14 @@ func (q formQuestion) fits(a *answer) bool {
 	return slices.ContainsFunc(fields, func(f parameter) bool { return f.name == a.Field })
 }
 
-func (q formQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
+func (q formQuestion) prompt(ctx context.Context, a *asker) (*answer, error) {
 	fields, err := newForm(q.RequestedSchema)
 	if err != nil {
 		return nil, err
 	}
-	p.screen.printf("\n%s asks:\n%s\n  (%s to decline, %s to cancel)", p.server(),
+	a.IO.Err.printf("\n%s asks:\n%s\n  (%s to decline, %s to cancel)", a.server(),
 		indent(clean(q.Message), "  "), commandDecline, commandCancel)
-	content, err := p.fillIn(ctx, fields)
+	content, err := a.fillIn(ctx, fields)
 	return &answer{Content: content}, err
 }
 
@@ -254,7 +254,7 @@ func (q pageQuestion) summary() string     { return cleanLine(q.Message + " (ope
 func (q pageQuestion) arguments() []string { return []string{"--action", "accept|decline"} }
 func (q pageQuestion) fits(a *answer) bool { return a.Content == nil && a.Field == "" }
 
-func (q pageQuestion) parse(_ context.Context, _ *program, given *givenAnswer) (*answer, error) {
+func (q pageQuestion) parse(_ context.Context, _ *asker, given *givenAnswer) (*answer, error) {
 	if given.action == "" {
 		return nil, usage(fmt.Errorf("missing --action: open %s yourself and give --action accept, or give "+
 			"--action decline", cleanLine(q.URL)))
@@ -262,22 +262,22 @@ func (q pageQuestion) parse(_ context.Context, _ *program, given *givenAnswer) (
 	return &answer{Action: given.action}, nil
 }
 
-func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
+func (q pageQuestion) prompt(ctx context.Context, a *asker) (*answer, error) {
 	page, err := oauthclient.CheckPage(q.URL)
 	if err != nil {
 		return nil, err
 	}
-	p.screen.printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s%s",
-		p.server(), indent(clean(q.Message), "  "), clean(page.String()), page.Host, hostWarning(page.Hostname()))
-	yes, err := p.confirm(ctx, "Open it in your browser? y, n or "+commandCancel, "n")
+	a.IO.Err.printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s%s",
+		a.server(), indent(clean(q.Message), "  "), clean(page.String()), page.Host, hostWarning(page.Hostname()))
+	yes, err := a.confirm(ctx, "Open it in your browser? y, n or "+commandCancel, "n")
 	switch {
 	case err != nil:
 		return nil, err
 	case !yes:
 		return nil, errDeclined
 	}
-	p.openPage(ctx, page.String())
-	p.screen.status("waiting for the server …")
+	a.openPage(ctx, page.String())
+	a.IO.Err.status("waiting for the server …")
 	return &answer{Action: mcp.ElicitAccept}, nil
 }
 
@@ -305,7 +305,7 @@ func (q samplingQuestion) fits(*answer) bool   { return true }
 const samplingSchema = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
 	"required": ["text"]}`
 
-func (q samplingQuestion) parse(ctx context.Context, p *program, given *givenAnswer) (*answer, error) {
+func (q samplingQuestion) parse(ctx context.Context, p *asker, given *givenAnswer) (*answer, error) {
 	fields, err := p.newFields(ctx, given.words, stdjson.RawMessage(samplingSchema))
 	if err != nil {
 		return nil, usage(err)
@@ -317,11 +317,11 @@ func (q samplingQuestion) parse(ctx context.Context, p *program, given *givenAns
 	return a, nil
 }
 
-func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
-	p.screen.printf("\n%s requests sampling: answer as the language model.\n%s\n\n  Type the answer. End it with a "+
+func (q samplingQuestion) prompt(ctx context.Context, a *asker) (*answer, error) {
+	a.IO.Err.printf("\n%s requests sampling: answer as the language model.\n%s\n\n  Type the answer. End it with a "+
 		"line that is a single dot (%s to decline):",
-		p.server(), indent(q.conversation(), "  "), commandDecline)
-	text, err := p.promptParagraph(ctx)
+		a.server(), indent(q.conversation(), "  "), commandDecline)
+	text, err := a.promptParagraph(ctx)
 	return &answer{Text: text}, err
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error {
+func read(ctx context.Context, f *factory, c *mcp.Client, words []string) error {
 	uri := words[0]
 	if len(words) > 1 {
 		variables, err := assignments(words[1:])
@@ -30,11 +30,11 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.result(result)
+	if f.Flags.json {
+		f.IO.Out.result(result)
 	}
 	for _, part := range result.Contents {
-		if err := p.showContents("resource "+part.URI, part); err != nil {
+		if err := showContents(f, "resource "+part.URI, part); err != nil {
 			return err
 		}
 	}
@@ -43,21 +43,21 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 
 // showContents prints text as it is, or describes and saves binary content. With --json it only
 // saves.
-func (p *program) showContents(what string, part *mcp.ResourceContents) error {
+func showContents(f *factory, what string, part *mcp.ResourceContents) error {
 	switch {
-	case p.flags.json:
+	case f.Flags.json:
 	case part.Blob != nil:
-		p.output.println(cleanLine(binary(what, part.MIMEType, part.Blob)))
+		f.IO.Out.println(cleanLine(binary(what, part.MIMEType, part.Blob)))
 	default:
-		p.output.text(part.Text)
-		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
-			p.output.write("\n")
+		f.IO.Out.text(part.Text)
+		if f.IO.Out.terminal && !strings.HasSuffix(part.Text, "\n") {
+			f.IO.Out.write("\n")
 		}
 	}
 	if part.Blob == nil {
 		return nil
 	}
-	return p.saveFile(part.URI, part.MIMEType, part.Blob)
+	return saveFile(f, part.URI, part.MIMEType, part.Blob)
 }
 
 // expandTemplate expands a URI template. Unknown variables are errors.
@@ -87,7 +87,7 @@ func assignments(words []string) (map[string]string, error) {
 	return all, nil
 }
 
-func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error {
+func get(ctx context.Context, f *factory, c *mcp.Client, words []string) error {
 	prompts, err := collect(c.Prompts(ctx))
 	if err != nil {
 		return err
@@ -97,12 +97,12 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 		return err
 	}
 	parameters := promptParameters(prompt)
-	a, err := p.readArguments(ctx, words[1:],
+	a, err := f.Ask.readArguments(ctx, words[1:],
 		&arguments{thing: "argument", owner: "prompt", parameters: parameters, closed: true})
 	if err != nil {
-		return p.wrongArguments(ctx, err, "get", signature(prompt.Name, parameters))
+		return wrongArguments(ctx, f, err, "get", signature(prompt.Name, parameters))
 	}
-	p.warnUndeclared(a)
+	f.Ask.warnUndeclared(a)
 	values := map[string]string{}
 	for key, value := range a.values {
 		text, err := rawjson.Unquote(value)
@@ -115,16 +115,16 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.result(result)
+	if f.Flags.json {
+		f.IO.Out.result(result)
 		return nil
 	}
 	for i, m := range result.Messages {
 		if i > 0 {
-			p.output.write("\n")
+			f.IO.Out.write("\n")
 		}
-		p.output.printf("%s:", cleanLine(string(m.Role)))
-		if err := p.show(m.Content); err != nil {
+		f.IO.Out.printf("%s:", cleanLine(string(m.Role)))
+		if err := show(f, m.Content); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func promptParameters(prompt *mcp.Prompt) (all []parameter) {
 	return all
 }
 
-func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) error {
+func complete(ctx context.Context, f *factory, c *mcp.Client, words []string) error {
 	name, typed, ok := strings.Cut(words[1], "=")
 	if !ok || name == "" {
 		return usage(fmt.Errorf("invalid argument %q: want NAME=TYPED", words[1]))
@@ -159,15 +159,15 @@ func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) e
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"completion": completion})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"completion": completion})
 		return nil
 	}
 	for _, value := range completion.Values {
-		p.output.println(cleanLine(value))
+		f.IO.Out.println(cleanLine(value))
 	}
 	if completion.HasMore {
-		p.screen.printf("The server has more completions.")
+		f.IO.Err.printf("The server has more completions.")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func (p *program) recordCommand() *cobra.Command {
+func recordCommand(f *factory) *cobra.Command {
 	var addr string
 	cmd := &cobra.Command{
 		Use:                   "record FILE TARGET | record FILE -- COMMAND…",
@@ -29,26 +29,26 @@ func (p *program) recordCommand() *cobra.Command {
 			if len(args) == 0 || dash == 0 {
 				return usage(fmt.Errorf("missing FILE: the recording\nusage: %s", cmd.UseLine()))
 			}
-			t, words, err := p.target(cmd, rest)
+			t, words, err := parseTarget(f, cmd, rest)
 			if err != nil {
 				return usage(err)
 			}
 			if dash > 1 || dash < 0 && len(words) > 0 {
 				return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			if p.flags.trace != "" {
+			if f.Flags.trace != "" {
 				return usage(errors.New("--trace is not for record, which writes the same to FILE"))
 			}
-			p.flags.trace = args[0]
-			p.current.Store(t)
-			return p.bridge(cmd.Context(), t, addr)
+			f.Flags.trace = args[0]
+			f.Client.current.Store(t)
+			return bridge(cmd.Context(), f, t, addr)
 		},
 	}
-	p.addHTTPFlag(cmd, &addr)
+	addHTTPFlag(f, cmd, &addr)
 	return cmd
 }
 
-func (p *program) mockCommand() *cobra.Command {
+func mockCommand(f *factory) *cobra.Command {
 	var addr string
 	var delay bool
 	cmd := &cobra.Command{
@@ -59,15 +59,15 @@ func (p *program) mockCommand() *cobra.Command {
 			if len(args) != 1 {
 				return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			return p.mock(cmd.Context(), args[0], addr, delay)
+			return mock(cmd.Context(), f, args[0], addr, delay)
 		},
 	}
-	p.addHTTPFlag(cmd, &addr)
+	addHTTPFlag(f, cmd, &addr)
 	cmd.Flags().BoolVar(&delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd
 }
 
-func (p *program) mock(ctx context.Context, file, addr string, delay bool) error {
+func mock(ctx context.Context, p *factory, file, addr string, delay bool) error {
 	if addr != "" {
 		if err := checkBridgeAddr(addr); err != nil {
 			return usage(err)
@@ -84,9 +84,9 @@ func (p *program) mock(ctx context.Context, file, addr string, delay bool) error
 	}
 	h := rec.Handler(delay)
 	if addr == "" {
-		return mcp.Serve(ctx, h, p.stdio(), &mcp.ServeOptions{Logger: p.logger()})
+		return mcp.Serve(ctx, h, stdio(p), &mcp.ServeOptions{Logger: p.IO.logger()})
 	}
-	return p.serveLocal(ctx, h, addr)
+	return serveLocal(ctx, p, h, addr)
 }
 
 // openRecording opens a file to read it. A pipe is refused before: opening one waits for a program
@@ -104,7 +104,7 @@ func openRecording(file string) (*os.File, error) {
 
 // serveLocal serves HTTP on an address of this machine until ctx is done. It prints the URL, and the
 // key that clients must send.
-func (p *program) serveLocal(ctx context.Context, h mcp.Handler, addr string) error {
+func serveLocal(ctx context.Context, f *factory, h mcp.Handler, addr string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
@@ -112,16 +112,16 @@ func (p *program) serveLocal(ctx context.Context, h mcp.Handler, addr string) er
 	}
 	defer listener.Close()
 	address := "http://" + listener.Addr().String() + endpoint
-	key := p.httpKey()
+	key := httpKey(f)
 	switch {
-	case p.flags.json:
-		p.output.value(httpReport{URL: address, Headers: keyHeaders(key)})
+	case f.Flags.json:
+		f.IO.Out.value(httpReport{URL: address, Headers: keyHeaders(key)})
 	case key != "":
-		p.output.printf("%s\nAuthorization: Bearer %s", address, key)
+		f.IO.Out.printf("%s\nAuthorization: Bearer %s", address, key)
 	default:
-		p.output.printf("%s", address)
+		f.IO.Out.printf("%s", address)
 	}
-	handler := mcphttp.NewHandler(h, &mcphttp.Options{Logger: p.logger()})
+	handler := mcphttp.NewHandler(h, &mcphttp.Options{Logger: f.IO.logger()})
 	return mcphttp.Serve(ctx, listener, endpoint, handler, nameEndpoint(address), requireKey(key), asLocalUser)
 }
 
@@ -132,20 +132,20 @@ type httpReport struct {
 }
 
 // openTrace opens the file of --trace before the first connection. It is closed when the program ends.
-func (p *program) openTrace() (err error) {
-	if p.flags.trace == "" || p.recorder != nil {
+func (d *dialer) openTrace() (err error) {
+	if d.Flags.trace == "" || d.recorder != nil {
 		return nil
 	}
-	if p.recorder, err = recording.Open(p.flags.trace); err != nil {
+	if d.recorder, err = recording.Open(d.Flags.trace); err != nil {
 		return fmt.Errorf("open the recording: %w", err)
 	}
 	return nil
 }
 
 // trace records the messages of a transport, if --trace is set.
-func (p *program) trace(transport mcp.Transport, t *target) {
-	if p.recorder != nil {
-		mcp.Trace(transport, p.recorder.Trace("patchbay "+version(), t.publicName()))
+func (d *dialer) trace(transport mcp.Transport, t *target) {
+	if d.recorder != nil {
+		mcp.Trace(transport, d.recorder.Trace("patchbay "+version(), t.publicName()))
 	}
 }
 
@@ -158,11 +158,11 @@ func (t *target) publicName() string {
 	return publicURL(t.url)
 }
 
-func (p *program) closeTrace() error {
-	if p.recorder == nil {
+func (d *dialer) closeTrace() error {
+	if d.recorder == nil {
 		return nil
 	}
-	if err := p.recorder.Close(); err != nil {
+	if err := d.recorder.Close(); err != nil {
 		return &coded{exitFailure, fmt.Errorf("write the recording: %w", err)}
 	}
 	return nil

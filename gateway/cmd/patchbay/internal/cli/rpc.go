@@ -12,10 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) rpc(ctx context.Context, c *mcp.Client, words []string) error {
+func rpc(ctx context.Context, f *factory, c *mcp.Client, words []string) error {
 	var params any
 	if len(words) > 1 {
-		text, err := p.params(ctx, words[1])
+		text, err := readParams(ctx, f, words[1])
 		if err != nil {
 			return err
 		}
@@ -25,13 +25,13 @@ func (p *program) rpc(ctx context.Context, c *mcp.Client, words []string) error 
 	if err != nil {
 		return err
 	}
-	p.output.raw(result)
+	f.IO.Out.raw(result)
 	return nil
 }
 
-func (p *program) params(ctx context.Context, word string) (text stdjson.RawMessage, err error) {
+func readParams(ctx context.Context, f *factory, word string) (text stdjson.RawMessage, err error) {
 	if file, isFile := strings.CutPrefix(word, "@"); isFile || word == "-" {
-		if text, err = p.input.readSource(ctx, file); ctx.Err() != nil {
+		if text, err = f.IO.In.readSource(ctx, file); ctx.Err() != nil {
 			return nil, err
 		}
 	} else {
@@ -49,17 +49,17 @@ func (p *program) params(ctx context.Context, word string) (text stdjson.RawMess
 	return text, nil
 }
 
-func (p *program) ping(ctx context.Context, c *mcp.Client, _ []string) error {
+func ping(ctx context.Context, f *factory, c *mcp.Client, _ []string) error {
 	began := time.Now()
 	if err := c.Ping(ctx); err != nil {
 		return err
 	}
 	took := milliseconds(time.Since(began))
-	if p.flags.json {
-		p.output.value(map[string]any{"ms": took, "revision": c.Revision()})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"ms": took, "revision": c.Revision()})
 		return nil
 	}
-	p.output.printf("answered in %.1f ms, revision %s", took, c.Revision())
+	f.IO.Out.printf("answered in %.1f ms, revision %s", took, c.Revision())
 	return nil
 }
 

@@ -50,31 +50,31 @@ func newSampler(command string) (*sampler, error) {
 // answerWithCommand answers a sampling request with the command of --sample-with. On a terminal the
 // user sees the request before it is given to the command, and the answer before it is sent. Spec:
 // client/sampling, User Interaction Model.
-func (p *program) answerWithCommand(ctx context.Context, q samplingQuestion) (*answer, error) {
+func (a *asker) answerWithCommand(ctx context.Context, q samplingQuestion) (*answer, error) {
 	const refused = "the command of --sample-with failed"
-	if p.mayPrompt() {
-		p.screen.printf("\n%s requests sampling:\n%s", p.server(), indent(q.conversation(), "  "))
-		yes, err := p.confirm(ctx, "Give it to "+cleanLine(p.sampler.argv[0])+"?", "y")
+	if a.IO.mayPrompt() {
+		a.IO.Err.printf("\n%s requests sampling:\n%s", a.server(), indent(q.conversation(), "  "))
+		yes, err := a.confirm(ctx, "Give it to "+cleanLine(a.sampler.argv[0])+"?", "y")
 		if err != nil || !yes {
 			return declinedUnless(err)
 		}
 	}
-	p.screen.status("waiting for " + cleanLine(p.sampler.argv[0]) + " …")
-	result, err := p.sampler.run(ctx, q.CreateMessageParams)
-	p.screen.done()
+	a.IO.Err.status("waiting for " + cleanLine(a.sampler.argv[0]) + " …")
+	result, err := a.sampler.run(ctx, q.CreateMessageParams)
+	a.IO.Err.done()
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		p.screen.printf("patchbay: --sample-with: %s", clean(err.Error()))
+		a.IO.Err.printf("patchbay: --sample-with: %s", clean(err.Error()))
 		return nil, mcp.Errorf(mcp.CodeInternalError, refused)
 	}
-	if !p.mayPrompt() {
-		p.screen.printf("%s asks: %s\n  answered by %s", p.server(), q.summary(), cleanLine(p.sampler.argv[0]))
+	if !a.IO.mayPrompt() {
+		a.IO.Err.printf("%s asks: %s\n  answered by %s", a.server(), q.summary(), cleanLine(a.sampler.argv[0]))
 		return &answer{Result: result}, nil
 	}
-	p.screen.printf("\nThe answer:\n%s", indent(conversationOf(result), "  "))
-	yes, err := p.confirm(ctx, "Send it to the server?", "y")
+	a.IO.Err.printf("\nThe answer:\n%s", indent(conversationOf(result), "  "))
+	yes, err := a.confirm(ctx, "Send it to the server?", "y")
 	if err != nil || !yes {
 		return declinedUnless(err)
 	}

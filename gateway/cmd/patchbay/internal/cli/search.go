@@ -9,8 +9,8 @@ import (
 )
 
 // searchable adds --search to a command that prints a list.
-func (p *program) searchable(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringArrayVar(&p.search, "search", nil,
+func searchable(f *factory, cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringArrayVar(&f.search, "search", nil,
 		"list only those whose name, title or description contains each of these `words`")
 	return cmd
 }

@@ -38,26 +38,26 @@ type serveOptions struct {
 	stdio, pprof, quiet    bool
 }
 
-func (p *program) serveCommand() *cobra.Command {
+func serveCommand(f *factory) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the demo server",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p.useLogFormat()
+			f.IO.useLogFormat()
 			if err := o.check(); err != nil {
 				return err
 			}
-			if p.noAuth {
+			if f.noAuth {
 				if err := checkNoAuth(withLoopbackHost(o.addr)); err != nil {
 					return usage(err)
 				}
 			}
 			if o.stdio {
-				return p.serveStdio(cmd.Context(), o)
+				return serveStdio(cmd.Context(), f, o)
 			}
-			return p.serveHTTP(cmd.Context(), o)
+			return serveHTTP(cmd.Context(), f, o)
 		},
 	}
 	cmd.Flags().StringVar(&o.addr, "addr", defaultAddr,
@@ -70,8 +70,8 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.ops, "ops", "",
 		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
 	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
-	p.addLogFormat(cmd)
-	p.addNoAuthFlag(cmd)
+	addLogFormat(f, cmd)
+	addNoAuthFlag(f, cmd)
 	return cmd
 }
 
@@ -93,30 +93,30 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func (p *program) versionCommand() *cobra.Command {
+func versionCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if p.flags.json {
-				p.output.value(map[string]any{"version": version(), "revisions": revisions()})
+			if f.Flags.json {
+				f.IO.Out.value(map[string]any{"version": version(), "revisions": revisions()})
 				return nil
 			}
-			p.output.printf("patchbay %s", version())
+			f.IO.Out.printf("patchbay %s", version())
 			return nil
 		},
 	}
 }
 
 // serveStdio serves one client until the end of its input or of ctx.
-func (p *program) serveStdio(ctx context.Context, o *serveOptions) error {
-	b, err := p.observe(ctx, &observeOptions{Options: telemetry.Options{Service: serviceDemo}, lenient: true})
+func serveStdio(ctx context.Context, f *factory, o *serveOptions) error {
+	b, err := f.Observe.observe(ctx, &observeOptions{Options: telemetry.Options{Service: serviceDemo}, lenient: true})
 	if err != nil {
 		return err
 	}
 	defer b.end()
-	d, err := p.newDemo(ctx, o.tasks, "", demo.Options{Observer: b.mcpObserver()})
+	d, err := newDemo(ctx, f, o.tasks, "", demo.Options{Observer: b.mcpObserver()})
 	if err != nil {
 		return err
 	}
@@ -127,13 +127,13 @@ func (p *program) serveStdio(ctx context.Context, o *serveOptions) error {
 }
 
 // serveHTTP serves HTTP until ctx is done.
-func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
+func serveHTTP(ctx context.Context, f *factory, o *serveOptions) error {
 	observed := &observeOptions{Options: telemetry.Options{Service: serviceDemo},
 		public: !isLoopbackAddr(withLoopbackHost(o.addr))}
 	if o.ops != "" {
 		observed.ops = &opsOptions{addr: o.ops, server: withLoopbackHost(o.addr), pprof: o.pprof}
 	}
-	b, err := p.observe(ctx, observed)
+	b, err := f.Observe.observe(ctx, observed)
 	if err != nil {
 		return err
 	}
@@ -149,24 +149,24 @@ func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
 		opts.Scopes = demoScopes()
 	}
 	if !o.quiet {
-		opts.Middleware = []mcp.Middleware{p.printRequests}
+		opts.Middleware = []mcp.Middleware{func(next mcp.Handler) mcp.Handler { return printRequests(f, next) }}
 	}
-	d, err := p.newDemo(ctx, o.tasks, addrName(o.addr, listener.Addr()), opts)
+	d, err := newDemo(ctx, f, o.tasks, addrName(o.addr, listener.Addr()), opts)
 	if err != nil {
 		return err
 	}
-	h := mcphttp.NewHandler(d.Server, &mcphttp.Options{Logger: p.logger()})
+	h := mcphttp.NewHandler(d.Server, &mcphttp.Options{Logger: f.IO.logger()})
 	if err := b.observeStats(d.Server, d.Tasks, h); err != nil {
 		return errors.Join(err, d.end())
 	}
 	b.ready(ctx, func() any { return nil })
-	p.announceOps(b)
+	f.Observe.announceOps(b)
 	if o.auth == authDemo {
-		return errors.Join(p.serveProtected(ctx, listener, o.addr, h), d.end())
+		return errors.Join(serveProtected(ctx, f, listener, o.addr, h), d.end())
 	}
 	address := "http://" + listener.Addr().String() + endpoint
-	key := p.httpKey()
-	err = announce(p.output.w, address, key)
+	key := httpKey(f)
+	err = announce(f.IO.Out.w, address, key)
 	if err == nil {
 		err = mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address), requireKey(key))
 	}
@@ -175,7 +175,7 @@ func (p *program) serveHTTP(ctx context.Context, o *serveOptions) error {
 
 // printRequests prints a line for each request: method, tool or prompt, outcome and duration. It omits
 // arguments and results, which may be secret.
-func (p *program) printRequests(next mcp.Handler) mcp.Handler {
+func printRequests(f *factory, next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		began := time.Now()
 		res, err := next.ServeMCP(ctx, req)
@@ -197,7 +197,7 @@ func (p *program) printRequests(next mcp.Handler) mcp.Handler {
 			name, _ := rawjson.Unquote(name)
 			what += " " + name
 		}
-		p.screen.printf("%s: %s, %v", shorten(cleanLine(what), maxNameShown), outcome,
+		f.IO.Err.printf("%s: %s, %v", shorten(cleanLine(what), maxNameShown), outcome,
 			time.Since(began).Round(10*time.Microsecond))
 		return res, err
 	})

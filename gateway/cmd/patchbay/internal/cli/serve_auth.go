@@ -53,15 +53,15 @@ func checkAuth(auth, addr string, stdio bool) error {
 }
 
 // serveProtected serves a demo server and its authorization server until ctx is done.
-func (p *program) serveProtected(ctx context.Context, listener net.Listener, addr string, h *mcphttp.Handler) error {
-	store := p.demoStore(addr, listener.Addr())
+func serveProtected(ctx context.Context, f *factory, listener net.Listener, addr string, h *mcphttp.Handler) error {
+	store := demoStore(f, addr, listener.Addr())
 	defer store.Close()
 	origin := "http://" + listener.Addr().String()
-	d, err := newProtectedDemo(origin, h, store, p.logger())
+	d, err := newProtectedDemo(origin, h, store, f.IO.logger())
 	if err != nil {
 		return err
 	}
-	if err := announceProtected(p.output.w, origin+endpoint); err != nil {
+	if err := announceProtected(f.IO.Out.w, origin+endpoint); err != nil {
 		return err
 	}
 	return mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
@@ -142,7 +142,7 @@ func (d *protectedDemo) route(next http.Handler) http.Handler {
 
 // demoStore returns the store of the authorization server. It is a file for each address, since
 // clients remember their registration. If that fails, the store is in memory.
-func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
+func demoStore(f *factory, addr string, bound net.Addr) authserver.Store {
 	name := addrName(addr, bound)
 	if name == "" {
 		return authserver.NewMemoryStore() // the port changes with each start
@@ -154,7 +154,7 @@ func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
 			return struct{ authserver.Store }{store} // hides Path: a demo needs no warning about its keys
 		}
 	}
-	p.screen.printf("patchbay: logins are kept in memory only: %s", clean(err.Error()))
+	f.IO.Err.printf("patchbay: logins are kept in memory only: %s", clean(err.Error()))
 	return authserver.NewMemoryStore()
 }
 

@@ -32,12 +32,12 @@ type servedDemo struct {
 }
 
 // newDemo returns the demo server and recovers its stored tasks. name selects the default file.
-func (p *program) newDemo(ctx context.Context, where, name string, opts demo.Options) (*servedDemo, error) {
-	store, closeStore, err := p.openTasks(where, name)
+func newDemo(ctx context.Context, f *factory, where, name string, opts demo.Options) (*servedDemo, error) {
+	store, closeStore, err := openTasks(f, where, name)
 	if err != nil {
 		return nil, err
 	}
-	opts.Tasks, opts.Logger = store, p.logger()
+	opts.Tasks, opts.Logger = store, f.IO.logger()
 	d := &servedDemo{demo.New(version(), &opts), closeStore}
 	if err := d.Tasks.Recover(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("recover tasks: %w", err), d.end())
@@ -52,7 +52,7 @@ func (d *servedDemo) end() error {
 }
 
 // openTasks opens the store of --tasks. The default is a file, or memory if that fails.
-func (p *program) openTasks(where, name string) (tasks.Store, func() error, error) {
+func openTasks(f *factory, where, name string) (tasks.Store, func() error, error) {
 	noClose := func() error { return nil }
 	if where == tasksInMemory {
 		return tasks.NewMemory(), noClose, nil
@@ -66,7 +66,7 @@ func (p *program) openTasks(where, name string) (tasks.Store, func() error, erro
 	}
 	store, err := openServerTasks(name)
 	if err != nil {
-		p.screen.printf("patchbay: tasks are kept in memory only: %s", clean(err.Error()))
+		f.IO.Err.printf("patchbay: tasks are kept in memory only: %s", clean(err.Error()))
 		return tasks.NewMemory(), noClose, nil
 	}
 	return store, store.Close, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-func (p *program) serversCommand() *cobra.Command {
+func serversCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "servers [APPLICATION]",
 		Short:                 "List the servers that are configured, here and in other applications",
@@ -27,7 +27,7 @@ func (p *program) serversCommand() *cobra.Command {
 					return usage(unknownName("application", app, configs.Applications()))
 				}
 			}
-			return p.listServers(app)
+			return listServers(f, app)
 		},
 	}
 }
@@ -48,14 +48,14 @@ type serverReport struct {
 }
 
 // listServers prints the servers of all configuration files, or of those of an application.
-func (p *program) listServers(app string) error {
+func listServers(p *factory, app string) error {
 	store, err := trustStore()
 	if err != nil {
 		return err
 	}
 	var problems error
 	reports := []serverReport{}
-	for f, err := range configs.Files(p.flags.config) {
+	for f, err := range configs.Files(p.Flags.config) {
 		switch {
 		case app != "" && f.App != app:
 		case err != nil:
@@ -66,8 +66,8 @@ func (p *program) listServers(app string) error {
 			}
 		}
 	}
-	if p.flags.json {
-		p.output.value(map[string][]serverReport{"servers": reports})
+	if p.Flags.json {
+		p.IO.Out.value(map[string][]serverReport{"servers": reports})
 		return problems
 	}
 	var rows [][]string
@@ -82,9 +82,9 @@ func (p *program) listServers(app string) error {
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), r.Application, transport, r.Trust,
 			cleanLine(r.File), shorten(cleanLine(what), maxDoesShown)})
 	}
-	p.output.columns("NAME APPLICATION TRANSPORT TRUST FILE COMMAND-OR-URL", rows)
+	p.IO.Out.columns("NAME APPLICATION TRANSPORT TRUST FILE COMMAND-OR-URL", rows)
 	if len(reports) == 0 && problems == nil {
-		p.screen.printf("Found no configured servers; see \"patchbay help config\".")
+		p.IO.Err.printf("Found no configured servers; see \"patchbay help config\".")
 	}
 	return problems
 }

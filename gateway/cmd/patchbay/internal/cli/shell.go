@@ -17,12 +17,12 @@ import (
 // A shell runs commands about one server over one connection. Each command is a program of its own,
 // which shares the streams of the shell.
 type shell struct {
-	base      *program // of `patchbay shell`: its flags are the defaults of all commands
+	base      *factory // of `patchbay shell`: its flags are the defaults of all commands
 	target    *target
 	keepGoing bool
 
-	running atomic.Pointer[program] // the command in progress; nil without one
-	idle    *program                // answers the server while no command runs
+	running atomic.Pointer[factory] // the command in progress; nil without one
+	idle    *factory                // answers the server while no command runs
 	notices noticeLimit             // of changes
 	logs    noticeLimit             // of log messages
 	lists   listCache
@@ -41,11 +41,11 @@ type shell struct {
 // errInterrupted is the cause of a command that Ctrl-C has ended.
 var errInterrupted = errors.New("interrupted")
 
-func (p *program) shellCommand() *cobra.Command {
+func shellCommand(f *factory) *cobra.Command {
 	var keepGoing bool
-	cmd := p.targetCommand("shell", "Run several commands over one connection", nil,
+	cmd := targetCommand(f, "shell", "Run several commands over one connection", nil,
 		func(ctx context.Context, t *target, _ []string) error {
-			s := &shell{base: p, target: t, keepGoing: keepGoing}
+			s := &shell{base: f, target: t, keepGoing: keepGoing}
 			return s.run(ctx)
 		})
 	cmd.Flags().BoolVar(&keepGoing, "keep-going", false, "go on after a command of a script has failed")
@@ -56,20 +56,22 @@ func (p *program) shellCommand() *cobra.Command {
 // standard input.
 func (s *shell) run(ctx context.Context) error {
 	p := s.base
-	if p.interactive && p.flags.logLevel == "" {
-		p.flags.logLevel = "info" // messages are part of what a user of a shell looks for
+	if p.IO.Interactive && p.Flags.logLevel == "" {
+		p.Flags.logLevel = "info" // messages are part of what a user of a shell looks for
 	}
-	s.idle = s.newProgram(newInput(strings.NewReader("")))
-	s.idle.interactive, s.idle.idle = false, true
-	p.shell, p.session = s, s
+	s.idle = s.newFactory(newInput(strings.NewReader("")))
+	s.idle.IO.Interactive, s.idle.Ask.idle = false, true
+	p.shell, p.Client.shared = s, s
+	p.Ask.current = func() *asker { return s.active().Ask }
+	p.Client.running = func() *dialer { return s.active().Client }
 	s.running.Store(p)
-	c, err := s.dial(ctx, p)
+	c, err := s.dial(ctx, p.Client)
 	s.running.Store(nil)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	if p.interactive {
+	if p.IO.Interactive {
 		return s.interact(ctx, c)
 	}
 	return s.script(ctx)
@@ -79,7 +81,7 @@ func (s *shell) run(ctx context.Context) error {
 func (s *shell) script(ctx context.Context) error {
 	first := exitOK
 	for {
-		line, err := s.base.input.readLine(ctx)
+		line, err := s.base.IO.In.readLine(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -100,21 +102,23 @@ func (s *shell) script(ctx context.Context) error {
 	return nil
 }
 
-// newProgram returns the program of a command.
-func (s *shell) newProgram(in *input) *program {
-	b := s.base
-	q := &program{
-		flags: b.flags, input: in, screen: b.screen, interactive: b.interactive, vault: b.vault,
-		output: &output{w: b.output.w, terminal: b.output.terminal, width: b.output.width,
-			colored: b.output.colored},
-		loginTime: b.loginTime, verifyMost: b.verifyMost, commandStderr: b.commandStderr, answers: b.answers,
-		terminalLock: b.terminalLock, taskStarted: b.taskStarted, open: b.open, shell: s, session: s,
-	}
-	q.hostNamed = q.namedHost
-	q.current.Store(s.target)
-	q.serverName.Store(b.serverName.Load())
-	q.scopes.Store(b.scopes.Load())
-	return q
+// newFactory returns the factory of a command.
+func (s *shell) newFactory(in *input) *factory {
+	b, shared := s.base, *s.base.Flags
+	out := &output{w: b.IO.Out.w, terminal: b.IO.Out.terminal, width: b.IO.Out.width}
+	f := newFactory(&streams{In: in, Out: out, Err: b.IO.Err, Interactive: b.IO.Interactive}, &shared, b.hosts)
+	f.commands = b.commands
+	f.share(b.Vault, b.Observe)
+	f.verifyMost, f.shell = b.verifyMost, s
+	f.Login.timeout, f.Login.headless = b.Login.timeout, b.Login.headless
+	f.Login.scopes.Store(b.Login.scopes.Load())
+	f.Ask.answers, f.Ask.lock, f.Ask.open = b.Ask.answers, b.Ask.lock, b.Ask.open
+	f.Ask.serverName.Store(b.Ask.serverName.Load())
+	f.Ask.current = func() *asker { return s.active().Ask }
+	f.Client.shared, f.Client.commandStderr = s, b.Client.commandStderr
+	f.Client.running = func() *dialer { return s.active().Client }
+	f.Client.current.Store(s.target)
+	return f
 }
 
 // command runs one line. over reports whether the shell ends.
@@ -125,8 +129,8 @@ func (s *shell) command(ctx context.Context, line string, in *input) (code int, 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	q := s.newProgram(in)
-	q.args, q.commandContext = words, ctx
+	q := s.newFactory(in)
+	q.args, q.Ask.commandContext = words, ctx
 	s.setCancel(cancel)
 	s.running.Store(q)
 	defer func() {
@@ -134,12 +138,12 @@ func (s *shell) command(ctx context.Context, line string, in *input) (code int, 
 		s.setCancel(nil)
 	}()
 	if err != nil {
-		return q.report(ctx, usage(err)), false
+		return finish(ctx, q, usage(err)), false
 	}
 	if isExit(words) {
 		return exitOK, true
 	}
-	return q.runVerb(ctx, words), false
+	return s.runVerb(ctx, q, words), false
 }
 
 func isExit(words []string) bool {
@@ -158,53 +162,41 @@ func (s *shell) interrupt() {
 	cancel := s.cancel
 	s.mu.Unlock()
 	if cancel != nil {
-		s.base.screen.print("\n") // after the ^C that the terminal shows
+		s.base.IO.Err.print("\n") // after the ^C that the terminal shows
 		cancel(errInterrupted)
 	}
 }
 
-// active returns the program that handles what the server sends: in a shell that of the command in
-// progress.
-func (p *program) active() *program {
-	if p.shell == nil {
-		return p
-	}
-	if q := p.shell.running.Load(); q != nil {
-		return q
-	}
-	return p.shell.idle
-}
-
 // whileRunning returns a context that also ends with the command of the program.
-func (p *program) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+func (a *asker) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if p.commandContext == nil {
+	if a.commandContext == nil {
 		return ctx, func() { cancel(nil) }
 	}
-	stop := context.AfterFunc(p.commandContext, func() { cancel(context.Cause(p.commandContext)) })
+	stop := context.AfterFunc(a.commandContext, func() { cancel(context.Cause(a.commandContext)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
 // connection returns the client of the shell. It connects again if the connection has ended.
-func (s *shell) connection(ctx context.Context, p *program) (*mcp.Client, error) {
+func (s *shell) connection(ctx context.Context, d *dialer) (*mcp.Client, error) {
 	s.mu.Lock()
 	c, ended := s.client, s.ended
 	s.mu.Unlock()
 	if !ended {
 		return c, nil
 	}
-	p.screen.printf("Connecting again: the server has lost the state of the last connection.")
+	d.IO.Err.printf("Connecting again: the server has lost the state of the last connection.")
 	s.close()
-	return s.dial(ctx, p)
+	return s.dial(ctx, d)
 }
 
 // dial connects on behalf of a program.
-func (s *shell) dial(ctx context.Context, p *program) (*mcp.Client, error) {
-	c, err := p.dial(ctx, s.target)
-	s.base.serverName.Store(p.serverName.Load())
-	s.idle.serverName.Store(p.serverName.Load())
-	if p == s.base {
-		s.idle.answers = p.answers
+func (s *shell) dial(ctx context.Context, d *dialer) (*mcp.Client, error) {
+	c, err := d.dial(ctx, s.target)
+	s.base.Ask.serverName.Store(d.Ask.serverName.Load())
+	s.idle.Ask.serverName.Store(d.Ask.serverName.Load())
+	if d == s.base.Client {
+		s.idle.Ask.answers = d.Ask.answers
 	}
 	s.lists.clear()
 	s.mu.Lock()
@@ -234,7 +226,7 @@ func (s *shell) close() {
 	s.client = nil
 	s.mu.Unlock()
 	if c != nil {
-		s.base.close(c)
+		s.base.Client.close(c)
 	}
 }
 
@@ -244,6 +236,9 @@ func (s *shell) banner(c *mcp.Client) {
 		const longest = 60
 		name += fmt.Sprintf(" (server name %q)", shorten(cleanLine(info.Name), longest))
 	}
-	s.base.screen.printf("Connected to %s, revision %s. Type help for the commands, exit or Ctrl-D to leave.",
+	s.base.IO.Err.printf("Connected to %s, revision %s. Type help for the commands, exit or Ctrl-D to leave.",
 		cleanLine(name), c.Revision())
 }
+
+// server returns the target of all commands.
+func (s *shell) server() *target { return s.target }

@@ -110,7 +110,7 @@ var withoutBraces = strings.NewReplacer("{", "", "}", "")
 
 // candidates returns the completions of a word after others. They are safe to show and to insert.
 func (s *shell) candidates(ctx context.Context, words []string, typed string) (safe []string) {
-	q := s.newProgram(newInput(strings.NewReader("")))
+	q := s.newFactory(newInput(strings.NewReader("")))
 	all := s.suggestions(ctx, q, words, typed)
 	if strings.HasPrefix(typed, "-") {
 		return slices.DeleteFunc(all, func(flag string) bool { return !strings.HasPrefix(flag, typed) })
@@ -140,8 +140,8 @@ func (s *shell) liveClient() *mcp.Client {
 }
 
 // suggestions returns what may follow words.
-func (s *shell) suggestions(ctx context.Context, q *program, words []string, typed string) []string {
-	verbs := q.verbs()
+func (s *shell) suggestions(ctx context.Context, q *factory, words []string, typed string) []string {
+	verbs := s.verbs(q)
 	var names []string
 	for _, cmd := range verbs {
 		names = append(names, cmd.Name())
@@ -159,7 +159,7 @@ func (s *shell) suggestions(ctx context.Context, q *program, words []string, typ
 	if cmd == nil {
 		cmd, rest = findVerb(verbs, "call"), words
 	}
-	q.prepareVerb(cmd)
+	prepareVerb(q, cmd)
 	if cmd.HasSubCommands() {
 		if len(rest) == 0 {
 			return subcommandNames(cmd)

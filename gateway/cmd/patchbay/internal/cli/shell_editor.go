@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ergochat/readline"
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/visible"
@@ -69,7 +69,7 @@ func filterKey(r rune) (key rune, ok bool) { return r, r != 0 && (r <= 0x7F || !
 func sizeOf(stream any) (width, height int) {
 	const defaultHeight = 24
 	if f, ok := stream.(*os.File); ok {
-		width, height, _ = term.GetSize(int(f.Fd()))
+		width, height, _ = xterm.GetSize(int(f.Fd()))
 	}
 	if height < 3 { // less is not a real height
 		height = defaultHeight
@@ -232,15 +232,15 @@ func (s *shell) interact(ctx context.Context, c *mcp.Client) error {
 	p := s.base
 	h, err := loadHistory()
 	if err != nil {
-		p.screen.printf("patchbay: cannot use the history: %s", clean(err.Error()))
+		p.IO.Err.printf("patchbay: cannot use the history: %s", clean(err.Error()))
 	}
-	keys := newSharedInput(p.input.r)
-	e, err := newEditor(s.prompt(), keys, p.screen.w, h, &lineCompleter{s})
+	keys := newSharedInput(p.IO.In.r)
+	e, err := newEditor(s.prompt(), keys, p.IO.Err.w, h, &lineCompleter{s})
 	if err != nil {
 		return err
 	}
 	defer e.close()
-	defer p.screen.redirect(e)()
+	defer p.IO.Err.redirect(e)()
 	s.mu.Lock()
 	s.editor = e
 	s.mu.Unlock()
@@ -261,7 +261,7 @@ func (s *shell) interact(ctx context.Context, c *mcp.Client) error {
 			return err
 		}
 		if err := e.remember(line); err != nil {
-			p.screen.printf("patchbay: cannot save the history: %s", clean(err.Error()))
+			p.IO.Err.printf("patchbay: cannot save the history: %s", clean(err.Error()))
 		}
 		l := &lease{shared: keys, stop: make(chan struct{})}
 		_, over := s.command(ctx, line, newInput(l))

@@ -48,7 +48,7 @@ func (l *noticeLimit) allow(s *screen) bool {
 }
 
 // allowsLog reports whether another log message may be shown.
-func (s *shell) allowsLog() bool { return s.logs.allow(s.base.screen) }
+func (s *shell) allowsLog() bool { return s.logs.allow(s.base.IO.Err) }
 
 // filter returns what the shell subscribes to.
 func (s *shell) filter(c *mcp.Client) (f mcp.SubscriptionFilter) {
@@ -116,7 +116,7 @@ func (s *shell) refused(acknowledged chan<- error, err error) {
 	case acknowledged <- err:
 	default:
 		if !errors.Is(err, context.Canceled) {
-			s.base.screen.printf("* notifications have ended: %s", clean(err.Error()))
+			s.base.IO.Err.printf("* notifications have ended: %s", clean(err.Error()))
 		}
 	}
 }
@@ -128,17 +128,23 @@ func (s *shell) relisten() error {
 	select {
 	case err := <-subscribed:
 		return err
-	case <-q.commandContext.Done():
-		return context.Cause(q.commandContext)
+	case <-q.Ask.commandContext.Done():
+		return context.Cause(q.Ask.commandContext)
 	}
 }
 
-func (s *shell) active() *program { return s.base.active() }
+// active returns the factory of the command in progress, or that of no command.
+func (s *shell) active() *factory {
+	if f := s.running.Load(); f != nil {
+		return f
+	}
+	return s.idle
+}
 
 // showChange shows an event of the subscription.
 func (s *shell) showChange(acknowledged chan<- error, e mcp.Event) {
 	s.lists.forget(e.Kind)
-	screen := s.base.screen
+	screen := s.base.IO.Err
 	switch {
 	case e.Kind == mcp.EventListening:
 		select {

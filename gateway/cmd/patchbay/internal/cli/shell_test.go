@@ -120,9 +120,11 @@ func TestShellStopsAtTheFirstFailure(t *testing.T) {
 // Commands that use standard input and output alone are neither run nor offered; a tool of such a
 // name is called. A new command about a server has to be added to the list, or to outsideShell.
 func TestShellRefusesCommandsForOutside(t *testing.T) {
-	p := &program{shell: &shell{}}
+	p := factoryFor("")
+	sh := &shell{}
+	p.shell = sh
 	var offered, outside []string
-	for _, cmd := range p.verbs() {
+	for _, cmd := range sh.verbs(p) {
 		offered = append(offered, cmd.Name())
 	}
 	want := strings.Fields("probe tools resources templates prompts call read get complete listen rpc lint bench ping " +
@@ -130,7 +132,7 @@ func TestShellRefusesCommandsForOutside(t *testing.T) {
 	if !slices.Equal(offered, want) {
 		t.Errorf("offered: %q, want %q", offered, want)
 	}
-	for _, cmd := range p.commands() {
+	for _, cmd := range commands(p) {
 		if cmd.Runnable() && !slices.Contains(offered, cmd.Name()) {
 			outside = append(outside, cmd.Name())
 		}

@@ -31,7 +31,7 @@ func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.M
 	again := t.shell.client != nil && t.shell.transport == mcp.Transport(t)
 	t.shell.mu.Unlock()
 	if again {
-		t.shell.base.screen.printf("The session has ended, and its state is lost. A new session has begun.")
+		t.shell.base.IO.Err.printf("The session has ended, and its state is lost. A new session has begun.")
 		t.shell.lists.clear()
 	}
 	return c, nil
@@ -67,6 +67,6 @@ func (s *shell) connectionEnded(c *mcp.Client) {
 	s.mu.Unlock()
 	if current {
 		s.stopListening()
-		s.base.screen.printf("The server has exited, and its state is lost. The next command starts it again.")
+		s.base.IO.Err.printf("The server has exited, and its state is lost. The next command starts it again.")
 	}
 }

@@ -17,28 +17,28 @@ import (
 var outsideShell = []string{"shell", "bridge", "record"}
 
 // verbs returns the commands of a shell: those about a server, without a target.
-func (p *program) verbs() []*cobra.Command {
-	all := slices.DeleteFunc(p.commands(), func(cmd *cobra.Command) bool {
+func (s *shell) verbs(f *factory) []*cobra.Command {
+	all := slices.DeleteFunc(f.commands(f), func(cmd *cobra.Command) bool {
 		return cmd.GroupID != groupServer || slices.Contains(outsideShell, cmd.Name())
 	})
 	return append(all,
-		p.serverCommand("subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
-			p.shell.resourceNames, p.shell.subscribe),
-		p.serverCommand("unsubscribe [URI…]", "Show no changes of these resources, or of any",
-			p.shell.subscribed, p.shell.unsubscribe))
+		serverCommand(f, "subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
+			s.resourceNames, s.subscribe),
+		serverCommand(f, "unsubscribe [URI…]", "Show no changes of these resources, or of any",
+			s.subscribed, s.unsubscribe))
 }
 
 // prepareVerb makes a command the root of a command line. It has the flags that make sense for one
 // command of a connection.
-func (p *program) prepareVerb(cmd *cobra.Command) {
+func prepareVerb(p *factory, cmd *cobra.Command) {
 	cmd.GroupID = ""
 	cmd.SilenceErrors, cmd.SilenceUsage, cmd.SuggestionsMinimumDistance = true, true, 2
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.SetFlagErrorFunc(p.flagError)
-	cmd.SetIn(p.input.r)
-	cmd.SetOut(p.screen)
-	cmd.SetErr(p.screen)
-	f, all := &p.flags, cmd.PersistentFlags()
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(p, cmd, err) })
+	cmd.SetIn(p.IO.In.r)
+	cmd.SetOut(p.IO.Err)
+	cmd.SetErr(p.IO.Err)
+	f, all := p.Flags, cmd.PersistentFlags()
 	all.BoolVar(&f.json, "json", f.json, "print JSON (see help json)")
 	all.BoolVar(&f.noInput, "no-input", f.noInput, "never prompt: decline elicitation and sampling")
 	all.DurationVar(&f.timeout, "timeout", f.timeout, "fail if the server sends nothing for this long")
@@ -48,8 +48,8 @@ func (p *program) prepareVerb(cmd *cobra.Command) {
 }
 
 // notInShell returns the error for a name of patchbay's commands that a shell does not have, or nil.
-func (p *program) notInShell(name string) error {
-	if cmd := findVerb(p.commands(), name); cmd == nil || !cmd.Runnable() {
+func notInShell(f *factory, name string) error {
+	if cmd := findVerb(f.commands(f), name); cmd == nil || !cmd.Runnable() {
 		return nil
 	}
 	return usage(fmt.Errorf("%q is not a command of this shell: run \"patchbay %s\" outside of the shell", name, name))
@@ -66,30 +66,30 @@ func findVerb(verbs []*cobra.Command, name string) *cobra.Command {
 }
 
 // runVerb runs a command line: a verb with arguments, or a tool with arguments.
-func (p *program) runVerb(ctx context.Context, words []string) int {
-	verbs := p.verbs()
+func (s *shell) runVerb(ctx context.Context, f *factory, words []string) int {
+	verbs := s.verbs(f)
 	name, arguments := words[0], words[1:]
 	if name == "help" || name == "?" {
-		return p.report(ctx, p.shellHelp(verbs, arguments))
+		return finish(ctx, f, shellHelp(f, verbs, arguments))
 	}
 	cmd := findVerb(verbs, name)
 	if cmd == nil {
-		if err := p.checkTool(ctx, verbs, name); err != nil {
-			p.flags.json = p.flags.json || hasJSONFlag(arguments)
-			return p.report(ctx, err)
+		if err := s.checkTool(ctx, f, verbs, name); err != nil {
+			f.Flags.json = f.Flags.json || hasJSONFlag(arguments)
+			return finish(ctx, f, err)
 		}
 		cmd, arguments = findVerb(verbs, "call"), words
 	}
-	p.prepareVerb(cmd)
-	p.args = arguments
+	prepareVerb(f, cmd)
+	f.args = arguments
 	cmd.SetArgs(append([]string{}, arguments...)) // nil would mean os.Args
-	return p.execute(ctx, cmd)
+	return execute(ctx, f, cmd)
 }
 
 // checkTool returns an error if the server has no tool of a name, which may be that of a command
 // that a shell does not have.
-func (p *program) checkTool(ctx context.Context, verbs []*cobra.Command, name string) error {
-	c, err := p.connect(ctx, p.shell.target)
+func (s *shell) checkTool(ctx context.Context, f *factory, verbs []*cobra.Command, name string) error {
+	c, err := f.Client.connect(ctx, s.target)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (p *program) checkTool(ctx context.Context, verbs []*cobra.Command, name st
 	if slices.Contains(known, name) {
 		return nil
 	}
-	if err := p.notInShell(name); err != nil {
+	if err := notInShell(f, name); err != nil {
 		return err
 	}
 	for _, cmd := range slices.Backward(verbs) {
@@ -114,7 +114,7 @@ func (p *program) checkTool(ctx context.Context, verbs []*cobra.Command, name st
 }
 
 // shellHelp prints the commands of the shell, or the help of one.
-func (p *program) shellHelp(verbs []*cobra.Command, words []string) error {
+func shellHelp(f *factory, verbs []*cobra.Command, words []string) error {
 	if len(words) == 0 {
 		var b strings.Builder
 		b.WriteString("Commands:\n")
@@ -123,23 +123,23 @@ func (p *program) shellHelp(verbs []*cobra.Command, words []string) error {
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n  %-12s %s\n  %-12s %s\n", "TOOL …", "Call a tool, as call TOOL … does",
 			"help [NAME]", "Show this list, or the help of a command", "exit", "Leave the shell, as Ctrl-D does")
-		p.screen.printf("%s", strings.TrimRight(b.String(), "\n"))
+		f.IO.Err.printf("%s", strings.TrimRight(b.String(), "\n"))
 		return nil
 	}
 	if cmd := findVerb(verbs, words[0]); cmd != nil {
-		p.prepareVerb(cmd)
+		prepareVerb(f, cmd)
 		if sub, rest, err := cmd.Find(words[1:]); err == nil && len(rest) == 0 {
 			return sub.Help()
 		}
 	}
-	for _, topic := range p.commands() {
+	for _, topic := range f.commands(f) {
 		if !topic.Runnable() && topic.Name() == words[0] {
 			addHelp(topic)
-			p.screen.printf("%s", topic.Long)
+			f.IO.Err.printf("%s", topic.Long)
 			return nil
 		}
 	}
-	if err := p.notInShell(words[0]); err != nil {
+	if err := notInShell(f, words[0]); err != nil {
 		return err
 	}
 	var known []string

@@ -12,49 +12,49 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) showSkills(ctx context.Context, c *mcp.Client, _ []string) error {
+func showSkills(ctx context.Context, f *factory, c *mcp.Client, _ []string) error {
 	list, faults, err := listSkills(ctx, c)
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"skills": list})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"skills": list})
 		return badSkills(faults)
 	}
 	for _, s := range list {
-		p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
-		p.showDescription(s.Name, s.Description, false)
+		f.IO.Out.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
+		showDescription(f, s.Name, s.Description, false)
 	}
 	return badSkills(faults)
 }
 
-func (p *program) showSkill(ctx context.Context, c *mcp.Client, words []string) error {
+func showSkill(ctx context.Context, p *factory, c *mcp.Client, words []string) error {
 	s, err := findSkill(ctx, c, words[0])
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(struct {
+	if p.Flags.json {
+		p.IO.Out.value(struct {
 			Skill       *skills.Skill `json:"skill"`
 			Fingerprint string        `json:"fingerprint,omitzero"`
 		}{s, s.Fingerprint()})
 		return nil
 	}
-	p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
-	p.showDescription(s.Name, s.Description, true)
-	p.output.printf("  frontmatter: %s", cleanJSON(string(s.Frontmatter)))
+	p.IO.Out.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
+	showDescription(p, s.Name, s.Description, true)
+	p.IO.Out.printf("  frontmatter: %s", cleanJSON(string(s.Frontmatter)))
 	if s.Dynamic {
-		p.output.printf("  files: dynamic (no digests to verify)")
+		p.IO.Out.printf("  files: dynamic (no digests to verify)")
 	} else {
-		p.output.printf("  fingerprint: %s", s.Fingerprint())
+		p.IO.Out.printf("  fingerprint: %s", s.Fingerprint())
 	}
 	for _, f := range s.Files {
-		p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
+		p.IO.Out.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
 	}
 	return nil
 }
 
-func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) error {
+func readSkill(ctx context.Context, p *factory, c *mcp.Client, words []string) error {
 	s, err := findSkill(ctx, c, words[0])
 	if err != nil {
 		return err
@@ -78,11 +78,11 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 			part.URI = f.URI
 		}
 	}
-	if p.flags.json {
-		p.output.result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part},
+	if p.Flags.json {
+		p.IO.Out.result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part},
 			Cache: mcp.Cache{Scope: mcp.CachePrivate}})
 	}
-	return p.showContents("file "+name, part)
+	return showContents(p, "file "+name, part)
 }
 
 // A skillReport is the result of verifying a skill.
@@ -93,7 +93,7 @@ type skillReport struct {
 	Problems    []string `json:"problems"`
 }
 
-func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []string) error {
+func verifySkills(ctx context.Context, f *factory, c *mcp.Client, words []string) error {
 	var list []*skills.Skill
 	var faults []error
 	var err error
@@ -108,7 +108,7 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	}
 	reports := []skillReport{}
 	for _, s := range list {
-		r, err := p.verifySkill(ctx, c, s)
+		r, err := verifySkill(ctx, f, c, s)
 		if err != nil {
 			return err
 		}
@@ -117,15 +117,15 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 		}
 		reports = append(reports, r)
 	}
-	if p.flags.json {
-		p.output.value(map[string]any{"skills": reports})
+	if f.Flags.json {
+		f.IO.Out.value(map[string]any{"skills": reports})
 		return badSkills(faults)
 	}
 	for _, r := range reports {
 		if len(r.Problems) > 0 {
-			p.output.printf("bad  %s", cleanLine(r.URI))
+			f.IO.Out.printf("bad  %s", cleanLine(r.URI))
 		} else {
-			p.output.printf("good %s  %s", cleanLine(r.URI), counted(r.Files, "file"))
+			f.IO.Out.printf("good %s  %s", cleanLine(r.URI), counted(r.Files, "file"))
 		}
 	}
 	return badSkills(faults)
@@ -138,9 +138,9 @@ const maxVerified = 1 << 30
 var errUnchecked = fmt.Errorf("not verified: more than %s received; verify the skill by name", formatBytes(maxVerified))
 
 // verifySkill verifies all files of a skill. An error means that the connection failed.
-func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
+func verifySkill(ctx context.Context, p *factory, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
 	r = skillReport{URI: s.URI, Fingerprint: s.Fingerprint(), Problems: []string{}}
-	tooMuch := func() bool { return p.received.Load() >= cmp.Or(p.verifyMost, maxVerified) }
+	tooMuch := func() bool { return p.Client.received.Load() >= cmp.Or(p.verifyMost, maxVerified) }
 	if tooMuch() {
 		return r.add(ctx, fmt.Errorf("%s: %w", s.URI, errUnchecked))
 	}

@@ -90,13 +90,13 @@ func TestSkillsCommandsPrintVerifiedSkills(t *testing.T) {
 // Skills beyond maxVerified are not verified, and not reported as good.
 func TestVerifiedSkillsAreBounded(t *testing.T) {
 	url := listen(t, skillServer(t))
-	o := atTerminal(t, "", func(p *program) { p.verifyMost = 1 }, "skills", "verify", url)
+	o := atTerminal(t, "", func(p *factory) { p.verifyMost = 1 }, "skills", "verify", url)
 	if o.status != exitProtocol || strings.Contains(o.stdout, "good") ||
 		strings.Count(o.stderr, "not verified: more") != 3 {
 		t.Errorf("at most 1: got %d, %q, %q, want %d and 3 unverified skills", o.status, o.stdout, o.stderr,
 			exitProtocol)
 	}
-	o = atTerminal(t, "", func(p *program) { p.verifyMost = 2500 }, "skills", "verify", url)
+	o = atTerminal(t, "", func(p *factory) { p.verifyMost = 2500 }, "skills", "verify", url)
 	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") ||
 		!strings.Contains(o.stderr, "not verified: more") {
 		t.Errorf("at most 2500: got %d, %q, %q, want %d and some unverified skills", o.status, o.stdout, o.stderr,

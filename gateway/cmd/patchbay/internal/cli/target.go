@@ -69,9 +69,9 @@ func (t *target) masked(text string) string {
 }
 
 // target returns the target of a command, and the other arguments.
-func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []string, err error) {
-	if p.shell != nil {
-		return p.shell.target, args, nil
+func parseTarget(f *factory, cmd *cobra.Command, args []string) (t *target, words []string, err error) {
+	if f.shell != nil {
+		return f.shell.server(), args, nil
 	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		if dash == len(args) {
@@ -84,13 +84,13 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\n"+
 				"usage: %s", cmd.UseLine())
 		}
-		if t, err = p.named(cmd.Context(), args[0], p.askTrust); err != nil {
+		if t, err = f.Config.named(cmd.Context(), args[0], f.Config.askTrust); err != nil {
 			return nil, nil, misplaced(cmd, args, err)
 		}
 		t.name = args[0]
 		words = args[1:]
 	}
-	return t, words, p.addToTarget(cmd.Context(), t)
+	return t, words, f.Config.addToTarget(cmd.Context(), t)
 }
 
 // misplaced adds advice to err, the error of a target, if a later argument is a URL or if the
@@ -116,7 +116,7 @@ type unknownServerError struct{ error }
 
 // named returns the target of a URL or of a name in a configuration file. It calls trust for a
 // server of a project file that the user has not trusted.
-func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
+func (p *finder) named(ctx context.Context, name string, trust truster) (*target, error) {
 	switch name {
 	case hostName, runningName:
 		return p.hostNamed(ctx, name)
@@ -130,7 +130,7 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 	}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) { // one for each file
-			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(line))
+			p.IO.Err.printf("patchbay: ignored a configuration file: %s", cleanLine(line))
 		}
 	}
 	return p.fromConfig(ctx, f, server, trust)
@@ -138,13 +138,13 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 
 // findServer returns the first of the files that has a server, and the name that the server has
 // there. The error has those of files that could not be read.
-func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*configs.File, string, error) {
+func (p *finder) findServer(name string, wanted func(f *configs.File) bool) (*configs.File, string, error) {
 	app, short, qualified := configs.Split(name)
 	ofApp := qualified && !p.namesConfig() // other applications have no alternatives
 	var found *configs.File                // that has the whole name
 	var known []string
 	var problems error
-	for f, err := range configs.Files(p.flags.config) {
+	for f, err := range configs.Files(p.Flags.config) {
 		switch {
 		case err != nil && qualified && f.App != app:
 		case err != nil:
@@ -176,7 +176,7 @@ func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*c
 }
 
 // namesConfig reports whether the user has named a configuration file, the only one that is read.
-func (p *program) namesConfig() bool { return p.flags.config != "" || os.Getenv(config.PathEnv) != "" }
+func (f *finder) namesConfig() bool { return f.Flags.config != "" || os.Getenv(config.PathEnv) != "" }
 
 // unknownServerOf returns the error for a name with the prefix of an application.
 func unknownServerOf(app, name string, known []string) error {
@@ -186,13 +186,13 @@ func unknownServerOf(app, name string, known []string) error {
 	return fmt.Errorf("unknown server %q: found no servers in %s", name, strings.Join(configs.Paths(app), ", "))
 }
 
-func (p *program) unknownServer(name string, known []string) error {
+func (f *finder) unknownServer(name string, known []string) error {
 	problem := unknownName("server", name, known)
 	if len(known) == 0 {
 		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
-			"applications)", name, strings.Join(config.Paths(p.flags.config), ", "))
-		if p.namesConfig() {
-			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(p.flags.config)[0])
+			"applications)", name, strings.Join(config.Paths(f.Flags.config), ", "))
+		if f.namesConfig() {
+			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(f.Flags.config)[0])
 		}
 	}
 	if strings.ContainsAny(name, "/:") {
@@ -209,7 +209,7 @@ func checkServerURL(text string) error {
 	return nil
 }
 
-func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, trust truster) (*target, error) {
+func (p *finder) fromConfig(ctx context.Context, f *configs.File, name string, trust truster) (*target, error) {
 	s, err := f.Server(name)
 	if err == nil && s.Type != config.TypeStdio && !strings.Contains(s.URL, "${") {
 		err = checkServerURL(s.URL) // before the user is asked about it
@@ -251,8 +251,8 @@ func expandedTarget(s *config.Server, path string) *target {
 	return t
 }
 
-func (p *program) addToTarget(ctx context.Context, t *target) error {
-	f := &p.flags
+func (p *finder) addToTarget(ctx context.Context, t *target) error {
+	f := p.Flags
 	if t.host != nil {
 		if len(f.header)+len(f.environment) > 0 || f.directory != "" {
 			return errHostFlags
@@ -265,7 +265,7 @@ func (p *program) addToTarget(ctx context.Context, t *target) error {
 	if t.url == "" && f.caCert != "" {
 		return errors.New("--cacert is for URLs: the target is a command")
 	}
-	if err := p.loadCACert(ctx); err != nil {
+	if err := p.Net.loadCACert(ctx); err != nil {
 		return err
 	}
 	if t.url != "" && (len(f.environment) > 0 || f.directory != "") {
@@ -302,9 +302,9 @@ func isCredentialHeader(name string) bool {
 }
 
 // checkHTTP returns an error if credentials would be sent to another machine in the clear.
-func (p *program) checkHTTP(t *target) error {
+func (f *finder) checkHTTP(t *target) error {
 	u, err := url.Parse(t.url)
-	if err != nil || u.Scheme != "http" || p.flags.insecureHTTP || t.insecureHTTP || netx.IsLocalHost(u.Hostname()) {
+	if err != nil || u.Scheme != "http" || f.Flags.insecureHTTP || t.insecureHTTP || netx.IsLocalHost(u.Hostname()) {
 		return nil
 	}
 	for name := range t.header {
@@ -320,30 +320,30 @@ func (p *program) checkHTTP(t *target) error {
 	return nil
 }
 
-func (p *program) transport(t *target) mcp.SessionTransport {
+func (d *dialer) transport(t *target) mcp.SessionTransport {
 	if t.host != nil {
-		return p.tracedTransport(t.host.open(), t)
+		return d.tracedTransport(t.host.open(), t)
 	}
 	if t.url != "" {
-		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient(),
-			InsecureHTTP: p.flags.insecureHTTP || t.insecureHTTP}
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: d.IO.logger(), Client: d.Net.httpClient(),
+			InsecureHTTP: d.Flags.insecureHTTP || t.insecureHTTP}
 		if t.auth != nil {
 			opts.Client = &http.Client{Transport: t.auth}
 		}
 		transport := mcphttp.NewTransport(t.url, opts)
-		p.trace(transport, t)
-		if p.flags.verbose {
-			return &tracedURL{transport, p.screen}
+		d.trace(transport, t)
+		if d.Flags.verbose {
+			return &tracedURL{transport, tracer{d.IO.Err}}
 		}
 		return transport
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
-	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
-	command.Stderr = p.commandStderr
-	p.trace(command, t)
-	if p.flags.verbose {
-		command.Stderr = p.screen
-		return &tracedCommand{command, p.screen}
+	command.Env, command.Dir, command.Logger = t.environment, t.directory, d.IO.logger()
+	command.Stderr = d.commandStderr
+	d.trace(command, t)
+	if d.Flags.verbose {
+		command.Stderr = d.IO.Err
+		return &tracedCommand{command, tracer{d.IO.Err}}
 	}
 	return command
 }
@@ -351,7 +351,7 @@ func (p *program) transport(t *target) mcp.SessionTransport {
 // A session is the connection of a shell, which several commands use.
 type session interface {
 	// connection returns the client. It connects again if the connection has ended.
-	connection(ctx context.Context, p *program) (*mcp.Client, error)
+	connection(ctx context.Context, p *dialer) (*mcp.Client, error)
 	// observe records the transport of a connection, and returns a transport that reports lost sessions.
 	observe(t mcp.Transport) mcp.Transport
 	// keeps reports whether the connection of a client stays open after a command.
@@ -361,91 +361,91 @@ type session interface {
 }
 
 // connect connects to a target. In a shell it returns the client of the shell.
-func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
-	if p.session != nil {
-		return p.session.connection(ctx, p)
+func (d *dialer) connect(ctx context.Context, t *target) (*mcp.Client, error) {
+	if d.shared != nil {
+		return d.shared.connection(ctx, d)
 	}
-	return p.dial(ctx, t)
+	return d.dial(ctx, t)
 }
 
-func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
-	opts, err := p.clientOptions(ctx)
+func (d *dialer) dial(ctx context.Context, t *target) (*mcp.Client, error) {
+	opts, err := d.clientOptions(ctx)
 	if err == nil {
-		err = p.openTrace()
+		err = d.openTrace()
 	}
 	if err != nil {
 		return nil, usage(err)
 	}
-	p.showStart(t)
+	d.showStart(t)
 	if opts.Revision != "" {
-		opts.ProbeTimeout = p.startLimit(t) // no other revision is tried
+		opts.ProbeTimeout = d.startLimit(t) // no other revision is tried
 	}
-	where := p.begin(t)
-	if err := p.authorize(ctx, t); err != nil {
+	where := d.begin(t)
+	if err := d.Login.authorize(ctx, t); err != nil {
 		return nil, err
 	}
 	if t.auth != nil {
 		maps.Copy(opts.Extensions, t.auth.Extensions())
 	}
 	t.contacted = true
-	p.screen.status("connecting to " + cleanLine(where) + " …")
+	d.IO.Err.status("connecting to " + cleanLine(where) + " …")
 	var c *mcp.Client
-	var transport mcp.Transport = p.transport(t)
-	if p.session != nil {
-		transport = p.session.observe(transport)
+	var transport mcp.Transport = d.transport(t)
+	if d.shared != nil {
+		transport = d.shared.observe(transport)
 	}
-	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
+	err = within(ctx, d.startLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
-	}, func(error) error { return p.noAnswer(t) })
-	p.screen.done()
+	}, func(error) error { return d.noAnswer(t) })
+	d.IO.Err.done()
 	if err != nil {
 		_ = transport.Close() // this process is about to exit, and must not leave the server behind
-		return nil, p.connectError(ctx, t, err)
+		return nil, d.connectError(ctx, t, err)
 	}
 	if name := c.ServerInfo().Name; name != "" {
 		const longest = 60
 		named := fmt.Sprintf("%s (server name %q)", cleanLine(where), shorten(cleanLine(name), longest))
-		p.serverName.Store(&named)
+		d.Ask.serverName.Store(&named)
 	}
 	return c, nil
 }
 
 // showStart prints the command of a file that is about to be started.
-func (p *program) showStart(t *target) {
-	if t.from != "" && t.command != nil && (p.screen.terminal || p.flags.verbose) {
-		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
+func (d *dialer) showStart(t *target) {
+	if t.from != "" && t.command != nil && (d.IO.Err.terminal || d.Flags.verbose) {
+		d.IO.Err.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
 	}
 }
 
 // begin makes a target the current one, and returns its URL or command.
-func (p *program) begin(t *target) (where string) {
+func (d *dialer) begin(t *target) (where string) {
 	where = t.String()
-	p.serverName.Store(&where)
-	p.current.Store(t)
+	d.Ask.serverName.Store(&where)
+	d.current.Store(t)
 	return where
 }
 
 // connectError returns the error of a command for that of connecting to a target.
-func (p *program) connectError(ctx context.Context, t *target, err error) error {
+func (d *dialer) connectError(ctx context.Context, t *target, err error) error {
 	if errors.Is(err, errNoGateway) {
 		return &coded{exitUnreachable, errNoGateway}
 	}
-	err = p.explainNoAnswer(ctx, t, err)
+	err = d.explainNoAnswer(ctx, t, err)
 	if _, ok := errors.AsType[*command.WithheldError](err); ok {
 		err = fmt.Errorf("%w (--env)", err)
 	}
-	return notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
+	return notServer(d.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
 }
 
 // server names the server in questions, first by its URL or command, which it cannot choose.
-func (p *program) server() string { return *p.serverName.Load() }
+func (a *asker) server() string { return *a.serverName.Load() }
 
 // logLevels are the levels of log messages, the lowest first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error) {
-	f := &p.flags
+func (d *dialer) clientOptions(ctx context.Context) (*mcp.ClientOptions, error) {
+	f := d.Flags
 	if f.timeout <= 0 {
 		return nil, fmt.Errorf("invalid --timeout %v: want more than 0", f.timeout)
 	}
@@ -457,23 +457,23 @@ func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error)
 	}
 	if f.answers != "" {
 		var err error
-		if p.answers, err = loadAnswers(ctx, f.answers); err != nil {
+		if d.Ask.answers, err = loadAnswers(ctx, f.answers); err != nil {
 			return nil, err
 		}
 	}
 	if f.sampleWith != "" {
 		var err error
-		if p.sampler, err = newSampler(f.sampleWith); err != nil {
+		if d.Ask.sampler, err = newSampler(f.sampleWith); err != nil {
 			return nil, err
 		}
 	}
 	opts := &mcp.ClientOptions{
 		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
-		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
-		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
-		Observer: p.clientObserver(ctx),
+		Elicit: d.Ask.elicit, ElicitURL: d.Ask.elicitURL, Sample: d.Ask.sample,
+		Revision: f.revision, Timeout: f.timeout, Logger: d.IO.logger(), Middleware: []mcp.Middleware{d.countBytes},
+		Observer: d.Observe.clientObserver(ctx),
 	}
-	if p.noQuestions {
+	if d.noQuestions {
 		opts.Elicit, opts.ElicitURL, opts.Sample = nil, nil, nil
 	}
 	const probeTimeout = 10 * time.Second              // then an older revision is tried
@@ -482,24 +482,24 @@ func (p *program) clientOptions(ctx context.Context) (*mcp.ClientOptions, error)
 		opts.ProbeTimeout = f.timeout // no other revision is tried
 	}
 	if f.logLevel != "" {
-		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), p.logged
+		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), d.logged
 	}
-	if p.bridging { // the clients answer, and follow tasks themselves
+	if d.bridging { // the clients answer, and follow tasks themselves
 		opts.Elicit, opts.ElicitURL, opts.Sample, opts.ForwardInput = nil, nil, nil, true
 		opts.Timeout, opts.Extensions = bridgeTimeout(f.timeout), map[string]json.RawMessage{}
-		opts.Middleware = append(opts.Middleware, p.explain)
+		opts.Middleware = append(opts.Middleware, d.explain)
 		return opts, nil
 	}
-	started := func(_ context.Context, h *tasks.Handle) { p.active().taskStarted(h) }
-	err := p.addRoots(opts)
+	started := func(_ context.Context, h *tasks.Handle) { d.active().taskStarted(h) }
+	err := d.addRoots(opts)
 	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: started, Logger: opts.Logger}), err
 }
 
 // countBytes is a middleware that counts the bytes received and notes a successful tasks/cancel.
-func (p *program) countBytes(next mcp.Handler) mcp.Handler {
+func (d *dialer) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
-		p := p.active()
+		p := d.active()
 		if err == nil && req.Method == driver.MethodTasksCancel {
 			p.taskCancelled.Store(true)
 		}
@@ -517,9 +517,9 @@ func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	})
 }
 
-func (p *program) addRoots(opts *mcp.ClientOptions) error {
+func (d *dialer) addRoots(opts *mcp.ClientOptions) error {
 	var roots []mcp.Root
-	for _, dir := range p.flags.roots {
+	for _, dir := range d.Flags.roots {
 		full, err := filepath.Abs(dir)
 		if err != nil {
 			return fmt.Errorf("--root: %w", err)
@@ -537,7 +537,7 @@ func (p *program) addRoots(opts *mcp.ClientOptions) error {
 	return nil
 }
 
-func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
+func (d *dialer) logged(_ context.Context, m *mcp.LoggingMessage) {
 	name := ""
 	if m.Logger != "" {
 		name = cleanLine(m.Logger) + ": "
@@ -547,8 +547,8 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 		text = cleanJSON(string(m.Data)) // with its other fields
 	}
 	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
-	if p.session == nil || p.session.allowsLog() {
-		p.screen.printf("%s", line)
+	if d.shared == nil || d.shared.allowsLog() {
+		d.IO.Err.printf("%s", line)
 	}
 }
 

@@ -20,16 +20,16 @@ import (
 )
 
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
-func (p *program) completeTasks(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if p.shell != nil {
-		return p.shell.notedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
+func completeTasks(f *factory, cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if f.shell != nil {
+		return f.shell.notedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 	switch len(args) {
 	case 0:
-		return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
+		return f.Config.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 	case 1:
-		p.flags.noInput = true
-		t, err := p.named(cmd.Context(), args[0], refuseTrust)
+		f.Flags.noInput = true
+		t, err := f.Config.named(cmd.Context(), args[0], refuseTrust)
 		if err != nil {
 			break
 		}
@@ -66,16 +66,18 @@ func newTaskReport(t *tasks.Task, tool string) *taskReport {
 	}
 }
 
-func (p *program) taskListCommand() *cobra.Command {
-	cmd := p.serverCommand("list", "List the tasks of a server", nil, p.listTasks)
-	if p.shell != nil {
+func taskListCommand(f *factory) *cobra.Command {
+	cmd := serverCommand(f, "list", "List the tasks of a server", nil, func(ctx context.Context, c *mcp.Client, v1 []string) error { return listTasks(ctx, f, c, v1) })
+	if f.shell != nil {
 		return cmd
 	}
 	run := cmd.RunE
-	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", p.completeTasks
+	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completeTasks(f, cmd, args, typed)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
-			return p.listNotes()
+			return listNotes(f)
 		}
 		return run(cmd, args)
 	}
@@ -83,18 +85,18 @@ func (p *program) taskListCommand() *cobra.Command {
 }
 
 // listNotes prints all notes.
-func (p *program) listNotes() error {
+func listNotes(f *factory) error {
 	all, err := notes()
 	if err != nil {
 		return err
 	}
-	if p.flags.json {
+	if f.Flags.json {
 		list := []map[string]any{}
 		for _, n := range all {
 			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key,
 				"started": n.Started})
 		}
-		p.output.value(map[string]any{"tasks": list})
+		f.IO.Out.value(map[string]any{"tasks": list})
 		return nil
 	}
 	shared := sharedTargets(all)
@@ -103,11 +105,11 @@ func (p *program) listNotes() error {
 		if shared[n.Target] {
 			where += fmt.Sprintf(" (%.6s)", cleanLine(n.Key))
 		}
-		p.output.printf("%s  %s  %s", cleanLine(n.ID), cleanLine(n.Tool), where)
-		p.output.printf("    started %s ago", ago(n.Started))
+		f.IO.Out.printf("%s  %s  %s", cleanLine(n.ID), cleanLine(n.Tool), where)
+		f.IO.Out.printf("    started %s ago", ago(n.Started))
 	}
 	if len(all) == 0 {
-		p.screen.printf("No tasks. Start one with patchbay call --task.")
+		f.IO.Err.printf("No tasks. Start one with patchbay call --task.")
 	}
 	return nil
 }
@@ -136,10 +138,10 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) error {
-	known, err := notesOf(p.current.Load())
+func listTasks(ctx context.Context, f *factory, c *mcp.Client, _ []string) error {
+	known, err := notesOf(f.Client.current.Load())
 	if err != nil {
-		p.screen.printf("patchbay: cannot read the notes of started tasks: %s", clean(err.Error()))
+		f.IO.Err.printf("patchbay: cannot read the notes of started tasks: %s", clean(err.Error()))
 	}
 	tools := map[string]string{}
 	for _, n := range known {
@@ -149,17 +151,17 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) erro
 	if _, listed := rawjson.Get(c.Capabilities().Tasks, "list"); listed {
 		list, err = collect(tasks.List(ctx, c))
 	} else {
-		list, err = p.getNoted(ctx, c, known)
+		list, err = getNoted(ctx, f, c, known)
 	}
 	if err == nil || len(list) > 0 {
-		p.showTasks(list, tools)
+		showTasks(f, list, tools)
 	}
 	return err
 }
 
 // getNoted returns the noted tasks that the server has, also with an error, and removes other
 // notes.
-func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) (found []*tasks.Task, first error) {
+func getNoted(ctx context.Context, f *factory, c *mcp.Client, known []*note) (found []*tasks.Task, first error) {
 	for _, n := range known {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)
 		var said *mcp.Error
@@ -178,37 +180,37 @@ func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) (f
 	return found, first
 }
 
-func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
-	if p.flags.json {
+func showTasks(f *factory, list []*tasks.Task, tools map[string]string) {
+	if f.Flags.json {
 		reports := []*taskReport{}
 		for _, t := range list {
 			reports = append(reports, newTaskReport(t, tools[t.ID]))
 		}
-		p.output.value(map[string]any{"tasks": reports})
+		f.IO.Out.value(map[string]any{"tasks": reports})
 		return
 	}
 	for _, t := range list {
-		p.output.printf("%s  %s  %s", cleanLine(t.ID), cmp.Or(cleanLine(tools[t.ID]), "-"), cleanLine(string(t.Status)))
+		f.IO.Out.printf("%s  %s  %s", cleanLine(t.ID), cmp.Or(cleanLine(tools[t.ID]), "-"), cleanLine(string(t.Status)))
 		line := "started " + ago(t.Created) + " ago"
 		if t.Message != "" {
 			line += "; " + shorten(cleanLine(t.Message), 200)
 		}
-		p.output.printf("    %s", line)
+		f.IO.Out.printf("    %s", line)
 	}
 	if len(list) == 0 {
-		p.screen.printf("No tasks. Start one with patchbay call --task.")
+		f.IO.Err.printf("No tasks. Start one with patchbay call --task.")
 	}
 }
 
-func (p *program) getTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+func getTask(ctx context.Context, f *factory, h *tasks.Handle, _ []string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
 		return err
 	}
-	return p.showTask(t)
+	return showTask(f, t)
 }
 
-func (p *program) cancelTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+func cancelTask(ctx context.Context, f *factory, h *tasks.Handle, _ []string) error {
 	refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
 	if refused != nil && !isUnknownTask(refused) {
 		return refused
@@ -217,21 +219,23 @@ func (p *program) cancelTask(ctx context.Context, h *tasks.Handle, _ []string) e
 	if err != nil {
 		return err
 	}
-	if err := p.showTask(t); err != nil || refused == nil {
+	if err := showTask(f, t); err != nil || refused == nil {
 		return err
 	}
 	return &coded{exitFailure, refused} // the task exists
 }
 
 // taskCommand returns a command about one task. Its usage begins with the id of the task.
-func (p *program) taskCommand(
-	usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
+func taskCommand(
+	f *factory, usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
 ) *cobra.Command {
-	cmd := p.serverCommand(usageLine, short, nil, func(ctx context.Context, c *mcp.Client, words []string) error {
+	cmd := serverCommand(f, usageLine, short, nil, func(ctx context.Context, c *mcp.Client, words []string) error {
 		return taskError(run(ctx, tasks.Resume(c, words[0]), words[1:]), words[0])
 	})
 	cmd.Flags().String("id", "", "the task `ID`, if it begins with a hyphen")
-	cmd.ValidArgsFunction = p.completeTasks
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completeTasks(f, cmd, args, typed)
+	}
 	return cmd
 }
 
@@ -255,13 +259,13 @@ func taskError(err error, id string) error {
 	return notFound(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", shorten(id, 100), err))
 }
 
-func (p *program) showTask(t *tasks.Task) error {
-	tool := p.toolOf(t.ID)
-	if p.flags.json {
-		p.output.value(newTaskReport(t, tool))
+func showTask(f *factory, t *tasks.Task) error {
+	tool := toolOf(f, t.ID)
+	if f.Flags.json {
+		f.IO.Out.value(newTaskReport(t, tool))
 		return nil
 	}
-	p.showTaskFields(t, tool)
+	showTaskFields(f, t, tool)
 	if t.Result == nil {
 		return nil
 	}
@@ -270,13 +274,13 @@ func (p *program) showTask(t *tasks.Task) error {
 		return err
 	}
 	if r.IsError {
-		p.output.println("result   (tool error)")
+		f.IO.Out.println("result   (tool error)")
 	} else {
-		p.output.println("result")
+		f.IO.Out.println("result")
 	}
 	for _, c := range r.Content {
-		p.output.println(indent(clean(describe(c)), "  "))
-		if err := p.saveContent(c); err != nil {
+		f.IO.Out.println(indent(clean(describe(c)), "  "))
+		if err := saveContent(f, c); err != nil {
 			return err
 		}
 	}
@@ -320,8 +324,8 @@ const maxReason = 500
 // maxTaskField bounds one shown field of a task, in characters: a status message may be large.
 const maxTaskField = 5000
 
-func (p *program) showTaskFields(t *tasks.Task, tool string) {
-	line := func(name, value string) { p.output.field(8, name, shorten(value, maxTaskField)) }
+func showTaskFields(f *factory, t *tasks.Task, tool string) {
+	line := func(name, value string) { f.IO.Out.field(8, name, shorten(value, maxTaskField)) }
 	line("task", t.ID)
 	line("tool", tool)
 	line("status", string(t.Status))
@@ -338,12 +342,12 @@ func (p *program) showTaskFields(t *tasks.Task, tool string) {
 	for _, key := range slices.Sorted(maps.Keys(t.InputRequests)) {
 		asked := t.InputRequests[key]
 		line("asks", key+": "+describeInput(asked))
-		line("", "  "+p.answerCommand(t, key))
+		line("", "  "+answerCommand(f, t, key))
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
 		line("asks", "(this server does not show the question; watch the task, or answer it)")
-		line("", "  "+p.taskCommandLine("watch", t.ID))
-		line("", "  "+p.taskCommandLine("answer", t.ID, "FIELD=VALUE…"))
+		line("", "  "+taskCommandLine(f, "watch", t.ID))
+		line("", "  "+taskCommandLine(f, "answer", t.ID, "FIELD=VALUE…"))
 	}
 	if t.Error != nil {
 		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))
@@ -351,8 +355,8 @@ func (p *program) showTaskFields(t *tasks.Task, tool string) {
 }
 
 // toolOf returns the tool of a task that has a note, else "".
-func (p *program) toolOf(id string) string {
-	known, _ := notesOf(p.current.Load()) // without notes the tool is unknown
+func toolOf(f *factory, id string) string {
+	known, _ := notesOf(f.Client.current.Load()) // without notes the tool is unknown
 	for _, n := range known {
 		if n.ID == id {
 			return n.Tool
@@ -362,21 +366,21 @@ func (p *program) toolOf(id string) string {
 }
 
 // taskCommandLine returns a command line for a task at the current target.
-func (p *program) taskCommandLine(verb, id string, words ...string) string {
-	t := p.current.Load()
+func taskCommandLine(f *factory, verb, id string, words ...string) string {
+	t := f.Client.current.Load()
 	line := []string{"patchbay", "task", verb}
 	switch {
-	case p.shell != nil:
+	case f.shell != nil:
 		line = []string{"task", verb}
 	case t.command == nil || t.from != "":
-		line = append(line, t.argument(p.flags.config))
+		line = append(line, t.argument(f.Flags.config))
 	}
 	if strings.HasPrefix(id, "-") {
 		id = "--id=" + id
 	}
 	line = append(line, shellWord(id))
 	line = append(line, words...)
-	if t.command != nil && t.from == "" && p.shell == nil {
+	if t.command != nil && t.from == "" && f.shell == nil {
 		line = append(line, "--", t.String())
 	}
 	return strings.Join(line, " ")

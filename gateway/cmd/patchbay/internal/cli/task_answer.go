@@ -27,18 +27,18 @@ type givenAnswer struct {
 	used   bool
 }
 
-func (p *program) taskAnswerCommand() *cobra.Command {
+func taskAnswerCommand(f *factory) *cobra.Command {
 	var question, action string
-	cmd := p.taskCommand("answer ID [FIELD…]", "Answer a question of a task",
+	cmd := taskCommand(f, "answer ID [FIELD…]", "Answer a question of a task",
 		func(ctx context.Context, h *tasks.Handle, words []string) error {
 			given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
 			if err := given.check(); err != nil {
 				return usage(err)
 			}
 			if len(words) > 0 || action != "" {
-				p.given = given
+				f.Ask.given = given
 			}
-			return p.answerTask(ctx, h, question)
+			return answerTask(ctx, f, h, question)
 		})
 	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
 	cmd.Flags().StringVar(&action, "action", "", "the `action`: accept, decline or cancel")
@@ -55,7 +55,7 @@ func (g *givenAnswer) check() error {
 	return nil
 }
 
-func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) error {
+func answerTask(ctx context.Context, f *factory, h *tasks.Handle, only string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
 		return err
@@ -66,18 +66,18 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	case t.Status != tasks.StatusInputRequired:
 		return fmt.Errorf("the task has no question now: its status is %s", t.Status)
 	case len(t.InputRequests) == 0:
-		return p.answerDirect(ctx, h, only)
+		return answerDirect(ctx, f, h, only)
 	}
-	keys, err := p.questionKeys(t, only)
+	keys, err := questionKeys(f, t, only)
 	if err != nil {
 		return usage(err)
 	}
 	answers := map[string]any{}
 	for _, key := range keys {
-		answer, err := p.answerInputRequest(ctx, t.InputRequests[key])
+		answer, err := f.Ask.answerInputRequest(ctx, t.InputRequests[key])
 		switch {
 		case errors.Is(err, errLeftOpen):
-			p.screen.printf("left open: %s", cleanLine(describeInput(t.InputRequests[key])))
+			f.IO.Err.printf("left open: %s", cleanLine(describeInput(t.InputRequests[key])))
 		case err != nil:
 			return fmt.Errorf("question %s: %w", shorten(cleanLine(key), 60), err)
 		default:
@@ -90,10 +90,10 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	if err := h.Answer(ctx, answers); err != nil {
 		return err
 	}
-	return p.showAnswered(ctx, h)
+	return showAnswered(ctx, f, h)
 }
 
-func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
+func questionKeys(f *factory, t *tasks.Task, only string) ([]string, error) {
 	keys := keysOf(t)
 	if only != "" {
 		key, err := find(keys, only, "question", func(key string) string { return key })
@@ -102,13 +102,13 @@ func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 	var lines []string
 	for _, key := range keys {
 		lines = append(lines, fmt.Sprintf("%s: %s\n  %s", key, describeInput(t.InputRequests[key]),
-			p.answerCommand(t, key)))
+			answerCommand(f, t, key)))
 	}
 	switch all := strings.Join(lines, "\n"); {
-	case p.given != nil && len(keys) > 1:
+	case f.Ask.given != nil && len(keys) > 1:
 		return nil, fmt.Errorf("the task has %d questions: select one with --question\n%s", len(keys), all)
-	case p.given == nil && !p.mayPrompt() && p.answers == nil:
-		return nil, fmt.Errorf("missing answer: %s\n%s", p.whyNoPrompt(), all)
+	case f.Ask.given == nil && !f.IO.mayPrompt() && f.Ask.answers == nil:
+		return nil, fmt.Errorf("missing answer: %s\n%s", f.Ask.whyNoPrompt(), all)
 	}
 	return keys, nil
 }
@@ -117,15 +117,15 @@ func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 var errLeftOpen = errors.New("the question stays open")
 
 // answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for it.
-func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
+func answerDirect(ctx context.Context, f *factory, h *tasks.Handle, about string) error {
 	const timeout = 10 * time.Second // for the question to arrive
-	if p.given == nil {
+	if f.Ask.given == nil {
 		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run "+
-			"%s", p.taskCommandLine("watch", h.ID())))
+			"%s", taskCommandLine(f, "watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	answered, ended := make(chan error, 1), make(chan error, 1)
-	p.given.about, p.given.report = about, func(err error) { answered <- err }
+	f.Ask.given.about, f.Ask.given.report = about, func(err error) { answered <- err }
 	var waits sync.WaitGroup
 	waits.Go(func() {
 		_, err := h.Wait(waiting)
@@ -143,12 +143,12 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 		}
 	}
 	if err == nil {
-		err = p.awaitAnswered(ctx, h)
+		err = awaitAnswered(ctx, f, h)
 	}
 	if err != nil {
 		return err
 	}
-	return p.showAnswered(ctx, h)
+	return showAnswered(ctx, f, h)
 }
 
 // answerOfEnded returns the error of the answer to a task that has ended with err. The task may have
@@ -166,7 +166,7 @@ func answerOfEnded(answered <-chan error, err error) error {
 }
 
 // awaitAnswered waits until the server has processed an answer.
-func (p *program) awaitAnswered(ctx context.Context, h *tasks.Handle) error {
+func awaitAnswered(ctx context.Context, f *factory, h *tasks.Handle) error {
 	const interval, timeout = 50 * time.Millisecond, 2 * time.Second
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		t, err := h.Get(ctx)
@@ -182,16 +182,16 @@ func (p *program) awaitAnswered(ctx context.Context, h *tasks.Handle) error {
 	return nil // there is another question
 }
 
-func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
-	if !p.flags.json {
-		p.screen.printf("Answered. To watch the task: %s", p.taskCommandLine("watch", h.ID()))
+func showAnswered(ctx context.Context, f *factory, h *tasks.Handle) error {
+	if !f.Flags.json {
+		f.IO.Err.printf("Answered. To watch the task: %s", taskCommandLine(f, "watch", h.ID()))
 		return nil
 	}
 	t, err := h.Get(ctx)
 	if err != nil {
 		return err
 	}
-	return p.showTask(t)
+	return showTask(f, t)
 }
 
 // describeInput returns what a task asks, on one line.
@@ -205,7 +205,7 @@ func describeInput(r mcp.InputRequest) string {
 }
 
 // answerCommand returns the command that answers one question of a task.
-func (p *program) answerCommand(t *tasks.Task, key string) string {
+func answerCommand(f *factory, t *tasks.Task, key string) string {
 	var words []string
 	if len(t.InputRequests) > 1 {
 		words = append(words, "--question", shellWord(key))
@@ -213,7 +213,7 @@ func (p *program) answerCommand(t *tasks.Task, key string) string {
 	if q, err := parseQuestion(t.InputRequests[key]); err == nil {
 		words = append(words, q.arguments()...)
 	}
-	return p.taskCommandLine("answer", t.ID, words...)
+	return taskCommandLine(f, "answer", t.ID, words...)
 }
 
 // selects reports whether a question is the one to answer.
@@ -221,11 +221,11 @@ func (g *givenAnswer) selects(q question) bool {
 	return g.report == nil || strings.Contains(q.message(), g.about)
 }
 
-func (g *givenAnswer) answer(ctx context.Context, p *program, q question) (*answer, error) {
+func (g *givenAnswer) answer(ctx context.Context, a *asker, q question) (*answer, error) {
 	if g.action != "" && g.action != mcp.ElicitAccept {
 		return &answer{Action: g.action}, nil
 	}
-	return q.parse(ctx, p, g)
+	return q.parse(ctx, a, g)
 }
 
 // done reports how a question was answered. After an error, and for a second question, it waits

@@ -11,41 +11,41 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) watchTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+func watchTask(ctx context.Context, f *factory, h *tasks.Handle, _ []string) error {
 	var result *mcp.CallToolResult
 	var err error
-	if p.mayPrompt() || p.answers != nil {
-		result, err = p.followTask(ctx, h)
+	if f.IO.mayPrompt() || f.Ask.answers != nil {
+		result, err = followTask(ctx, f, h)
 	} else {
 		var last *tasks.Task
-		if last, err = p.showChanges(ctx, h); err == nil {
+		if last, err = showChanges(ctx, f, h); err == nil {
 			result, err = finalResult(last)
 		}
 	}
 	if ctx.Err() != nil {
-		p.screen.printf("The task continues. To watch it again: %s", p.taskCommandLine("watch", h.ID()))
+		f.IO.Err.printf("The task continues. To watch it again: %s", taskCommandLine(f, "watch", h.ID()))
 	}
 	if err != nil {
 		return err
 	}
-	p.screen.done()
-	return p.endCall(result)
+	f.IO.Err.done()
+	return endCall(f, result)
 }
 
 // followTask shows the changes of a task, and answers its questions.
-func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.CallToolResult, error) {
+func followTask(ctx context.Context, f *factory, h *tasks.Handle) (*mcp.CallToolResult, error) {
 	t, err := h.Get(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case t.Status.Final():
-		p.showChange(t, p.toolOf(t.ID))
+		showChange(f, t, toolOf(f, t.ID))
 		return finalResult(t)
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var showing sync.WaitGroup
-	showing.Go(func() { _, _ = p.showChanges(watching, h) })           // Wait returns the error
+	showing.Go(func() { _, _ = showChanges(watching, f, h) })          // Wait returns the error
 	result, err := h.Wait(mcp.WithCallOptions(ctx, mcp.CallOptions{})) // no progress: showChanges shows it
 	stop()
 	showing.Wait()
@@ -56,8 +56,8 @@ func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.CallToo
 }
 
 // showChanges shows the changes of a task until it ends, and returns its final state.
-func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task, error) {
-	tool := p.toolOf(h.ID())
+func showChanges(ctx context.Context, f *factory, h *tasks.Handle) (*tasks.Task, error) {
+	tool := toolOf(f, h.ID())
 	var before *tasks.Task
 	for t, err := range h.Updates(ctx) {
 		if err != nil {
@@ -65,7 +65,7 @@ func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task
 		}
 		if before == nil || t.Status != before.Status || t.Message != before.Message ||
 			!slices.Equal(keysOf(t), keysOf(before)) {
-			p.showChange(t, tool)
+			showChange(f, t, tool)
 		}
 		before = t
 	}
@@ -80,11 +80,11 @@ func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task
 
 func keysOf(t *tasks.Task) []string { return slices.Sorted(maps.Keys(t.InputRequests)) }
 
-func (p *program) showChange(t *tasks.Task, tool string) {
-	if p.flags.json {
+func showChange(f *factory, t *tasks.Task, tool string) {
+	if f.Flags.json {
 		report := newTaskReport(t, tool)
 		report.Result = nil // printed last, as by call
-		p.output.value(map[string]any{"task": report})
+		f.IO.Out.value(map[string]any{"task": report})
 		return
 	}
 	const longest = 200
@@ -92,16 +92,16 @@ func (p *program) showChange(t *tasks.Task, tool string) {
 	if t.Message != "" && t.Status != tasks.StatusFailed { // the error has the message
 		line += ": " + shorten(t.Message, longest)
 	}
-	p.screen.printf("%s", cleanLine(line))
-	if p.mayPrompt() {
+	f.IO.Err.printf("%s", cleanLine(line))
+	if f.IO.mayPrompt() {
 		return // the user is prompted next
 	}
-	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
-		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or "+
-			"answer it:\n    %s", cleanLine(p.taskCommandLine("answer", t.ID, "FIELD=VALUE…")))
+	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && f.Ask.answers == nil {
+		f.IO.Err.printf("  it asks a question, which this server does not show; watch the task on a terminal, or "+
+			"answer it:\n    %s", cleanLine(taskCommandLine(f, "answer", t.ID, "FIELD=VALUE…")))
 	}
 	for _, key := range keysOf(t) {
-		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])),
-			cleanLine(p.answerCommand(t, key)))
+		f.IO.Err.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])),
+			cleanLine(answerCommand(f, t, key)))
 	}
 }

@@ -111,9 +111,9 @@ func TestTimeoutDoesNotCountQuestions(t *testing.T) {
 		var stdout, stderr *lockedBuffer
 		withLimit(1500*time.Millisecond, func(limit time.Duration) bool {
 			stdout, stderr = &lockedBuffer{}, &lockedBuffer{}
-			p := newProgram(&slowReader{limit + 200*time.Millisecond, strings.NewReader("y\n")}, stdout, stderr)
-			p.interactive, p.screen.terminal = true, true
-			status = p.run(t.Context(), c.args("call --timeout "+limit.String(), "ask"))
+			p := newRun(&slowReader{limit + 200*time.Millisecond, strings.NewReader("y\n")}, stdout, stderr)
+			p.IO.Interactive, p.IO.Err.terminal = true, true
+			status = run(t.Context(), p, c.args("call --timeout "+limit.String(), "ask"))
 			return status != exitTimeout
 		})
 		if status != exitOK || stdout.String() != "yes\n" {
@@ -164,15 +164,15 @@ func TestPausedLimitIsThatOfTheCommand(t *testing.T) {
 }
 
 func testPausedLimit(t *testing.T) {
-	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
-	p.pauseLimit()() // without a limit
-	p.flags.timeout = 30 * time.Millisecond
-	err := p.bounded(t.Context(), &target{url: "http://127.0.0.1"}, "x", func(ctx context.Context) error {
-		resume := p.pauseLimit()
+	p := newRun(strings.NewReader(""), io.Discard, io.Discard)
+	p.Ask.pauseLimit()() // without a limit
+	p.Flags.timeout = 30 * time.Millisecond
+	err := p.Client.bounded(t.Context(), &target{url: "http://127.0.0.1"}, "x", func(ctx context.Context) error {
+		resume := p.Ask.pauseLimit()
 		select {
 		case <-ctx.Done():
 			t.Error("ended during the pause")
-		case <-time.After(2 * p.flags.timeout):
+		case <-time.After(2 * p.Flags.timeout):
 		}
 		resume()
 		<-ctx.Done()
@@ -181,7 +181,7 @@ func testPausedLimit(t *testing.T) {
 	if code := exitCode(t.Context(), err); code != exitTimeout || err.Error() != "x: not complete within 30ms (--timeout)" {
 		t.Errorf("got %d, %v", code, err)
 	}
-	if p.limit.Load() != nil {
+	if p.Ask.limit.Load() != nil {
 		t.Error("the limit outlives its command")
 	}
 }

@@ -16,10 +16,13 @@ import (
 // maxTraced bounds the shown part of a message, in bytes: an image would fill the screen.
 const maxTraced = 32 << 10
 
+// A tracer prints messages.
+type tracer struct{ *screen }
+
 // A tracedCommand is a command whose messages are printed.
 type tracedCommand struct {
 	*mcp.CommandTransport
-	screen *screen
+	screen tracer
 }
 
 func (t *tracedCommand) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -33,7 +36,7 @@ func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc
 // A tracedURL is an HTTP transport whose messages are printed.
 type tracedURL struct {
 	*mcphttp.Transport
-	screen *screen
+	screen tracer
 }
 
 func (t *tracedURL) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -47,7 +50,7 @@ func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Mes
 // A tracedHost is a transport to a host whose messages are printed.
 type tracedHost struct {
 	mcp.SessionTransport
-	screen *screen
+	screen tracer
 }
 
 func (t *tracedHost) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -61,7 +64,7 @@ func (t *tracedHost) OpenSession(ctx context.Context, receive func(m *jsonrpc.Me
 // A tracedSession prints the messages of a session.
 type tracedSession struct {
 	mcp.SessionConn
-	screen *screen
+	screen tracer
 }
 
 func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
@@ -77,7 +80,7 @@ func (l *tracedSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return l.SessionConn.Send(ctx, m)
 }
 
-func (s *screen) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, error) {
+func (s tracer) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, error) {
 	if err != nil {
 		s.printf("← open session failed: %s", clean(err.Error()))
 		return nil, err
@@ -86,7 +89,7 @@ func (s *screen) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, er
 }
 
 // traceReceived returns the arguments for opening a session whose received messages are printed.
-func (s *screen) traceReceived(
+func (s tracer) traceReceived(
 	ctx context.Context, receive func(m *jsonrpc.Message),
 ) (context.Context, func(m *jsonrpc.Message)) {
 	receiver := mcpint.ReceiverFrom(ctx, receive)
@@ -100,7 +103,7 @@ func (s *screen) traceReceived(
 }
 
 // traceCall prints a request of the newest revision, its notifications and its result.
-func (s *screen) traceCall(
+func (s tracer) traceCall(
 	ctx context.Context, req *mcp.Request, call func(context.Context, *mcp.Request) (mcp.Result, error),
 ) (mcp.Result, error) {
 	s.traced("→", req.Method, req.Params, "")
@@ -124,7 +127,7 @@ func (s *screen) traceCall(
 	return res, nil
 }
 
-func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, err error) {
+func (s tracer) traceEnd(method string, began time.Time, res *jsonrpc.Message, err error) {
 	took := fmt.Sprintf(" (%s)", time.Since(began).Round(10*time.Microsecond))
 	var rpc *mcp.Error
 	switch {
@@ -141,7 +144,7 @@ func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, 
 }
 
 // traced prints JSON, up to maxTraced.
-func (s *screen) traced(arrow, what string, text []byte, after string) {
+func (s tracer) traced(arrow, what string, text []byte, after string) {
 	more := ""
 	if len(text) > maxTraced {
 		more = fmt.Sprintf("… (%s in total)", formatBytes(len(text)))

@@ -60,17 +60,17 @@ const maxTrustRows = 20
 
 // askTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
 // and if the description does not fit on the screen.
-func (p *program) askTrust(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error {
-	if !p.mayPrompt() {
+func (f *finder) askTrust(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error {
+	if !f.IO.mayPrompt() {
 		return refuseTrust(ctx, c, s, store)
 	}
 	text := trustText(c, s)
-	if p.screen.rows(text) > maxTrustRows {
+	if f.IO.Err.rows(text) > maxTrustRows {
 		return fmt.Errorf("server %s of the project file %s is not trusted, and is too long to show: read the file, "+
 			"then run \"patchbay trust %[1]s --yes\"", serverWord(c, s), cleanLine(c.Path))
 	}
-	p.screen.printf("%s", text)
-	trusted, err := p.confirm(ctx, "Trust it, now and as long as it does not change?", "n")
+	f.IO.Err.printf("%s", text)
+	trusted, err := f.Ask.confirm(ctx, "Trust it, now and as long as it does not change?", "n")
 	switch {
 	case err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled):
 		return err
@@ -147,7 +147,7 @@ func hostText(address string) string {
 	return "host " + cleanLine(u.Host) + strings.ReplaceAll(hostWarning(u.Hostname()), "\n", "\n  ")
 }
 
-func (p *program) trustCommand() *cobra.Command {
+func trustCommand(f *factory) *cobra.Command {
 	var yes, revoke bool
 	cmd := &cobra.Command{
 		Use:                   "trust [NAME]",
@@ -155,7 +155,7 @@ func (p *program) trustCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Args:                  cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
+			return f.Config.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := trustStore()
@@ -163,26 +163,26 @@ func (p *program) trustCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				return p.listTrust(store)
+				return listTrust(f, store)
 			}
-			c, s, err := p.projectServer(args[0])
+			c, s, err := projectServer(f, args[0])
 			switch {
 			case err != nil:
 				return usage(err)
 			case revoke:
 				return store.Revoke(s)
 			case yes:
-				p.screen.printf("%s", trustText(c, s))
+				f.IO.Err.printf("%s", trustText(c, s))
 				if err := store.Trust(s); err != nil {
 					return err
 				}
-				p.screen.printf("Server %s is trusted now.", serverWord(c, s))
+				f.IO.Err.printf("Server %s is trusted now.", serverWord(c, s))
 				return nil
 			case !store.NeedsTrust(s):
-				p.screen.printf("Server %s is trusted already.", serverWord(c, s))
+				f.IO.Err.printf("Server %s is trusted already.", serverWord(c, s))
 				return nil
 			}
-			if err := p.askTrust(cmd.Context(), c, s, store); err != nil {
+			if err := f.Config.askTrust(cmd.Context(), c, s, store); err != nil {
 				return usage(err)
 			}
 			return nil
@@ -196,8 +196,8 @@ func (p *program) trustCommand() *cobra.Command {
 func inProject(f *configs.File) bool { return f.Project }
 
 // projectServer returns a server of the project files.
-func (p *program) projectServer(name string) (*configs.File, *config.Server, error) {
-	f, name, err := p.findServer(name, inProject)
+func projectServer(p *factory, name string) (*configs.File, *config.Server, error) {
+	f, name, err := p.Config.findServer(name, inProject)
 	if f == nil {
 		return nil, nil, err
 	}
@@ -218,10 +218,10 @@ type trustReport struct {
 const maxDoesShown = 300
 
 // listTrust prints the servers of the project files.
-func (p *program) listTrust(store *config.TrustStore) error {
+func listTrust(p *factory, store *config.TrustStore) error {
 	var problems error
 	reports := []trustReport{}
-	for f, err := range configs.Files(p.flags.config) {
+	for f, err := range configs.Files(p.Flags.config) {
 		if err != nil {
 			problems = errors.Join(problems, err)
 		} else if f.Project {
@@ -230,8 +230,8 @@ func (p *program) listTrust(store *config.TrustStore) error {
 			}
 		}
 	}
-	if p.flags.json {
-		p.output.value(map[string][]trustReport{"servers": reports})
+	if p.Flags.json {
+		p.IO.Out.value(map[string][]trustReport{"servers": reports})
 		return problems
 	}
 	var rows [][]string
@@ -243,9 +243,9 @@ func (p *program) listTrust(store *config.TrustStore) error {
 		rows = append(rows, []string{shorten(cleanLine(r.Name), maxNameShown), state,
 			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown)})
 	}
-	p.output.columns("NAME STATE COMMAND-OR-URL", rows)
+	p.IO.Out.columns("NAME STATE COMMAND-OR-URL", rows)
 	if len(reports) == 0 {
-		p.screen.printf("Found no project files with servers; see \"patchbay trust --help\".")
+		p.IO.Err.printf("Found no project files with servers; see \"patchbay trust --help\".")
 	}
 	return problems
 }

@@ -127,7 +127,7 @@ func TestFileThatChangesDuringTheQuestion(t *testing.T) {
 		answer := &changingReader{answer: strings.NewReader("y\n"), change: func() {
 			writeEntry(t, "x", map[string]any{"command": "touch", "args": []any{p.mark}})
 		}}
-		o := atTerminal(t, "", func(p *program) { p.input = newInput(answer) }, args...)
+		o := atTerminal(t, "", func(p *factory) { p.IO.In = newInput(answer) }, args...)
 		if p.used() {
 			t.Fatalf("%q: the changed command has run: %s", args, o.stderr)
 		}
@@ -258,7 +258,7 @@ func targetVerbs() (verbs [][]string) {
 			add(sub)
 		}
 	}
-	add(newProgram(strings.NewReader(""), io.Discard, io.Discard).rootCommand())
+	add(rootCommand(newRun(strings.NewReader(""), io.Discard, io.Discard)))
 	return verbs
 }
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -17,12 +17,12 @@ import (
 
 // variables asks the user for the inputs of a server, once each, and returns the variables for
 // [config.Server.Expand].
-func (p *program) variables(ctx context.Context, f *configs.File, s *config.Server) (
+func (p *finder) variables(ctx context.Context, f *configs.File, s *config.Server) (
 	lookup func(name string) (string, bool), err error) {
 	inputs := map[string]string{}
 	for i := range s.Inputs {
 		in := &s.Inputs[i]
-		if !p.mayPrompt() {
+		if !p.IO.mayPrompt() {
 			return nil, fmt.Errorf("server %s of %s needs the input %s: run the command in a terminal, or use "+
 				"${env:NAME} in the file", serverWord(f, s), cleanLine(f.Path), cleanLine(in.ID))
 		}
@@ -37,7 +37,7 @@ func (p *program) variables(ctx context.Context, f *configs.File, s *config.Serv
 			value, ok := inputs[name]
 			return value, ok
 		}
-		if value, set, found := p.secretLookup(ctx, name); found {
+		if value, set, found := p.Vault.secretLookup(ctx, name); found {
 			return value, set
 		}
 		return os.LookupEnv(name)
@@ -45,13 +45,13 @@ func (p *program) variables(ctx context.Context, f *configs.File, s *config.Serv
 }
 
 // askInput asks until the answer is valid.
-func (p *program) askInput(ctx context.Context, server string, in *config.Input) (string, error) {
-	p.screen.printf("Server %s asks for the input %s", server, cleanLine(in.ID))
+func (f *finder) askInput(ctx context.Context, server string, in *config.Input) (string, error) {
+	f.IO.Err.printf("Server %s asks for the input %s", server, cleanLine(in.ID))
 	if in.Description != "" {
-		p.screen.printf("  %s", cleanLine(in.Description))
+		f.IO.Err.printf("  %s", cleanLine(in.Description))
 	}
 	for i, option := range in.Options {
-		p.screen.printf("    %d) %s", i+1, cleanLine(option))
+		f.IO.Err.printf("    %d) %s", i+1, cleanLine(option))
 	}
 	what := "text"
 	if in.Options != nil {
@@ -64,8 +64,8 @@ func (p *program) askInput(ctx context.Context, server string, in *config.Input)
 		what += " [" + cleanLine(in.Default) + "]"
 	}
 	for {
-		p.screen.prompt("  " + what + ": ")
-		line, err := p.inputLine(ctx, in.Password)
+		f.IO.Err.prompt("  " + what + ": ")
+		line, err := f.inputLine(ctx, in.Password)
 		if err != nil {
 			return "", err
 		}
@@ -73,7 +73,7 @@ func (p *program) askInput(ctx context.Context, server string, in *config.Input)
 		if err == nil {
 			return value, nil
 		}
-		p.screen.printf("  %s", cleanLine(err.Error()))
+		f.IO.Err.printf("  %s", cleanLine(err.Error()))
 	}
 }
 
@@ -95,12 +95,12 @@ func chooseInput(in *config.Input, line string) (string, error) {
 }
 
 // inputLine reads a line, which is not shown if it is secret.
-func (p *program) inputLine(ctx context.Context, secret bool) (string, error) {
-	f, isFile := p.input.r.(*os.File)
+func (p *finder) inputLine(ctx context.Context, secret bool) (string, error) {
+	f, isFile := p.IO.In.r.(*os.File)
 	if !secret || !isFile || !isTerminal(f) {
-		return p.promptLine(ctx)
+		return p.Ask.promptLine(ctx)
 	}
-	state, err := term.GetState(int(f.Fd()))
+	state, err := xterm.GetState(int(f.Fd()))
 	if err != nil {
 		return "", err
 	}
@@ -110,14 +110,14 @@ func (p *program) inputLine(ctx context.Context, secret bool) (string, error) {
 	}
 	done := make(chan inputLine, 1)
 	go func() { // ends with the line, the input or the program
-		line, err := term.ReadPassword(int(f.Fd()))
+		line, err := xterm.ReadPassword(int(f.Fd()))
 		done <- inputLine{string(line), err}
 	}()
 	select {
 	case line := <-done:
-		p.screen.printf("")
+		p.IO.Err.printf("")
 		return line.text, line.err
 	case <-ctx.Done():
-		return "", errors.Join(context.Cause(ctx), term.Restore(int(f.Fd()), state))
+		return "", errors.Join(context.Cause(ctx), xterm.Restore(int(f.Fd()), state))
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // vaultKeyCommand returns the command that changes the key of the stored logins and secrets.
-func (p *program) vaultKeyCommand() *cobra.Command {
+func vaultKeyCommand(f *factory) *cobra.Command {
 	locations := []string{vault.InKeyring, vault.InFile, vault.InPassphrase}
 	return &cobra.Command{
 		Use: "key [keyring|file|passphrase]", Short: "Change the key of stored logins and secrets, and where it is",
@@ -25,13 +25,13 @@ func (p *program) vaultKeyCommand() *cobra.Command {
 			if location != "" && !slices.Contains(locations, location) {
 				return usage(fmt.Errorf("unknown place %q: want one of %s", location, strings.Join(locations, ", ")))
 			}
-			return p.changeVaultKey(cmd.Context(), location)
+			return changeVaultKey(cmd.Context(), f, location)
 		},
 	}
 }
 
-func (p *program) changeVaultKey(ctx context.Context, location string) error {
-	v, err := p.openVault()
+func changeVaultKey(ctx context.Context, f *factory, location string) error {
+	v, err := f.Vault.openVault()
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (p *program) changeVaultKey(ctx context.Context, location string) error {
 	}
 	passphrase := ""
 	if location == vault.InPassphrase || location == "" && d.Key == vault.InPassphrase {
-		if passphrase, err = p.readSecret(ctx, "the new passphrase"); err != nil {
+		if passphrase, err = readSecret(ctx, f, "the new passphrase"); err != nil {
 			return err
 		}
 	}
@@ -51,17 +51,17 @@ func (p *program) changeVaultKey(ctx context.Context, location string) error {
 	if d, err = v.Describe(); err != nil {
 		return err
 	}
-	if p.flags.json {
-		p.output.value(d)
+	if f.Flags.json {
+		f.IO.Out.value(d)
 		return nil
 	}
-	p.output.printf("All logins and secrets in %s are encrypted with a new key, which is in the %s.",
+	f.IO.Out.printf("All logins and secrets in %s are encrypted with a new key, which is in the %s.",
 		cleanLine(d.Dir), d.Key)
 	switch {
 	case passphrase != "":
-		p.screen.printf("Set $%s to the new passphrase, also for gateways, and restart them.", envPassphrase)
+		f.IO.Err.printf("Set $%s to the new passphrase, also for gateways, and restart them.", envPassphrase)
 	case d.Key == vault.InFile:
-		p.warnKeyFile(v.KeyFile(), nil)
+		f.Vault.warnKeyFile(v.KeyFile(), nil)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestListsAreWrappedOnATerminal(t *testing.T) {
 	for _, url := range []string{newDeepServer(t), listen(t, newServer("demo"))} {
 		for _, args := range [][]string{{"tools", url}, {"prompts", url}, {"resources", url}, {"tools", url, "book"},
 			{"tools", url, "roll_dice"}} {
-			o := atTerminal(t, "", func(p *program) { p.output.width = func() int { return columns } }, args...)
+			o := atTerminal(t, "", func(p *factory) { p.IO.Out.width = func() int { return columns } }, args...)
 			pipe := patchbay(t, "", args...)
 			if words(o.stdout) != words(pipe.stdout) {
 				t.Errorf("%q: got %s, want the words of %s", args, o.stdout, pipe.stdout)
