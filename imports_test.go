@@ -111,6 +111,11 @@ var allowedOutside = map[string][]string{
 	"gateway/cmd/patchbay/internal/telemetry": {"go.opentelemetry.io/otel", "github.com/prometheus/client_golang",
 		"github.com/go-logr/logr"},
 	"gateway/cmd/patchbay/internal/telemetry/otlptest": {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},
-	"gateway/cmd/patchbay/internal/cli": {"github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term",
-		"github.com/ergochat/readline"},
+	"gateway/cmd/patchbay/internal/cmd":                {"github.com/spf13/cobra"},
+	"gateway/cmd/patchbay/internal/cmd/shell":          {"github.com/spf13/cobra", "github.com/ergochat/readline", "golang.org/x/term"},
+	"gateway/cmd/patchbay/internal/cmdutil":            {"github.com/spf13/cobra"},
+	"gateway/cmd/patchbay/internal/configedit":         {"github.com/spf13/cobra"},
+	"gateway/cmd/patchbay/internal/gatewayclient":      {"golang.org/x/sys"},
+	"gateway/cmd/patchbay/internal/target":             {"golang.org/x/term"},
+	"gateway/cmd/patchbay/internal/term":               {"golang.org/x/term"},
 }

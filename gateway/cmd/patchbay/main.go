@@ -13,10 +13,11 @@ import (
 	"context"
 	"os"
 
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cli"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/root"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 )
 
 func main() {
-	ctx := cli.NotifyContext(context.Background())
-	os.Exit(cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	ctx := cmdutil.NotifyContext(context.Background())
+	os.Exit(root.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -1,0 +1,318 @@
+// Package auth logs in to and out of servers.
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// NewCmdLogin returns the command "auth login".
+func NewCmdLogin(p *cmdutil.Factory) *cobra.Command {
+	var wanted login.Settings
+	var secretFile string
+	var noBrowser bool
+	cmd := cmdutil.AuthCommand(p, "login", "Log in to a server", func(ctx context.Context, t *target.Target) error {
+		return Login(ctx, p, t, &wanted, secretFile, !noBrowser)
+	})
+	f := cmd.Flags()
+	f.StringArrayVar(&wanted.Scopes, "scope", nil, "request this `scope`")
+	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a registered client")
+	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
+	f.StringVar(&wanted.Issuer, "issuer", "",
+		"the `URL` of the only authorization server to use, required by the flags about it")
+	f.BoolVar(&wanted.InsecureUnlistedPKCE, "insecure-unlisted-pkce", false,
+		"log in at --issuer although it lists no PKCE methods (Cognito, Entra ID)")
+	f.BoolVar(&wanted.OmitResource, "omit-resource", false, "leave out the parameter resource, which --issuer refuses")
+	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
+	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
+	return cmd
+}
+
+// Login logs the user in to a server, and stores the settings of the login.
+func Login(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *login.Settings, secretFile string, opens bool) error {
+	f.Login.InProgress = true
+	if login.IsMachineClient() {
+		if err := f.Login.Authorize(ctx, t); err != nil {
+			return err
+		}
+		if err := t.Auth.Login(ctx); err != nil {
+			return err
+		}
+		return status(ctx, f, t)
+	}
+	s, err := newSettings(ctx, f, t, wanted, secretFile)
+	if err != nil {
+		return err
+	}
+	hasUser := f.IO.Interactive || secretFile == "-" && f.IO.Err.Terminal // stdin is the secret
+	switch {
+	case f.Flags.NoInput:
+		return &exit.Error{Code: exit.Auth, Err: errors.New("cannot log in: --no-input is set")}
+	case opens && !hasUser:
+		return &exit.Error{Code: exit.Auth, Err: errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser " +
+			"to print the page and wait")}
+	}
+	held, err := heldScopes(ctx, f, t, s)
+	if err != nil {
+		return err
+	}
+	asked := *s
+	asked.Scopes = login.Union(held, s.Scopes)
+	if t.Auth, err = f.Login.NewAuth(t, &asked, f.Login.NewUserLogin(t, opens)); err != nil {
+		return err
+	}
+	if err := t.Auth.Login(ctx); err != nil {
+		return err
+	}
+	if err := f.Login.SaveSettings(ctx, t, s); err != nil {
+		return err
+	}
+	f.IO.Err.Done()
+	if d, err := f.Vault.Opened.Describe(); err == nil && d.Key == vault.InFile {
+		f.Vault.WarnKeyFile(f.Vault.Opened.KeyFile(), nil)
+	}
+	if now, err := t.Auth.Status(ctx); err == nil && now != nil {
+		if lost := target.Difference(target.Difference(held, now.Scopes), []string{login.ScopeOffline}); len(lost) > 0 {
+			f.IO.Err.Printf("Scopes no longer allowed: %s", term.CleanLine(strings.Join(lost, " ")))
+		}
+	}
+	return status(ctx, f, t)
+}
+
+func heldScopes(ctx context.Context, f *cmdutil.Factory, t *target.Target, s *login.Settings) ([]string, error) {
+	before, err := f.Login.NewAuth(t, s, nil)
+	if err != nil {
+		return nil, err
+	}
+	now, err := before.Status(ctx)
+	if err != nil || now == nil {
+		return nil, err
+	}
+	return now.Scopes, nil
+}
+
+// newSettings returns the stored settings, changed by the flags.
+func newSettings(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *login.Settings, secretFile string) (*login.Settings, error) {
+	switch {
+	case wanted.Issuer == "" && (wanted.ClientID != "" || wanted.InsecureUnlistedPKCE || wanted.OmitResource):
+		return nil, exit.UsageError(errors.New("--client-id, --insecure-unlisted-pkce and --omit-resource require --issuer: " +
+			"they are for one authorization server"))
+	case wanted.ClientID == "" && secretFile != "":
+		return nil, exit.UsageError(errors.New("--client-secret-file requires --client-id"))
+	case wanted.ClientID != "" && wanted.MetadataURL != "":
+		return nil, exit.UsageError(errors.New("--client-id and --client-metadata-url exclude each other"))
+	}
+	s, err := f.Login.LoadSettings(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if wanted.ClientID != "" || wanted.MetadataURL != "" || wanted.Issuer != "" {
+		scopes := s.Scopes
+		*s = *wanted
+		s.Scopes = scopes
+	}
+	if secretFile != "" {
+		text, err := f.IO.In.ReadSource(ctx, secretFile)
+		s.ClientSecret = strings.TrimRight(string(text), "\r\n")
+		if err == nil && s.ClientSecret == "" {
+			err = errors.New("the secret is empty")
+		}
+		if err != nil {
+			return nil, exit.UsageError(fmt.Errorf("--client-secret-file: %w", err))
+		}
+	}
+	s.Scopes = login.Union(s.Scopes, wanted.Scopes)
+	return s, nil
+}
+
+// A LoginReport is the output of `patchbay auth status --json`.
+type LoginReport struct {
+	Server    string    `json:"server"`
+	LoggedIn  bool      `json:"loggedIn"`
+	Issuer    string    `json:"issuer,omitzero"`
+	ClientID  string    `json:"clientId,omitzero"`
+	Scopes    []string  `json:"scopes,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
+	Renewable bool      `json:"renewable"` // without the user
+	Storage   *Storage  `json:"storage,omitzero"`
+	// Environment reports that client credentials from the environment are used.
+	Environment bool `json:"environment,omitzero"`
+}
+
+// Storage is the location of the tokens.
+type Storage vault.Description
+
+func status(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
+	if err := f.Login.Authorize(ctx, t); err != nil {
+		return err
+	}
+	now, err := t.Auth.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r := &LoginReport{Server: t.URL}
+	if login.IsMachineClient() {
+		r.Environment, r.LoggedIn, r.Renewable = true, true, true
+		r.Issuer, r.ClientID = os.Getenv(login.EnvIssuer), os.Getenv(login.EnvClientID)
+	} else {
+		v, err := f.Vault.Open()
+		if err != nil {
+			return err
+		}
+		d, err := v.Describe()
+		if err != nil {
+			return err
+		}
+		r.Storage = (*Storage)(&d)
+	}
+	if now != nil {
+		r.Issuer, r.ClientID, r.Scopes = now.Issuer, now.ClientID, now.Scopes
+		r.Renewable = now.Renewable || r.Environment
+		r.LoggedIn = r.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now())
+		r.Expires = now.Expires
+	}
+	showLogin(f, r)
+	if !r.LoggedIn {
+		return &exit.Error{Code: exit.Auth, Err: exit.ErrShown}
+	}
+	return nil
+}
+
+func showLogin(f *cmdutil.Factory, r *LoginReport) {
+	if f.Flags.JSON {
+		f.IO.Out.Value(r)
+		return
+	}
+	line := func(name, value string) { f.IO.Out.Field(11, name, value) }
+	line("server", r.Server)
+	switch {
+	case r.Environment:
+		line("logged in", "yes, as client "+r.ClientID+" (from the environment)")
+	case r.LoggedIn:
+		line("logged in", "yes")
+	default:
+		line("logged in", "no; run patchbay auth login "+term.ShellWord(f.Client.Current.Load().Name))
+	}
+	line("issuer", r.Issuer)
+	if !r.Environment {
+		line("client", r.ClientID)
+	}
+	line("scopes", strings.Join(r.Scopes, " "))
+	line("token", r.token(time.Now()))
+	line("storage", r.Storage.String())
+}
+
+// token returns the expiry of the token in words.
+func (r *LoginReport) token(now time.Time) string {
+	var notes []string
+	switch {
+	case r.Expires.After(now):
+		notes = append(notes, "expires in "+r.Expires.Sub(now).Round(time.Second).String())
+	case !r.Expires.IsZero():
+		notes = append(notes, "expired")
+	case r.Environment:
+		return "requested by each command"
+	case r.Issuer != "":
+		notes = append(notes, "unknown expiry")
+	}
+	if r.Renewable {
+		notes = append(notes, "refreshed when needed")
+	}
+	return strings.Join(notes, ", ")
+}
+
+// String returns where the vault stores logins, for people.
+func (s *Storage) String() string {
+	if s == nil {
+		return "none (client credentials from the environment)"
+	}
+	switch s.Key {
+	case vault.InKeyring:
+		return s.Dir + ", encrypted with a key in the system keyring"
+	case vault.InFile:
+		return s.Dir + ", encrypted with a key in the same directory (no keyring found)"
+	case vault.InPassphrase:
+		return s.Dir + ", encrypted with a passphrase"
+	}
+	return s.Dir + ", empty"
+}
+
+// Logout removes the login at a server, and revokes its tokens.
+func Logout(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
+	if login.IsMachineClient() {
+		return exit.UsageError(fmt.Errorf("no stored login: %s is set; unset it to log out", login.EnvClientID))
+	}
+	if err := f.Login.Authorize(ctx, t); err != nil {
+		return err
+	}
+	now, err := t.Auth.Status(ctx)
+	if err != nil {
+		return err
+	}
+	failed := t.Auth.Logout(ctx)
+	if err := f.Login.SaveSettings(ctx, t, &login.Settings{}); err != nil {
+		return errors.Join(failed, err)
+	}
+	if failed != nil {
+		return fmt.Errorf("the tokens were deleted, but not revoked: %w", failed)
+	}
+	if f.Flags.JSON {
+		f.IO.Out.Value(map[string]bool{"loggedOut": now != nil})
+		return nil
+	}
+	if now == nil {
+		f.IO.Err.Printf("Not logged in to %s.", term.CleanLine(t.URL))
+		return nil
+	}
+	f.IO.Err.Printf("Logged out of %s.", term.CleanLine(t.URL))
+	return nil
+}
+
+// NewCmdToken returns the command "auth token".
+func NewCmdToken(f *cmdutil.Factory) *cobra.Command {
+	var show bool
+	cmd := cmdutil.AuthCommand(f, "token", "Print the access token", func(ctx context.Context, t *target.Target) error {
+		if f.IO.Out.Terminal && !show {
+			return exit.UsageError(errors.New("refusing to print a token on a terminal: use a pipe, or give --show"))
+		}
+		return token(ctx, f, t)
+	})
+	cmd.Flags().BoolVar(&show, "show", false, "print the token even on a terminal")
+	return cmd
+}
+
+func token(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
+	if err := f.Login.Authorize(ctx, t); err != nil {
+		return err
+	}
+	tokens, err := t.Auth.Token(ctx)
+	if err != nil {
+		return err
+	}
+	if f.Flags.JSON {
+		out := map[string]any{"accessToken": tokens.AccessToken, "tokenType": tokens.TokenType}
+		if !tokens.Expires.IsZero() {
+			out["expires"] = tokens.Expires
+		}
+		f.IO.Out.Value(out)
+		return nil
+	}
+	f.IO.Out.Println(tokens.AccessToken)
+	return nil
+}
+
+var _ oauthclient.Store = (*vault.Vault)(nil)

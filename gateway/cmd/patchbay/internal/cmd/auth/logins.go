@@ -1,0 +1,130 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
+const serverPrefix = "server "
+
+// NewCmdStatus returns the command "auth status".
+func NewCmdStatus(f *cmdutil.Factory) *cobra.Command {
+	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", func(ctx context.Context, t *target.Target) error { return status(ctx, f, t) })
+	run := cmd.RunE
+	cmd.Use = "status [TARGET]"
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
+			return listLogins(cmd.Context(), f)
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// listLogins prints all logins of the vault. The error is that of values that cannot be read.
+func listLogins(ctx context.Context, f *cmdutil.Factory) error {
+	v, err := f.Vault.Open()
+	if err != nil {
+		return err
+	}
+	d, err := v.Describe()
+	if err != nil {
+		return err
+	}
+	keys, problem := v.Keys(ctx)
+	reports := []*LoginReport{}
+	for _, key := range keys {
+		if !strings.HasPrefix(key, serverPrefix) {
+			continue
+		}
+		r, err := storedLogin(ctx, v, key)
+		if problem = errors.Join(problem, err); r != nil {
+			reports = append(reports, r)
+		}
+	}
+	slices.SortFunc(reports, func(a, b *LoginReport) int { return cmp.Compare(a.Server, b.Server) })
+	if login.IsMachineClient() {
+		f.IO.Err.Printf("patchbay: %s is set: commands use that client, and none of the logins.", login.EnvClientID)
+	}
+	if f.Flags.JSON {
+		f.IO.Out.Value(map[string]any{"logins": reports, "storage": d})
+		return problem
+	}
+	for _, r := range reports {
+		showLoginOf(f, r)
+	}
+	if len(reports) == 0 && problem == nil {
+		f.IO.Err.Printf("Not logged in to any server.")
+	}
+	return problem
+}
+
+// showLoginOf prints one of several logins.
+func showLoginOf(f *cmdutil.Factory, r *LoginReport) {
+	state := ""
+	if !r.LoggedIn {
+		state = " (expired)"
+	}
+	f.IO.Out.Printf("%s%s", term.CleanLine(r.Server), state)
+	line := func(name, value string) { f.IO.Out.Field(8, "  "+name, value) }
+	line("issuer", r.Issuer)
+	line("client", r.ClientID)
+	line("scopes", strings.Join(r.Scopes, " "))
+	line("token", r.token(time.Now()))
+}
+
+// A serverStore is a store in which every server has the login of one key. The key of a server whose
+// URL has a query, or is long, has only a digest, from which oauthclient cannot form it again.
+type serverStore struct {
+	oauthclient.Store
+	key string
+}
+
+// Load implements oauthclient.Store.
+func (s *serverStore) Load(ctx context.Context, key string) ([]byte, error) {
+	if strings.HasPrefix(key, serverPrefix) {
+		key = s.key
+	}
+	return s.Store.Load(ctx, key)
+}
+
+// storedLogin returns the login that a key of the store is about, nil if its tokens are gone.
+func storedLogin(ctx context.Context, store oauthclient.Store, key string) (*LoginReport, error) {
+	address, _, hasQuery := strings.Cut(strings.TrimPrefix(key, serverPrefix), "?")
+	u, err := url.Parse(address)
+	endpoint, shown := address, address
+	switch {
+	case err != nil || u.Host == "":
+		endpoint, shown = "https://server.invalid/", "a server with a long URL"
+	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
+		u.Host = strings.TrimSuffix(u.Host, ":"+u.Port())
+		shown = u.String()
+	}
+	if hasQuery {
+		shown += "?…" // only its digest is known
+	}
+	now, err := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Store: &serverStore{store, key}}).
+		Status(ctx)
+	if err != nil || now == nil {
+		return nil, err
+	}
+	return &LoginReport{
+		Server: shown, Issuer: now.Issuer, ClientID: now.ClientID, Scopes: now.Scopes, Expires: now.Expires,
+		Renewable: now.Renewable,
+		LoggedIn:  now.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now()),
+	}, nil
+}

@@ -1,0 +1,153 @@
+// Package call calls tools.
+package call
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/argument"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/list"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/task"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// NewCmdCall returns the command "call".
+func NewCmdCall(f *cmdutil.Factory, tools list.Listing[*mcp.Tool]) *cobra.Command {
+	var asTask bool
+	cmd := cmdutil.ServerCommand(f, "call [TOOL] [ARGUMENT…]", "Call a tool, or list the tools", tools.Names,
+		func(ctx context.Context, c *mcp.Client, words []string) error {
+			switch {
+			case len(words) == 0 && asTask:
+				return exit.UsageError(errors.New("missing TOOL: --task starts a tool"))
+			case len(words) == 0:
+				return list.ListOrShow(f, tools)(ctx, c, nil)
+			}
+			tool, arguments, err := PrepareCall(ctx, f, c, "call", words)
+			switch {
+			case err != nil:
+				return err
+			case asTask:
+				return startTask(ctx, f, c, tool, arguments)
+			}
+			return call(ctx, f, c, tool, arguments)
+		})
+	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
+	return cmdutil.CompleteArguments(f, cmd, cmdutil.ToolArguments)
+}
+
+// PrepareCall returns a tool and its arguments. verb is the command, for the usage in errors.
+func PrepareCall(
+	ctx context.Context, f *cmdutil.Factory, c *mcp.Client, verb string, words []string,
+) (*mcp.Tool, stdjson.RawMessage, error) {
+	tools, err := cmdutil.Collect(c.Tools(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	tool, err := cmdutil.Find(tools, words[0], "tool", cmdutil.ToolName)
+	if err != nil {
+		cmdutil.ReportFailed(f)
+		if !cmdutil.MayLack(f, tools, words[0]) {
+			return nil, nil, err
+		}
+		tool = &mcp.Tool{Name: words[0], InputSchema: stdjson.RawMessage(`{"type":"object"}`)}
+	}
+	a, err := f.Ask.NewArguments(ctx, words[1:], tool.InputSchema)
+	if err != nil {
+		parameters, _ := argument.ParametersOf(tool.InputSchema)
+		return nil, nil, cmdutil.WrongArguments(ctx, f, err, verb, argument.Signature(tool.Name, parameters))
+	}
+	f.Ask.WarnUndeclared(a)
+	return tool, a.Object(), nil
+}
+
+// call calls a tool and prints its result. A task has a note until it ends: the program may be
+// killed.
+func call(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
+	var taskNote atomic.Pointer[target.Note]
+	f.Client.TaskStarted = func(h *tasks.Handle) {
+		taskNote.Store(noteTask(f, &tasks.Task{ID: h.ID()}, tool.Name))
+	}
+	result, err := c.CallTool(ctx, tool.Name, arguments)
+	n := taskNote.Load()
+	switch {
+	case n != nil && err != nil && ctx.Err() != nil:
+		return interruptedTask(ctx, f, n)
+	case n != nil:
+		n.Remove()
+		err = task.ExplainCancelled(ctx, tasks.Resume(c, n.ID), err)
+	}
+	if err != nil {
+		return err
+	}
+	return cmdutil.EndCall(f, result)
+}
+
+// interruptedTask returns the error of an interrupted task. It keeps the note of one that may go
+// on.
+func interruptedTask(ctx context.Context, f *cmdutil.Factory, n *target.Note) error {
+	code, what := exit.Interrupted, "interrupted"
+	if errors.Is(context.Cause(ctx), connect.ErrTimeLimit) {
+		code, what = exit.Timeout, fmt.Sprintf("call: not complete within %v (--timeout)", f.Flags.Timeout)
+	}
+	if f.Client.TaskCancelled.Load() {
+		n.Remove()
+		return &exit.Error{Code: code, Err: errors.New(what + "; the task was cancelled")}
+	}
+	return &exit.Error{Code: code, Err: fmt.Errorf("%s; the task could not be cancelled and may go on: %s", what,
+		task.TaskCommandLine(f, "get", n.ID))}
+}
+
+func startTask(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
+	h, err := tasks.Start(ctx, c, tool.Name, arguments)
+	if err != nil {
+		return err
+	}
+	f.IO.Err.Done()
+	if h.ID() == "" {
+		result, err := h.Wait(ctx) // returns at once
+		if err != nil {
+			return err
+		}
+		f.IO.Err.Printf("The server returned the result at once, without a task.")
+		return cmdutil.EndCall(f, result)
+	}
+	t, err := h.Get(ctx)
+	if err != nil {
+		t = &tasks.Task{ID: h.ID(), Status: tasks.StatusWorking, Created: time.Now()} // it exists: it was just created
+	}
+	noteTask(f, t, tool.Name)
+	if f.Flags.JSON {
+		f.IO.Out.Value(map[string]any{"task": task.NewTaskReport(t, tool.Name)})
+		return nil
+	}
+	f.IO.Out.Println(h.ID())
+	f.IO.Err.Printf("Started. To wait for the result: %s", task.TaskCommandLine(f, "watch", h.ID()))
+	if at := f.Client.Current.Load(); at.Command != nil && f.Shell == nil {
+		f.IO.Err.Printf("The server exits now, and the task ends with it unless the server stores its tasks.")
+	}
+	return nil
+}
+
+func noteTask(f *cmdutil.Factory, t *tasks.Task, tool string) *target.Note {
+	at := f.Client.Current.Load()
+	n := &target.Note{Key: at.Key(), Target: at.Public(), ID: t.ID, Tool: tool, Started: time.Now()}
+	if t.TTL > 0 {
+		n.Expires = n.Started.Add(t.TTL)
+	}
+	if err := n.Save(); err != nil {
+		f.IO.Err.Printf("patchbay: cannot save a note of the task: %s", term.Clean(err.Error()))
+	}
+	return n
+}

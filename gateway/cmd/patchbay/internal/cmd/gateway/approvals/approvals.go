@@ -1,0 +1,203 @@
+// Package approvals lists and decides the calls that wait for approval.
+package approvals
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// withApprovals calls f with the approvals of the gateways of this user.
+func withApprovals(f func(*host.Approvals) error) error {
+	state, err := hosting.GatewayState()
+	if err != nil {
+		return err
+	}
+	err = f(host.NewApprovals(state))
+	if err == nil {
+		return nil
+	}
+	text := strings.Replace(err.Error(), ": host: ", ": ", 1)
+	switch {
+	case errors.Is(err, host.ErrNotPending):
+		return &exit.Error{Code: exit.NotFound, Err: errors.New(text + `; "patchbay gateway pending" lists those that do`)}
+	case errors.Is(err, host.ErrNoGrant):
+		return &exit.Error{Code: exit.NotFound, Err: errors.New(text + `; "patchbay gateway grants" lists them`)}
+	}
+	return err
+}
+
+// ApprovalCommands returns the commands of `patchbay gateway` about approvals.
+func ApprovalCommands(f *cmdutil.Factory) []*cobra.Command {
+	return []*cobra.Command{policy.NewCmdPolicy(f), pendingCommand(f), approveCommand(f), denyCommand(f),
+		grantsCommand(f), revokeCommand(f)}
+}
+
+func pendingCommand(f *cmdutil.Factory) *cobra.Command {
+	return &cobra.Command{Use: "pending", Short: "List the requests that wait for approval",
+		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return withApprovals(func(a *host.Approvals) error {
+				all, err := a.Pending(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if f.Flags.JSON {
+					f.IO.Out.Value(map[string]any{"pending": append([]host.Pending{}, all...)})
+					return nil
+				}
+				if len(all) == 0 {
+					f.IO.Out.Printf("No request waits for approval.")
+				}
+				for i := range all {
+					printPending(f, &all[i])
+				}
+				return nil
+			})
+		}}
+}
+
+// maxArgumentsShown bounds the arguments of a request in a list, in characters.
+const maxArgumentsShown = 4000
+
+// printPending prints a request with all that it would do.
+func printPending(f *cmdutil.Factory, r *host.Pending) {
+	who := "the local user"
+	if r.Principal != "" {
+		who = r.Principal
+	}
+	f.IO.Out.Printf("%s  %s %s of server %s", r.ID, term.CleanLine(r.Method), term.CleanLine(r.Target),
+		term.CleanLine(r.Server))
+	f.IO.Out.Printf("  from %s, client %s, expires in %s", term.CleanLine(who), term.CleanLine(r.Client),
+		time.Until(r.Expires).Truncate(time.Second))
+	if r.Rule != "" || r.Reason != "" {
+		f.IO.Out.Printf("  %s %s", policy.RuleName(r.Rule), term.CleanLine(r.Reason))
+	}
+	if len(r.Arguments) > 0 {
+		text := term.CleanLine(string(r.Arguments))
+		f.IO.Out.Printf("  arguments: %s", term.Shorten(text, maxArgumentsShown))
+		if n := utf8.RuneCountInString(text); n > maxArgumentsShown {
+			f.IO.Out.Printf("  ! %d more characters of arguments: see them with --json", n-maxArgumentsShown+1)
+		}
+	}
+	if len(r.Meta) > 0 {
+		f.IO.Out.Printf("  _meta: %s", term.Shorten(term.CleanLine(string(r.Meta)), maxArgumentsShown))
+	}
+}
+
+// completePending completes the id of a request that waits.
+func completePending(
+	ctx context.Context, f *cmdutil.Factory, args []string, typed string,
+) ([]string, cobra.ShellCompDirective) {
+	var ids []string
+	if len(args) == 0 {
+		_ = withApprovals(func(a *host.Approvals) error {
+			all, err := a.Pending(ctx)
+			for i := range all {
+				if strings.HasPrefix(all[i].ID, typed) {
+					ids = append(ids, all[i].ID)
+				}
+			}
+			return err
+		})
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+func denyCommand(f *cmdutil.Factory) *cobra.Command {
+	return &cobra.Command{Use: "deny ID", Short: "Refuse a request that waits for approval",
+		DisableFlagsInUseLine: true, Args: namedRequest(cobra.ExactArgs(1)),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return completePending(cmd.Context(), f, args, typed)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return decideRequest(cmd.Context(), f, args[0], host.AnswerDeny)
+		}}
+}
+
+// namedRequest requires the id of a request.
+func namedRequest(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if len(given) == 0 {
+			return errors.New("missing ID: name a request: see \"patchbay gateway pending\"")
+		}
+		return args(cmd, given)
+	}
+}
+
+// decideRequest answers a request. The gateway that holds it sends or refuses it.
+func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer host.Answer) error {
+	return withApprovals(func(a *host.Approvals) error {
+		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
+			return err
+		}
+		if f.Flags.JSON {
+			f.IO.Out.Value(map[string]string{"id": id, "decision": string(answer)})
+			return nil
+		}
+		f.IO.Out.Printf("Decided about %s: %s.", term.CleanLine(id), answer)
+		if answer == host.AnswerAlways || answer == host.AnswerSession {
+			f.IO.Err.Printf("In force within 2 seconds: see \"patchbay gateway grants\".")
+		}
+		return nil
+	})
+}
+
+func grantsCommand(f *cmdutil.Factory) *cobra.Command {
+	return &cobra.Command{Use: "grants", Short: "List the approvals for a session or always",
+		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return withApprovals(func(a *host.Approvals) error {
+				all, err := a.Grants(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if f.Flags.JSON {
+					f.IO.Out.Value(map[string]any{"grants": append([]host.Grant{}, all...)})
+					return nil
+				}
+				if len(all) == 0 {
+					f.IO.Out.Printf("No grants.")
+				}
+				var rows [][]string
+				for _, g := range all {
+					rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server), term.CleanLine(g.Method),
+						term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver, "unknown")),
+						string(g.Channel), g.Created.Local().Format(time.DateTime)})
+				}
+				f.IO.Out.Columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
+				return nil
+			})
+		}}
+}
+
+func revokeCommand(f *cmdutil.Factory) *cobra.Command {
+	return &cobra.Command{Use: "revoke ID", Short: "Remove a grant: the next request asks again",
+		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return withApprovals(func(a *host.Approvals) error {
+				if err := a.Revoke(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				if c, _, err := hosting.ReadConfig(f, ""); err == nil {
+					hosting.RecordAdmin(cmd.Context(), f, c.File, map[string]any{"action": "revoke grant", "id": args[0]})
+				}
+				if f.Flags.JSON {
+					f.IO.Out.Value(map[string]string{"revoked": args[0]})
+					return nil
+				}
+				f.IO.Out.Printf("Revoked %s.", term.CleanLine(args[0]))
+				return nil
+			})
+		}}
+}

@@ -1,0 +1,270 @@
+package audit
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/audit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// An auditFilter chooses records.
+type auditFilter struct {
+	since, until                  string
+	caller, server, tool, outcome string
+	from, to                      time.Time
+}
+
+func (f *auditFilter) parse(now time.Time) (err error) {
+	if err := f.checkOutcome(); err != nil {
+		return err
+	}
+	if f.from, err = parseTime("--since", f.since, now); err == nil {
+		f.to, err = parseTime("--until", f.until, now)
+	}
+	return err
+}
+
+// auditOutcomes are the outcomes of requests, and the events of records.
+var auditOutcomes = []string{"ok", "error", "failed", "refused", "question", "intent", "end", "answer", "login",
+	"drift", "config", "admin", "dropped", "torn", "retention"}
+
+// checkOutcome refuses an outcome that no record has.
+func (f *auditFilter) checkOutcome() error {
+	for _, known := range auditOutcomes {
+		if f.outcome == "" || config.Match([]string{f.outcome}, known) {
+			return nil
+		}
+	}
+	return exit.UsageError(term.UnknownName("outcome", f.outcome, auditOutcomes))
+}
+
+// callerNames returns the names by which a caller is found: as it is shown, and its subject, which is
+// before the issuer.
+func callerNames(caller string) []string {
+	i := strings.LastIndexByte(caller, ' ')
+	if i < 0 || !strings.Contains(caller[i:], ":") { // issuers are URIs
+		return []string{caller}
+	}
+	return []string{caller, caller[:i]}
+}
+
+// parseTime returns the time of a flag: a time, a date, or how long ago.
+func parseTime(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	for _, format := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(format, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, exit.UsageError(fmt.Errorf("invalid %s %q: want a time such as 2026-11-23T15:04:05Z, a date, or a "+
+		"duration such as 2h for two hours ago", flag, text))
+}
+
+// matches reports whether a record is wanted. Records of the log itself are not.
+func (f *auditFilter) matches(e *audit.Entry) bool {
+	like := func(pattern string, values ...string) bool {
+		for _, v := range values {
+			if v != "" && config.Match([]string{pattern}, v) {
+				return true
+			}
+		}
+		return pattern == ""
+	}
+	switch e.Event {
+	case "segment", "open", "close", "checkpoint":
+		return false
+	}
+	return (f.from.IsZero() || !e.Time.Before(f.from)) && (f.to.IsZero() || e.Time.Before(f.to)) &&
+		like(f.caller, callerNames(e.Caller)...) && like(f.server, e.Server) && like(f.tool, e.Target, e.Public) &&
+		like(f.outcome, e.Outcome, e.Event)
+}
+
+func auditQueryCommand(p *cmdutil.Factory, dir *string) *cobra.Command {
+	f, limit := &auditFilter{}, 0
+	cmd := &cobra.Command{
+		Use: "query", Short: "Find records of the audit log", DisableFlagsInUseLine: true, Args: cobra.NoArgs,
+		RunE: func(_ *cobra.Command, _ []string) error {
+			folder, _, err := auditLog(p, *dir)
+			if err != nil {
+				return err
+			}
+			if err := f.parse(time.Now()); err != nil {
+				return err
+			}
+			n := 0
+			for e, err := range audit.Read(folder) {
+				if err != nil {
+					p.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
+					continue
+				}
+				if !f.matches(e) {
+					continue
+				}
+				showAudit(p, e)
+				if n++; n == limit {
+					break
+				}
+			}
+			if n == 0 {
+				p.IO.Err.Printf("No records match.")
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.since, "since", "", "records from this `time` on: a time, a date, or how long ago, such as 2h")
+	flags.StringVar(&f.until, "until", "", "records before this `time`")
+	flags.StringVar(&f.caller, "caller", "",
+		"records of callers with this `name`: the subject, or 'SUBJECT ISSUER'; * stands for any text")
+	flags.StringVar(&f.server, "server", "", "records of servers with this `name`")
+	flags.StringVar(&f.tool, "tool", "", "records of tools, prompts and resources with this `name` or URI")
+	flags.StringVar(&f.outcome, "outcome", "", "ok, error, failed, refused, question, or an `event` such as drift")
+	flags.IntVarP(&limit, "limit", "n", 0, "stop after `n` records")
+	return cmd
+}
+
+func auditTailCommand(f *cmdutil.Factory, dir *string) *cobra.Command {
+	follow, last := false, 0
+	cmd := &cobra.Command{
+		Use: "tail", Short: "Print the last records of the audit log", DisableFlagsInUseLine: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, _, err := auditLog(f, *dir)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if !follow {
+				done, cancel := context.WithCancel(ctx)
+				cancel() // after the present records
+				ctx = done
+			}
+			for e, err := range audit.Follow(ctx, folder, last) {
+				if err != nil {
+					return err
+				}
+				showAudit(f, e)
+			}
+			if follow {
+				return context.Cause(ctx)
+			}
+			return nil
+		},
+	}
+	const lines = 20
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new records until Ctrl-C")
+	cmd.Flags().IntVarP(&last, "lines", "n", lines, "print the last `n` records")
+	return cmd
+}
+
+// showAudit prints a record as a line.
+func showAudit(f *cmdutil.Factory, e *audit.Entry) {
+	if f.Flags.JSON {
+		f.IO.Out.Raw(e.Raw)
+		return
+	}
+	what := e.Event
+	if e.Outcome != "" && e.Outcome != e.Event {
+		what += " " + e.Outcome
+	}
+	name := e.Target
+	if name == "" {
+		name = e.Public
+	}
+	took := ""
+	if e.Outcome != "" {
+		took = strconv.FormatFloat(e.Millis, 'f', 1, 64) + " ms"
+	}
+	note := string(e.Detail)
+	if e.Error != nil {
+		note = e.Error.Code + ": " + e.Error.Message
+	}
+	id := e.ID
+	if id == "" {
+		id = recordName(e)
+	}
+	cells := []string{e.Time.Local().Format(time.DateTime), what, e.Caller, e.Server, name, took, id, note}
+	for i, text := range cells {
+		if cells[i] = term.Shorten(term.CleanLine(text), term.MaxNameShown); cells[i] == "" {
+			cells[i] = "-"
+		}
+	}
+	if f.IO.Out.Terminal {
+		f.IO.Out.Heading(auditRow(strings.Fields("TIME EVENT CALLER SERVER NAME DURATION ID NOTE")))
+		f.IO.Out.Println(auditRow(cells))
+		return
+	}
+	f.IO.Out.Println(strings.TrimSuffix(strings.Join(cells, term.ColumnGap), term.ColumnGap+"-"))
+}
+
+// auditRow returns a row whose cells begin in fixed columns unless a cell is long, because the widths of later
+// records are unknown.
+func auditRow(cells []string) string {
+	widths := []int{len(time.DateTime), 16, 20, 14, 24, 10, 24, 0}
+	for i := range cells {
+		cells[i] = term.Padded(cells[i], widths[i], false)
+	}
+	return strings.TrimRight(strings.Join(cells, term.ColumnGap), " ")
+}
+
+// recordName names one record of a log.
+func recordName(e *audit.Entry) string { return e.Chain + "/" + strconv.FormatUint(e.Seq, 10) }
+
+// findAudit returns the records with an id: those of a call, or one record.
+func findAudit(f *cmdutil.Factory, given, id string) (found []*audit.Entry, err error) {
+	folder, _, err := auditLog(f, given)
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range audit.Read(folder) {
+		if err == nil && (e.ID == id || recordName(e) == id) {
+			found = append(found, e)
+		}
+	}
+	if len(found) == 0 {
+		return nil, exit.NotFoundError(fmt.Errorf("no record with id %q in %s", id, folder))
+	}
+	return found, nil
+}
+
+func auditShowCommand(f *cmdutil.Factory, dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show all records of a call", DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, err := findAudit(f, *dir, args[0])
+			if err != nil {
+				return err
+			}
+			var raw []stdjson.RawMessage
+			for _, e := range found {
+				raw = append(raw, e.Raw)
+			}
+			if f.Flags.JSON {
+				text, err := stdjson.Marshal(map[string]any{"records": raw})
+				if err == nil {
+					f.IO.Out.Raw(text)
+				}
+				return err
+			}
+			for _, e := range found {
+				f.IO.Out.Printf("%s", term.CleanLine(recordName(e)))
+				f.IO.Out.Raw(e.Raw)
+			}
+			return nil
+		},
+	}
+}

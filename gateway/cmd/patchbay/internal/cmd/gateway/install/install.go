@@ -1,0 +1,212 @@
+// Package install configures applications to use the gateway.
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/run"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configedit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/secrets"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
+)
+
+// installFlags are the flags of install and uninstall.
+type installFlags struct {
+	clients         []string
+	file, name      string
+	project, dryRun bool
+	needsGateway    bool // see installReport
+}
+
+func (f *installFlags) add(cmd *cobra.Command) {
+	all := cmd.Flags()
+	all.StringSliceVar(&f.clients, "client", nil, "edit the file of this `application`: "+
+		strings.Join(configs.Clients(), ", "))
+	all.StringVar(&f.file, "file", "", "edit this `file` instead of the usual one of the application")
+	all.StringVar(&f.name, "name", "patchbay", "`name` of the entry")
+	all.BoolVar(&f.project, "project", false, "edit the file of the project in the current directory")
+	all.BoolVar(&f.dryRun, "dry-run", false, "show the difference, and change nothing")
+	_ = cmd.RegisterFlagCompletionFunc("client",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return configs.Clients(), cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
+func (f *installFlags) check() error {
+	switch {
+	case len(f.clients) == 0:
+		return fmt.Errorf("missing --client: want one of %s", strings.Join(configs.Clients(), ", "))
+	case f.file != "" && (f.project || len(f.clients) > 1):
+		return errors.New("--file is for one --client, without --project")
+	}
+	for _, app := range f.clients {
+		if !slices.Contains(configs.Clients(), app) {
+			return term.UnknownName("application", app, configs.Clients())
+		}
+	}
+	return configedit.CheckServerName(f.name)
+}
+
+// place returns the file of an application, and the application that has files of its form.
+func (f *installFlags) place(app string) (path, formOf string, err error) {
+	if f.file != "" {
+		return f.file, app, nil
+	}
+	return configs.ClientFile(app, f.project)
+}
+
+// An InstallReport is what install or uninstall has done for one application, in JSON.
+type InstallReport struct {
+	Client string `json:"client"`
+	// NeedsGateway reports whether the entry can use stored logins and secrets only while a gateway runs.
+	NeedsGateway bool `json:"needsGateway,omitzero"`
+	configedit.Report
+}
+
+// NewCmdInstall returns the command "gateway install".
+func NewCmdInstall(p *cmdutil.Factory) *cobra.Command {
+	f, g, program := &installFlags{}, &run.Run{}, ""
+	cmd := configedit.Command(p, &cobra.Command{Use: "install --client APPLICATION",
+		Short: "Add the gateway to the configuration of an application",
+		RunE: func(*cobra.Command, []string) (err error) {
+			if f.needsGateway, err = needsPassphrase(p); err != nil {
+				return err
+			}
+			return editClients(p, f, func(app string, text []byte) ([]byte, error) {
+				command, args := run.StdioCommand(p, g)
+				switch {
+				case program != "":
+					command, args = program, args[slices.Index(args, "gateway"):]
+				case command == "go" && args[0] == "-C":
+					return nil, errors.New("this program is a temporary file: use \"go install\", or --command " +
+						"with the path of another one")
+				}
+				if old, err := configs.Entry(app, text, f.name); err == nil && !hosting.IsGateway(old, nil) {
+					return nil, fmt.Errorf("the file has another server %q: choose another --name", f.name)
+				}
+				return configs.Install(app, text, f.name, append([]string{command}, args...))
+			})
+		}})
+	f.add(cmd)
+	cmd.Flags().StringVar(&g.Profile, "profile", "", "serve the servers and tools of this `profile` of the settings")
+	cmd.Flags().StringVar(&program, "command", "", "start this `program`, such as patchbay; default this one")
+	return cmd
+}
+
+// needsPassphrase reports whether a passphrase protects the stored logins and secrets. Applications do not pass the
+// passphrase to the commands that they start.
+func needsPassphrase(f *cmdutil.Factory) (bool, error) {
+	v, err := f.Vault.Open()
+	if err != nil {
+		return false, err
+	}
+	d, err := v.Describe()
+	return d.Key == vault.InPassphrase || d.Key == "" && os.Getenv(secrets.EnvPassphrase) != "", err
+}
+
+// NewCmdUninstall returns the command "gateway uninstall".
+func NewCmdUninstall(p *cmdutil.Factory) *cobra.Command {
+	f := &installFlags{}
+	cmd := configedit.Command(p, &cobra.Command{Use: "uninstall --client APPLICATION",
+		Short: "Remove the gateway from the configuration of an application",
+		RunE: func(*cobra.Command, []string) error {
+			return editClients(p, f, func(app string, text []byte) ([]byte, error) {
+				switch old, err := configs.Entry(app, text, f.name); {
+				case errors.Is(err, jsonc.ErrAbsent):
+					return text, nil
+				case err != nil:
+					return nil, err
+				case !hosting.IsGateway(old, nil):
+					return nil, fmt.Errorf("the entry %q is not a Patchbay gateway: remove it with the application",
+						f.name)
+				}
+				return configs.Uninstall(app, text, f.name)
+			})
+		}})
+	f.add(cmd)
+	return cmd
+}
+
+// editClients edits the file of each application. An error is that of one application; the others are
+// edited.
+func editClients(p *cmdutil.Factory, f *installFlags, edit func(app string, text []byte) ([]byte, error)) error {
+	if err := f.check(); err != nil {
+		return exit.UsageError(err)
+	}
+	var problems error
+	reports := []InstallReport{}
+	for _, app := range f.clients {
+		r, err := editClient(p, f, app, edit)
+		if err != nil {
+			problems = errors.Join(problems, err)
+			continue
+		}
+		reports = append(reports, InstallReport{app, f.needsGateway, r})
+		if p.Flags.JSON {
+			continue
+		}
+		configedit.Show(p, r)
+		if r.Changed && !r.DryRun {
+			p.IO.Err.Printf("Restart %s, or reload its servers, to use the change.", app)
+		}
+	}
+	if f.needsGateway && len(reports) > 0 {
+		p.IO.Err.Printf("patchbay: the entry opens stored logins and secrets only while a gateway runs: they require "+
+			"a passphrase, and applications do not pass $%s on.\nKeep \"patchbay gateway\" running with the "+
+			"passphrase, or run \"patchbay auth key keyring\" (or file), after which no passphrase is needed.",
+			secrets.EnvPassphrase)
+	}
+	if p.Flags.JSON && len(reports) > 0 {
+		p.IO.Out.Value(map[string][]InstallReport{"clients": reports})
+	}
+	return problems
+}
+
+func editClient(p *cmdutil.Factory, f *installFlags, app string,
+	edit func(app string, text []byte) ([]byte, error)) (configedit.Report, error) {
+	path, form, err := f.place(app)
+	if err != nil {
+		return configedit.Report{}, err
+	}
+	e := &configedit.Edit{Path: path}
+	if e.Old, err = configs.ReadForEdit(path); err != nil {
+		return configedit.Report{}, err
+	}
+	if e.Text, err = edit(form, e.Old); err != nil {
+		return configedit.Report{}, fmt.Errorf("%s: %w; nothing was changed", path, err)
+	}
+	if !f.dryRun && len(e.Text) > 0 {
+		if err := makeFolder(app, path, f.project); err != nil {
+			return configedit.Report{}, err
+		}
+	}
+	return e.Apply(f.dryRun)
+}
+
+// makeFolder makes the folder of a project file. That of a user's file must exist: without it the
+// application is not installed.
+func makeFolder(app, path string, project bool) error {
+	dir := filepath.Dir(path)
+	if project {
+		return os.MkdirAll(dir, 0o755)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not installed for this user: the folder %s does not exist; start it once, or use "+
+			"--file", app, dir)
+	}
+	return nil
+}

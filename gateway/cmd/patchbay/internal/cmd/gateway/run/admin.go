@@ -1,0 +1,84 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// serveAdmin serves the admin API on the socket of the configuration until the returned function is
+// called. Without a socket, the gateway serves HTTP all the same.
+func serveAdmin(ctx context.Context, f *cmdutil.Factory, g *Run, gw *gateway.Gateway) (stop func()) {
+	if g.Config.Fixed != nil {
+		return func() {} // the server of the command line is no configuration
+	}
+	path, err := gatewayclient.SocketPath(f)
+	if err == nil {
+		l, failed := gatewayclient.Listen(path)
+		if err = failed; err == nil {
+			l.Kept = true
+			f.Locks = append(f.Locks, l.Lock)
+			ctx, cancel := context.WithCancel(ctx)
+			var wait sync.WaitGroup
+			wait.Go(func() { // ends with ctx
+				if err := gw.ServeAdmin(ctx, l); err != nil {
+					f.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
+				}
+			})
+			return func() {
+				cancel()
+				wait.Wait()
+			}
+		}
+	}
+	if errors.Is(err, gatewayclient.ErrGatewayRuns) {
+		f.IO.Err.Printf("patchbay: %v (see \"patchbay gateway status\"): the commands that control a gateway, and "+
+			"clients that attach, use that one", err)
+	} else {
+		f.IO.Err.Printf("patchbay: commands such as \"patchbay gateway status\" do not reach this gateway: %s",
+			term.CleanLine(err.Error()))
+	}
+	return func() {}
+}
+
+// adminOptions returns the options of the admin API of a gateway.
+func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
+	g.mask = NewConfigMask()
+	return gateway.AdminOptions{Version: build.Version(), URL: g.url, Events: g.Config.Events, AuditDir: g.auditDir(),
+		Stop:   g.stop,
+		Reload: func(ctx context.Context) (*host.Diff, error) { return tryReload(ctx, f, g) },
+		Config: func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
+		ConfigError: func() string {
+			if text := g.rejected.Load(); text != nil {
+				return *text
+			}
+			return ""
+		},
+		SetConfig: func(_ context.Context, c *gateway.ConfigChange) (*gateway.ConfigResult, error) {
+			return setConfig(f, g, c)
+		},
+		Explain:    g.explainRule,
+		CheckLogin: func(ctx context.Context, server string) error { return checkPageLogin(ctx, f, g, server) },
+	}
+}
+
+// auditDir returns the folder of the audit log, "" if there is none.
+func (g *Run) auditDir() string {
+	s, err := g.Config.File.Settings()
+	if err != nil || s.Audit == nil {
+		return ""
+	}
+	dir, _, err := hosting.AuditDirs(s.Audit, "")
+	if err != nil {
+		return ""
+	}
+	return dir
+}

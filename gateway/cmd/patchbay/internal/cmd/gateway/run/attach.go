@@ -1,0 +1,64 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+)
+
+// attachStdio attaches a client on standard input and output to the running gateway. It leaves
+// g.attached nil if there is none, or if it refuses the client: then this process serves it.
+func attachStdio(f *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) {
+	if !g.Stdio || g.Own || len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
+		return
+	}
+	a, err := hosting.Attach(cmd.Context(), f, g.Profile)
+	switch {
+	case err == nil:
+		g.Attached = a
+	case !gatewayclient.IsNoGateway(err):
+		f.IO.Err.Printf("patchbay: does not use the running gateway: %s", term.CleanLine(err.Error()))
+	}
+}
+
+var errGatewayEnded = errors.New("the gateway that served this client has ended: connect again, which serves " +
+	"the client in a process of its own while no gateway is running")
+
+// ServeAttached passes messages between standard input and output and the gateway until one ends.
+func ServeAttached(ctx context.Context, f *cmdutil.Factory, a *hosting.Attachment) error {
+	defer func() { _ = a.Close() }() // the gateway may have closed it
+	ended, received := make(chan struct{}), make(chan error, 1)
+	go func() { // ends with standard input, or the process
+		_, _ = io.Copy(a.UnixConn, f.IO.In.R) // it fails if the gateway has ended, as reading does
+		close(ended)
+		_ = a.CloseWrite()
+	}()
+	go func() { // ends with the connection
+		_, err := io.Copy(f.IO.Out.W, a)
+		received <- err
+	}()
+	releaseCode()
+	select {
+	case err := <-received: // after the client has ended: the gateway has answered its requests
+		select {
+		case <-ended:
+			return nil
+		default:
+		}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("pass messages to the client: %w", err)
+		}
+		return &exit.Error{Code: exit.Unreachable, Err: errGatewayEnded}
+	case <-ctx.Done():
+		return nil
+	}
+}

@@ -1,0 +1,125 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/keys"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// serveGateway serves HTTP.
+func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
+	settings, err := g.Config.File.Settings()
+	if err != nil {
+		return exit.UsageError(err)
+	}
+	opts, key, err := gatewayAuth(ctx, f, g, settings)
+	if err != nil {
+		return err
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", hosting.GatewayAddr(g.Config.Settings, g.Addr))
+	if err != nil {
+		if _, err := strconv.ParseUint(g.Addr, 10, 16); err == nil {
+			return exit.UsageError(fmt.Errorf("invalid --addr %q: want host:port, such as 127.0.0.1:%[1]s, or :%[1]s", g.Addr))
+		}
+		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (%suse --addr for another address)", err, runningAdvice(ctx, f))}
+	}
+	defer l.Close()
+	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
+		given, _, _ := net.SplitHostPort(hosting.GatewayAddr(g.Config.Settings, g.Addr)) // 0.0.0.0 listens on [::]
+		address := net.JoinHostPort(given, port)
+		f.IO.Err.Printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+
+			"reverse proxy with TLS", address)
+		if opts.OAuth != nil && opts.PublicURL == "" {
+			return exit.UsageError(fmt.Errorf("missing publicURL: with auth.oidc at %s the settings must have the https URL "+
+				"that clients use", l.Addr()))
+		}
+	}
+	if opts.OAuth != nil && opts.PublicURL == "" {
+		opts.PublicURL = "http://" + observe.Authority(l.Addr())
+	}
+	g.url = gatewayBase(settings, l.Addr()) + connect.Endpoint
+	gw := newGateway(f, g, opts)
+	if err := g.observed.ObserveStats(g.Host, gw); err != nil {
+		return err
+	}
+	g.observed.Ready(ctx, g.readiness)
+	defer serveAdmin(ctx, f, g, gw)()
+	announceGateway(f, g, gatewayBase(settings, l.Addr()), key)
+	return gw.Serve(ctx, l)
+}
+
+// runningAdvice returns a clause that names the running gateway of the configuration, "" without one.
+func runningAdvice(ctx context.Context, f *cmdutil.Factory) string {
+	if _, ok, err := gatewayclient.Find(ctx, f); err != nil || !ok {
+		return ""
+	}
+	return gatewayclient.ErrGatewayRuns.Error() + ": see \"patchbay gateway status\"; "
+}
+
+// gatewayBase returns the URL of a gateway without a path, for its clients.
+func gatewayBase(settings *config.Settings, addr net.Addr) string {
+	if settings.PublicURL != "" {
+		return settings.PublicURL
+	}
+	return "http://" + observe.Authority(addr)
+}
+
+// gatewayAuth returns whom a gateway serves over HTTP, and the key of the local user, empty if it has none.
+func gatewayAuth(
+	ctx context.Context, f *cmdutil.Factory, g *Run, settings *config.Settings,
+) (o *gateway.Options, key string, err error) {
+	o = &gateway.Options{PublicURL: settings.PublicURL}
+	o.HTTP.AllowedHosts = settings.AllowedHosts
+	if g.NoAuth {
+		return o, "", nil
+	}
+	auth := settings.Auth
+	if auth == nil {
+		auth = &config.Auth{Keys: true}
+	}
+	if auth.Keys {
+		if key, err = GatewayKey(ctx, f); err != nil {
+			return nil, "", err
+		}
+		o.Keys = []string{key}
+		if o.KeyStore, err = keys.KeyStore(); err != nil {
+			return nil, "", err
+		}
+	}
+	if auth.OIDC != nil {
+		o.OAuth, err = gatewayOAuth(f, auth.OIDC)
+	}
+	return o, key, err
+}
+
+// gatewayOAuth returns how tokens of the authorization server of the settings are verified.
+func gatewayOAuth(f *cmdutil.Factory, o *config.OIDC) (*gateway.OAuth, error) {
+	fetcher := f.Net.NewFetcher(f.IO.Logger())
+	secret := ""
+	if o.ClientSecret != "" {
+		if secret = os.Getenv(o.ClientSecret); secret == "" {
+			return nil, exit.UsageError(hosting.ErrNoClientSecret(o.ClientSecret))
+		}
+	}
+	return &gateway.OAuth{
+		Verifier: oauth.NewJWTVerifier(o.Issuer, &oauth.JWTOptions{
+			InsecureAnyType: o.InsecureAnyTokenType, Fetcher: fetcher}),
+		AuthorizationServers: []string{o.Issuer}, Audiences: []string{o.Audience}, Scopes: o.Scopes,
+		Profiles: o.Profiles, ClientID: o.ClientID, ClientSecret: secret, Fetcher: fetcher,
+	}, nil
+}

@@ -1,0 +1,164 @@
+// Package list lists tools, resources, resource templates and prompts.
+package list
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/argument"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A Listing is a list that a server has.
+type Listing[T any] struct {
+	Key  string // of the list in JSON
+	All  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
+	Show func(item T, whole bool)
+	Name func(item T) string
+	Text func(item T) []string // that --search searches
+}
+
+// Names returns the names of the items, even after an error.
+func (l Listing[T]) Names(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _ := cmdutil.Collect(l.All(c, ctx))
+	for _, item := range list {
+		names = append(names, l.Name(item))
+	}
+	return names
+}
+
+// ListOrShow returns the function of a command that prints a list, or one item in full.
+func ListOrShow[T any](f *cmdutil.Factory, l Listing[T]) func(context.Context, *mcp.Client, []string) error {
+	return func(ctx context.Context, c *mcp.Client, words []string) error {
+		list, err := cmdutil.Collect(l.All(c, ctx))
+		var rpc *mcp.Error
+		if errors.As(err, &rpc) && rpc.Code == mcp.CodeMethodNotFound && len(list) == 0 {
+			err = nil // the server offers none
+		}
+		if err != nil {
+			return err
+		}
+		if len(words) > 0 && f.Search != nil {
+			return exit.UsageError(errors.New("--search selects from the whole list: leave out NAME"))
+		}
+		cmdutil.ReportFailed(f)
+		var incomplete error
+		if len(words) == 0 {
+			incomplete = cmdutil.ReportIncomplete(f)
+		}
+		all := len(list)
+		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.Text(item), f.Search) })
+		if len(words) > 0 {
+			item, err := cmdutil.Find(list, words[0], strings.TrimSuffix(l.Key, "s"), l.Name)
+			if err != nil {
+				_ = cmdutil.ReportIncomplete(f) // a missing server may have the item
+				return err
+			}
+			list = []T{item}
+		}
+		if f.Flags.JSON {
+			f.IO.Out.Value(map[string]any{l.Key: list})
+			return incomplete
+		}
+		what := strings.Replace(l.Key, "resourceTemplates", "resource templates", 1)
+		switch {
+		case len(list) == 0 && all > 0:
+			f.IO.Err.Printf("None of %d %s contains %q (--search).", all, what, strings.Join(f.Search, " "))
+		case len(list) == 0 && f.Client.Missing.Load() == nil:
+			f.IO.Err.Printf("This server has no %s.", what)
+		}
+		for _, item := range list {
+			l.Show(item, len(words) > 0)
+		}
+		return incomplete
+	}
+}
+
+// ShowTool prints a tool. The whole tool has its parameters, annotations and output schema.
+func ShowTool(f *cmdutil.Factory, t *mcp.Tool, whole bool) {
+	parameters, _ := argument.ParametersOf(t.InputSchema)
+	showSignature(f, t.Name, parameters)
+	cmdutil.ShowDescription(f, t.Title, t.Description, whole)
+	if !whole {
+		return
+	}
+	for _, line := range argument.InputTree(t.InputSchema) {
+		showTreeLine(f, line)
+	}
+	if hints := hintsOf(t.Annotations); hints != "" {
+		f.IO.Out.Wrapped("  hints: "+hints, "      ")
+	}
+	if t.OutputSchema != nil {
+		for _, line := range argument.OutputTree(t.OutputSchema) {
+			showTreeLine(f, line)
+		}
+	}
+}
+
+func showSignature(f *cmdutil.Factory, name string, parameters []argument.Parameter) {
+	name = term.CleanLine(name)
+	f.IO.Out.Named("", name, strings.TrimPrefix(argument.Signature(name, parameters), name))
+}
+
+// showTreeLine prints a line of a tree, whose name ends with a colon.
+func showTreeLine(f *cmdutil.Factory, line string) {
+	body := strings.TrimLeft(line, " ")
+	name, _, _ := strings.Cut(body, ":")
+	f.IO.Out.Named(line[:len(line)-len(body)], name, strings.TrimPrefix(body, name))
+}
+
+func hintsOf(a *mcp.ToolAnnotations) string {
+	if a == nil {
+		return ""
+	}
+	var all []string
+	for _, hint := range []struct {
+		set  *bool
+		text string
+	}{
+		{a.ReadOnly, "read-only"}, {a.Destructive, "destructive"}, {a.Idempotent, "idempotent"},
+		{a.OpenWorld, "open world"},
+	} {
+		switch {
+		case hint.set == nil:
+		case *hint.set:
+			all = append(all, hint.text)
+		default:
+			all = append(all, "not "+hint.text)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// ShowResource prints a resource.
+func ShowResource(f *cmdutil.Factory, r *mcp.Resource, whole bool) {
+	size := ""
+	if r.Size != nil {
+		size = ", " + term.FormatBytes(int(*r.Size))
+	}
+	f.IO.Out.Named("", term.CleanLine(r.URI), "  "+term.CleanLine(r.MIMEType)+size)
+	cmdutil.ShowDescription(f, r.Title, r.Description, whole)
+}
+
+// ShowTemplate prints a resource template.
+func ShowTemplate(f *cmdutil.Factory, t *mcp.ResourceTemplate, whole bool) {
+	f.IO.Out.Named("", term.CleanLine(t.URITemplate), "  "+term.CleanLine(t.MIMEType))
+	cmdutil.ShowDescription(f, t.Title, t.Description, whole)
+}
+
+// ShowPrompt prints a prompt, with the descriptions of its arguments if whole is true.
+func ShowPrompt(f *cmdutil.Factory, prompt *mcp.Prompt, whole bool) {
+	showSignature(f, prompt.Name, argument.PromptParameters(prompt))
+	cmdutil.ShowDescription(f, prompt.Title, prompt.Description, whole)
+	for _, a := range prompt.Arguments {
+		if whole && a.Description != "" {
+			f.IO.Out.Named("  ", term.CleanLine(a.Name), ": "+term.CleanLine(a.Description))
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package list
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Searchable adds --search to a command that prints a list.
+func Searchable(f *cmdutil.Factory, cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringArrayVar(&f.Search, "search", nil,
+		"list only those whose name, title or description contains each of these `words`")
+	return cmd
+}
+
+// matches reports whether each word is in one of the texts. Case does not matter.
+func matches(texts, words []string) bool {
+	all := strings.ToLower(strings.Join(texts, "\n"))
+	for _, word := range strings.Fields(strings.ToLower(strings.Join(words, " "))) {
+		if !strings.Contains(all, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// ToolText returns the texts of a tool that --search searches.
+func ToolText(t *mcp.Tool) []string {
+	title := ""
+	if t.Annotations != nil {
+		title = t.Annotations.Title
+	}
+	return []string{t.Name, t.Title, title, t.Description}
+}
+
+// ResourceText returns the texts of a resource that --search searches.
+func ResourceText(r *mcp.Resource) []string { return []string{r.URI, r.Name, r.Title, r.Description} }
+
+// TemplateText returns the texts of a resource template that --search searches.
+func TemplateText(t *mcp.ResourceTemplate) []string {
+	return []string{t.URITemplate, t.Name, t.Title, t.Description}
+}
+
+// PromptTexts returns the texts of a prompt that --search searches.
+func PromptTexts(prompt *mcp.Prompt) []string {
+	return []string{prompt.Name, prompt.Title, prompt.Description}
+}

@@ -1,0 +1,160 @@
+// Package read reads resources, gets prompts and completes their arguments.
+package read
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/argument"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Read reads a resource and prints its contents.
+func Read(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+	uri := words[0]
+	if len(words) > 1 {
+		variables, err := argument.Assignments(words[1:])
+		if err != nil {
+			return exit.UsageError(err)
+		}
+		values := map[string]any{}
+		for key, value := range variables {
+			values[key] = value
+		}
+		if uri, err = expandTemplate(uri, values); err != nil {
+			return exit.UsageError(err)
+		}
+	}
+	result, err := c.ReadResource(ctx, uri)
+	if err != nil {
+		return err
+	}
+	if f.Flags.JSON {
+		f.IO.Out.Result(result)
+	}
+	for _, part := range result.Contents {
+		if err := ShowContents(f, "resource "+part.URI, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ShowContents prints text as it is, or describes and saves binary content. With --json it only
+// saves.
+func ShowContents(f *cmdutil.Factory, what string, part *mcp.ResourceContents) error {
+	switch {
+	case f.Flags.JSON:
+	case part.Blob != nil:
+		f.IO.Out.Println(term.CleanLine(content.Binary(what, part.MIMEType, part.Blob)))
+	default:
+		f.IO.Out.Text(part.Text)
+		if f.IO.Out.Terminal && !strings.HasSuffix(part.Text, "\n") {
+			f.IO.Out.Write("\n")
+		}
+	}
+	if part.Blob == nil {
+		return nil
+	}
+	return cmdutil.SaveFile(f, part.URI, part.MIMEType, part.Blob)
+}
+
+// expandTemplate expands a URI template. Unknown variables are errors.
+func expandTemplate(uri string, values map[string]any) (string, error) {
+	template := &mcp.ResourceTemplate{URITemplate: uri}
+	bare, err := template.Expand(nil)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if with, err := template.Expand(map[string]any{name: "x"}); err == nil && with == bare {
+			return "", fmt.Errorf("unknown variable %q: the URI %q does not have it", name, uri)
+		}
+	}
+	return template.Expand(values)
+}
+
+// Get gets a prompt and prints its messages.
+func Get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+	prompts, err := cmdutil.Collect(c.Prompts(ctx))
+	if err != nil {
+		return err
+	}
+	prompt, err := cmdutil.Find(prompts, words[0], "prompt", cmdutil.PromptName)
+	if err != nil {
+		return err
+	}
+	parameters := argument.PromptParameters(prompt)
+	a, err := f.Ask.ReadArguments(ctx, words[1:],
+		&argument.List{Thing: "argument", Owner: "prompt", Parameters: parameters, Closed: true})
+	if err != nil {
+		return cmdutil.WrongArguments(ctx, f, err, "get", argument.Signature(prompt.Name, parameters))
+	}
+	f.Ask.WarnUndeclared(a)
+	values := map[string]string{}
+	for key, value := range a.Values {
+		text, err := rawjson.Unquote(value)
+		if err != nil {
+			text = string(value) // :=5 is the string 5
+		}
+		values[key] = text
+	}
+	result, err := c.GetPrompt(ctx, prompt.Name, values)
+	if err != nil {
+		return err
+	}
+	if f.Flags.JSON {
+		f.IO.Out.Result(result)
+		return nil
+	}
+	for i, m := range result.Messages {
+		if i > 0 {
+			f.IO.Out.Write("\n")
+		}
+		f.IO.Out.Printf("%s:", term.CleanLine(string(m.Role)))
+		if err := cmdutil.Show(f, m.Content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Complete prints the completions of an argument.
+func Complete(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+	name, typed, ok := strings.Cut(words[1], "=")
+	if !ok || name == "" {
+		return exit.UsageError(fmt.Errorf("invalid argument %q: want NAME=TYPED", words[1]))
+	}
+	known, err := argument.Assignments(words[2:])
+	if err != nil {
+		return exit.UsageError(err)
+	}
+	ref := mcp.CompletionRef{Prompt: words[0]}
+	if strings.ContainsAny(words[0], ":{") {
+		ref = mcp.CompletionRef{Template: words[0]}
+	}
+	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref,
+		Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
+	if err != nil {
+		return err
+	}
+	if f.Flags.JSON {
+		f.IO.Out.Value(map[string]any{"completion": completion})
+		return nil
+	}
+	for _, value := range completion.Values {
+		f.IO.Out.Println(term.CleanLine(value))
+	}
+	if completion.HasMore {
+		f.IO.Err.Printf("The server has more completions.")
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+// Package root builds the tree of commands and runs it.
+package root
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/completion"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+)
+
+// Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay
+// help exit-codes`. Cancelling ctx interrupts it. The user is prompted if stdin and stderr are a
+// terminal.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	f := newRun(stdin, stdout, stderr)
+	f.IO.Interactive = term.IsTerminal(stdin) && f.IO.Err.Terminal
+	return runCommandLine(ctx, f, args)
+}
+
+// newRun returns the factory of one run of patchbay.
+func newRun(stdin io.Reader, stdout, stderr io.Writer) *cmdutil.Factory {
+	f := cmdutil.New(term.NewStreams(stdin, stdout, stderr), &flags.Flags{}, hosting.Hosts{})
+	f.Commands = commands
+	return f
+}
+
+func runCommandLine(ctx context.Context, f *cmdutil.Factory, args []string) int {
+	f.Args = args
+	if completion.CompleteCommand(f, args) {
+		return exit.OK
+	}
+	root := rootCommand(f)
+	root.SetArgs(args)
+	root.SetIn(f.IO.In.R)
+	root.SetOut(f.IO.Out.W)
+	root.SetErr(f.IO.Err.W)
+	defer hosting.End(f)
+	return cmdutil.Execute(ctx, f, root)
+}
+
+func rootCommand(f *cmdutil.Factory) *cobra.Command {
+	root := &cobra.Command{
+		Use:                        "patchbay",
+		Short:                      "Model Context Protocol (MCP) from the command line",
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Version:                    build.Version(),
+		Args:                       cmdutil.KnownSubcommand,
+		RunE:                       func(cmd *cobra.Command, v1 []string) error { return cmdutil.ShowHelp(f, cmd, v1) },
+	}
+	root.SetVersionTemplate("patchbay {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cmdutil.FlagError(f, cmd, err) })
+	root.AddGroup(&cobra.Group{ID: cmdutil.GroupServer, Title: "Server commands:"},
+		&cobra.Group{ID: cmdutil.GroupAuth, Title: "Authorization:"}, &cobra.Group{ID: cmdutil.GroupOther, Title: "Other commands:"})
+	root.SetHelpCommandGroupID(cmdutil.GroupOther)
+	cmdutil.AddFlags(f, root)
+	root.AddCommand(f.Commands(f)...)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = helpExists
+	}
+	cmdutil.AddHelp(root)
+	cmdutil.SetHelp(f, root)
+	checkArguments(root)
+	return root
+}

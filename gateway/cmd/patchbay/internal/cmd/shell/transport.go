@@ -1,0 +1,72 @@
+package shell
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A urlTransport is a transport over HTTP.
+type urlTransport interface {
+	mcp.SessionTransport
+	ServerKey() string
+	UsesHeaderParams()
+}
+
+// A observedURL is a transport that reports that the server has lost a session.
+type observedURL struct {
+	urlTransport
+	shell *Shell
+}
+
+// OpenSession implements mcp.SessionTransport.
+func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+	c, err := t.urlTransport.OpenSession(ctx, receive)
+	if err != nil {
+		return nil, err
+	}
+	t.shell.mu.Lock()
+	again := t.shell.client != nil && t.shell.transport == mcp.Transport(t)
+	t.shell.mu.Unlock()
+	if again {
+		t.shell.base.IO.Err.Printf("The session has ended, and its state is lost. A new session has begun.")
+		t.shell.lists.clear()
+	}
+	return c, nil
+}
+
+// Observe records the transport of a connection, and returns one that reports lost sessions.
+func (s *Shell) Observe(t mcp.Transport) mcp.Transport {
+	if u, ok := t.(urlTransport); ok {
+		t = &observedURL{urlTransport: u, shell: s}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.transport = t
+	return t
+}
+
+// reportEnd reports the end of a connection over stdio when it has ended.
+func (s *Shell) reportEnd(c *mcp.Client, t mcp.Transport) {
+	if done := mcpint.Get[*mcp.Request, mcp.Handler]().ConnDone(t); done != nil {
+		go func() { // ends with the connection, which close ends
+			<-done
+			s.connectionEnded(c)
+		}()
+	}
+}
+
+func (s *Shell) connectionEnded(c *mcp.Client) {
+	s.mu.Lock()
+	current := s.client == c
+	if current {
+		s.ended = true
+	}
+	s.mu.Unlock()
+	if current {
+		s.stopListening()
+		s.base.IO.Err.Printf("The server has exited, and its state is lost. The next command starts it again.")
+	}
+}

@@ -1,0 +1,395 @@
+// Package task lists, watches, answers and cancels tasks.
+package task
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
+func completeTasks(f *cmdutil.Factory, cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if f.Shell != nil {
+		return f.Shell.NotedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+	switch len(args) {
+	case 0:
+		return f.Config.TargetNames(typed), cobra.ShellCompDirectiveNoFileComp
+	case 1:
+		f.Flags.NoInput = true
+		t, err := f.Config.Named(cmd.Context(), args[0], target.RefuseTrust)
+		if err != nil {
+			break
+		}
+		known, _ := target.NotesOf(t) // ids before an error are useful
+		var ids []string
+		for _, n := range known {
+			ids = append(ids, n.ID)
+		}
+		return target.Matching(ids, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// A TaskReport is a task in JSON, as `patchbay task get --json` prints it.
+type TaskReport struct {
+	ID            string                      `json:"id"`
+	Status        tasks.Status                `json:"status"`
+	Tool          string                      `json:"tool,omitzero"` // if the task has a note
+	Message       string                      `json:"message,omitzero"`
+	Created       time.Time                   `json:"created,omitzero"`
+	Updated       time.Time                   `json:"updated,omitzero"`
+	TTL           float64                     `json:"ttlMs,omitzero"`
+	PollInterval  float64                     `json:"pollIntervalMs,omitzero"`
+	InputRequests map[string]mcp.InputRequest `json:"inputRequests,omitzero"`
+	Result        stdjson.RawMessage          `json:"result,omitzero"`
+	Error         *mcp.Error                  `json:"error,omitzero"`
+}
+
+// NewTaskReport returns the report of a task of a tool.
+func NewTaskReport(t *tasks.Task, tool string) *TaskReport {
+	return &TaskReport{
+		ID: t.ID, Status: t.Status, Tool: tool, Message: t.Message, Created: t.Created, Updated: t.Updated,
+		TTL: term.Milliseconds(t.TTL), PollInterval: term.Milliseconds(t.PollInterval),
+		InputRequests: t.InputRequests, Result: t.Result, Error: t.Error,
+	}
+}
+
+// NewCmdTaskList returns the command "task list".
+func NewCmdTaskList(f *cmdutil.Factory) *cobra.Command {
+	cmd := cmdutil.ServerCommand(f, "list", "List the tasks of a server", nil, func(ctx context.Context, c *mcp.Client, v1 []string) error { return listTasks(ctx, f, c, v1) })
+	if f.Shell != nil {
+		return cmd
+	}
+	run := cmd.RunE
+	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completeTasks(f, cmd, args, typed)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
+			return listNotes(f)
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// listNotes prints all notes.
+func listNotes(f *cmdutil.Factory) error {
+	all, err := target.Notes()
+	if err != nil {
+		return err
+	}
+	if f.Flags.JSON {
+		list := []map[string]any{}
+		for _, n := range all {
+			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key,
+				"started": n.Started})
+		}
+		f.IO.Out.Value(map[string]any{"tasks": list})
+		return nil
+	}
+	shared := sharedTargets(all)
+	for _, n := range all {
+		where := term.CleanLine(n.Target)
+		if shared[n.Target] {
+			where += fmt.Sprintf(" (%.6s)", term.CleanLine(n.Key))
+		}
+		f.IO.Out.Printf("%s  %s  %s", term.CleanLine(n.ID), term.CleanLine(n.Tool), where)
+		f.IO.Out.Printf("    started %s ago", ago(n.Started))
+	}
+	if len(all) == 0 {
+		f.IO.Err.Printf("No tasks. Start one with patchbay call --task.")
+	}
+	return nil
+}
+
+// sharedTargets returns the names of several targets that differ in secret parts.
+func sharedTargets(all []*target.Note) map[string]bool {
+	first, shared := map[string]string{}, map[string]bool{}
+	for _, n := range all {
+		if key, has := first[n.Target]; has && key != n.Key {
+			shared[n.Target] = true
+		}
+		first[n.Target] = n.Key
+	}
+	return shared
+}
+
+// ago returns the time since t in words.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case d < time.Minute:
+		return max(d, 0).Round(time.Second).String()
+	case d < 2*24*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func listTasks(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
+	known, err := target.NotesOf(f.Client.Current.Load())
+	if err != nil {
+		f.IO.Err.Printf("patchbay: cannot read the notes of started tasks: %s", term.Clean(err.Error()))
+	}
+	tools := map[string]string{}
+	for _, n := range known {
+		tools[n.ID] = n.Tool
+	}
+	var list []*tasks.Task
+	if _, listed := rawjson.Get(c.Capabilities().Tasks, "list"); listed {
+		list, err = cmdutil.Collect(tasks.List(ctx, c))
+	} else {
+		list, err = getNoted(ctx, f, c, known)
+	}
+	if err == nil || len(list) > 0 {
+		showTasks(f, list, tools)
+	}
+	return err
+}
+
+// getNoted returns the noted tasks that the server has, also with an error, and removes other
+// notes.
+func getNoted(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, known []*target.Note) (found []*tasks.Task, first error) {
+	for _, n := range known {
+		t, err := tasks.Resume(c, n.ID).Get(ctx)
+		var said *mcp.Error
+		switch {
+		case err == nil:
+			found = append(found, t)
+		case isUnknownTask(err):
+			n.Remove()
+		default:
+			first = cmp.Or(first, fmt.Errorf("task %q: %w", term.Shorten(n.ID, 100), err))
+			if !errors.As(err, &said) {
+				return found, first // the connection failed
+			}
+		}
+	}
+	return found, first
+}
+
+func showTasks(f *cmdutil.Factory, list []*tasks.Task, tools map[string]string) {
+	if f.Flags.JSON {
+		reports := []*TaskReport{}
+		for _, t := range list {
+			reports = append(reports, NewTaskReport(t, tools[t.ID]))
+		}
+		f.IO.Out.Value(map[string]any{"tasks": reports})
+		return
+	}
+	for _, t := range list {
+		f.IO.Out.Printf("%s  %s  %s", term.CleanLine(t.ID), cmp.Or(term.CleanLine(tools[t.ID]), "-"), term.CleanLine(string(t.Status)))
+		line := "started " + ago(t.Created) + " ago"
+		if t.Message != "" {
+			line += "; " + term.Shorten(term.CleanLine(t.Message), 200)
+		}
+		f.IO.Out.Printf("    %s", line)
+	}
+	if len(list) == 0 {
+		f.IO.Err.Printf("No tasks. Start one with patchbay call --task.")
+	}
+}
+
+// GetTask prints a task.
+func GetTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+	t, err := h.Get(ctx)
+	if err != nil {
+		return err
+	}
+	return showTask(f, t)
+}
+
+// CancelTask cancels a task.
+func CancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+	refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
+	if refused != nil && !isUnknownTask(refused) {
+		return refused
+	}
+	t, err := h.Get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := showTask(f, t); err != nil || refused == nil {
+		return err
+	}
+	return &exit.Error{Code: exit.Failure, Err: refused} // the task exists
+}
+
+// NewCmdTask returns a command about one task. Its usage begins with the id of the task.
+func NewCmdTask(
+	f *cmdutil.Factory, usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
+) *cobra.Command {
+	cmd := cmdutil.ServerCommand(f, usageLine, short, nil, func(ctx context.Context, c *mcp.Client, words []string) error {
+		return taskError(run(ctx, tasks.Resume(c, words[0]), words[1:]), words[0])
+	})
+	cmd.Flags().String("id", "", "the task `ID`, if it begins with a hyphen")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completeTasks(f, cmd, args, typed)
+	}
+	return cmd
+}
+
+func isUnknownTask(err error) bool {
+	var said *mcp.Error
+	return errors.As(err, &said) && said.Remote() && said.Code == mcp.CodeInvalidParams
+}
+
+// taskError adds what an error means for a task.
+func taskError(err error, id string) error {
+	var said *mcp.Error
+	var own *exit.Error
+	switch {
+	case errors.As(err, &own):
+		return err
+	case errors.As(err, &said) && said.Code == mcp.CodeMethodNotFound:
+		return exit.NotFoundError(fmt.Errorf("the server does not support tasks: %w", err))
+	case !isUnknownTask(err):
+		return err
+	}
+	return exit.NotFoundError(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", term.Shorten(id, 100), err))
+}
+
+func showTask(f *cmdutil.Factory, t *tasks.Task) error {
+	tool := toolOf(f, t.ID)
+	if f.Flags.JSON {
+		f.IO.Out.Value(NewTaskReport(t, tool))
+		return nil
+	}
+	showTaskFields(f, t, tool)
+	if t.Result == nil {
+		return nil
+	}
+	r, err := finalResult(t)
+	if err != nil {
+		return err
+	}
+	if r.IsError {
+		f.IO.Out.Println("result   (tool error)")
+	} else {
+		f.IO.Out.Println("result")
+	}
+	for _, c := range r.Content {
+		f.IO.Out.Println(term.Indent(term.Clean(content.Describe(c)), "  "))
+		if err := cmdutil.SaveContent(f, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finalResult returns the result or the error in the final state of a task.
+func finalResult(t *tasks.Task) (*mcp.CallToolResult, error) {
+	switch {
+	case t.Result != nil:
+		r := &mcp.CallToolResult{}
+		if err := json.Unmarshal(t.Result, r); err != nil {
+			return nil, fmt.Errorf("%w: the result of the task: %w", mcp.ErrInvalidResult, err)
+		}
+		return r, nil
+	case t.Error != nil:
+		return nil, &exit.Error{Code: exit.Failure, Err: t.Error}
+	case t.Status == tasks.StatusCancelled:
+		if t.Message == "" {
+			return nil, errors.New("the task was cancelled")
+		}
+		return nil, fmt.Errorf("the task was cancelled: %s", term.Shorten(t.Message, exit.MaxReason))
+	}
+	return nil, fmt.Errorf("%w: the task has status %s without a result", mcp.ErrInvalidResult, t.Status)
+}
+
+// ExplainCancelled replaces the error of waiting for a task that was cancelled by the reason.
+func ExplainCancelled(ctx context.Context, h *tasks.Handle, err error) error {
+	if !errors.Is(err, mcp.ErrCancelled) || ctx.Err() != nil {
+		return err
+	}
+	if t, failed := h.Get(ctx); failed == nil && t.Status == tasks.StatusCancelled {
+		_, err = finalResult(t)
+	}
+	return err
+}
+
+// maxTaskField bounds one shown field of a task, in characters: a status message may be large.
+const maxTaskField = 5000
+
+func showTaskFields(f *cmdutil.Factory, t *tasks.Task, tool string) {
+	line := func(name, value string) { f.IO.Out.Field(8, name, term.Shorten(value, maxTaskField)) }
+	line("task", t.ID)
+	line("tool", tool)
+	line("status", string(t.Status))
+	line("message", t.Message)
+	if !t.Created.IsZero() {
+		line("created", t.Created.Local().Format(time.DateTime))
+	}
+	if !t.Updated.IsZero() {
+		line("updated", t.Updated.Local().Format(time.DateTime))
+	}
+	if t.TTL > 0 && !t.Created.IsZero() {
+		line("kept", "until "+t.Created.Add(t.TTL).Local().Format(time.DateTime))
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.InputRequests)) {
+		asked := t.InputRequests[key]
+		line("asks", key+": "+question.DescribeInput(asked))
+		line("", "  "+answerCommand(f, t, key))
+	}
+	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
+		line("asks", "(this server does not show the question; watch the task, or answer it)")
+		line("", "  "+TaskCommandLine(f, "watch", t.ID))
+		line("", "  "+TaskCommandLine(f, "answer", t.ID, "FIELD=VALUE…"))
+	}
+	if t.Error != nil {
+		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))
+	}
+}
+
+// toolOf returns the tool of a task that has a note, else "".
+func toolOf(f *cmdutil.Factory, id string) string {
+	known, _ := target.NotesOf(f.Client.Current.Load()) // without notes the tool is unknown
+	for _, n := range known {
+		if n.ID == id {
+			return n.Tool
+		}
+	}
+	return ""
+}
+
+// TaskCommandLine returns a command line for a task at the current target.
+func TaskCommandLine(f *cmdutil.Factory, verb, id string, words ...string) string {
+	t := f.Client.Current.Load()
+	line := []string{"patchbay", "task", verb}
+	switch {
+	case f.Shell != nil:
+		line = []string{"task", verb}
+	case t.Command == nil || t.From != "":
+		line = append(line, t.Argument(f.Flags.Config))
+	}
+	if strings.HasPrefix(id, "-") {
+		id = "--id=" + id
+	}
+	line = append(line, term.ShellWord(id))
+	line = append(line, words...)
+	if t.Command != nil && t.From == "" && f.Shell == nil {
+		line = append(line, "--", t.String())
+	}
+	return strings.Join(line, " ")
+}

@@ -1,0 +1,130 @@
+// Package trust lists and trusts the servers of project files.
+package trust
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// NewCmdTrust returns the command "trust".
+func NewCmdTrust(f *cmdutil.Factory) *cobra.Command {
+	var yes, revoke bool
+	cmd := &cobra.Command{
+		Use:                   "trust [NAME]",
+		Short:                 "Trust a server of a project file, such as .mcp.json or .vscode/mcp.json",
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return f.Config.TargetNames(typed), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := target.TrustStore()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return listTrust(f, store)
+			}
+			c, s, err := projectServer(f, args[0])
+			switch {
+			case err != nil:
+				return exit.UsageError(err)
+			case revoke:
+				return store.Revoke(s)
+			case yes:
+				f.IO.Err.Printf("%s", target.TrustText(c, s))
+				if err := store.Trust(s); err != nil {
+					return err
+				}
+				f.IO.Err.Printf("Server %s is trusted now.", target.ServerWord(c, s))
+				return nil
+			case !store.NeedsTrust(s):
+				f.IO.Err.Printf("Server %s is trusted already.", target.ServerWord(c, s))
+				return nil
+			}
+			if err := f.Config.AskTrust(cmd.Context(), c, s, store); err != nil {
+				return exit.UsageError(err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "trust the server without asking")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "remove the trust in the server")
+	return cmd
+}
+
+func inProject(f *configs.File) bool { return f.Project }
+
+// projectServer returns a server of the project files.
+func projectServer(p *cmdutil.Factory, name string) (*configs.File, *config.Server, error) {
+	f, name, err := p.Config.FindServer(name, inProject)
+	if f == nil {
+		return nil, nil, err
+	}
+	s, err := f.Server(name)
+	return f, s, err
+}
+
+// A trustReport is a server of a project file in JSON.
+type trustReport struct {
+	Name    string `json:"name"`
+	File    string `json:"file"`
+	Trusted bool   `json:"trusted"`
+	Does    string `json:"does,omitzero"` // its command or URL, with variables unexpanded
+	Invalid string `json:"invalid,omitzero"`
+}
+
+// listTrust prints the servers of the project files.
+func listTrust(p *cmdutil.Factory, store *config.TrustStore) error {
+	var problems error
+	reports := []trustReport{}
+	for f, err := range configs.Files(p.Flags.Config) {
+		if err != nil {
+			problems = errors.Join(problems, err)
+		} else if f.Project {
+			for _, name := range f.Names() {
+				reports = append(reports, reportTrust(f, name, store))
+			}
+		}
+	}
+	if p.Flags.JSON {
+		p.IO.Out.Value(map[string][]trustReport{"servers": reports})
+		return problems
+	}
+	var rows [][]string
+	for _, r := range reports {
+		state := "not trusted"
+		if r.Trusted {
+			state = "trusted"
+		}
+		rows = append(rows, []string{term.Shorten(term.CleanLine(r.Name), term.MaxNameShown), state,
+			term.Shorten(term.CleanLine(r.Does+r.Invalid), term.MaxDoesShown)})
+	}
+	p.IO.Out.Columns("NAME STATE COMMAND-OR-URL", rows)
+	if len(reports) == 0 {
+		p.IO.Err.Printf("Found no project files with servers; see \"patchbay trust --help\".")
+	}
+	return problems
+}
+
+func reportTrust(c *configs.File, name string, store *config.TrustStore) trustReport {
+	r := trustReport{Name: c.Target(name), File: c.Path}
+	s, err := c.Server(name)
+	if err != nil {
+		r.Invalid = err.Error()
+		return r
+	}
+	r.Trusted = !store.NeedsTrust(s)
+	if r.Does = s.URL; s.Type == config.TypeStdio {
+		r.Does = (&target.Target{Command: append([]string{s.Command}, s.Args...)}).String()
+	}
+	return r
+}

@@ -1,0 +1,54 @@
+package cmdutil
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// CompletionTimeout bounds the completion of a name from a server.
+const CompletionTimeout = 2 * time.Second
+
+// A Lister returns names that a server has, such as those of its tools.
+type Lister func(ctx context.Context, c *mcp.Client) []string
+
+// CompleteNames completes targets, and then names from the server, if the target is a URL. It never
+// starts a command: completion must not run code. It uses no server of a project file that the user
+// has not trusted.
+func CompleteNames(f *Factory, names Lister) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if f.Shell != nil {
+			return f.Shell.CompleteNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
+		}
+		if len(args) == 0 {
+			return append(f.Config.TargetNames(typed), f.Hosts.Names(f, typed)...), cobra.ShellCompDirectiveNoFileComp
+		}
+		if names == nil || len(args) > 1 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		var found []string
+		directive := whileConnected(f, cmd, args[0], func(ctx context.Context, c *mcp.Client) {
+			found = target.Matching(names(ctx, c), typed)
+		})
+		return found, directive
+	}
+}
+
+// completeFlags completes the values of flags with a fixed set of values, and of directories.
+func completeFlags(root *cobra.Command) {
+	for name, values := range map[string][]string{"revision": connect.Revisions(), "log-level": connect.LogLevels,
+		"color": {"auto", "always", "never"}} {
+		complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return target.Matching(values, typed), cobra.ShellCompDirectiveNoFileComp
+		}
+		_ = root.RegisterFlagCompletionFunc(name, complete) // the flag exists
+	}
+	for _, name := range []string{"cwd", "save", "root"} {
+		_ = root.MarkPersistentFlagDirname(name)
+	}
+}

@@ -1,0 +1,64 @@
+package cmdutil
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// ReportFailed prints which servers of @host have failed: their items are missing in lists.
+func ReportFailed(f *Factory) {
+	if f.Failed != nil && !f.Observe.Completing {
+		f.Failed()
+	}
+}
+
+// MayLack reports whether a tool may belong to a server whose items are missing in the last list. The names of a
+// gateway's tools begin with the name of their server: if a listed tool has the prefix of name, that server is not
+// missing.
+func MayLack(f *Factory, listed []*mcp.Tool, name string) bool {
+	server, _, prefixed := strings.Cut(name, "__")
+	return f.Client.Missing.Load() != nil && !(prefixed && slices.ContainsFunc(listed, func(t *mcp.Tool) bool {
+		return strings.HasPrefix(t.Name, server+"__")
+	}))
+}
+
+// incomplete prints the servers whose items are missing in the last list. It returns an error unless all of them
+// only require a login.
+func ReportIncomplete(f *Factory) error {
+	m := f.Client.Missing.Load()
+	if m == nil || f.Observe.Completing {
+		return nil
+	}
+	var starting, failed, login []string
+	for _, s := range m.Servers {
+		switch name := term.Shorten(term.CleanLine(s.Server), term.MaxNameShown); s.Code {
+		case "starting":
+			starting = append(starting, name)
+		case "auth_required":
+			login = append(login, name)
+		default:
+			failed = append(failed, name+" ("+term.Shorten(term.CleanLine(s.Code), term.MaxNameShown)+")")
+		}
+	}
+	show := func(count int, what string, names []string) {
+		if count > 0 {
+			text := strings.Join(names, ", ")
+			if len(names) < count {
+				text += fmt.Sprintf(" and %d more", count-len(names))
+			}
+			f.IO.Err.Printf("patchbay: the list is not complete: %d of %d servers %s: %s", count, m.Of, what, text)
+		}
+	}
+	show(m.Starting, "are still starting", starting)
+	show(m.Failed-len(login), "have failed", failed)
+	show(len(login), "require a login", login)
+	if m.Starting+m.Failed <= len(login) {
+		return nil
+	}
+	return &exit.Error{Code: exit.Incomplete, Err: exit.ErrShown}
+}

@@ -1,0 +1,260 @@
+// Package configedit changes configuration files and shows the changes.
+package configedit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// A Edit is a new text of a configuration file.
+type Edit struct {
+	Path      string
+	Old, Text []byte
+}
+
+// An Report is what happened to a configuration file, in JSON.
+type Report struct {
+	File    string `json:"file"`
+	Changed bool   `json:"changed"`         // or would be, without --dry-run
+	Backup  string `json:"backup,omitzero"` // the file with the old text; absent if there was none
+	DryRun  bool   `json:"dryRun,omitzero"`
+	Diff    string `json:"diff,omitzero"` // with --dry-run
+}
+
+// Apply writes an edit, after a backup of the old text. With dryRun it writes nothing and returns the
+// difference.
+func (e *Edit) Apply(dryRun bool) (r Report, err error) {
+	r = Report{File: e.Path, Changed: !bytes.Equal(e.Old, e.Text), DryRun: dryRun}
+	switch {
+	case dryRun:
+		r.Diff = DiffText(e.Path, string(e.Old), string(e.Text))
+		return r, nil
+	case !r.Changed:
+		return r, nil
+	}
+	if len(e.Old) > 0 {
+		if r.Backup, err = backup(e.Path, e.Old); err != nil {
+			return r, fmt.Errorf("write a backup of %s: %w", e.Path, err)
+		}
+	}
+	return r, configs.Replace(e.Path, e.Old, e.Text)
+}
+
+// Show prints what an edit has done, or would do.
+func Show(f *cmdutil.Factory, r Report) {
+	switch {
+	case r.DryRun && r.Changed:
+		f.IO.Out.Printf("%s", term.Clean(strings.TrimRight(r.Diff, "\n")))
+	case r.Changed && r.Backup != "":
+		f.IO.Err.Printf("Changed %s; its old text is in %s.", term.CleanLine(r.File), term.CleanLine(r.Backup))
+	case r.Changed:
+		f.IO.Err.Printf("Wrote %s.", term.CleanLine(r.File))
+	default:
+		f.IO.Err.Printf("%s stays as it is.", term.CleanLine(r.File))
+	}
+}
+
+// maxBackups bounds the backups of one file; the oldest are removed.
+const maxBackups = 20
+
+// backup writes the text of a configuration file into the state directory, which other users cannot
+// read, since the text may have secrets.
+func backup(path string, text []byte) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	dir, err := userdir.Dir(filepath.Join("backups", fmt.Sprintf("%x", sha256.Sum256([]byte(abs)))[:16]))
+	if err != nil {
+		return "", err
+	}
+	name := time.Now().UTC().Format("20060102T150405.000000000Z") + "-" + filepath.Base(path)
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return "", err
+	}
+	if all, err := os.ReadDir(dir); err == nil && len(all) > maxBackups { // sorted by time
+		for _, old := range all[:len(all)-maxBackups] {
+			_ = os.Remove(filepath.Join(dir, old.Name()))
+		}
+	}
+	return file, nil
+}
+
+// OwnFile reads the configuration file that the user edits: that of --config or $PATCHBAY_CONFIG, or
+// the user's own. Text is empty if it does not exist.
+func OwnFile(f *cmdutil.Factory) (path string, text []byte, err error) {
+	path = config.Paths(f.Flags.Config)[0]
+	if !f.Config.NamesConfig() && !filepath.IsAbs(path) {
+		return "", nil, errors.New("cannot find your configuration directory: name a file with --config")
+	}
+	app := configs.AppOf(path)
+	if !slices.Contains([]string{"patchbay", "project", "vscode", "cursor"}, app) {
+		return "", nil, exit.UsageError(fmt.Errorf("%s has the form of %s: this command edits files in the form of Patchbay",
+			path, app))
+	}
+	if text, err = configs.ReadForEdit(path); err != nil {
+		return "", nil, err
+	}
+	if text == nil && !f.Config.NamesConfig() {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	return path, text, err
+}
+
+// serverName matches names that are words of a command line, and no targets of another kind.
+var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// CheckServerName returns an error for a name that a server must not have.
+func CheckServerName(name string) error {
+	if !serverName.MatchString(name) {
+		return exit.UsageError(fmt.Errorf("invalid name %.100q: want 1 to 64 of the characters A-Z, a-z, 0-9, ., _ and -", name))
+	}
+	return nil
+}
+
+// DiffText returns the difference of two texts in the unified format. Values that look like secrets
+// are hidden.
+func DiffText(path, old, text string) string {
+	if old == text {
+		return ""
+	}
+	ops := diffLines(strings.SplitAfter(old, "\n"), strings.SplitAfter(text, "\n"))
+	const context = 3 // lines
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n", path, path)
+	for i := 0; i < len(ops); {
+		for i < len(ops) && ops[i].kind == ' ' {
+			i++
+		}
+		if i == len(ops) {
+			break
+		}
+		start, end := max(i-context, 0), i
+		for n := i; n < len(ops) && n-end <= 2*context; n++ {
+			if ops[n].kind != ' ' {
+				end = n
+			}
+		}
+		i = min(end+1+context, len(ops))
+		writeHunk(&b, ops, start, i)
+	}
+	return b.String()
+}
+
+func writeHunk(b *strings.Builder, ops []diffLine, start, end int) {
+	count := func(ops []diffLine, kind byte) (n int) {
+		for _, op := range ops {
+			if op.kind == ' ' || op.kind == kind {
+				n++
+			}
+		}
+		return n
+	}
+	at := func(kind byte) string {
+		n, first := count(ops[start:end], kind), count(ops[:start], kind)+1
+		if n == 0 {
+			first--
+		}
+		return fmt.Sprintf("%d,%d", first, n)
+	}
+	fmt.Fprintf(b, "@@ -%s +%s @@\n", at('-'), at('+'))
+	for _, op := range ops[start:end] {
+		b.WriteByte(op.kind)
+		b.WriteString(MaskLine(strings.TrimRight(op.text, "\r\n")) + "\n")
+		if !strings.HasSuffix(op.text, "\n") {
+			b.WriteString("\\ No newline at end of file\n")
+		}
+	}
+}
+
+// A diffLine is a line that is in both texts, ' ', or only in the old '-' or the new '+' one.
+type diffLine struct {
+	kind byte
+	text string
+}
+
+// maxDiffCells bounds the table of a comparison. Larger differences are shown as one.
+const maxDiffCells = 1 << 22
+
+// diffLines compares two texts line by line, with a longest common subsequence of what is between
+// their common lines at the start and at the end.
+func diffLines(old, text []string) (ops []diffLine) {
+	trim := func(lines []string) []string {
+		if n := len(lines); n > 0 && lines[n-1] == "" {
+			return lines[:n-1]
+		}
+		return lines
+	}
+	old, text = trim(old), trim(text)
+	for len(old) > 0 && len(text) > 0 && old[0] == text[0] {
+		ops = append(ops, diffLine{' ', old[0]})
+		old, text = old[1:], text[1:]
+	}
+	var after []diffLine
+	for len(old) > 0 && len(text) > 0 && old[len(old)-1] == text[len(text)-1] {
+		after = append(after, diffLine{' ', old[len(old)-1]})
+		old, text = old[:len(old)-1], text[:len(text)-1]
+	}
+	slices.Reverse(after)
+	width := len(text) + 1
+	var common []int // of the rest of both, by the lines before
+	if (len(old)+1)*width <= maxDiffCells {
+		common = make([]int, (len(old)+1)*width)
+		for i := len(old) - 1; i >= 0; i-- {
+			for j := len(text) - 1; j >= 0; j-- {
+				common[i*width+j] = max(common[(i+1)*width+j], common[i*width+j+1])
+				if old[i] == text[j] {
+					common[i*width+j] = common[(i+1)*width+j+1] + 1
+				}
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(old) || j < len(text) {
+		switch {
+		case common != nil && i < len(old) && j < len(text) && old[i] == text[j]:
+			ops = append(ops, diffLine{' ', old[i]})
+			i, j = i+1, j+1
+		case i < len(old) && (j == len(text) || common == nil || common[(i+1)*width+j] >= common[i*width+j+1]):
+			ops = append(ops, diffLine{'-', old[i]})
+			i++
+		default:
+			ops = append(ops, diffLine{'+', text[j]})
+			j++
+		}
+	}
+	return append(ops, after...)
+}
+
+// MaskLine hides the values of a line of a configuration that may be secret.
+func MaskLine(line string) string {
+	line = secretMember.ReplaceAllStringFunc(line, func(part string) string {
+		m := secretMember.FindStringSubmatch(part)
+		if !target.SecretName.MatchString(m[1]) || strings.HasPrefix(m[3], `"${`) {
+			return part
+		}
+		return m[1] + m[2] + `"` + target.Hidden + `"`
+	})
+	return target.HideKeys(line)
+}
+
+// secretMember matches a name with a text, of JSON, TOML or YAML.
+var secretMember = regexp.MustCompile(
+	`("?[A-Za-z0-9_-]+"?)(\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_+/.=-]{6,})`)

@@ -1,0 +1,142 @@
+// Package gatewayclient sends requests to the running gateway.
+package gatewayclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+)
+
+// ServerPath returns the path of a server in the admin API.
+func ServerPath(name, rest string) string { return "/servers/" + url.PathEscape(name) + rest }
+
+// HasEnded reports whether the gateway has ended, with its servers. Its socket is closed before.
+func (c *Client) HasEnded(ctx context.Context) bool {
+	conn, err := Dial(ctx, c.Socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if !IsNoGateway(err) {
+		return false
+	}
+	lock, err := lockSocket(c.Socket)
+	if err == nil {
+		_ = lock.Close() // nothing was written
+	}
+	return !errors.Is(err, ErrGatewayRuns)
+}
+
+// adminURL is the address of the admin API. The name of the host does not matter: connections are those
+// of a socket.
+const adminURL = "http://patchbay/admin/v1"
+
+// maxAdminResponse bounds a response of a gateway, in bytes. The largest has definitions of tools.
+const maxAdminResponse = 64 << 20
+
+// A Client sends requests to the running gateway of a configuration.
+type Client struct {
+	http   *http.Client
+	Socket string
+}
+
+// runningGateway returns a client of the gateway that runs with the configuration of the command line. ok
+// is false if none does.
+func Find(ctx context.Context, f *cmdutil.Factory) (c *Client, ok bool, err error) {
+	path, err := SocketPath(f)
+	if err != nil {
+		return nil, false, err
+	}
+	conn, err := Dial(ctx, path)
+	switch {
+	case IsNoGateway(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("connect to the gateway at %s: %w", path, err)
+	}
+	_ = conn.Close() // each request has its own
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, path) }
+	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
+	return &Client{&http.Client{Transport: transport}, path}, true, nil
+}
+
+// IsNoGateway reports whether an error of dialGateway says that no gateway is running.
+func IsNoGateway(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || isRefusedSocket(err)
+}
+
+// Require returns a client of the running gateway.
+func Require(ctx context.Context, f *cmdutil.Factory) (*Client, error) {
+	c, ok, err := Find(ctx, f)
+	if err == nil && !ok {
+		err = connect.ErrNoGateway
+	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Unreachable, Err: err}
+	}
+	return c, nil
+}
+
+// Do sends a request, and decodes the response into result, which may be nil.
+func (c *Client) Do(ctx context.Context, method, path string, body, result any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, adminURL+path, content)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("the gateway has ended the connection: %w", errors.Unwrap(err))}
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAdminResponse))
+	switch {
+	case err != nil:
+		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("the gateway has ended the connection: %w", err)}
+	case res.StatusCode >= http.StatusBadRequest:
+		return ProblemError(res.StatusCode, text)
+	case result == nil:
+		return nil
+	}
+	return json.Unmarshal(text, result)
+}
+
+// ProblemError returns the error of a response.
+func ProblemError(status int, text []byte) error {
+	p := &gateway.Problem{}
+	if json.Unmarshal(text, p) != nil || p.Detail == "" {
+		p = &gateway.Problem{Detail: fmt.Sprintf("the gateway has responded with the status %d", status)}
+	}
+	code := exit.Failure
+	switch status {
+	case http.StatusNotFound:
+		code = exit.NotFound
+	case http.StatusGatewayTimeout:
+		code = exit.Timeout
+	case http.StatusBadGateway:
+		code = exit.Unreachable
+	}
+	return &exit.Error{Code: code, Err: errors.New(p.Detail)}
+}

@@ -1,0 +1,65 @@
+package hosting
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// ErrNoClientSecret returns the error of a login provider whose client secret is not set.
+func ErrNoClientSecret(variable string) error {
+	return fmt.Errorf("%s is not set: the settings name it for the secret of the client", variable)
+}
+
+// callerPrefix begins the keys of the tokens of callers in the vault. The digest of the principal
+// follows, and the key of the local user for the same.
+const callerPrefix = "caller "
+
+// CallerTokens returns the tokens of a caller of the gateway. The local user has those of `patchbay
+// auth login`.
+func CallerTokens(f *cmdutil.Factory, principal string) oauthclient.Store {
+	if principal == "" {
+		return f.Vault.Opened // openHost has opened it
+	}
+	sum := sha256.Sum256([]byte(principal))
+	return &prefixedStore{f.Vault.Opened, callerPrefix + hex.EncodeToString(sum[:]) + " "}
+}
+
+// A prefixedStore is the part of a store whose keys have a prefix.
+type prefixedStore struct {
+	oauthclient.Store
+	prefix string
+}
+
+// Load returns the value of a key.
+func (s *prefixedStore) Load(ctx context.Context, key string) ([]byte, error) {
+	return s.Store.Load(ctx, s.prefix+key)
+}
+
+// Update replaces the value of a key.
+func (s *prefixedStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	return s.Store.Update(ctx, s.prefix+key, change)
+}
+
+// callerOAuth returns how callers log in to servers.
+func callerOAuth(f *cmdutil.Factory, _ *config.Server) *oauthclient.TransportOptions {
+	opts := f.Login.AuthOptions()
+	opts.Client.Metadata = oauth.ClientMetadata{Name: "Patchbay"}
+	return opts
+}
+
+// GatewayLoginLine returns the command with which the local user logs in to a server.
+func GatewayLoginLine(f *cmdutil.Factory, server string) string {
+	line := "patchbay gateway login " + term.ShellWord(server)
+	if f.Flags.Config != "" {
+		line += " --config " + term.ShellWord(f.Flags.Config)
+	}
+	return line
+}

@@ -1,0 +1,80 @@
+package hosting
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/pin"
+)
+
+var (
+	comparedServer = regexp.MustCompile(`\bserver\.name\s*[=!]=\s*(?:'([^']*)'|"([^"]*)")`)
+	serverCompared = regexp.MustCompile(`(?:'([^']*)'|"([^"]*)")\s*[=!]=\s*server\.name\b`)
+)
+
+// A ruleWarning is about a rule of a policy that is valid.
+type ruleWarning struct {
+	rule int
+	Text string
+}
+
+// WarnRules finds rules that compare the name of the server with one that is not configured: they never
+// match.
+func WarnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
+	if policy == nil {
+		return nil
+	}
+	for i, rule := range policy.Rules {
+		found := append(comparedServer.FindAllStringSubmatch(rule.When, -1),
+			serverCompared.FindAllStringSubmatch(rule.When, -1)...)
+		for _, m := range found {
+			name := m[1] + m[2]
+			if slices.Contains(servers, name) {
+				continue
+			}
+			hint := ""
+			if like := spell.Nearest(name, servers); like != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", like)
+			}
+			all = append(all, ruleWarning{i, fmt.Sprintf("rule %s compares server.name with %q, which is not "+
+				"configured%s", rule.Name, term.Shorten(name, term.MaxNameShown), hint)})
+		}
+	}
+	return all
+}
+
+// RecordedTool returns the approved definition of a tool, nil if none is recorded for the server.
+func RecordedTool(ctx context.Context, c *Config, server, tool string) json.RawMessage {
+	entry := c.Entries[server]
+	if entry == nil {
+		return nil
+	}
+	identity, same := entry.Identity(), 0
+	for _, other := range c.Entries {
+		if other.Identity() == identity {
+			same++
+		}
+	}
+	state, err := GatewayState()
+	if err != nil {
+		return nil
+	}
+	pins, err := pin.List(ctx, state)
+	if err != nil {
+		return nil
+	}
+	for _, pinned := range pins {
+		// Of several entries of one program, those after the first have another identity.
+		if pinned.Server == server && pinned.Kind == pin.Tool && pinned.Name == tool && len(pinned.Approved) > 0 &&
+			(pinned.Identity == identity || same > 1) {
+			return pinned.Approved[0].JSON
+		}
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package question
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// sampleTime bounds one run of the command of --sample-with: models answer within minutes, and
+	// the client waits for 10.
+	sampleTime = 5 * time.Minute
+	// samplePipeTime bounds the wait for processes that the command has left behind with its output.
+	samplePipeTime = 2 * time.Second
+	// maxSample bounds the answer of the command, in bytes: text, or an image.
+	maxSample = 4 << 20
+	// maxSampleStderr bounds the end of its standard error that is shown, in bytes.
+	maxSampleStderr = 4 << 10
+)
+
+// A Sampler answers sampling requests by running a command.
+type Sampler struct {
+	Argv  []string
+	Limit time.Duration
+}
+
+// NewSampler returns a sampler for the command line of --sample-with.
+func NewSampler(command string) (*Sampler, error) {
+	argv, err := term.SplitWords(command)
+	if err == nil && len(argv) == 0 {
+		err = errors.New("no command")
+	}
+	if err == nil {
+		_, err = exec.LookPath(argv[0])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--sample-with: %w", err)
+	}
+	return &Sampler{argv, sampleTime}, nil
+}
+
+// answerWithCommand answers a sampling request with the command of --sample-with. On a terminal the
+// user sees the request before it is given to the command, and the answer before it is sent. Spec:
+// client/sampling, User Interaction Model.
+func (a *Asker) answerWithCommand(ctx context.Context, q samplingQuestion) (*answer, error) {
+	const refused = "the command of --sample-with failed"
+	if a.IO.MayPrompt() {
+		a.IO.Err.Printf("\n%s requests sampling:\n%s", a.server(), term.Indent(q.conversation(), "  "))
+		yes, err := a.Confirm(ctx, "Give it to "+term.CleanLine(a.Sampler.Argv[0])+"?", "y")
+		if err != nil || !yes {
+			return declinedUnless(err)
+		}
+	}
+	a.IO.Err.Status("waiting for " + term.CleanLine(a.Sampler.Argv[0]) + " …")
+	result, err := a.Sampler.Run(ctx, q.CreateMessageParams)
+	a.IO.Err.Done()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		a.IO.Err.Printf("patchbay: --sample-with: %s", term.Clean(err.Error()))
+		return nil, mcp.Errorf(mcp.CodeInternalError, refused)
+	}
+	if !a.IO.MayPrompt() {
+		a.IO.Err.Printf("%s asks: %s\n  answered by %s", a.server(), q.summary(), term.CleanLine(a.Sampler.Argv[0]))
+		return &answer{Result: result}, nil
+	}
+	a.IO.Err.Printf("\nThe answer:\n%s", term.Indent(conversationOf(result), "  "))
+	yes, err := a.Confirm(ctx, "Send it to the server?", "y")
+	if err != nil || !yes {
+		return declinedUnless(err)
+	}
+	return &answer{Result: result}, nil
+}
+
+// declinedUnless returns the answer of a user who has declined, or err if the prompt failed.
+func declinedUnless(err error) (*answer, error) {
+	if err != nil && !errors.Is(err, ErrDeclined) && !errors.Is(err, ErrCancelled) {
+		return nil, err
+	}
+	return &answer{Action: mcp.ElicitDecline}, nil
+}
+
+func conversationOf(r *mcp.CreateMessageResult) string {
+	var all []string
+	for _, c := range r.Content {
+		all = append(all, term.Clean(content.Describe(c)))
+	}
+	return strings.Join(all, "\n")
+}
+
+// Run runs the command. Its standard input is the JSON of the params.
+func (s *Sampler) Run(ctx context.Context, params *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.Limit)
+	defer cancel()
+	cmd := exec.CommandContext(limited, s.Argv[0], s.Argv[1:]...)
+	cmd.Stdin = bytes.NewReader(append(text, '\n'))
+	cmd.WaitDelay = samplePipeTime
+	out, last := &boundedBuffer{most: maxSample, full: cancel}, &lastBytes{}
+	cmd.Stdout, cmd.Stderr = out, last
+	err = cmd.Run()
+	switch {
+	case out.isFull:
+		return nil, fmt.Errorf("%s: more than %s of output", s.Argv[0], term.FormatBytes(maxSample))
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
+		return nil, fmt.Errorf("%s: no answer within %v%s", s.Argv[0], s.Limit, last)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w%s", s.Argv[0], err, last)
+	}
+	r, err := sampleResult(out.text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w%s", s.Argv[0], err, last)
+	}
+	return r, nil
+}
+
+// sampleResult returns the result that a command has written: a CreateMessageResult, or the text of
+// one.
+func sampleResult(output []byte) (*mcp.CreateMessageResult, error) {
+	text := bytes.TrimSpace(output)
+	if len(text) == 0 {
+		return nil, errors.New("no output: want a CreateMessageResult or text")
+	}
+	if rawjson.Kind(text) == '{' && rawjson.Valid(text) == nil {
+		_, hasRole := rawjson.Get(text, "role")
+		if _, hasContent := rawjson.Get(text, "content"); hasRole && hasContent {
+			r := &mcp.CreateMessageResult{}
+			if err := json.Unmarshal(text, r); err != nil {
+				return nil, fmt.Errorf("invalid CreateMessageResult: %w", err)
+			}
+			if r.Model == "" {
+				r.Model = "unknown" // the member is required
+			}
+			return r, nil
+		}
+	}
+	return (&answer{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Model: "unknown"}).sampleResult(), nil
+}
+
+// A boundedBuffer keeps output up to a limit, and calls full when there is more. It does not embed a
+// bytes.Buffer, whose ReadFrom has no limit.
+type boundedBuffer struct {
+	text   []byte
+	most   int
+	full   func()
+	isFull bool
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > b.most {
+		b.isFull = true
+		b.full()
+		return 0, errors.New("too much output")
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+// lastBytes keeps the end of what is written.
+type lastBytes struct{ text []byte }
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.text = append(l.text, p...)
+	l.text = l.text[max(len(l.text)-maxSampleStderr, 0):]
+	return len(p), nil
+}
+
+// String returns the text with a heading, or "" if there is none.
+func (l *lastBytes) String() string {
+	if len(bytes.TrimSpace(l.text)) == 0 {
+		return ""
+	}
+	return "\nstandard error of the command:\n" + term.Indent(string(l.text), "  ")
+}

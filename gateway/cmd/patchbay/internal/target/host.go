@@ -1,0 +1,25 @@
+package target
+
+import (
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+
+	// RunningName is the TARGET of the running gateway.
+	RunningName = "@"
+)
+
+// HostName is the TARGET of all configured servers.
+const HostName = "@host"
+
+// A HostTarget is the TARGET of all configured servers: a host in this process, or the running gateway.
+type HostTarget struct {
+	Open func() mcp.SessionTransport
+}
+
+// errHostFlags is returned for flags of one server.
+var errHostFlags = errors.New("--header, --env and --cwd are for one server: @host and @ are several, whose " +
+	"configuration has them")
