@@ -46,6 +46,7 @@ var rewritten = strings.Fields(`
 	ext/tasks/storetest
 	gateway
 	gateway/audit
+	gateway/celpolicy
 	gateway/cmd/patchbay
 	gateway/cmd/patchbay/internal/configs
 	gateway/cmd/patchbay/internal/demo
@@ -59,7 +60,6 @@ var rewritten = strings.Fields(`
 	gateway/internal/osuser
 	gateway/internal/rawjson
 	gateway/internal/spell
-	gateway/celpolicy
 	host/policy
 	host/state
 	internal/browser
@@ -81,17 +81,20 @@ var rewritten = strings.Fields(`
 	internal/peer
 	internal/readbuf
 	internal/readerpool
+	internal/schema
 	internal/seal
 	internal/secrettext
 	internal/singleflight
 	internal/sse
 	internal/testhome
+	internal/wire
 	jsonrpc
 	jsonschema
 	mcp/driver
 	mcp/driver/command
 	mcp/middleware
 	mcphttp
+	mcptest
 	mcptest/internal/specschema
 	mcptest/schemas
 	mcptest/testhome

@@ -16,7 +16,8 @@ type checker struct {
 }
 
 // checkedTransport returns a client's transport to h whose messages are validated, if there are
-// schemas. Those of extensions are not part of the schemas: with extensions, nothing is validated.
+// schemas. Messages of extensions are not part of the schemas: with extensions, no message is
+// validated.
 func checkedTransport(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) mcp.Transport {
 	t.Helper()
 	transport := Transport(t, h, on.Transport)

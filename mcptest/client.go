@@ -16,16 +16,16 @@ import (
 // timeout limits every wait of a client by default. A test that reaches it hangs.
 const timeout = 30 * time.Second
 
-// maxRounds limits how often one request may ask for input.
+// maxRounds limits how often a request may ask for input.
 const maxRounds = 20
 
-// A Client is a client of one revision, over one transport. Its methods fail the test if the server
-// breaks the protocol. They are safe for concurrent use, but methods that end the test must be
-// called from the test's goroutine.
+// A Client is a client of a single revision, over a single transport. Its methods fail the test if
+// the server breaks the protocol. They are safe for concurrent use, but methods that end the test
+// must be called from the test's goroutine.
 type Client struct {
 	Combination
-	// Options are those given to Connect, with defaults filled in. Options for single requests may
-	// be changed between requests.
+	// Options are the options given to Connect, with defaults filled in. Options for single
+	// requests may be changed between requests.
 	Options Options
 
 	t        testing.TB
@@ -47,24 +47,24 @@ type Client struct {
 
 // Options configures a [Client]. The zero value is a client with all capabilities.
 type Options struct {
-	// Capabilities are the client's capabilities. Default: all that the revision has.
+	// Capabilities are the client's capabilities. Default: all capabilities of the revision.
 	Capabilities map[string]any
 	// Answer returns the result of a request of the server: elicitation/create,
 	// sampling/createMessage, roots/list. An error refuses it: in a session, a [*jsonrpc.Error] is
 	// sent unchanged; in the modern era, the client does not retry the request. It is called by the
-	// receiving goroutine. Default: accept with an empty form, a text of the model, one root.
+	// receiving goroutine. Default: accept with an empty form, a text of the model, a root.
 	Answer func(method string, params json.RawMessage) (any, error)
 	// LogLevel is the minimum level of log messages that the client requests. Default: none.
 	LogLevel string
 	// Principal is the authenticated caller. Default: none.
 	Principal *mcp.Principal
-	// Extension describes what extensions add to the modern era. Default: nothing.
+	// Extension describes what extensions add to the modern era. Default: no extensions.
 	Extension Extension
 	// RealTime makes [Run] run outside a synctest bubble, for handlers that share channels with
-	// goroutines outside of it, such as those of a connection pool.
+	// goroutines outside of it, such as the goroutines of a connection pool.
 	RealTime bool
-	// Timeout is how long the client waits for a response, for notifications and for a shutdown of the
-	// server, before the test fails. In a bubble it is fake time. Default: 30 seconds.
+	// Timeout is how long the client waits for a response, for notifications and for a shutdown of
+	// the server, before the test fails. In a bubble it is fake time. Default: 30 seconds.
 	Timeout time.Duration
 }
 
@@ -78,13 +78,13 @@ type Extension struct {
 	Topics map[string]string
 }
 
-// A conn carries messages to the server. Those of the server go to Client.receive.
+// A conn carries messages to the server. Messages of the server go to Client.receive.
 type conn interface {
 	send(ctx context.Context, m *jsonrpc.Message) error
 	// abandon cancels a request without a message. It returns false if the transport cannot do
 	// that.
 	abandon(id jsonrpc.ID) bool
-	// listen opens the stream for notifications, if the transport has a separate one.
+	// listen opens the stream for notifications, if the transport uses a separate stream.
 	listen()
 	// shutdown shuts down the server gracefully.
 	shutdown()
@@ -286,7 +286,7 @@ type Pending struct {
 	response *jsonrpc.Message // nil if the connection ended
 }
 
-// Wait returns the response, a result or an error. It fails the test if none arrives.
+// Wait returns the response, a result or an error. It fails the test if no response arrives.
 func (p *Pending) Wait() *jsonrpc.Message {
 	p.c.t.Helper()
 	timer := time.NewTimer(p.c.Options.Timeout)

@@ -93,7 +93,7 @@ func (l *httpConn) shutdown() {
 }
 
 // send posts a message. The response to a request is received on another goroutine. Any other
-// message has been accepted when send returns.
+// message was accepted when send returns.
 func (l *httpConn) send(ctx context.Context, m *jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return l.exchange(ctx, m)
@@ -299,7 +299,7 @@ func (l *httpConn) listen() {
 	})
 }
 
-// A network is an in-memory network with one server. It needs no ports, and time may be fake.
+// A network is an in-memory network with a server. It needs no ports, and time may be fake.
 type network struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -43,7 +43,7 @@ func dial(t testing.TB, transport mcp.Transport, on Combination, opts *mcp.Clien
 	return c
 }
 
-// Transport returns a client's transport to h, of one of the kinds in [Transports]. h is served
+// Transport returns a client's transport to h, of a kind in [Transports]. h is served
 // until the test ends.
 func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 	t.Helper()

@@ -1,6 +1,6 @@
 // Package mcptest tests MCP servers as their clients see them.
 //
-// [RunClient] runs one test body over every transport and every revision of the protocol, with the
+// [RunClient] runs a test body over every transport and every revision of the protocol, with the
 // client that programs use:
 //
 //	func TestAdd(t *testing.T) {
@@ -23,8 +23,9 @@
 //		}
 //	})
 //
-// Both validate every message of the server by the official schema of its revision: it has no members
-// but those that the schema names. The schemas are not part of this module. Download them once:
+// Both validate every message of the server by the official schema of its revision: it must not
+// contain members beyond the members that the schema names. The schemas are not part of this
+// module. Download them once:
 //
 //	go run github.com/patchbay-mcp/patchbay/mcptest/schemas@latest
 //
@@ -36,13 +37,13 @@
 //
 //   - Every response belongs to a pending request, with the id as it was sent.
 //   - In the modern era, the server sends no requests. It sends changes only on a subscription that
-//     requested them and that it has acknowledged.
+//     requested them and that it acknowledged.
 //
 // Each body runs in a bubble of package [testing/synctest], unless [Options.RealTime] is set: time
 // advances only when all goroutines are blocked, so tests are fast, and a leaked goroutine fails
-// the test. A handler that does not return is named in one line, with the time since its start.
+// the test. A handler that does not return is named in a line, with the time since its start.
 // [synctest.Wait] waits until the server is idle, to test that something does not happen.
 //
-// [Golden] compares a [Client.Transcript], which has all messages, with a file. [Main] and
+// [Golden] compares a [Client.Transcript], which contains all messages, with a file. [Main] and
 // [NoLeaks] find goroutines that tests outside a bubble leak.
 package mcptest

@@ -19,11 +19,11 @@ import (
 // is fake, so a handler that takes longer waits for something outside of the bubble.
 const hangLimit = time.Minute
 
-// returnTimeout is how long a handler may run after its connection has been closed, which has given
+// returnTimeout is how long a handler may run after its connection was closed, which gives
 // it some seconds already.
 const returnTimeout = time.Second
 
-// A tracker has the requests that handlers are serving. It is safe for concurrent use.
+// A tracker holds the requests that handlers are serving. It is safe for concurrent use.
 type tracker struct {
 	mu      sync.Mutex // guards the fields below
 	started int
@@ -93,7 +93,7 @@ func (r *tracker) mark() [2]int {
 	return [2]int{r.started, len(r.running)}
 }
 
-// report fails the test if handlers still run after the connection has been closed.
+// report fails the test if handlers still run after the connection was closed.
 func (r *tracker) report(t testing.TB) {
 	t.Helper()
 	closed := time.Now()
@@ -116,7 +116,7 @@ func (r *tracker) track(h mcp.Handler) mcp.Handler {
 		return trackedServer{s, r}
 	}
 	if _, ok := h.(mcp.Listener); ok {
-		return h // may have further methods that transports use
+		return h // may provide further methods that transports use
 	}
 	if _, ok := h.(interface {
 		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
@@ -175,8 +175,9 @@ func inBubble(t *testing.T, handlers *tracker, body func(t *testing.T)) {
 	}
 }
 
-// awaitBubble waits for the end of a bubble. It fails the test if handlers wait for something outside
-// of the bubble. Under a debugger, where tests have no deadline, it waits as long as necessary.
+// awaitBubble waits for the end of a bubble. It fails the test if handlers wait for something
+// outside of the bubble. Under a debugger, where tests run without a deadline, it waits as long as
+// necessary.
 func awaitBubble(t *testing.T, handlers *tracker, ended <-chan error, limit time.Duration) error {
 	t.Helper()
 	deadline, limited := t.Deadline()
@@ -199,7 +200,7 @@ func awaitBubble(t *testing.T, handlers *tracker, ended <-chan error, limit time
 	}
 }
 
-// plainNames returns the requests in progress without their times, which are those of a bubble.
+// plainNames returns the requests in progress without their times, which belong to a bubble.
 func (r *tracker) plainNames() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,7 +20,7 @@ func NoLeaks(t testing.TB) {
 	before := goroutines()
 	t.Cleanup(func() {
 		if t.Failed() {
-			return // a failed test may not have cleaned up
+			return // a failed test may leave goroutines
 		}
 		for _, stack := range left(before) {
 			t.Errorf("leaked goroutine:\n%s", stack)

@@ -46,7 +46,7 @@ func (f filter) resources() (uris []string) {
 	return uris
 }
 
-// covers reports whether a resource or one above it is in the filter.
+// covers reports whether a resource or a resource above it is in the filter.
 func (f filter) covers(uri string) bool {
 	return slices.ContainsFunc(f.resources(), func(subscribed string) bool {
 		return uri == subscribed || strings.HasPrefix(uri, strings.TrimSuffix(subscribed, "/")+"/")

@@ -96,7 +96,7 @@ func (c *Client) complete(m *jsonrpc.Message) {
 	close(p.done)
 }
 
-// lost ends the wait for a response that cannot arrive any more: of one request, or of all for the
+// lost ends the wait for a response that cannot arrive any more: of a request, or of all for the
 // zero id.
 func (c *Client) lost(id jsonrpc.ID) {
 	c.mu.Lock()
@@ -144,7 +144,7 @@ func consent(method string, params json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("no answer to %s", method)
 }
 
-// answer responds to a request of the server. Only the session era has them. Spec: basic
+// answer responds to a request of the server. Only the session era defines them. Spec: basic
 // (2026-07-28), Requests.
 func (c *Client) answer(m *jsonrpc.Message) {
 	if c.Modern() {

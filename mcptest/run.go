@@ -32,7 +32,7 @@ func Revisions() []string {
 	return []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", Modern}
 }
 
-// A Combination is one transport and one revision.
+// A Combination is a transport and a revision.
 type Combination struct {
 	Transport string
 	Revision  string
@@ -41,10 +41,10 @@ type Combination struct {
 // String returns the combination as the name of a subtest.
 func (on Combination) String() string { return on.Transport + "/" + on.Revision }
 
-// Modern reports whether the revision has no sessions.
+// Modern reports whether the revision works without sessions.
 func (on Combination) Modern() bool { return on.Revision >= Modern }
 
-// Since reports whether the revision is the given one or newer.
+// Since reports whether the revision is the given revision or newer.
 func (on Combination) Since(revision string) bool { return on.Revision >= revision }
 
 // Combinations returns all transports with all revisions.
@@ -58,19 +58,19 @@ func Combinations() []Combination {
 	return all
 }
 
-// Since returns all transports with the given revision and newer ones.
+// Since returns all transports with the given and newer revisions.
 func Since(revision string) []Combination {
 	return slices.DeleteFunc(Combinations(), func(on Combination) bool { return !on.Since(revision) })
 }
 
-// Before returns all transports with the revisions older than the given one.
+// Before returns all transports with the revisions older than the given revision.
 func Before(revision string) []Combination {
 	return slices.DeleteFunc(Combinations(), func(on Combination) bool { return on.Since(revision) })
 }
 
-// RunClient runs body as a subtest for every transport and revision, each with an [mcp.Client] of its
-// own, as programs use it. The server's messages are validated, see [SchemaDir], unless opts has
-// extensions. The handler is shared by all; opts may be nil, see [Dial].
+// RunClient runs body as a subtest for every transport and revision, each with an [mcp.Client] of
+// its own, as programs use it. The server's messages are validated, see [SchemaDir], unless opts
+// contains extensions. The handler is shared by all; opts may be nil, see [Dial].
 func RunClient(t *testing.T, h mcp.Handler, opts *mcp.ClientOptions, body func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	for _, on := range Combinations() {
@@ -114,8 +114,8 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 	}
 }
 
-// drainTimers waits until pending timers of the handler have fired in the bubble: the handler is
-// used in the next one.
+// drainTimers waits until pending timers of the handler fired in the bubble: the handler is
+// used in the next bubble.
 func drainTimers() { time.Sleep(time.Minute) }
 
 var update = flag.Bool("update", false, "rewrite the golden files instead of comparing with them")

@@ -20,10 +20,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest/internal/specschema"
 )
 
-// SchemaDir returns the directory of the official schemas, which has one file per revision, such as
-// 2025-11-25.json. It is the value of PATCHBAY_SCHEMAS, or shared/spec/schema beside the module, or
-// the directory in the user's cache to which the command mcptest/schemas downloads them. If it is
-// empty, messages are not validated.
+// SchemaDir returns the directory of the official schemas, which contains a file per revision, such
+// as 2025-11-25.json. It is the value of PATCHBAY_SCHEMAS, or shared/spec/schema beside the module,
+// or the directory in the user's cache to which the command mcptest/schemas downloads them. If it
+// is empty, messages are not validated.
 func SchemaDir() string {
 	if dir := cmp.Or(os.Getenv("PATCHBAY_SCHEMAS"), dirBesideModule()); dir != "" {
 		return dir
@@ -34,7 +34,7 @@ func SchemaDir() string {
 	}
 	files := specschema.Files()
 	if _, err := os.Stat(filepath.Join(dir, files[len(files)-1].Name())); err != nil {
-		return "" // the last one is downloaded last
+		return "" // the last file is downloaded last
 	}
 	return dir
 }
@@ -57,7 +57,7 @@ func dirBesideModule() string {
 	return ""
 }
 
-// A Schema is the official schema of one revision. It rejects members that the revision does not
+// A Schema is the official schema of a revision. It rejects members that the revision does not
 // name, except where the revision allows any, as in `_meta`.
 type Schema struct {
 	revision    string
@@ -74,7 +74,7 @@ type Schema struct {
 // schemas caches the schemas by revision.
 var schemas sync.Map
 
-// noSchemas limits the message about missing schemas to one in a run.
+// noSchemas limits the message about missing schemas to a single line in a run.
 var noSchemas sync.Once
 
 // openSchema returns the schema of a revision, nil if there is no schema directory.
@@ -99,8 +99,8 @@ func openSchema(t testing.TB, revision string) *Schema {
 	return known.(*Schema)
 }
 
-// openCached is OpenSchema. A schema of the user's cache must be the published one: it may have been
-// downloaded by an earlier version of this module.
+// openCached is OpenSchema. A schema of the user's cache must be the published schema: it may have
+// been downloaded by an earlier version of this module.
 func openCached(dir, revision string) (*Schema, error) {
 	if cache, err := specschema.CacheDir(); err == nil && dir == cache {
 		for _, f := range specschema.Files() {
@@ -141,7 +141,7 @@ func OpenSchema(dir, revision string) (*Schema, error) {
 	}
 	s.compiler.AssertFormat()
 	s.compiler.RegisterFormat(&jsonschema.Format{Name: "byte", Validate: checkBase64})
-	// The library treats a template as a URI, which may have no braces in its host.
+	// The library treats a template as a URI, which must not contain braces in its host.
 	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: func(any) error { return nil }})
 	if err := s.compiler.AddResource("mcp.json", doc); err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func (s *Schema) checkResult(result []byte, method string) error {
 	return s.check(definition, result)
 }
 
-// first returns the first name that has a definition, or the last name.
+// first returns the first name with a definition, or the last name.
 func (s *Schema) first(names ...string) string {
 	for _, name := range names {
 		if s.definitions[name] != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// optionsOf has the keys of a tag that fit one JSON type. Other keys fit every type.
+// optionsOf holds the keys of a tag that fit a JSON type. Other keys fit every type.
 var optionsOf = map[string][]string{
 	"string":  {"enum", "titles", "minLength", "maxLength", "pattern", "format"},
 	"integer": {"enum", "titles", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
@@ -16,8 +16,8 @@ var optionsOf = map[string][]string{
 	"array":   {"minItems", "maxItems", "uniqueItems"},
 }
 
-// annotate adds the options of a tag to the schema of a field. fits returns an error if a JSON value
-// cannot be decoded into the Go type; the schema does not describe text methods.
+// annotate adds the options of a tag to the schema of a field. fits returns an error if a JSON
+// value cannot be decoded into the Go type; the schema does not describe text methods.
 func annotate(k keywords, options []option, fits func(raw []byte) error) (keywords, error) {
 	var head keywords // texts for models come first
 	var ofItems []option
@@ -77,7 +77,8 @@ func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) 
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
-	// Spec: client/elicitation: the items of a list of titled values have anyOf alone, one titled value has oneOf.
+	// Spec: client/elicitation: the items of a list of titled values use anyOf alone, a single
+	// titled value uses oneOf.
 	if titled := items.get("oneOf"); titled != nil && items.typ() == "string" {
 		items = keywords{{"anyOf", titled}}
 	}
@@ -187,7 +188,7 @@ var formKeywords = map[string][]string{
 	"array":   {"type", "title", "description", "minItems", "maxItems", "items", "default"},
 }
 
-// checkForm returns an error if a form cannot have the field.
+// checkForm returns an error if a form cannot contain the field.
 func checkForm(k keywords) error {
 	allowed := formKeywords[k.typ()]
 	if allowed == nil {

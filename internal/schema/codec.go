@@ -11,8 +11,8 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// goJSON are the options for types of the application. They are those of encoding/json, for which the
-// types were written, except where these contradict the schema of [For].
+// goJSON are the options for types of the application. They are the options of encoding/json, for
+// which the types were written, except where these contradict the schema of [For].
 var goJSON = json.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false),
@@ -25,9 +25,9 @@ var goJSON = json.JoinOptions(
 	jsontext.EscapeForHTML(false),
 )
 
-// Encode encodes v as encoding/json does, with these differences: a nil slice is [] and a nil map is
-// {}, HTML characters are not escaped, marshal methods on pointers are called for values too, and
-// invalid UTF-8 is an error.
+// Encode encodes v as encoding/json does, with these differences: a nil slice is [] and a nil map
+// is {}, HTML characters are not escaped, marshal methods on pointers are called for values too,
+// and invalid UTF-8 is an error.
 func Encode(v any) ([]byte, error) { return json.Marshal(v, goJSON) }
 
 // DecodeAnyCase decodes JSON into v, a pointer, as encoding/json does: names match in any case.

@@ -12,10 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Compile compiles a schema. It supports JSON Schema 2020-12, the default, and draft-07, with format
-// as an annotation. It returns an error for another $schema, a reference to another document, a
-// keyword with an invalid value, a pattern that RE2 does not support, circular references, and a
-// schema beyond the limits of this package.
+// Compile compiles a schema. It supports JSON Schema 2020-12, the default, and draft-07, with
+// format as an annotation. It returns an error for another $schema, a reference to another
+// document, a keyword with an invalid value, a pattern that RE2 does not support, circular
+// references, and a schema beyond the limits of this package.
 //
 // Spec: basic#json-schema-usage.
 func Compile(raw stdjson.RawMessage) (*Schema, error) {
@@ -41,7 +41,7 @@ func Compile(raw stdjson.RawMessage) (*Schema, error) {
 	}, nil
 }
 
-// A compiler turns the text of one schema into nodes.
+// A compiler turns the text of a schema into nodes.
 type compiler struct {
 	nodes      map[*byte]*node // by the first byte of their text, which is unique
 	order      []*node
@@ -90,7 +90,7 @@ func readDialect(raw []byte) (draft7 bool, err error) {
 	return draft7, nil
 }
 
-// A keywordError is the error of one keyword of a schema.
+// A keywordError is the error of a keyword of a schema.
 type keywordError struct {
 	path string // JSON pointer
 	err  error
@@ -149,7 +149,7 @@ func (c *compiler) schema(raw []byte, home *resource) (*node, error) {
 	return n, nil
 }
 
-// modernName returns the name that a keyword of the schema at raw has in 2020-12, "" for an
+// modernName returns the name of a keyword of the schema at raw in 2020-12, "" for an
 // annotation.
 func (c *compiler) modernName(raw []byte, key string, value []byte) string {
 	if !c.draft7 {

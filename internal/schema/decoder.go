@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A Decoder is a faster [Decode] for one type. It decodes structs, slices and pointers of strings,
+// A Decoder is a faster [Decode] for a type. It decodes structs, slices and pointers of strings,
 // numbers and booleans itself, and leaves other types, and every text that may be invalid for the
 // type, to Decode. A call with arguments of 1 MiB costs 1.6 times a bare handler with it and 2.7
 // times without.
@@ -29,7 +29,8 @@ func NewDecoder(t reflect.Type) *Decoder {
 	return &Decoder{fill: fillerOf(t, nil)}
 }
 
-// Decode decodes valid JSON into v, a pointer to the zero value of the decoder's type, like [Decode].
+// Decode decodes JSON, which must be valid, into v, a pointer to the zero value of the type, like
+// [Decode].
 func (d *Decoder) Decode(data []byte, v any) error {
 	if d.fill == nil {
 		return Decode(data, v)
@@ -43,8 +44,8 @@ func (d *Decoder) Decode(data []byte, v any) error {
 	return Decode(data, v)
 }
 
-// A filler sets a zero value from the JSON value at an offset, and returns the end of that value. It
-// reports false if the text may be invalid for the type; then Decode returns the error.
+// A filler sets a zero value from the JSON value at an offset, and returns the end of that value.
+// It reports false if the text may be invalid for the type; then Decode returns the error.
 type filler func(v reflect.Value, doc []byte, at int) (end int, ok bool)
 
 // fillerOf returns the filler of a type, or nil. The types that contain it are around: a recursive
@@ -75,7 +76,8 @@ func fillerOf(t reflect.Type, around []reflect.Type) filler {
 	return nil
 }
 
-// hasOwnForm reports whether a type has a JSON form of its own or a special one in the JSON package.
+// hasOwnForm reports whether a type defines its own JSON form or a special form in the JSON
+// package.
 func hasOwnForm(t reflect.Type) bool {
 	if t == reflect.TypeFor[time.Duration]() || t == reflect.TypeFor[stdjson.Number]() {
 		return true
@@ -236,7 +238,7 @@ func findField(fields []filledField, name []byte, place int) *filledField {
 	return nil
 }
 
-// filledFields returns the fields of a struct. It reports false if a field has no filler or an
+// filledFields returns the fields of a struct. It reports false if a field lacks a filler or an
 // unusual tag.
 func filledFields(t reflect.Type, around []reflect.Type) (fields []filledField, ok bool) {
 	for i := range t.NumField() {

@@ -7,15 +7,15 @@ const (
 	// compositions.
 	maxFrames = 2_000
 
-	// bytesPerStep is the number of bytes that are read for one step.
+	// bytesPerStep is the number of bytes that are read for a step.
 	bytesPerStep = 64
 
-	// bytesPerKey is the number of bytes that are converted to canonical form for one step.
+	// bytesPerKey is the number of bytes that are converted to canonical form for a step.
 	bytesPerKey = 8
 )
 
-// An evaluation validates one value against a schema. It reads the bytes in place, and allocates
-// only if the schema has keywords that need memory (unevaluated members, unique items) or the value
+// An evaluation validates a value against a schema. It reads the bytes in place, and allocates only
+// if the schema contains keywords that need memory (unevaluated members, unique items) or the value
 // is invalid.
 //
 // Methods that take an offset return the end of the value there and report whether it is valid. The
@@ -97,7 +97,7 @@ func (e *evaluation) evalWithCompound(n *node, at int, seen *marks) (end int, ok
 	return end, ok
 }
 
-// evalDirect validates a value against all keywords except those that apply other schemas to the
+// evalDirect validates a value against all keywords except keywords that apply other schemas to the
 // same value.
 func (e *evaluation) evalDirect(n *node, at int, seen *marks) (end int, ok bool) {
 	var typ typeSet
@@ -222,8 +222,8 @@ func (e *evaluation) enumerated(n *node, at, end int) bool {
 	return false
 }
 
-// next returns the start of what follows the value that ends at i in its container: the next one or
-// the bracket.
+// next returns the start of the text after the value that ends at i in its container: the next
+// value or the bracket.
 func next(doc []byte, i int) int {
 	i = skipSpace(doc, i)
 	if i < len(doc) && doc[i] == ',' {

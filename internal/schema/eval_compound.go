@@ -35,7 +35,7 @@ func (e *evaluation) compound(r *compoundRules, at int, seen *marks) bool {
 	return ok
 }
 
-// choice validates a value against alternatives, of which at least one and at most the given number
+// choice validates a value against alternatives, of which at least 1 and at most the given number
 // must accept it.
 func (e *evaluation) choice(branches []*node, at int, seen *marks, most int) bool {
 	fitting := 0
@@ -71,8 +71,8 @@ func (e *evaluation) accepts(n *node, at int, seen *marks) bool {
 	return ok
 }
 
-// resolve returns the target of a reference. A dynamic one refers to the anchor of its name in the
-// outermost resource that has it.
+// resolve returns the target of a reference. A dynamic reference refers to the anchor of its name
+// in the outermost resource that contains it.
 func (e *evaluation) resolve(r *resolvedReference) *node {
 	if r.dynamic != "" && e.spend(len(e.scope)/8) {
 		for _, home := range e.scope {
@@ -84,7 +84,7 @@ func (e *evaluation) resolve(r *resolvedReference) *node {
 	return r.target
 }
 
-// unevaluated validates the members or items that no other keyword has evaluated.
+// unevaluated validates the members or items that no other keyword evaluated.
 func (e *evaluation) unevaluated(n *node, at int, own *marks) bool {
 	ok := true
 	object := e.doc[at] == '{'
@@ -121,10 +121,10 @@ func (e *evaluation) unevaluated(n *node, at int, own *marks) bool {
 	return ok
 }
 
-// marks is the set of members of an object, or items of an array, that a schema has evaluated. A
+// marks is the set of members of an object, or items of an array, that a schema evaluated. A
 // nil *marks stays empty.
 type marks struct {
-	few  [2]uint64 // the first bits, so that most sets allocate nothing
+	few  [2]uint64 // the first bits, so that most sets allocate no memory
 	more []uint64
 }
 

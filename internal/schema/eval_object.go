@@ -46,7 +46,7 @@ func (e *evaluation) object(n *node, at int, seen *marks) (end int, ok bool) {
 	return min(i+1, len(e.doc)), ok
 }
 
-// member validates one member against all schemas for it; evaluated reports whether there were any.
+// member validates a member against all schemas for it; evaluated reports whether there were any.
 func (e *evaluation) member(r *objectRules, p *property, at, nameEnd, valueAt int) (end int, evaluated, ok bool) {
 	ok = true
 	if p != nil && p.node != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A field is one JSON member of a struct, embedded structs flattened.
+// A field is a JSON member of a struct, embedded structs flattened.
 type field struct {
 	reflect.StructField
 	owner    reflect.Type // the struct that declares it
@@ -19,8 +19,9 @@ type field struct {
 	quoted   bool // by the `string` option
 }
 
-// fieldsOf returns the members that encoding/json writes for a struct, in the order of its fields. Of
-// several with one name it takes the least nested, then the only one with a tag, else none.
+// fieldsOf returns the members that encoding/json writes for a struct, in the order of its fields.
+// Of several fields of the same name it takes the least nested, then the only field with a tag,
+// else no field.
 func fieldsOf(root reflect.Type) ([]*field, error) {
 	type level struct {
 		typ      reflect.Type
@@ -110,7 +111,8 @@ func dominant(all []*field) []*field {
 			kept = append(kept, same[0])
 		}
 	}
-	// A slice of pointers shares the code of SortFunc with other types, one of structs does not.
+	// A slice of pointers shares the code of SortFunc with other types, a slice of structs does
+	// not.
 	slices.SortFunc(kept, func(a, b *field) int { return slices.Compare(a.path, b.path) })
 	return kept
 }

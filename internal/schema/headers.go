@@ -19,7 +19,7 @@ type HeaderParam struct {
 
 // Headers returns the properties with an x-mcp-header annotation, in the order of the schema. The
 // error names an invalid annotation: it is not a header name, occurs twice (ignoring case), is on a
-// property that has a type other than string, integer, boolean and null, or is below a keyword other
+// property with a type other than string, integer, boolean and null, or is below a keyword other
 // than properties.
 //
 // Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026-07-28).

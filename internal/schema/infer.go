@@ -18,13 +18,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// For returns the schema of a Go type as encoding/json encodes it. It is computed once per type. The
-// error names the field and what is allowed there. The documentation of package mcp has the rules;
-// in addition:
+// For returns the schema of a Go type as encoding/json encodes it. It is computed once per type.
+// The error names the field and the allowed values. The documentation of package mcp contains the
+// rules; in addition:
 //
 // A type with a text method is a string. A type with a JSON method, any and json.RawMessage accept
-// any value. Small and unsigned integers have their range. On a slice, tag options that do not fit an
-// array apply to its items, and the default a|b has two items.
+// any value. Small and unsigned integers get their range. On a slice, tag options that do not fit
+// an array apply to its items, and the default a|b means two items.
 func For(t reflect.Type) (*Schema, error) { return cached(t, false) }
 
 // ForElicitation returns the schema of a struct as a form: a flat object of strings, numbers,
@@ -33,7 +33,7 @@ func For(t reflect.Type) (*Schema, error) { return cached(t, false) }
 // Spec: client/elicitation, Requested Schema.
 func ForElicitation(t reflect.Type) (*Schema, error) { return cached(t, true) }
 
-// inferred caches the schemas of types, of which a program has a limited number.
+// inferred caches the schemas of types, whose number is limited in a program.
 var inferred sync.Map // of cacheKey to func() (*Schema, error)
 
 type cacheKey struct {
@@ -117,11 +117,11 @@ func ofType(name string) keywords { return keywords{{"type", quote(name)}} }
 
 func quote(s string) []byte { return jsonscan.AppendQuote(nil, s) }
 
-// An inference derives the schema of one root type.
+// An inference derives the schema of a root type.
 type inference struct {
 	root      reflect.Type
 	form      bool
-	open      []reflect.Type          // the types that contain the current one
+	open      []reflect.Type          // the types that contain the current type
 	recursive map[reflect.Type]string // the references of types that contain themselves
 	defs      keywords
 	nodes     int
@@ -335,7 +335,7 @@ func (f *field) accepts(raw []byte) error {
 	return Decode(keywords{{f.name, raw}}.append(nil), reflect.New(f.owner).Interface())
 }
 
-// enumOf returns the values of a type's Enum method as JSON, or nil if it has none.
+// enumOf returns the values of a type's Enum method as JSON, or nil without the method.
 func enumOf(t reflect.Type) ([]byte, error) {
 	m := reflect.New(t).MethodByName("Enum")
 	if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 || m.Type().Out(0) != reflect.SliceOf(t) {

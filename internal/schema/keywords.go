@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// keyword compiles one member of a schema. Unknown names are annotations.
+// keyword compiles a member of a schema. Unknown names are annotations.
 func (c *compiler) keyword(n *node, key string, raw []byte) (err error) {
 	switch key {
 	case "type":
@@ -188,7 +188,7 @@ func (c *compiler) patternProperties(n *node, raw []byte) error {
 }
 
 // dependencies compiles the rules that the presence of a member adds: other required members, or a
-// schema of the object. Draft-07 has both in one keyword.
+// schema of the object. Draft-07 uses a single keyword for both.
 func (c *compiler) dependencies(n *node, key string, raw []byte) error {
 	if err := isObject(raw); err != nil {
 		return err
@@ -304,7 +304,7 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	return &pattern{re, cost}, nil
 }
 
-// maxPatterns limits the compiled patterns of one schema, in instructions and class bounds, to a few
+// maxPatterns limits the compiled patterns of a schema, in instructions and class bounds, to a few
 // megabytes. A bound on their length is not enough: x{1000} is a thousand instructions.
 const maxPatterns = 100_000
 
@@ -330,8 +330,8 @@ func re2Escapes(pattern string) string {
 	return b.String()
 }
 
-// measure estimates, without expanding an expression, the number of its instructions and their size:
-// a class is one instruction with many bounds.
+// measure estimates, without expanding an expression, the number of its instructions and their
+// size: a class is a single instruction with many bounds.
 func measure(re *syntax.Regexp) (instructions, size int) {
 	instructions, size = 1, 1+len(re.Rune)
 	if re.Op == syntax.OpLiteral {

@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// A node is one compiled subschema. The rules are grouped by the type of value to which they apply.
+// A node is a compiled subschema. The rules are grouped by the type of value to which they apply.
 type node struct {
 	never    bool // the schema false
 	types    typeSet
@@ -112,7 +112,7 @@ type patternProperty struct {
 	node *node
 }
 
-// A dependency has the rules that the presence of one member adds.
+// A dependency contains the rules that the presence of a member adds.
 type dependency struct {
 	name     string
 	required []string
@@ -157,7 +157,7 @@ func (r *objectRules) property(name string) *property {
 	return &r.properties[i]
 }
 
-// addEnum restricts the allowed values. If a schema has enum and const, both apply.
+// addEnum restricts the allowed values. If a schema contains enum and const, both apply.
 func (n *node) addEnum(values [][]byte) {
 	e := &enumeration{canonical: make(map[string]struct{}, len(values))}
 	for _, raw := range values {
@@ -231,7 +231,7 @@ func (r *objectRules) find(token []byte, place int) *property {
 	return nil
 }
 
-// isPlain reports whether the schema of a property is the only one for its value.
+// isPlain reports whether the schema of a property is the only schema for its value.
 func (r *objectRules) isPlain() bool { return r.patterns == nil && r.names == nil }
 
 // collects reports whether the node needs the set of evaluated members or items.

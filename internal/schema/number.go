@@ -11,8 +11,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A decimal is an exact JSON number: 0.DIGITS × 10^exp. The digits neither begin nor end with a zero,
-// and zero has none. The time to compare two is linear in their digits, whatever the exponent.
+// A decimal is an exact JSON number: 0.DIGITS × 10^exp. The digits neither begin nor end with a
+// zero, and zero contains no digits. The time to compare two is linear in their digits, whatever
+// the exponent.
 type decimal struct {
 	negative bool
 	digits   []byte

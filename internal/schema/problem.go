@@ -11,15 +11,16 @@ import (
 
 const maxProblems = 5
 
-// A ValidationError has the problems of a JSON value. Its text helps a model to correct the value.
+// A ValidationError contains the problems of a JSON value. Its text helps a model to correct the
+// value.
 type ValidationError struct {
-	Problems []Problem // at least one, at most five
+	Problems []Problem // 1 to 5
 }
 
-// A Problem is one problem of a value.
+// A Problem is a problem of a value.
 type Problem struct {
 	Path string // JSON pointer to the invalid value
-	Text string // the value and what is allowed
+	Text string // the value and the allowed values
 }
 
 // Error returns all problems, with their paths.
@@ -144,7 +145,7 @@ func lookup(doc []byte, pointer string) ([]byte, bool) {
 
 var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// child returns the member or the item of a container that one step of a JSON pointer names.
+// child returns the member or the item of a container that a step of a JSON pointer names.
 func child(raw []byte, step string) ([]byte, bool) {
 	if jsonscan.Kind(raw) == '{' {
 		return jsonscan.Get(raw, step)

@@ -144,8 +144,8 @@ func (c *compiler) target(r reference) (*node, error) {
 	return n, nil
 }
 
-// child returns the member or item of a container that one step of a JSON pointer names. Containers
-// are indexed once, since a schema may hold thousands of references into one.
+// child returns the member or item of a container that a step of a JSON pointer names. Containers
+// are indexed once, since a schema may hold thousands of references into a container.
 func (c *compiler) child(raw []byte, step string) ([]byte, bool) {
 	parts := c.parts[&raw[0]]
 	if parts == nil {

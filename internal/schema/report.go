@@ -82,7 +82,7 @@ func (e *evaluation) reportType(n *node, at int) {
 	e.report(at, text)
 }
 
-// takes reports whether text is JSON of one of the types.
+// takes reports whether text is JSON of any of the types.
 func (t typeSet) takes(text []byte) bool {
 	e := evaluation{doc: text, steps: MaxSteps}
 	_, ok := e.value(&node{types: t}, 0, nil)
@@ -110,7 +110,7 @@ func (e *evaluation) reportEnum(n *node, at int) {
 	}
 }
 
-// oneOf lists values, and suggests the one that is most similar to a string.
+// oneOf lists values, and suggests the value that is most similar to a string.
 func (e *evaluation) oneOf(values []string, at int) string {
 	if len(values) == 1 {
 		return values[0]
@@ -224,8 +224,8 @@ func allEnums(branches []*node) []string {
 	return values
 }
 
-// reportTag looks for a property that is an enum in all alternatives and so selects one of them. It
-// reports the problems of the selected alternative, or the possible values of the property.
+// reportTag looks for a property that is an enum in all alternatives and so selects an alternative.
+// It reports the problems of the selected alternative, or the possible values of the property.
 func (e *evaluation) reportTag(branches []*node, at int) bool {
 	if len(branches) < 2 || e.doc[at] != '{' || branches[0].object == nil {
 		return false

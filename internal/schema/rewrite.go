@@ -2,9 +2,9 @@ package schema
 
 import "bytes"
 
-// ApplyDefaults returns a value with absent properties set to their defaults, in the value itself and
-// in its properties and items. It returns the same bytes if nothing is added, and never changes
-// them. The syntax of the value must be valid.
+// ApplyDefaults returns a value with absent properties set to their defaults, in the value itself
+// and in its properties and items. It returns the same bytes if no member is added, and never
+// changes them. The syntax of the value must be valid.
 func (s *Schema) ApplyDefaults(instance []byte) []byte {
 	if !s.defaults {
 		return instance
@@ -14,7 +14,7 @@ func (s *Schema) ApplyDefaults(instance []byte) []byte {
 
 // DropNulls returns a value without the optional properties that are null although the schema does
 // not allow null: Go encodes nil pointers so, and many models absent arguments. It returns the same
-// bytes if nothing is dropped, and never changes them.
+// bytes if no member is dropped, and never changes them.
 func (s *Schema) DropNulls(instance []byte) []byte {
 	if !bytes.Contains(instance, []byte("null")) {
 		return instance
@@ -82,7 +82,7 @@ func (w rewriting) container(n *node, raw []byte, start int) []byte {
 	return append(bytes.TrimRight(out, " \t\r\n,"), raw[i:]...)
 }
 
-// appendAbsent appends the defaults of absent properties. out is nil if text has not changed.
+// appendAbsent appends the defaults of absent properties. out is nil if text did not change.
 func (r *objectRules) appendAbsent(out, text []byte, present *marks) []byte {
 	for _, p := range r.properties {
 		if p.node == nil || p.node.fallback == nil || present.has(p.place) {

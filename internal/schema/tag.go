@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An option is one key=value of a `jsonschema` tag.
+// An option is a key=value of a `jsonschema` tag.
 type option struct{ key, value string }
 
 var tagOptions = []string{
@@ -14,7 +14,7 @@ var tagOptions = []string{
 	"multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "header",
 }
 
-// checkBareWord refuses words that other libraries have in this tag and that would become text.
+// checkBareWord refuses words that other libraries allow in this tag and that would become text.
 func checkBareWord(word string) error {
 	rule := "a field is required unless it is a pointer, has omitempty or omitzero, or has a default"
 	switch word = strings.TrimSpace(word); word {
@@ -29,7 +29,7 @@ func checkBareWord(word string) error {
 
 // parseTag splits a `jsonschema` tag. Its free text is the description; a comma before a known key
 // and = begins an option, and any other comma belongs to the text or to the value before it. A key
-// that is similar to a known one is an error, and so is a bare word.
+// must not be similar to a known key, and a bare word must not stand alone.
 func parseTag(tag string) (options []option, err error) {
 	for _, part := range strings.Split(tag, ",") {
 		if err := checkBareWord(part); err != nil {

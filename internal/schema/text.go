@@ -24,7 +24,7 @@ func skipSpace(b []byte, i int) int {
 func skipString(b []byte, i int) int {
 	i++
 	if i < len(b) {
-		// Most strings have no escaped quote.
+		// Most strings contain no escaped quote.
 		if n := bytes.IndexByte(b[i:], '"'); n == 0 || n > 0 && b[i+n-1] != '\\' {
 			return i + n + 1
 		}
@@ -86,7 +86,7 @@ func inner(token []byte) []byte {
 	return token[1 : len(token)-1]
 }
 
-// unquote returns the text of a string token. It copies the text only if it has escapes.
+// unquote returns the text of a string token. It copies the text only if it contains escapes.
 func unquote(token []byte) []byte {
 	text := inner(token)
 	if bytes.IndexByte(text, '\\') < 0 {

@@ -4,14 +4,14 @@ import "sync"
 
 // CheckedURIs is a cache of the URIs that a session subscribed to, and of whether the server
 // accepts them. A session opens its subscription again for each further URI. Without the cache
-// every URI would be matched with all templates each time. A nil CheckedURIs caches nothing. It is
+// every URI would be matched with all templates each time. A nil CheckedURIs does not cache. It is
 // safe for concurrent use.
 type CheckedURIs struct {
 	mu     sync.Mutex // guards the field below
 	agreed map[string]bool
 }
 
-// Agreed returns what check returned for the URI, or calls it.
+// Agreed returns the result of check for the URI, or calls it.
 func (c *CheckedURIs) Agreed(uri string, check func() bool) bool {
 	if c == nil {
 		return check()

@@ -7,8 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Error codes that the protocol adds to those of JSON-RPC. [Revision.HasCode] reports which
-// revisions have them.
+// Error codes that the protocol adds to the codes of JSON-RPC. [Revision.HasCode] reports which
+// revisions define them.
 const (
 	// CodeHeaderMismatch: the HTTP headers of a request contradict its body, or a required header
 	// is missing.
@@ -17,10 +17,10 @@ const (
 	// The error's data names the capabilities under `requiredCapabilities`.
 	CodeMissingCapability = -32021
 	// CodeUnsupportedVersion: the server does not support the request's revision. The error's data
-	// lists the supported ones under `supported`.
+	// lists the supported revisions under `supported`.
 	CodeUnsupportedVersion = -32022
-	// CodeResourceNotFoundLegacy: there is no such resource, in the legacy era. The modern era has
-	// invalid params instead; clients understand both.
+	// CodeResourceNotFoundLegacy: there is no such resource, in the legacy era. The modern era
+	// defines invalid params instead; clients understand both.
 	CodeResourceNotFoundLegacy = -32002
 	// CodeURLElicitationRequired: the request requires URL elicitations that the error's data
 	// lists.
@@ -30,10 +30,10 @@ const (
 )
 
 // UnsupportedVersion returns the error for a request whose envelope names a revision that is
-// unknown or has no envelopes. Its data contains the requested version and the supported revisions,
-// newest first: those of accepted, which is given oldest first, or all if it is nil. If the
-// requested revision is supported with a session, the list has only the revisions with envelopes,
-// unless there are none.
+// unknown or lacks envelopes. Its data contains the requested version and the supported revisions,
+// newest first: the revisions of accepted, which is given oldest first, or all if it is nil. If the
+// requested revision is supported with a session, the list contains only the revisions with
+// envelopes, unless there are no such revisions.
 //
 // Spec: basic/versioning#protocol-version-negotiation (2026-07-28)
 func UnsupportedVersion(requested string, accepted []Revision) *jsonrpc.Error {

@@ -12,17 +12,18 @@ import (
 
 // Limits of the values in an envelope, which are echoed, compared and logged.
 const (
-	maxVersionText   = 64  // bytes; a version has ten
+	maxVersionText   = 64  // bytes; a version takes ten
 	maxProgressToken = 256 // bytes of a string token, as for request ids
 	maxTokenDigits   = 20  // digits of an integer token; enough for 64 bits
 )
 
-// An Envelope is the metadata that a request has in `params._meta`. Its raw values alias the
-// params; an absent one is nil.
+// An Envelope is the metadata that a request carries in `params._meta`. Its raw values alias the
+// params; an absent value is nil.
 //
 // Spec: basic/index#meta (2026-07-28)
 type Envelope struct {
-	// VersionText is the requested revision as sent. HasVersion reports whether there is one.
+	// VersionText is the requested revision as sent. HasVersion reports whether there is a
+	// revision.
 	VersionText string
 	HasVersion  bool
 	// Revision is the revision that VersionText names, or zero if it is unknown.
@@ -30,7 +31,7 @@ type Envelope struct {
 	// ClientInfo and Capabilities are JSON objects.
 	ClientInfo   json.RawMessage
 	Capabilities json.RawMessage
-	// LogLevel is one of the eight levels, or "" if the client wants no log messages.
+	// LogLevel is any of the eight levels, or "" if the client wants no log messages.
 	LogLevel string
 	// ProgressToken is a JSON string or integer.
 	ProgressToken json.RawMessage
@@ -43,7 +44,7 @@ type Envelope struct {
 	subject Subject         // of params
 }
 
-// A Request is a request whose envelope has been opened.
+// A Request is a request whose envelope was opened.
 type Request struct {
 	ID       jsonrpc.ID
 	Method   string
@@ -110,8 +111,8 @@ func (e *Envelope) Clone() Envelope {
 	return c
 }
 
-// SetMember sets the field of one member of `_meta`, and ignores other members and null. Its errors are
-// those of [Open].
+// SetMember sets the field of a member of `_meta`, and ignores other members and null. Its errors
+// are the errors of [Open].
 func (e *Envelope) SetMember(key, value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) == 'n' {
 		return nil
@@ -153,7 +154,7 @@ func (e *Envelope) readVersion(value []byte) *jsonrpc.Error {
 		return invalidParams(MetaProtocolVersion + " must be a string")
 	}
 	e.VersionText = text
-	e.Revision, _ = ParseRevision(text) // the text may have escapes
+	e.Revision, _ = ParseRevision(text) // the text may contain escapes
 	return nil
 }
 
@@ -206,7 +207,7 @@ func isInteger(number []byte) bool {
 }
 
 // Complete returns an error that names the first required member that is missing, with
-// [jsonrpc.CodeInvalidParams]; nil if none is.
+// [jsonrpc.CodeInvalidParams]; or nil.
 //
 // Spec: basic/index#meta (2026-07-28)
 func (e *Envelope) Complete() *jsonrpc.Error {
@@ -225,8 +226,8 @@ func (e *Envelope) Complete() *jsonrpc.Error {
 // call.
 type ForTransports struct{}
 
-// A Subject holds the members of a request's params that name what the request uses, and how. The
-// values alias the params and are not validated; an absent one is nil.
+// A Subject holds the members of a request's params that name the objects that the request uses,
+// and how. The values alias the params and are not validated; an absent value is nil.
 type Subject struct {
 	Name           json.RawMessage
 	URI            json.RawMessage
@@ -252,7 +253,7 @@ func (s *Subject) member(key []byte) *json.RawMessage {
 	return nil
 }
 
-// Set sets the field of one member of the params, and ignores other members. It also ignores null,
+// Set sets the field of a member of the params, and ignores other members. It also ignores null,
 // which some clients write for an absent member.
 func (s *Subject) Set(key, value []byte) {
 	if member := s.member(key); member != nil && jsonscan.Kind(value) != 'n' {
@@ -273,7 +274,7 @@ func (e *Envelope) Subject(params json.RawMessage) Subject {
 	return s
 }
 
-// Member returns one member of a request's params, and whether it is there.
+// Member returns a member of a request's params, and whether it is there.
 func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, bool) {
 	if member := e.subject.member([]byte(key)); member != nil && e.IsOf(params) {
 		return *member, *member != nil

@@ -1,13 +1,13 @@
 package wire
 
 // A Feature is a named difference between revisions. The first sentence of each constant's comment
-// is also its line in docs/support.md. No revision has the zero Feature.
+// is also its line in docs/support.md. No revision defines the zero Feature.
 type Feature uint8
 
 const (
 	// Base protocol
 
-	// Handshake: initialize opens a session, with one revision, one set of capabilities and one
+	// Handshake: initialize opens a session, with a revision, a set of capabilities and a
 	// identity on each side.
 	Handshake Feature = iota + 1
 	// RequestEnvelope: every request names its revision and the client's capabilities in `_meta`,
@@ -18,34 +18,34 @@ const (
 	// InputRequired: a server asks the client for input in a result of type `input_required`, and
 	// the client retries the request with the responses.
 	InputRequired
-	// Batches: several messages are sent as one JSON array.
+	// Batches: several messages are sent as a single JSON array.
 	Batches
 	// IDReuse: a request id may be reused after the response; elsewhere an id is unique within its
 	// session.
 	IDReuse
-	// ErrorWithoutID: an error response has no `id` if the request's id could not be read;
-	// elsewhere the schema requires one.
+	// ErrorWithoutID: an error response lacks `id` if the request's id could not be read;
+	// elsewhere the schema requires it.
 	ErrorWithoutID
-	// ResultType: every result has its type in `resultType`.
+	// ResultType: every result names its type in `resultType`.
 	ResultType
-	// CacheHints: list, read and discover results have `ttlMs` and `cacheScope`, which say how long
-	// and for whom they are valid.
+	// CacheHints: list, read and discover results contain `ttlMs` and `cacheScope`, which say how
+	// long and for whom they are valid.
 	CacheHints
 	// Subscriptions: change notifications are sent on a `subscriptions/listen` stream that asked
 	// for them; elsewhere they are pushed.
 	Subscriptions
-	// DataMeta: data types such as tools, resources and content blocks have a `_meta`.
+	// DataMeta: data types such as tools, resources and content blocks contain a `_meta`.
 	DataMeta
-	// MetaKeyGrammar: `_meta` keys have a grammar with reserved prefixes.
+	// MetaKeyGrammar: `_meta` keys follow a grammar with reserved prefixes.
 	MetaKeyGrammar
 	// MetaSecondLabel: a `_meta` prefix is reserved by its second label only.
 	MetaSecondLabel
 	// TraceContext: `_meta` reserves `traceparent`, `tracestate` and `baggage` for W3C trace
 	// context.
 	TraceContext
-	// Titles: named things have a `title` for display beside their `name`.
+	// Titles: named things carry a `title` for display beside their `name`.
 	Titles
-	// Icons: tools, resources, templates, prompts and implementations have `icons`.
+	// Icons: tools, resources, templates, prompts and implementations carry `icons`.
 	Icons
 	// ImplementationDetails: an implementation describes itself with `description` and
 	// `websiteUrl`.
@@ -75,9 +75,9 @@ const (
 	ToolArgumentErrors
 	// ToolNameFormat: tool names are 1 to 128 letters, digits, underscores, hyphens and dots.
 	ToolNameFormat
-	// ToolExecution: tools have `execution`, which says whether they can run as a task.
+	// ToolExecution: tools contain `execution`, which says whether they can run as a task.
 	ToolExecution
-	// StructuredContent: tools have an `outputSchema`, and tool results `structuredContent`.
+	// StructuredContent: tools contain an `outputSchema`, and tool results `structuredContent`.
 	StructuredContent
 	// NonObjectStructuredContent: `structuredContent` is any JSON value; elsewhere an object.
 	NonObjectStructuredContent
@@ -107,8 +107,8 @@ const (
 	Sampling
 	// SamplingTools: sampling requests carry tools, and messages tool uses and results.
 	SamplingTools
-	// SamplingContentArrays: the content of a sampling message is one block or several; elsewhere
-	// exactly one.
+	// SamplingContentArrays: the content of a sampling message is a block or several; elsewhere
+	// exactly one block.
 	SamplingContentArrays
 	// SamplingContext: the `includeContext` values `thisServer` and `allServers` of sampling
 	// requests.
@@ -121,32 +121,32 @@ const (
 
 	// Elicitation: servers ask the user for structured input.
 	Elicitation
-	// ElicitationURL: elicitation has a `mode`; the mode `url` sends the user to a URL.
+	// ElicitationURL: elicitation contains a `mode`; the mode `url` sends the user to a URL.
 	ElicitationURL
-	// ElicitationIDs: URL elicitations have an `elicitationId`, and a notification reports their
+	// ElicitationIDs: URL elicitations contain an `elicitationId`, and a notification reports their
 	// completion.
 	ElicitationIDs
-	// ElicitationEnumTitled: enum choices have titles, as `oneOf` of `const` and `title`.
+	// ElicitationEnumTitled: enum choices carry titles, as `oneOf` of `const` and `title`.
 	ElicitationEnumTitled
-	// ElicitationEnumNames: enum choices have titles, as `enumNames` beside `enum`.
+	// ElicitationEnumNames: enum choices carry titles, as `enumNames` beside `enum`.
 	ElicitationEnumNames
-	// ElicitationMultiSelect: a field lets the user choose several values, and the result has
+	// ElicitationMultiSelect: a field lets the user choose several values, and the result contains
 	// arrays of strings.
 	ElicitationMultiSelect
-	// ElicitationDefaults: fields of every type have a `default`; elsewhere only booleans.
+	// ElicitationDefaults: fields of every type allow a `default`; elsewhere only booleans.
 	ElicitationDefaults
 
 	// Transports
 
 	// HTTPSSE: HTTP with two endpoints, one of which is an event stream that names the other.
 	HTTPSSE
-	// StreamableHTTP: HTTP with one endpoint, whose responses are JSON or an event stream.
+	// StreamableHTTP: HTTP with a single endpoint, whose responses are JSON or an event stream.
 	StreamableHTTP
 	// SessionHTTP: an HTTP session with an id header, a GET stream, and DELETE to end it.
 	SessionHTTP
 	// SSEResumption: event ids, and resumption of an interrupted stream with `Last-Event-ID`.
 	SSEResumption
-	// SSEPriming: a stream begins with an empty event that has an id, and may be closed early and
+	// SSEPriming: a stream begins with an empty event with an id, and may be closed early and
 	// polled.
 	SSEPriming
 	// DisconnectCancels: closing the response stream cancels the request; elsewhere it does not.
@@ -187,7 +187,7 @@ const (
 	ScopeChallenges
 	// DynamicRegistration: clients register themselves with the authorization server.
 	DynamicRegistration
-	// ApplicationType: a dynamic registration has an `application_type`.
+	// ApplicationType: a dynamic registration contains an `application_type`.
 	ApplicationType
 	// ClientIDMetadata: a client id is the URL of a metadata document of the client.
 	ClientIDMetadata
@@ -200,7 +200,7 @@ const (
 	featureCount // keep last
 )
 
-// A featureSet holds one bit per Feature.
+// A featureSet holds a bit per Feature.
 type featureSet [2]uint64
 
 func (s featureSet) has(f Feature) bool {

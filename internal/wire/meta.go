@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// The `_meta` keys that the protocol defines. The file of each revision lists those that it has.
+// The `_meta` keys that the protocol defines. The file of each revision lists the keys that it
+// defines.
 const (
 	// MetaProgressToken requests progress notifications with this token.
 	MetaProgressToken = "progressToken"
@@ -81,8 +82,8 @@ func (r Revision) ReservesMeta(key string) bool {
 
 func protocolLabel(label string) bool { return label == "mcp" || label == "modelcontextprotocol" }
 
-// validMetaLabel reports whether a label begins with a letter, ends with a letter or digit, and has
-// only letters, digits and hyphens.
+// validMetaLabel reports whether a label begins with a letter, ends with a letter or digit, and
+// contains only letters, digits and hyphens.
 func validMetaLabel(label string) bool {
 	if label == "" || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
 		return false
@@ -95,8 +96,8 @@ func validMetaLabel(label string) bool {
 	return true
 }
 
-// validMetaName reports whether a name begins and ends with a letter or digit, and has only these,
-// hyphens, underscores and dots.
+// validMetaName reports whether a name begins and ends with a letter or digit, and contains only
+// these, hyphens, underscores and dots.
 func validMetaName(name string) bool {
 	if !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1]) {
 		return false

@@ -15,7 +15,7 @@ const (
 	InsideResult
 )
 
-// A Method describes a request or notification in one revision.
+// A Method describes a request or notification in a revision.
 type Method struct {
 	// Name is the method as sent.
 	Name string
@@ -24,15 +24,15 @@ type Method struct {
 	// Notification is true for notifications.
 	Notification bool
 	// NameParam is the member of params that names the tool, prompt or resource, "name" or "uri";
-	// "" if there is none.
+	// "" without such a member.
 	NameParam string
 	// MayAskInput is true if the result may be `input_required`.
 	MayAskInput bool
-	// Cacheable is true if the result has cache hints.
+	// Cacheable is true if the result contains cache hints.
 	Cacheable bool
 }
 
-// The methods of all revisions. [Revision.Method] reports which revisions have them.
+// The methods of all revisions. [Revision.Method] reports which revisions define them.
 const (
 	MethodInitialize = "initialize"
 	MethodPing       = "ping"

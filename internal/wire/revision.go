@@ -2,14 +2,14 @@
 // data.
 //
 // A [Revision] is a dated version of the protocol. A [Feature] is a named difference;
-// [Revision.Has] reports whether a revision has it. A [Method] is one request or notification;
-// [Revision.Method] returns it. An [Envelope] is the metadata of one request, from its `_meta`.
+// [Revision.Has] reports whether a revision defines it. A [Method] is a request or notification;
+// [Revision.Method] returns it. An [Envelope] is the metadata of a request, from its `_meta`.
 //
-// Each revision is one file, v2024_11_05.go to v2026_07_28.go, which lists what it adds to and
-// removes from the one before, like the revision's changelog. A method, error code or `_meta` key
-// that a revision does not have is not in its tables.
+// Each revision is a file, v2024_11_05.go to v2026_07_28.go, which lists the features that it adds
+// to and removes from the previous revision, like the revision's changelog. A method, error code or
+// `_meta` key that a revision lacks is not in its tables.
 //
-// Nothing here changes after initialization, so everything is safe for concurrent use.
+// All tables stay unchanged after initialization, so they are safe for concurrent use.
 package wire
 
 import (
@@ -44,8 +44,8 @@ const (
 	VersionJuly2026     = "2026-07-28"
 )
 
-// A delta is what one revision changes in the one before it. A method that exists already is
-// replaced.
+// A delta contains the changes of a revision to the previous revision. A method that exists already
+// is replaced.
 type delta struct {
 	version string // as sent: a date
 
@@ -62,10 +62,10 @@ type delta struct {
 	removesMeta []string
 }
 
-// deltas are those of all revisions, oldest first.
+// deltas are the deltas of all revisions, oldest first.
 var deltas = [...]*delta{&november2024, &march2025, &june2025, &november2025, &july2026}
 
-// A table is the sum of the deltas up to one revision.
+// A table is the sum of the deltas up to a revision.
 type table struct {
 	version    string
 	features   featureSet
@@ -164,13 +164,13 @@ func (r Revision) String() string {
 // a session.
 func (r Revision) Modern() bool { return r.Has(RequestEnvelope) }
 
-// Deprecated reports whether the revision has the feature and deprecates it.
+// Deprecated reports whether the revision contains the feature and deprecates it.
 func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].deprecated.has(f) }
 
-// Has reports whether the revision has the feature, deprecated or not.
+// Has reports whether the revision contains the feature, deprecated or not.
 func (r Revision) Has(f Feature) bool { return r.known() && tables[r].features.has(f) }
 
-// Method returns the method as the revision defines it, and whether the revision has it. The
+// Method returns the method as the revision defines it, and whether the revision defines it. The
 // response to an unknown method is an error with [jsonrpc.CodeMethodNotFound].
 func (r Revision) Method(name string) (Method, bool) {
 	if !r.known() {
@@ -180,12 +180,12 @@ func (r Revision) Method(name string) (Method, bool) {
 	return m, ok
 }
 
-// InAnyRevision reports whether a revision has the method.
+// InAnyRevision reports whether a revision defines the method.
 func InAnyRevision(name string) bool {
 	return slices.ContainsFunc(Revisions(), func(r Revision) bool { _, ok := r.Method(name); return ok })
 }
 
-// HasCode reports whether the revision defines the error code. All revisions have the codes of
+// HasCode reports whether the revision defines the error code. All revisions use the codes of
 // JSON-RPC.
 func (r Revision) HasCode(code int) bool {
 	switch code {

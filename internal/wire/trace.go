@@ -17,7 +17,7 @@ const (
 )
 
 // ValidTraceContext reports whether the value of a member of `_meta` may be passed on: traceparent,
-// tracestate and baggage must have the form of the W3C. Other members are not checked.
+// tracestate and baggage must follow the form of the W3C. Other members are not checked.
 //
 // Spec: basic/index#meta (2026-07-28)
 func ValidTraceContext(key string, value []byte) bool {
@@ -39,8 +39,8 @@ func ValidTraceContext(key string, value []byte) bool {
 	return err == nil && valid(text)
 }
 
-// validTraceParent checks version, trace id, parent id and flags in a JSON string without escapes. A
-// version after 00 may append fields.
+// validTraceParent checks version, trace id, parent id and flags in a JSON string without escapes.
+// A version after 00 may append fields.
 func validTraceParent(value []byte) bool {
 	const length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {

@@ -1,6 +1,6 @@
 package wire
 
-// The first revision lists everything that later ones change. Spec:
+// The first revision lists everything that later revisions change. Spec:
 // https://modelcontextprotocol.io/specification/2024-11-05
 var november2024 = delta{
 	version: VersionNovember2024,
