@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -96,9 +96,9 @@ func (s *conn) notify(e connection.Event) {
 func (s *conn) connected(err error) {
 	u, p := s.in.pool.up, s.in.pool
 	if err == nil && !s.in.calls {
-		p.connected(s)
+		p.lists.Connected(s.Conn, p.reviewer(s.pins))
 	}
-	watched := p.hasSubscriptions()
+	_, watched := p.lists.HasListeners()
 	u.mu.Lock()
 	var failed *Error
 	switch {
@@ -119,7 +119,7 @@ func (s *conn) connected(err error) {
 	u.mu.Unlock()
 	u.host.poke()
 	if failed == nil && !s.in.calls {
-		p.resubscribe(watched)
+		p.lists.Resubscribe(watched)
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *conn) sessionLost() {
 	}
 	u.mu.Unlock()
 	if !stopping {
-		s.in.pool.changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates)
+		s.in.pool.lists.AllChanged()
 	}
 }
 
@@ -181,7 +181,7 @@ func (s *conn) ended() {
 	}
 	s.own.Clear()
 	if s.in.pool.pinCaller().Key != "" {
-		u.dropLists(largeList)
+		u.dropLists(listing.LargeList)
 	}
 	u.host.poke() // the server may have been removed
 }

@@ -416,13 +416,7 @@ func (u *Upstream) retryLogins(p *mcp.Principal) {
 			}
 		}
 		u.mu.Unlock()
-		pool.mu.Lock()
-		for k := range pool.lists {
-			pool.lists[k].changed = true
-		}
-		pool.slow = false
-		pool.mu.Unlock()
-		pool.notify()
+		pool.lists.Retry()
 	}
 }
 

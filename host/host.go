@@ -242,8 +242,8 @@ func (h *Host) WaitLists(ctx context.Context) {
 	for _, u := range h.Upstreams() {
 		u.mu.Lock()
 		for s := range u.connections {
-			for k := range s.in.pool.lists {
-				reading.Go(func() { s.in.pool.finishReading(ctx, catalogue.Kind(k)) })
+			for k := range catalogue.Kinds {
+				reading.Go(func() { s.in.pool.lists.FinishReading(ctx, catalogue.Kind(k)) })
 			}
 		}
 		u.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -47,7 +48,7 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 			continue
 		}
 		code := CodeStarting // also if the list was read after the catalogue was merged
-		if e, ok := errors.AsType[*Error](p.listError(kind)); ok {
+		if e, ok := errors.AsType[*Error](p.lists.Err(kind)); ok {
 			code = e.Code
 		}
 		if code == CodeStarting {
@@ -62,7 +63,7 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 func (m *missingLists) String() string {
 	var starting, failed []string
 	for n, p := range m.pools {
-		if name := cutInstructions(p.up.name, maxMissingName); m.codes[n] == CodeStarting {
+		if name := listing.Cut(p.up.name, maxMissingName); m.codes[n] == CodeStarting {
 			starting = append(starting, name)
 		} else {
 			failed = append(failed, fmt.Sprintf("%s (%s)", name, m.codes[n]))
@@ -91,7 +92,7 @@ func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 		if n > 0 {
 			b = append(b, ',')
 		}
-		b = jsonscan.AppendQuote(append(b, `{"server":`...), cutInstructions(p.up.name, maxMissingName))
+		b = jsonscan.AppendQuote(append(b, `{"server":`...), listing.Cut(p.up.name, maxMissingName))
 		b = fmt.Appendf(b, `,"code":%q}`, m.codes[n])
 	}
 	return append(b, `]}}}`...)

@@ -412,7 +412,7 @@ func (h *Host) Logout(ctx context.Context, server string, c *Caller) error {
 	cred.missing.Store(true)
 	h.recordLogin(cred, "logged out", err)
 	for _, p := range u.poolsOf(cred.caller) {
-		p.notify() // the tool that logs out is no longer listed
+		p.lists.Notify() // the tool that logs out is no longer listed
 		u.mu.Lock()
 		for s := range u.connections {
 			if s.in.pool == p {

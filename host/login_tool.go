@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -25,10 +26,10 @@ var loginTools = []string{loginTool, logoutTool}
 
 // lacksLogin reports whether the lists of a pool cannot be read because its caller has not logged in.
 func (p *pool) lacksLogin(ctx context.Context) bool {
-	if !p.up.entry().UsesLoginOfCaller() || p.hasList(catalogue.Tools) {
+	if !p.up.entry().UsesLoginOfCaller() || p.lists.Has(catalogue.Tools) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, listWait) // an authorization server may be slow
+	ctx, cancel := context.WithTimeout(ctx, listing.Wait) // an authorization server may be slow
 	defer cancel()
 	c, err := p.up.login(ctx, p.caller)
 	return err == nil && c != nil && c.ready(ctx) != nil && c.missing.Load()
@@ -36,7 +37,7 @@ func (p *pool) lacksLogin(ctx context.Context) bool {
 
 // hasLogin reports whether the caller of the pool is logged in to its server.
 func (p *pool) hasLogin(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, listWait)
+	ctx, cancel := context.WithTimeout(ctx, listing.Wait)
 	defer cancel()
 	c, err := p.up.login(ctx, p.caller)
 	if err != nil || c == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
@@ -90,7 +91,7 @@ func (u *Upstream) allPools() []*pool {
 // reviewAgain reviews the lists of all callers.
 func (u *Upstream) reviewAgain(ctx context.Context) {
 	for _, p := range u.allPools() {
-		p.reviewAgain(ctx)
+		p.lists.ReviewAgain(ctx)
 	}
 }
 
@@ -98,11 +99,7 @@ func (u *Upstream) reviewAgain(ctx context.Context) {
 func (u *Upstream) dependsOnCaller() bool { return u.entry().DependsOnCaller() || u.usesCaller.Load() }
 
 // pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
-func (p *pool) pinned() *pins.Server {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pins
-}
+func (p *pool) pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
 
 // pinCaller returns the caller for the pins.
 func (p *pool) pinCaller() pins.Caller {
@@ -114,78 +111,73 @@ func (p *pool) pinCaller() pins.Caller {
 	return c
 }
 
-// reviewAgain reviews the lists, the instructions and the serverInfo of the pool.
-func (p *pool) reviewAgain(ctx context.Context) {
-	p.reviewing.Lock()
-	defer p.reviewing.Unlock()
-	caller := p.pinCaller()
-	for k := range catalogue.Kinds {
-		kind := catalogue.Kind(k)
-		list, server := p.Reviewed(kind)
-		list = server.Review(ctx, caller, kind, list)
-		p.mu.Lock()
-		p.lists[k].list = list
-		p.mu.Unlock()
-	}
-	p.mu.Lock()
-	server, about := p.pins, p.about
-	p.mu.Unlock()
-	if server != nil {
-		var approved pins.Approved
-		if about != nil {
-			approved = server.ReviewAbout(ctx, caller, about)
-		} else {
-			approved = server.Approved(ctx)
-		}
-		p.mu.Lock()
-		p.approved = approved
-		p.mu.Unlock()
-	}
-	p.notify()
+// A poolReviewer is the [listing.Reviewer] of a pool, with the pins of a server.
+type poolReviewer struct {
+	pool *pool
+	pins *pins.Server
 }
 
-// restore restores the capabilities and lists of the last connection, so that the host can list the
-// server without starting it. It skips capabilities and lists that may depend on the caller, and
-// does nothing after the first call.
-func (p *pool) restore(ctx context.Context) {
-	caller := p.pinCaller()
-	if caller.IsPrivate() || p.pinned() == nil {
-		return
+// reviewer returns the reviewer with pins, nil without pins.
+func (p *pool) reviewer(server *pins.Server) listing.Reviewer {
+	if server == nil {
+		return nil
 	}
-	p.restoring.Do(func() {
-		s := p.pinned()
-		if s == nil {
-			return
-		}
-		found, ok := s.Restore(ctx, caller, func(kind catalogue.Kind, l *catalogue.List) *catalogue.List {
-			l, _ = p.up.keep(kind, l)
-			return l
-		})
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !ok || p.capabilities != nil || p.pins != s { // connected or reloaded meanwhile
-			return
-		}
-		p.capabilities, p.revision, p.approved = found.Capabilities, found.Revision, found.Approved
-		for k, l := range found.Lists {
-			p.lists[k].list, p.lists[k].pins, p.lists[k].restored = l, s, true
-		}
-	})
+	return poolReviewer{p, server}
+}
+
+// pinsOf returns the pins of a reviewer, nil if it is nil.
+func pinsOf(r listing.Reviewer) *pins.Server {
+	if r == nil {
+		return nil
+	}
+	return r.(poolReviewer).pins
+}
+
+// ReviewList implements [listing.Reviewer].
+func (r poolReviewer) ReviewList(ctx context.Context, kind catalogue.Kind, l *catalogue.List) *catalogue.List {
+	return r.pins.Review(ctx, r.pool.pinCaller(), kind, l)
+}
+
+// ReviewAbout implements [listing.Reviewer].
+func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, again bool) listing.Approved {
+	if about == nil {
+		return listing.Approved(r.pins.Approved(ctx))
+	}
+	caller := r.pool.pinCaller()
+	approved := r.pins.ReviewAbout(ctx, caller, pins.NewAbout(about.Instructions, about.ServerInfo))
+	if !again {
+		r.pins.SetCapabilities(ctx, caller, about.Capabilities, about.Revision)
+	}
+	return listing.Approved(approved)
+}
+
+// Restore implements [listing.Reviewer].
+func (r poolReviewer) Restore(
+	ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List,
+) (listing.Restored, bool) {
+	found, ok := r.pins.Restore(ctx, r.pool.pinCaller(), keep)
+	return listing.Restored{Approved: listing.Approved(found.Approved), Capabilities: found.Capabilities,
+		Revision: found.Revision, Lists: found.Lists}, ok
+}
+
+// restore restores the lists of the last connection, so that the host can list the server without starting
+// it. It skips lists that may depend on the caller.
+func (p *pool) restore(ctx context.Context) {
+	if !p.pinCaller().IsPrivate() {
+		p.lists.Restore(ctx)
+	}
 }
 
 // Verify implements [pins.Lists]: no request reaches a definition that has changed since it was approved.
 func (p *pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 	for _, kind := range kinds {
-		p.mu.Lock()
-		fresh := p.isFresh(kind) && !p.lists[kind].restored
-		p.mu.Unlock()
-		if fresh {
+		if p.lists.IsCurrent(kind) {
 			continue
 		}
 		s, err := p.join(ctx, backoffWait, func(p *pool) (*instance, error) { return p.instance(anyClass, false), nil })
 		if err == nil {
 			s.Release()
-			_, err = p.list(ctx, kind, 0)
+			_, err = p.lists.List(ctx, kind, 0)
 		}
 		if err != nil {
 			return unsent(err)
@@ -196,9 +188,8 @@ func (p *pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 
 // Reviewed implements [pins.Lists].
 func (p *pool) Reviewed(kind catalogue.Kind) (*catalogue.List, *pins.Server) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lists[kind].list, p.lists[kind].pins
+	list, reviewer := p.lists.Reviewed(kind)
+	return list, pinsOf(reviewer)
 }
 
 // checkPins refuses a call for a definition that is not approved.
@@ -240,34 +231,18 @@ func (v *View) mayReveal(item *catalogue.Item) bool {
 
 // setApproved sets the instructions and the serverInfo of a result to the approved texts.
 func (p *pool) setApproved(d *mcp.DiscoverResult) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pins == nil {
+	if p.pinned() == nil {
 		return
 	}
-	d.Instructions = p.approved.Instructions
+	about := p.lists.About()
+	d.Instructions = about.Instructions
 	d.Meta = maps.Clone(d.Meta)
 	delete(d.Meta, wire.MetaServerInfo)
-	if p.approved.ServerInfo != nil {
+	if about.ServerInfo != nil {
 		if d.Meta == nil {
 			d.Meta = mcp.Meta{}
 		}
-		d.Meta[wire.MetaServerInfo] = p.approved.ServerInfo
-	}
-}
-
-// forgetPins makes a pool without connections use the pins of the present entry. Restored lists are read
-// again.
-func (p *pool) forgetPins() {
-	server := p.up.entry().pins
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pins == server {
-		return
-	}
-	p.pins, p.about, p.approved = server, nil, pins.Approved{}
-	for k := range p.lists {
-		p.lists[k].restored = false
+		d.Meta[wire.MetaServerInfo] = about.ServerInfo
 	}
 }
 
@@ -278,14 +253,12 @@ func (s *conn) checkPins(ctx context.Context, t pins.Target) error {
 		return nil
 	}
 	p := s.in.pool
-	p.mu.Lock()
 	unchecked := pins.Target{Name: t.Name}
 	for _, kind := range t.Kinds {
-		if p.lists[kind].from != s {
+		if p.lists.Origin(kind) != s.Conn {
 			unchecked.Kinds = append(unchecked.Kinds, kind)
 		}
 	}
-	p.mu.Unlock()
 	err := s.own.Check(ctx, s.reviewer(), unchecked)
 	if err == nil {
 		return nil
@@ -299,8 +272,7 @@ func (s *conn) reviewer() *pins.Reviewer {
 
 // ReadList implements [pins.Source].
 func (s *conn) ReadList(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
-	r, err := s.in.pool.readFrom(ctx, s, kind)
-	return r.list, err
+	return s.in.pool.lists.ReadFrom(ctx, s.Conn, kind)
 }
 
 // errNoPins reports that definitions of the server are not compared with approved ones.

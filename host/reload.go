@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -218,10 +217,7 @@ func (u *Upstream) remove(successor *Upstream) {
 		successor.mu.Unlock()
 	}
 	for _, p := range pools {
-		p.mu.Lock()
-		p.closed = true
-		p.subscribeResources() // ends the subscription
-		p.mu.Unlock()
+		p.lists.Close()
 	}
 }
 
@@ -256,8 +252,8 @@ func (u *Upstream) reconfigure(wanted server.Fingerprint, changed bool) {
 	}
 	u.mu.Unlock()
 	for _, p := range unconnected {
-		p.forgetPins()
-		p.changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates)
+		p.lists.SetReviewer(p.reviewer(u.entry().pins))
+		p.lists.AllChanged()
 	}
 }
 

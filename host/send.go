@@ -193,7 +193,7 @@ func (s *conn) observe(failed *Error) {
 	}
 	state := connection.StateDegraded
 	switch {
-	case failed == nil && s.in.pool.lacksTools.Load(): // the server responds, and is of no use
+	case failed == nil && s.in.pool.lists.LackTools(): // the server responds, and is of no use
 		return
 	case failed == nil:
 		state = connection.StateReady

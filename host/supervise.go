@@ -71,7 +71,7 @@ func (u *Upstream) check(now time.Time) (next time.Time) {
 			}
 		}
 		if p.isUnused(now) {
-			p.retire()
+			p.lists.Retire()
 			delete(u.pools, key)
 		}
 	}
@@ -113,14 +113,6 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	return time.Time{}
 }
 
-// isWatched reports whether callers have subscriptions that need a connection. Those of lists need
-// none to a command: a process that does not run changes no lists.
-func (p *pool) isWatched() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.watched.callers) > 0 || len(p.views) > 0 && !p.up.isCommand()
-}
-
 // isUnused reports whether a pool is of a session or a principal that has not used it for long. The
 // lock of the upstream is held.
 func (p *pool) isUnused(now time.Time) bool {
@@ -158,19 +150,8 @@ func (u *Upstream) evictPool() {
 		}
 	}
 	if oldest != nil {
-		oldest.retire()
+		oldest.lists.Retire()
 		delete(u.pools, oldest.key)
-	}
-}
-
-// retire marks the lists of a pool as those of a server without announcements: a view that still has
-// the pool reads them again through the pool that replaces it.
-func (p *pool) retire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	clear(p.announced[:])
-	for k := range p.lists {
-		p.lists[k].restored = false
 	}
 }
 
@@ -332,7 +313,7 @@ func (u *Upstream) endSession(session string) {
 	}
 	for key, p := range u.pools {
 		if p.caller.Session == session {
-			p.retire()
+			p.lists.Retire()
 			delete(u.pools, key)
 		}
 	}

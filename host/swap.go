@@ -127,5 +127,5 @@ func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) 
 		profile.Tools != nil && !config.Match(profile.Tools, public) {
 		return false
 	}
-	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.last()[kind].Definition(target)})
+	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.lists.Last()[kind].Definition(target)})
 }

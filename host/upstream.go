@@ -10,9 +10,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -25,9 +25,7 @@ type Upstream struct {
 	sharing config.Share // see share
 	current atomic.Pointer[entry]
 	schemas toolSchemas
-	lists   catalogue.Store // of all pools, connections and views
-	// largeReads has an element for each list longer than largeList that is being read.
-	largeReads chan struct{}
+	lists   *listing.Memory // of all pools, connections and views
 	// requests has those of all callers, unless each has processes of its own: see [pool.queue].
 	requests *limits.Queue
 	limits   *limits.Server
@@ -36,9 +34,6 @@ type Upstream struct {
 
 	credentials credentials
 	usesCaller  atomic.Bool // a connection was made with CallerFrom
-
-	collecting sync.Mutex // guards collected
-	collected  time.Time  // see keep
 
 	secretsMu sync.Mutex // guards secrets
 	secrets   []string   // of the expanded entry
@@ -57,7 +52,8 @@ type Upstream struct {
 
 func newUpstream(h *Host, name string, e *entry) *Upstream {
 	u := &Upstream{host: h, name: name, command: e.IsCommand(), sharing: e.Share(),
-		pools: map[string]*pool{}, connections: map[*conn]struct{}{}, largeReads: make(chan struct{}, maxLargeReads)}
+		pools: map[string]*pool{}, connections: map[*conn]struct{}{}}
+	u.lists = listing.NewMemory(name, h.opts.Logger, func() { u.dropLists(0) })
 	u.current.Store(e)
 	u.limits = h.limits.NewServer(name, e.Settings)
 	u.requests = u.limits.NewQueue(true)
@@ -155,9 +151,7 @@ func (u *Upstream) close() {
 	u.stop(func() {
 		u.closed = true
 		for _, p := range u.pools {
-			p.mu.Lock()
-			p.closed = true
-			p.mu.Unlock()
+			p.lists.Close()
 		}
 	})
 }

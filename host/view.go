@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -149,7 +150,7 @@ func (v *View) currentWithin(ctx, wait context.Context, starting time.Duration) 
 	known := true
 	for n, p := range s.pools {
 		p.restore(ctx)
-		lists[n] = p.known()
+		lists[n] = p.lists.Fresh()
 		known = known && !slices.Contains(lists[n][:], nil)
 	}
 	if !known {
@@ -173,7 +174,7 @@ func (s *viewServers) readLists(
 	for n, p := range s.pools {
 		for k := range catalogue.Kinds {
 			if lists[n][k] == nil {
-				reading.Go(func() { lists[n][k], _ = p.list(ctx, catalogue.Kind(k), starting) })
+				reading.Go(func() { lists[n][k], _ = p.lists.List(ctx, catalogue.Kind(k), starting) })
 			}
 		}
 	}
@@ -207,12 +208,12 @@ func equal(a, b [][catalogue.Kinds]*catalogue.List) bool {
 	return len(a) == len(b)
 }
 
-// schedule reads the lists again after changeDelay, and notifies subscriptions if they have changed.
+// schedule reads the lists again after listing.ChangeDelay, and notifies subscriptions if they have changed.
 func (v *View) schedule() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.timer == nil {
-		v.timer = time.AfterFunc(changeDelay, v.refresh)
+		v.timer = time.AfterFunc(listing.ChangeDelay, v.refresh)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -61,7 +62,7 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 			return item, m.pools[item.Server], nil
 		}
 	}
-	deadline := time.Now().Add(listWait)
+	deadline := time.Now().Add(listing.Wait)
 	for waited := false; ; waited = true {
 		m, err := v.current(ctx)
 		if err != nil {
@@ -86,7 +87,7 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 // list of another server.
 func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
 	for n, p := range m.servers.pools {
-		if m.lists[n][kind] == nil && p.hasList(kind) {
+		if m.lists[n][kind] == nil && p.lists.Has(kind) {
 			return true
 		}
 	}
@@ -98,7 +99,7 @@ func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
 // list may have been read.
 func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string, deadline time.Time) (read bool) {
 	for _, p := range v.pools() {
-		done := p.firstReading(kind)
+		done := p.lists.FirstReading(kind)
 		if done == nil || !v.mayHave(p, name) {
 			continue
 		}
@@ -127,7 +128,7 @@ func (v *View) unread(kind catalogue.Kind, name string) error {
 		if !v.mayHave(p, name) {
 			continue
 		}
-		if err := p.listError(kind); err != nil {
+		if err := p.lists.Err(kind); err != nil {
 			return unsent(err)
 		}
 	}

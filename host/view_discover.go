@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -21,7 +21,7 @@ func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 		} // else the client connects, and its calls ask for the login
 	}
 	v.noteClass(req)
-	wait, cancel := context.WithTimeout(ctx, discoverWait)
+	wait, cancel := context.WithTimeout(ctx, listing.DiscoverWait)
 	defer cancel()
 	v.connect(wait)
 	m, err := v.currentWithin(ctx, wait, 0)
@@ -57,13 +57,13 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (m
 	defer s.Release()
 	res, err := mcp.Forward(s.Client()).ServeMCP(ctx, req)
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
-		d.Instructions = cutInstructions(d.Instructions, catalogue.MaxInstructions)
+		d.Instructions = listing.Cut(d.Instructions, catalogue.MaxInstructions)
 		if d.Instructions != "" && v.host.currentPolicy() != nil {
 			m, err := v.current(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if shown := p.offers(p.known()); !showsItems(&shown, m.catalogue) {
+			if shown := p.offers(p.lists.Fresh()); !showsItems(&shown, m.catalogue) {
 				d.Instructions = ""
 			}
 		}
@@ -80,10 +80,6 @@ func newestRevisions() (all []string) {
 	return all
 }
 
-// discoverWait is how long server/discover waits for servers that are starting. Clients wait for
-// few seconds before they try an older revision.
-const discoverWait = 2 * time.Second
-
 // connect connects to the servers, and waits for those that are starting until ctx ends.
 func (v *View) connect(ctx context.Context) {
 	var wait sync.WaitGroup
@@ -91,23 +87,4 @@ func (v *View) connect(ctx context.Context) {
 		wait.Go(func() { p.connect(ctx) })
 	}
 	wait.Wait()
-}
-
-// connect connects to the server of a pool. A server that has not become ready in time once is not
-// waited for again.
-func (p *pool) connect(ctx context.Context) {
-	p.restore(ctx)
-	p.mu.Lock()
-	skip := p.slow || p.lists[0].restored
-	p.mu.Unlock()
-	if skip {
-		return
-	}
-	s, err := p.acquire(ctx, "")
-	p.mu.Lock()
-	p.slow = err != nil && ctx.Err() != nil
-	p.mu.Unlock()
-	if err == nil {
-		s.Release()
-	}
 }

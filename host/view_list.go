@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -28,7 +29,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		return nil, err
 	}
 	if len(m.servers.pools) == 1 && len(missing) == 0 {
-		if err := m.servers.pools[0].listError(kind); err != nil {
+		if err := m.servers.pools[0].lists.Err(kind); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +67,7 @@ func (v *View) listResult(kind catalogue.Kind, items json.RawMessage, next strin
 	return append(b, `,"ttlMs":0,"cacheScope":"private"}`...)
 }
 
-// maxListPages limits the number of pages that are kept of one catalogue, and largeList their bytes. Clients
+// maxListPages limits the number of pages that are kept of one catalogue, and listing.LargeList their bytes. Clients
 // read few pages of most lists.
 const maxListPages = 64
 
@@ -110,10 +111,10 @@ func (l *listPages) get(kind catalogue.Kind, after string) *listPage {
 func (l *listPages) put(kind catalogue.Kind, after string, p *listPage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pages == nil || len(l.pages) >= maxListPages || l.bytes+len(p.result) > largeList {
+	if l.pages == nil || len(l.pages) >= maxListPages || l.bytes+len(p.result) > listing.LargeList {
 		l.pages, l.bytes = map[pagePosition]*listPage{}, 0
 	}
-	if l.bytes += len(p.result); l.bytes <= largeList {
+	if l.bytes += len(p.result); l.bytes <= listing.LargeList {
 		l.pages[pagePosition{kind, after}] = p
 	}
 }
@@ -136,20 +137,6 @@ func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, 
 		}
 	}
 	return "", round.ErrInvalidCursor
-}
-
-// listError returns why a list of a pool has never been read, nil if it has.
-func (p *pool) listError(kind catalogue.Kind) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch l := &p.lists[kind]; {
-	case l.list != nil:
-		return nil
-	case l.reading != nil:
-		return p.up.errorf(CodeStarting, "the server has not listed its %s yet", kind)
-	default:
-		return l.err
-	}
 }
 
 // merge merges lists of the servers, in the order of s.pools.
@@ -225,15 +212,6 @@ func (m *misnamedItems) isFirst(p catalogue.Problem) bool {
 	}
 	m.seen[p] = true
 	return true
-}
-
-// offers returns what a pool offers.
-func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
-	e := p.up.entry()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return catalogue.Server{Name: p.up.name, ID: e.ID, Lists: lists, Options: e.Options,
-		Capabilities: p.capabilities, Instructions: p.approved.Instructions}
 }
 
 func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -22,7 +23,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	if err := s.admit(); err != nil {
 		return nil, err
 	}
-	byPool := map[*pool][]watchedResource{}
+	byPool := map[*pool][]listing.Resource{}
 	read, known := false, internals.CheckedURIs(req)
 	if !v.caller.May(ActionRead) {
 		f.ResourceSubscriptions = nil
@@ -32,7 +33,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 		if r != nil && known.Agreed(uri, func() bool {
 			return s.allows(ctx, s.action(ActionRead, r.pool.up.name, r.target))
 		}) {
-			byPool[r.pool] = append(byPool[r.pool], watchedResource{r.target, uri})
+			byPool[r.pool] = append(byPool[r.pool], listing.Resource{Target: r.target, URI: uri})
 		}
 	}
 	f.ResourceSubscriptions = nil
@@ -46,13 +47,13 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	var wait sync.WaitGroup
 	for p, all := range byPool {
 		wait.Go(func() { // a slow server does not delay the others
-			stop, agreed := p.subscribe(ctx, v, all)
-			if stop == nil {
+			added, agreed := p.lists.Subscribe(ctx, viewSubscriber{v, p.up.name}, all)
+			if added == nil {
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			ends = append(ends, stop)
+			ends = append(ends, func() { v.unsubscribe(p, added) })
 			f.ResourceSubscriptions = append(f.ResourceSubscriptions, agreed...)
 		})
 	}
@@ -93,9 +94,9 @@ func (v *View) countSubscriptions(n int) {
 	for _, p := range v.resolved.Load().pools {
 		switch {
 		case before == 0:
-			p.addView(v)
+			p.lists.AddListener((*viewListener)(v))
 		case v.subscriptions == 0:
-			p.removeView(v)
+			p.lists.RemoveListener((*viewListener)(v))
 		}
 	}
 	if before == 0 || v.subscriptions == 0 {

@@ -84,12 +84,11 @@ func (v *View) extensionPool(name string) *pool {
 
 // hasOtherExtensions reports whether a server has declared extensions that the host does not know.
 func (p *pool) hasOtherExtensions() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !hasMember(p.capabilities, "extensions") {
+	capabilities := p.lists.About().Capabilities
+	if !hasMember(capabilities, "extensions") {
 		return false
 	}
-	extensions, _ := jsonscan.Get(p.capabilities, "extensions")
+	extensions, _ := jsonscan.Get(capabilities, "extensions")
 	for id := range jsonscan.Members(extensions) {
 		if !mergesExtension(string(id), nil) {
 			return true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 )
 
 // A viewServers is the servers of a view in one configuration. It never changes.
@@ -66,15 +67,15 @@ func (v *View) servers() *viewServers {
 	subscribed := v.subscriptions > 0
 	if subscribed {
 		for _, p := range now.pools {
-			p.addView(v)
+			p.lists.AddListener((*viewListener)(v))
 		}
 		for _, p := range s.pools {
 			if !slices.Contains(now.pools, p) {
-				p.removeView(v)
+				p.lists.RemoveListener((*viewListener)(v))
 			}
 		}
 		if v.timer == nil {
-			v.timer = time.AfterFunc(changeDelay, v.refresh)
+			v.timer = time.AfterFunc(listing.ChangeDelay, v.refresh)
 		}
 	}
 	v.mu.Unlock()
@@ -116,21 +117,11 @@ func (v *View) latest() *merged {
 	}
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
 	for n, p := range s.pools {
-		lists[n] = p.last()
+		lists[n] = p.lists.Last()
 	}
 	m = v.merge(s, lists)
 	v.merged.Store(m)
 	return m
-}
-
-// last returns the lists as they were last read, nil for others.
-func (p *pool) last() (lists [catalogue.Kinds]*catalogue.List) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for k := range p.lists {
-		lists[k] = p.lists[k].list
-	}
-	return lists
 }
 
 // moveSubscriptions moves subscriptions of the view to resources from pools to those of servers that
@@ -138,58 +129,16 @@ func (p *pool) last() (lists [catalogue.Kinds]*catalogue.List) {
 func (v *View) moveSubscriptions(from []*pool) {
 	for _, p := range from {
 		if to := v.poolNamed(p.up.name); to != nil && to != p {
-			to.addSubscriptions(p.removeSubscriptions(v))
+			to.lists.AddSubscriptions(p.lists.TakeSubscriptions(viewSubscriber{v, p.up.name}))
 		}
 	}
-}
-
-// removeSubscriptions removes the subscriptions of a view to resources, and returns them with their URIs at the server.
-func (p *pool) removeSubscriptions(v *View) map[*resourceCaller]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	taken := map[*resourceCaller]string{}
-	for target, callers := range p.watched.callers {
-		for c := range callers {
-			if c.view == v {
-				taken[c] = target
-				delete(callers, c)
-			}
-		}
-		if len(callers) == 0 {
-			delete(p.watched.callers, target)
-		}
-	}
-	return taken
-}
-
-// addSubscriptions adds subscriptions to resources.
-func (p *pool) addSubscriptions(all map[*resourceCaller]string) {
-	if len(all) == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := &p.watched
-	if w.callers == nil {
-		w.callers = map[string]map[*resourceCaller]struct{}{}
-	}
-	for c, target := range all {
-		if w.callers[target] == nil {
-			if len(w.callers) >= maxWatched {
-				continue
-			}
-			w.callers[target] = map[*resourceCaller]struct{}{}
-		}
-		w.callers[target][c] = struct{}{}
-	}
-	p.subscribeResources()
 }
 
 // unsubscribe ends subscriptions of the view to resources, also those that have moved.
-func (v *View) unsubscribe(p *pool, all map[*resourceCaller]string) {
-	p.unsubscribe(all)
+func (v *View) unsubscribe(p *pool, all listing.Subscriptions) {
+	p.lists.Unsubscribe(all)
 	if to := v.poolNamed(p.up.name); to != nil && to != p {
-		to.unsubscribe(all)
+		to.lists.Unsubscribe(all)
 	}
 }
 

@@ -130,7 +130,7 @@ func (v *View) publicSkill(p *pool, skill []byte) []byte {
 // mapsSkill reports whether a URI of a skill leads to another server.
 func (v *View) mapsSkill(p *pool, uri string) bool {
 	other := v.named.get(uri)
-	return other != nil && other != p || v.publicURI(p, uri) != uri
+	return other != nil && other != p || v.publicURI(p.up.name, uri) != uri
 }
 
 // skillFiles returns an array of objects whose members uri are those that callers know.

@@ -65,9 +65,8 @@ func (t taskPool) send(ctx context.Context, req *mcp.Request, at taskPlace) (mcp
 
 // taskServer describes the server as it was last connected.
 func (p *pool) taskServer() taskServer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return taskServer{p.up.name, p.revision, p.capabilities, p.up.share() == config.ShareShared}
+	about := p.lists.About()
+	return taskServer{p.up.name, about.Revision, about.Capabilities, p.up.share() == config.ShareShared}
 }
 
 func (p *pool) taskForm() taskForm {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -191,7 +192,7 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 			}
 		}
 	})
-	wait, end := context.WithTimeout(ctx, subscribeWait)
+	wait, end := context.WithTimeout(ctx, listing.SubscribeWait)
 	defer end()
 	select {
 	case agreed = <-ready:

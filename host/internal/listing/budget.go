@@ -1,4 +1,4 @@
-package host
+package listing
 
 import "time"
 
@@ -16,14 +16,14 @@ const (
 	maxListPause = 10 * time.Second
 )
 
-// A listBudget bounds how often a list is read. Its zero value is full.
-type listBudget struct {
+// A budget limits how often a list is read. The zero value is full.
+type budget struct {
 	used float64 // times that the list was read
 	at   time.Time
 }
 
 // wait returns how long the list must not be read, zero if it may be read now.
-func (b *listBudget) wait(now time.Time) time.Duration {
+func (b *budget) wait(now time.Time) time.Duration {
 	if b.used -= float64(now.Sub(b.at)) / float64(listRefill); b.used < 0 || b.at.IsZero() {
 		b.used = 0
 	}
@@ -35,7 +35,7 @@ func (b *listBudget) wait(now time.Time) time.Duration {
 }
 
 // spend records that the list was read, with all its pages and their bytes.
-func (b *listBudget) spend(pages, bytes int) {
-	const most = listBurst - 1 + float64(maxListPause)/float64(listRefill)
-	b.used = min(b.used+1+float64(pages)/pagesPerRead+float64(bytes)/bytesPerRead, most)
+func (b *budget) spend(pages, bytes int) {
+	const limit = listBurst - 1 + float64(maxListPause)/float64(listRefill)
+	b.used = min(b.used+1+float64(pages)/pagesPerRead+float64(bytes)/bytesPerRead, limit)
 }

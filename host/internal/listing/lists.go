@@ -1,0 +1,328 @@
+package listing
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A Source is a server whose lists are read.
+type Source interface {
+	// Acquire returns a connection, which must be released, and the reviewer of the connection, which
+	// may be nil.
+	Acquire(ctx context.Context) (*connection.Conn, Reviewer, error)
+	// Failure returns the error of a request that has no valid response.
+	Failure(ctx context.Context, err error) *hosterr.Error
+	// Observe records whether a connection is of use: the server lists no tools any more, or some again.
+	Observe(c *connection.Conn, failed *hosterr.Error)
+}
+
+// A Reviewer compares the definitions of a server with the approved definitions. Reviewers must be
+// comparable.
+type Reviewer interface {
+	// ReviewList returns the list without definitions that are not approved.
+	ReviewList(ctx context.Context, kind catalogue.Kind, l *catalogue.List) *catalogue.List
+	// ReviewAbout returns the approved texts. about is nil before the first connection; again means that
+	// the same description was reviewed before.
+	ReviewAbout(ctx context.Context, about *About, again bool) Approved
+	// Restore returns the approved lists of an earlier connection, which keep holds.
+	Restore(ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List) (Restored, bool)
+}
+
+// A Listener learns that lists have changed. Listeners must be comparable.
+type Listener interface{ ListsChanged() }
+
+// About contains the description that a server sends of itself.
+type About struct {
+	Instructions string
+	ServerInfo   mcp.Implementation
+	Capabilities json.RawMessage
+	Revision     string
+}
+
+// Approved contains the texts of a server that callers may see.
+type Approved struct {
+	Instructions string
+	ServerInfo   json.RawMessage // nil without a reviewer
+}
+
+// Restored contains the lists and the description of an earlier connection.
+type Restored struct {
+	Approved
+	Capabilities json.RawMessage
+	Revision     string
+	Lists        [catalogue.Kinds]*catalogue.List
+}
+
+// Options configure [Lists]. All fields but Review and Shared are required.
+type Options struct {
+	// Source is the server.
+	Source Source
+	// Review is the reviewer until the first connection.
+	Review Reviewer
+	// Memory holds the lists of all callers of the server.
+	Memory *Memory
+	// Server is the name of the server.
+	Server string
+	// Shared means that the lists serve several principals.
+	Shared bool
+	// Context is the context of everything that no request waits for.
+	Context context.Context //nolint:containedctx // of the host
+	// Go runs a function in a goroutine that the host waits for.
+	Go func(f func())
+	// StartTimeout returns how long the server may take to start.
+	StartTimeout func() time.Duration
+	// BeforeRead is called before a list is read.
+	BeforeRead func(ctx context.Context)
+	// Drift is called when a list was read again.
+	Drift func(kind catalogue.Kind, before, now *catalogue.List)
+	// Logger receives the ends of subscriptions.
+	Logger *slog.Logger
+}
+
+// Lists holds the lists that a server offers to one caller, or to all callers of a shared server. It is
+// safe for concurrent use.
+type Lists struct {
+	*Options
+
+	restoring sync.Once  // see Restore
+	reviewing sync.Mutex // held from the review of a list or description until it is stored
+
+	mu           sync.Mutex // guards the fields below
+	lists        [catalogue.Kinds]list
+	listeners    map[Listener]struct{}
+	watched      resourceSubscriptions
+	capabilities json.RawMessage // of the server; nil before the first connection
+	approved     Approved
+	reviewer     Reviewer              // of the last connection, before it of the options; may be nil
+	about        *About                // of the server; nil without a reviewer and before the first connection
+	revision     string                // of the server
+	announced    [catalogue.Kinds]bool // lists whose changes the server announces
+	slow         bool                  // Connect has waited in vain for a connection
+	closed       bool
+
+	lacksTools atomic.Bool // the server lists no tools, and has listed some before
+}
+
+// A list is one list of a server, as it was last read.
+type list struct {
+	list     *catalogue.List  // nil before the first
+	from     *connection.Conn // the connection that it was read from; nil before the first
+	reviewer Reviewer         // of that connection; may be nil
+	read     time.Time
+	restored bool          // by a reviewer: the server has not been connected to since
+	changed  bool          // since then
+	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
+	err      error         // of the last reading
+	begun    time.Time     // when the reading in progress began
+	missed   bool          // a request has waited for this reading in vain
+	budget   budget
+	delayed  bool // listeners are notified when the list may be read again
+}
+
+// New returns lists that were not read.
+func New(o *Options) *Lists {
+	return &Lists{Options: o, reviewer: o.Review, listeners: map[Listener]struct{}{}}
+}
+
+// MaxInstructions limits the instructions of a server that are kept for a caller, in bytes. Clients
+// receive fewer: see [catalogue.MaxServerInstructions].
+const MaxInstructions = 64 << 10
+
+// Cut returns at most limit bytes of a text.
+func Cut(text string, limit int) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), limit)]), "")
+}
+
+// AddListener makes a listener learn of changes.
+func (l *Lists) AddListener(to Listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listeners[to] = struct{}{}
+}
+
+// RemoveListener ends the effect of AddListener.
+func (l *Lists) RemoveListener(to Listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.listeners, to)
+}
+
+// Notify makes the listeners read the lists again.
+func (l *Lists) Notify() {
+	l.mu.Lock()
+	all := make([]Listener, 0, len(l.listeners))
+	for to := range l.listeners {
+		all = append(all, to)
+	}
+	l.mu.Unlock()
+	for _, to := range all {
+		to.ListsChanged()
+	}
+}
+
+// HasListeners reports whether changes of lists or resources must be noticed.
+func (l *Lists) HasListeners() (lists, resources bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.listeners) > 0, len(l.watched.subscribers) > 0
+}
+
+// Changed marks lists as changed, and notifies the listeners. Without kinds, it does nothing.
+func (l *Lists) Changed(kinds ...catalogue.Kind) {
+	if len(kinds) == 0 {
+		return
+	}
+	l.mu.Lock()
+	for _, k := range kinds {
+		l.lists[k].changed = true
+	}
+	l.mu.Unlock()
+	l.Notify()
+}
+
+// AllChanged marks all lists as changed, and notifies the listeners.
+func (l *Lists) AllChanged() {
+	l.Changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates)
+}
+
+// Retry makes the next request wait for the server again, and read its lists.
+func (l *Lists) Retry() {
+	l.mu.Lock()
+	l.slow = false
+	l.mu.Unlock()
+	l.AllChanged()
+}
+
+// Retire marks the lists as the lists of a server without announcements: a view that still uses them
+// reads them again through the lists that replace them.
+func (l *Lists) Retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.announced[:])
+	for k := range l.lists {
+		l.lists[k].restored = false
+	}
+}
+
+// Close ends the subscriptions to resources. Lists are not read any more.
+func (l *Lists) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.subscribeLocked()
+}
+
+// Drop drops the lists of at least least bytes, and reports whether it found any. It keeps the lists that
+// have listeners, which are needed to notice changes.
+func (l *Lists) Drop(least int) (dropped bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.lists {
+		if e := &l.lists[k]; e.list != nil && e.list.Bytes() >= least && len(l.listeners) == 0 {
+			e.list, e.changed, e.restored, dropped = nil, true, false, true
+		}
+	}
+	return dropped
+}
+
+// Fresh returns the lists that are up to date; an outdated list is nil.
+func (l *Lists) Fresh() (all [catalogue.Kinds]*catalogue.List) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.lists {
+		if kind := catalogue.Kind(k); l.isFreshLocked(kind) {
+			all[kind] = l.lists[kind].list
+		}
+	}
+	return all
+}
+
+// Last returns the lists as they were last read; a list that was never read is nil.
+func (l *Lists) Last() (all [catalogue.Kinds]*catalogue.List) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.lists {
+		all[k] = l.lists[k].list
+	}
+	return all
+}
+
+// Err returns why a list has never been read, nil if it has been read.
+func (l *Lists) Err(kind catalogue.Kind) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch e := &l.lists[kind]; {
+	case e.list != nil:
+		return nil
+	case e.reading != nil:
+		return l.notListed(kind)
+	default:
+		return e.err
+	}
+}
+
+func (l *Lists) notListed(kind catalogue.Kind) error {
+	return hosterr.Errorf(hosterr.CodeStarting, l.Server, "the server has not listed its %s yet", kind)
+}
+
+// IsCurrent reports whether a list is up to date and was read from a server.
+func (l *Lists) IsCurrent(kind catalogue.Kind) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isFreshLocked(kind) && !l.lists[kind].restored
+}
+
+// isFreshLocked reports whether a list need not be read. With a reviewer, a server that announces
+// changes is not relied on to announce all of them.
+func (l *Lists) isFreshLocked(kind catalogue.Kind) bool {
+	e := &l.lists[kind]
+	return e.list != nil && e.reading == nil &&
+		(e.restored || !e.changed && (l.announced[kind] && e.reviewer == nil || time.Since(e.read) < MaxAge))
+}
+
+// FirstReading returns the channel of the reading in progress of a list that was never read, nil if
+// there is none.
+func (l *Lists) FirstReading(kind catalogue.Kind) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := &l.lists[kind]; e.list == nil {
+		return e.reading
+	}
+	return nil
+}
+
+// Origin returns the connection that a list was last read from, nil before the first.
+func (l *Lists) Origin(kind catalogue.Kind) *connection.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lists[kind].from
+}
+
+// About returns the capabilities and the revision of the server as it was last connected, and its
+// approved texts.
+func (l *Lists) About() Restored {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Restored{Approved: l.approved, Capabilities: l.capabilities, Revision: l.revision}
+}
+
+// LackTools reports whether the server lists no tools, and has listed some before: it responds, but
+// clients cannot use it.
+func (l *Lists) LackTools() bool { return l.lacksTools.Load() }
+
+// Has reports whether a list was read at least once.
+func (l *Lists) Has(kind catalogue.Kind) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lists[kind].list != nil
+}

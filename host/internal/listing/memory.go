@@ -1,0 +1,81 @@
+package listing
+
+import (
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+)
+
+const (
+	// maxHeldBytes limits the size of all different lists of one server, for all its callers, in bytes as
+	// the server sent them. It is enough for the four largest lists of one caller. Equal lists count once.
+	maxHeldBytes = 4 * maxListBytes
+	// LargeList is more than servers in use list. Longer lists leave smallRoom to other lists, are read by
+	// at most maxLargeReads callers at a time, and are dropped with the connection of their caller.
+	LargeList = 1 << 20
+
+	smallRoom, maxLargeReads = maxListBytes / 2, 2
+)
+
+// A Memory holds the lists of all callers of one server. It is safe for concurrent use.
+type Memory struct {
+	lists  catalogue.Store
+	large  chan struct{} // contains an element for each list over LargeList that is being read
+	server string        // the name, for errors
+	drop   func()
+	log    *slog.Logger
+
+	mu        sync.Mutex // guards collected, and is held while lists are collected
+	collected time.Time
+}
+
+// NewMemory returns a memory without lists for a server. drop drops the lists of callers without a
+// connection.
+func NewMemory(server string, log *slog.Logger, drop func()) *Memory {
+	return &Memory{large: make(chan struct{}, maxLargeReads), server: server, log: log, drop: drop}
+}
+
+// Bytes returns the size of the lists that callers use.
+func (m *Memory) Bytes() int { return m.lists.Bytes() }
+
+// Keep returns the held list that equals l, so that callers share it, or holds l. It fails if l does
+// not fit.
+func (m *Memory) Keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List, error) {
+	limit := maxHeldBytes
+	if l.Bytes() > LargeList {
+		limit -= smallRoom
+	}
+	kept := m.lists.Keep(l, limit)
+	if kept != nil {
+		return kept, nil
+	}
+	collects := m.collect()
+	if kept = m.lists.Keep(l, limit); kept != nil {
+		return kept, nil
+	}
+	e := hosterr.Errorf(hosterr.CodeLimited, m.server, "%s has returned %d bytes for this caller, which do not fit: "+
+		"the different lists of all callers of the server may have %d bytes together; "+
+		"end connections of other callers", kind.Method(), l.Bytes(), limit)
+	e.RetryAfter = maxListPause
+	if collects {
+		m.log.Warn("host: list not kept", "server", m.server, "error", e)
+	}
+	return nil, e
+}
+
+// collect drops and collects lists unless that was done a moment ago.
+func (m *Memory) collect() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.collected) < maxListPause {
+		return false
+	}
+	m.drop()
+	runtime.GC() // unused lists count until they are collected
+	m.collected = time.Now()
+	return true
+}

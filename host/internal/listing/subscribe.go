@@ -1,0 +1,272 @@
+package listing
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxWatched limits the resources of one subscription at a server, as servers do.
+	maxWatched = 1000
+	// maxWatchedOfPrincipal limits the resources of one principal if the server is shared, so that the
+	// principal cannot take the place of others.
+	maxWatchedOfPrincipal = 200
+	// SubscribeWait limits how long a subscription waits for the subscription at the server before it is
+	// acknowledged.
+	SubscribeWait = 5 * time.Second
+)
+
+// A Subscriber learns of changes of resources. Subscribers must be comparable.
+type Subscriber interface {
+	// Principal returns the key of the principal, whose resources are limited.
+	Principal() string
+	// Updated reports that a resource has changed; target is its URI at the server.
+	Updated(target string)
+	// Missed reports that a resource may have changed; uri is the URI that the subscriber uses.
+	Missed(uri string)
+}
+
+// A Resource is a resource that a subscriber subscribes to.
+type Resource struct {
+	Target string // the URI at the server
+	URI    string // as the subscriber knows it
+}
+
+// A resourceSubscriptions contains the resources of a server that subscribers have subscribed to. One
+// subscription at the server serves all of them.
+type resourceSubscriptions struct {
+	subscribers map[string]map[*subscription]struct{} // by the URI at the server
+	cancel      context.CancelFunc                    // of the current subscription, nil for none
+	ready       chan struct{}                         // closed when it is open, or has failed
+}
+
+// A subscription is one subscription to a resource.
+type subscription struct {
+	by  Subscriber
+	uri string // as the subscriber knows it
+}
+
+// Subscriptions are subscriptions to resources, with their URIs at the server.
+type Subscriptions map[*subscription]string
+
+// Subscribe subscribes to resources, with one request. It returns the subscriptions, which are nil if
+// there are none, and the URIs of the resources that the server can announce.
+func (l *Lists) Subscribe(ctx context.Context, by Subscriber, all []Resource) (added Subscriptions, agreed []string) {
+	c, _, err := l.Source.Acquire(ctx)
+	if err != nil {
+		return nil, nil
+	}
+	defer c.Release()
+	if caps := c.Client().Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
+		return nil, nil
+	}
+	added, agreed, ready := l.subscribe(by, all)
+	if len(added) == 0 {
+		return nil, nil
+	}
+	timer := time.NewTimer(SubscribeWait)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return added, agreed
+}
+
+// subscribe adds subscriptions within the limits. ready is closed when the server has been asked.
+func (l *Lists) subscribe(
+	by Subscriber, all []Resource,
+) (added Subscriptions, agreed []string, ready <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, nil, nil
+	}
+	w := &l.watched
+	if w.subscribers == nil {
+		w.subscribers = map[string]map[*subscription]struct{}{}
+	}
+	added = Subscriptions{}
+	own, first := w.of(by.Principal()), false
+	for _, r := range all {
+		isWatched := w.subscribers[r.Target] != nil
+		if !isWatched && len(w.subscribers) >= maxWatched || l.Shared && own >= maxWatchedOfPrincipal {
+			continue
+		}
+		if !isWatched {
+			w.subscribers[r.Target] = map[*subscription]struct{}{}
+			first = true
+		}
+		s := &subscription{by, r.URI}
+		w.subscribers[r.Target][s], added[s] = struct{}{}, r.Target
+		agreed = append(agreed, r.URI)
+		own++
+	}
+	if first {
+		l.subscribeLocked()
+	}
+	return added, agreed, w.ready
+}
+
+// Unsubscribe ends subscriptions.
+func (l *Lists) Unsubscribe(all Subscriptions) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w, last := &l.watched, false
+	for s, target := range all {
+		if w.subscribers[target] == nil {
+			continue
+		}
+		delete(w.subscribers[target], s)
+		if len(w.subscribers[target]) == 0 {
+			delete(w.subscribers, target)
+			last = true
+		}
+	}
+	if last {
+		l.subscribeLocked()
+	}
+}
+
+// TakeSubscriptions removes the subscriptions of a subscriber, and returns them.
+func (l *Lists) TakeSubscriptions(of Subscriber) Subscriptions {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := Subscriptions{}
+	for target, all := range l.watched.subscribers {
+		for s := range all {
+			if s.by == of {
+				taken[s] = target
+				delete(all, s)
+			}
+		}
+		if len(all) == 0 {
+			delete(l.watched.subscribers, target)
+		}
+	}
+	return taken
+}
+
+// AddSubscriptions adds the subscriptions that TakeSubscriptions has removed from other lists.
+func (l *Lists) AddSubscriptions(all Subscriptions) {
+	if len(all) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &l.watched
+	if w.subscribers == nil {
+		w.subscribers = map[string]map[*subscription]struct{}{}
+	}
+	for s, target := range all {
+		if w.subscribers[target] == nil {
+			if len(w.subscribers) >= maxWatched {
+				continue
+			}
+			w.subscribers[target] = map[*subscription]struct{}{}
+		}
+		w.subscribers[target][s] = struct{}{}
+	}
+	l.subscribeLocked()
+}
+
+// of returns the number of subscriptions of a principal.
+func (w *resourceSubscriptions) of(principal string) (n int) {
+	for _, all := range w.subscribers {
+		for s := range all {
+			if s.by.Principal() == principal {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// subscribeLocked opens a subscription for the present set of resources, and then ends the subscription
+// before it, so that no change is missed.
+func (l *Lists) subscribeLocked() {
+	w := &l.watched
+	old := w.cancel
+	if len(w.subscribers) == 0 || l.closed {
+		if w.cancel = nil; old != nil {
+			old()
+		}
+		return
+	}
+	filter := mcp.SubscriptionFilter{ResourceSubscriptions: slices.Sorted(maps.Keys(w.subscribers))}
+	ctx, cancel := context.WithCancel(l.Context)
+	ready := make(chan struct{})
+	w.cancel, w.ready = cancel, ready
+	l.Go(func() {
+		defer cancel()
+		open := sync.OnceFunc(func() {
+			if old != nil {
+				old()
+			}
+			close(ready)
+		})
+		defer open()
+		c, _, err := l.Source.Acquire(ctx)
+		if err != nil {
+			return
+		}
+		defer c.Release()
+		defer context.AfterFunc(c.Context(), cancel)()
+		for e, err := range c.Client().Listen(ctx, filter) {
+			if err != nil {
+				return
+			}
+			open()
+			l.resourceEvent(e)
+		}
+	})
+}
+
+// Resubscribe opens the subscriptions again that existed before a new connection. Changes since the last
+// connection are unknown. watched reports whether resources were subscribed to when it was made.
+func (l *Lists) Resubscribe(watched bool) {
+	l.mu.Lock()
+	resources, lists := watched && len(l.watched.subscribers) > 0, len(l.listeners) > 0
+	if resources {
+		l.subscribeLocked()
+	}
+	l.mu.Unlock()
+	if resources {
+		l.resourceEvent(mcp.Event{Kind: mcp.EventChangesMissed})
+	}
+	if lists {
+		l.Notify()
+	}
+}
+
+// resourceEvent notifies the subscribers of a resource, or of a resource above it.
+func (l *Lists) resourceEvent(e mcp.Event) {
+	if e.Kind != mcp.EventResourceUpdated && e.Kind != mcp.EventChangesMissed {
+		return
+	}
+	l.mu.Lock()
+	subscribers := map[Subscriber]struct{}{}
+	var all []*subscription
+	for _, some := range l.watched.subscribers {
+		for s := range some {
+			subscribers[s.by] = struct{}{}
+			all = append(all, s)
+		}
+	}
+	l.mu.Unlock()
+	if e.Kind == mcp.EventChangesMissed { // any of them may have changed
+		for _, s := range all {
+			s.by.Missed(s.uri)
+		}
+		return
+	}
+	for s := range subscribers {
+		s.Updated(e.URI)
+	}
+}
