@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -408,24 +407,14 @@ func (c *credential) waiting() <-chan struct{} {
 // retryLogins ends the delays of instances that lacked a login, and makes views read their lists.
 func (u *Upstream) retryLogins(p *mcp.Principal) {
 	for _, pool := range u.poolsOf(p) {
-		u.mu.Lock()
-		for _, i := range pool.instances {
-			if i.state == StateAuth {
-				i.backoff = connection.Backoff{}
-				i.wake()
-			}
-		}
-		u.mu.Unlock()
-		pool.lists.Retry()
+		pool.retryLogin()
 	}
 }
 
 // poolsOf returns the pools whose requests the login of a principal authorizes.
 func (u *Upstream) poolsOf(p *mcp.Principal) (all []*pool) {
 	e := u.entry()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, pool := range u.pools {
+	for _, pool := range u.allPools() {
 		owner, ok := u.loginPrincipal(e, pool.caller)
 		if ok && owner.Key() == p.Key() || p == nil && u.dialsWithLogin(e) {
 			all = append(all, pool)

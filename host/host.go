@@ -240,13 +240,11 @@ const closeTimeout = 12 * time.Second
 func (h *Host) WaitLists(ctx context.Context) {
 	var reading sync.WaitGroup
 	for _, u := range h.Upstreams() {
-		u.mu.Lock()
-		for s := range u.connections {
+		for _, s := range u.conns() {
 			for k := range catalogue.Kinds {
 				reading.Go(func() { s.in.pool.lists.FinishReading(ctx, catalogue.Kind(k)) })
 			}
 		}
-		u.mu.Unlock()
 	}
 	reading.Wait()
 }

@@ -360,3 +360,39 @@ func (i *instance) options() *mcp.ClientOptions {
 	}
 	return &o
 }
+
+// failedLogin reports whether an instance of the pool could not connect without a login.
+func (p *pool) failedLogin() bool {
+	p.up.mu.Lock()
+	defer p.up.mu.Unlock()
+	for _, i := range p.instances {
+		if i.state == StateAuth {
+			return true
+		}
+	}
+	return false
+}
+
+// retryLogin ends the delays of instances that could not connect without a login.
+func (p *pool) retryLogin() {
+	p.up.mu.Lock()
+	for _, i := range p.instances {
+		if i.state == StateAuth {
+			i.backoff = connection.Backoff{}
+			i.wake()
+		}
+	}
+	p.up.mu.Unlock()
+	p.lists.Retry()
+}
+
+// disconnect stops the connections of the pool.
+func (p *pool) disconnect() {
+	p.up.mu.Lock()
+	defer p.up.mu.Unlock()
+	for s := range p.up.connections {
+		if s.in.pool == p {
+			s.stopLocked()
+		}
+	}
+}

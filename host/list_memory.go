@@ -12,12 +12,10 @@ func (u *Upstream) dropLists(least int) {
 	views := slices.AppendSeq(slices.Collect(maps.Values(u.host.views.views)), maps.Keys(u.host.subscribed))
 	u.host.mu.Unlock()
 	connected := map[string]bool{}
-	u.mu.Lock()
-	for s := range u.connections {
+	for _, s := range u.conns() {
 		connected[s.in.pool.key] = true
 	}
-	pools := slices.Collect(maps.Values(u.pools))
-	u.mu.Unlock()
+	pools := u.allPools()
 	for _, v := range views { // views may use pools that were removed
 		pools = append(pools, v.resolved.Load().pools...)
 	}

@@ -413,13 +413,7 @@ func (h *Host) Logout(ctx context.Context, server string, c *Caller) error {
 	h.recordLogin(cred, "logged out", err)
 	for _, p := range u.poolsOf(cred.caller) {
 		p.lists.Notify() // the tool that logs out is no longer listed
-		u.mu.Lock()
-		for s := range u.connections {
-			if s.in.pool == p {
-				s.stopLocked()
-			}
-		}
-		u.mu.Unlock()
+		p.disconnect()
 	}
 	return err
 }

@@ -272,18 +272,6 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 	}
 }
 
-// failedLogin reports whether an instance of the pool could not connect without a login.
-func (p *pool) failedLogin() bool {
-	p.up.mu.Lock()
-	defer p.up.mu.Unlock()
-	for _, i := range p.instances {
-		if i.state == StateAuth {
-			return true
-		}
-	}
-	return false
-}
-
 // checkLogin returns an error if the requests of a pool need a login that is missing: before a user is
 // asked for an approval, which is for one request.
 func (p *pool) checkLogin(ctx context.Context) error {

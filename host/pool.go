@@ -67,17 +67,10 @@ func (s *poolSource) Failure(ctx context.Context, err error) *hosterr.Error {
 
 // Observe implements [listing.Source].
 func (s *poolSource) Observe(c *connection.Conn, failed *hosterr.Error) {
-	u := s.up
-	u.mu.Lock()
-	var found *conn
-	for other := range u.connections {
-		if other.Conn == c {
-			found = other
+	for _, s := range s.up.conns() {
+		if s.Conn == c {
+			s.observe(failed)
 		}
-	}
-	u.mu.Unlock()
-	if found != nil {
-		found.observe(failed)
 	}
 }
 

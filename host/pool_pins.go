@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -80,12 +79,6 @@ func (u *Upstream) pinned() map[*pins.Server]struct{} {
 	}
 	delete(all, nil)
 	return all
-}
-
-func (u *Upstream) allPools() []*pool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Collect(maps.Values(u.pools))
 }
 
 // reviewAgain reviews the lists of all callers.

@@ -2,14 +2,11 @@ package host
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -100,7 +97,11 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 		}
 	}
 	for u := range set.entries {
-		u.reconfigure(wanted[u], slices.Contains(d.Changed, u.name))
+		changed := slices.Contains(d.Changed, u.name)
+		if changed {
+			u.credentials.forget()
+		}
+		u.reconfigure(wanted[u], changed)
 		u.applyLimits()
 	}
 	for _, v := range views {
@@ -167,96 +168,6 @@ func (h *Host) compare(old, set *serverSet, wanted map[*Upstream]server.Fingerpr
 	return d
 }
 
-// hasOutdated reports whether some connection has another fingerprint.
-func (u *Upstream) hasOutdated(wanted server.Fingerprint) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, p := range u.pools {
-		for _, i := range p.instances {
-			if s := i.current; s != nil && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-var errRemoved = errors.New("the server was removed from the configuration")
-
-// remove ends the connections of a server that the configuration no longer has, each with its last
-// request. Another server may have its name now.
-func (u *Upstream) remove(successor *Upstream) {
-	u.mu.Lock()
-	u.removed = true
-	stopped := u.stopped
-	for s := range u.connections {
-		switch c := s.Status(); {
-		case c.State == connection.StateStarting:
-			s.replaced = true
-			if s.in.current == s {
-				s.in.current = nil
-			}
-			s.stopLocked()
-		case !c.Stopping && c.State != connection.StateDraining:
-			if s.in.current == s {
-				s.in.current, s.in.state = nil, StateOff
-			}
-			s.drainLocked()
-		}
-	}
-	pools := slices.Collect(maps.Values(u.pools))
-	for _, p := range pools {
-		for _, i := range p.instances {
-			i.wake()
-		}
-	}
-	u.mu.Unlock()
-	if successor != nil && stopped {
-		successor.mu.Lock()
-		successor.stopped = true
-		successor.mu.Unlock()
-	}
-	for _, p := range pools {
-		p.lists.Close()
-	}
-}
-
-// reconfigure makes the supervisor replace the connections with another fingerprint. A delay of starts
-// after failures ends if the server has changed.
-func (u *Upstream) reconfigure(wanted server.Fingerprint, changed bool) {
-	if changed {
-		u.credentials.forget()
-	}
-	u.mu.Lock()
-	now := time.Now()
-	u.wanted = wanted
-	if changed {
-		u.endDelayLocked()
-	}
-	var unconnected []*pool
-	for _, p := range u.pools {
-		connected := false
-		for _, i := range p.instances {
-			if connected = connected || i.current != nil; !changed {
-				continue
-			}
-			i.swapFailed = false
-			if i.current == nil && !i.backoff.Until.IsZero() {
-				i.backoff = connection.Backoff{Until: now}
-				i.wake()
-			}
-		}
-		if changed && !connected {
-			unconnected = append(unconnected, p)
-		}
-	}
-	u.mu.Unlock()
-	for _, p := range unconnected {
-		p.lists.SetReviewer(p.reviewer(u.entry().pins))
-		p.lists.AllChanged()
-	}
-}
-
 // all returns the servers of the configuration, and those that were removed and have connections.
 func (h *Host) all() []*Upstream {
 	h.mu.Lock()
@@ -268,9 +179,5 @@ func (h *Host) all() []*Upstream {
 func (h *Host) forgetRemoved() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.leaving = slices.DeleteFunc(h.leaving, func(u *Upstream) bool {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return u.removed && len(u.connections) == 0
-	})
+	h.leaving = slices.DeleteFunc(h.leaving, (*Upstream).isGone)
 }

@@ -1,14 +1,13 @@
 package host
 
 import (
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
-	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -58,74 +57,96 @@ func (i *instance) swap(now time.Time) (due time.Time) {
 	return time.Time{}
 }
 
-// suspendedPool returns the pool of a connection of a server that was removed or replaced, nil if there
-// is none: calls that wait for an answer of their caller continue there.
-func (h *Host) suspendedPool(server, instance string) *pool {
-	if instance == "" {
-		return nil
-	}
-	h.mu.Lock()
-	leaving := h.leaving
-	h.mu.Unlock()
-	for _, u := range leaving {
-		if u.name != server {
-			continue
-		}
-		if p := u.poolOfConnection(instance); p != nil {
-			return p
-		}
-	}
-	return nil
-}
-
-func (u *Upstream) poolOfConnection(id string) *pool {
+// hasOutdated reports whether some connection has another fingerprint.
+func (u *Upstream) hasOutdated(wanted server.Fingerprint) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for s := range u.connections {
-		if s.ID() == id {
-			return s.in.pool
-		}
-	}
-	return nil
-}
-
-// suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
-// which no longer lists the item; nil for any other request. The arguments are those of the call, so
-// that nothing has to be removed from them: the server does not get them again.
-func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
-	text, ok, err := round.StateOf(req)
-	if !ok || err != nil {
-		return nil
-	}
-	st, err := v.host.states.Open(v.caller, req, text)
-	if err != nil || st.Target == "" {
-		return nil
-	}
-	p := v.host.suspendedPool(st.Server, st.Instance)
-	if p == nil {
-		for _, u := range v.host.set.Load().upstreams {
-			if u.name == st.Server {
-				p = u.poolOfConnection(st.Instance)
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			if s := i.current; s != nil && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted {
+				return true
 			}
 		}
 	}
-	if p == nil || !v.mayContinue(p, kind, st.Target, jsonscan.GetString(req.Params, "name")) {
-		return nil
-	}
-	return &call{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
+	return false
 }
 
-// mayContinue reports whether the caller may use the server and the item of a suspended call.
-// Another caller with the same principal and more permissions may have begun the call.
-func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) bool {
-	c, set := v.caller, v.servers().set
-	present := set.byName[p.up.name] // may have replaced the server of the call
-	if !set.opens(c, p.up) || present != nil && !set.opens(c, present) {
-		return false
+var errRemoved = errors.New("the server was removed from the configuration")
+
+// remove ends the connections of a server that the configuration no longer has, each with its last
+// request. Another server may have its name now.
+func (u *Upstream) remove(successor *Upstream) {
+	u.mu.Lock()
+	u.removed = true
+	stopped := u.stopped
+	for s := range u.connections {
+		switch c := s.Status(); {
+		case c.State == connection.StateStarting:
+			s.replaced = true
+			if s.in.current == s {
+				s.in.current = nil
+			}
+			s.stopLocked()
+		case !c.Stopping && c.State != connection.StateDraining:
+			if s.in.current == s {
+				s.in.current, s.in.state = nil, StateOff
+			}
+			s.drainLocked()
+		}
 	}
-	if profile := set.settings.Profiles[c.Profile]; kind == catalogue.Tools && profile != nil &&
-		profile.Tools != nil && !config.Match(profile.Tools, public) {
-		return false
+	pools := slices.Collect(maps.Values(u.pools))
+	for _, p := range pools {
+		for _, i := range p.instances {
+			i.wake()
+		}
 	}
-	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.lists.Last()[kind].Definition(target)})
+	u.mu.Unlock()
+	if successor != nil && stopped {
+		successor.mu.Lock()
+		successor.stopped = true
+		successor.mu.Unlock()
+	}
+	for _, p := range pools {
+		p.lists.Close()
+	}
+}
+
+// reconfigure makes the supervisor replace the connections with another fingerprint. A delay of starts
+// after failures ends if the server has changed.
+func (u *Upstream) reconfigure(wanted server.Fingerprint, changed bool) {
+	u.mu.Lock()
+	now := time.Now()
+	u.wanted = wanted
+	if changed {
+		u.endDelayLocked()
+	}
+	var unconnected []*pool
+	for _, p := range u.pools {
+		connected := false
+		for _, i := range p.instances {
+			if connected = connected || i.current != nil; !changed {
+				continue
+			}
+			i.swapFailed = false
+			if i.current == nil && !i.backoff.Until.IsZero() {
+				i.backoff = connection.Backoff{Until: now}
+				i.wake()
+			}
+		}
+		if changed && !connected {
+			unconnected = append(unconnected, p)
+		}
+	}
+	u.mu.Unlock()
+	for _, p := range unconnected {
+		p.lists.SetReviewer(p.reviewer(u.entry().pins))
+		p.lists.AllChanged()
+	}
+}
+
+// isGone reports whether the server was removed and its connections have ended.
+func (u *Upstream) isGone() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.removed && len(u.connections) == 0
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -264,4 +266,28 @@ func (u *Upstream) event(s *conn, state State, err *Error) {
 	}
 	u.recordLogin(&e, s.in.pool.caller)
 	u.host.events.send(e)
+}
+
+// conns returns the connections that have not ended.
+func (u *Upstream) conns() []*conn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Keys(u.connections))
+}
+
+// allPools returns the pools of all callers.
+func (u *Upstream) allPools() []*pool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Values(u.pools))
+}
+
+// poolOfConnection returns the pool of the connection with an ID, nil if the connection has ended.
+func (u *Upstream) poolOfConnection(id string) *pool {
+	for _, s := range u.conns() {
+		if s.ID() == id {
+			return s.in.pool
+		}
+	}
+	return nil
 }
