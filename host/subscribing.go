@@ -58,7 +58,7 @@ func (s *subscribing) note(a *Action, d *Decision) {
 	})
 	if n < 0 {
 		n = len(s.parts)
-		part := &subscribedPart{recording: &recording{Record: s.view.newRecord(s.req, a)}}
+		part := &subscribedPart{recording: &recording{host: s.view.host, Record: s.view.newRecord(s.req, a)}}
 		part.Call = s.view.host.callIDs.next()
 		part.decided(d)
 		if d.Do != OutcomeAllow {
