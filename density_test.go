@@ -55,10 +55,16 @@ var rewritten = strings.Fields(`
 	gateway/cmd/patchbay/internal/telemetry
 	gateway/cmd/patchbay/internal/telemetry/otlptest
 	gateway/cmd/patchbay/internal/vault
+	gateway/internal/filelock
 	gateway/internal/freeport
+	gateway/internal/jsonc
+	gateway/internal/limitedlog
+	gateway/internal/minheap
 	gateway/internal/netx
 	gateway/internal/osuser
+	gateway/internal/private
 	gateway/internal/rawjson
+	gateway/internal/secrettext
 	gateway/internal/spell
 	host/policy
 	host/state
@@ -73,6 +79,7 @@ var rewritten = strings.Fields(`
 	internal/legacy
 	internal/limit
 	internal/limitedlog
+	internal/linestream
 	internal/lru
 	internal/netx
 	internal/oauthfetch
@@ -87,6 +94,7 @@ var rewritten = strings.Fields(`
 	internal/singleflight
 	internal/sse
 	internal/testhome
+	internal/tools/house
 	internal/wire
 	jsonrpc
 	jsonschema
@@ -105,6 +113,7 @@ var rewritten = strings.Fields(`
 	oauth/oidcclient
 	otelmcp
 	stores/bolt
+	uritemplate
 	visible`)
 
 // commentWords counts the words in the comments of a package.

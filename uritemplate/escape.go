@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Escape percent-encodes every character of s except the unreserved ones of RFC 3986.
+// Escape percent-encodes every character of s except the unreserved characters of RFC 3986.
 func Escape(s string) string {
 	return escapeUnless(s, func(rest string) bool { return isUnreserved(rest[0]) })
 }
@@ -79,7 +79,7 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// CheckURI checks a URI by RFC 3986: it has a scheme, contains no character that must be
+// CheckURI checks a URI by RFC 3986: it begins with a scheme, contains no character that must be
 // percent-encoded, and is at most [MaxLength] bytes long.
 //
 // Spec: server/resources, Security Considerations.

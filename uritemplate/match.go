@@ -25,8 +25,8 @@ type Matcher struct {
 }
 
 // Matcher returns the matcher of the template. The values of the variables in lists are []string,
-// those of all others are strings. A variable that occurs more than once matches only if its values
-// are equal.
+// the values of all others are strings. A variable that occurs more than once matches only if its
+// values are equal.
 func (t *Template) Matcher(lists map[string]bool) (*Matcher, error) {
 	m := &Matcher{parts: t.parts, lists: lists}
 	for _, p := range t.parts {
@@ -76,7 +76,7 @@ func (m *Matcher) pattern(lenient bool) string {
 	return pattern + "$"
 }
 
-// A patternWriter writes the pattern of one expression.
+// A patternWriter writes the pattern of an expression.
 type patternWriter struct {
 	part    part
 	lists   map[string]bool
@@ -84,7 +84,7 @@ type patternWriter struct {
 	lazy    bool // values match as little as possible
 }
 
-// unnamed returns the pattern of an expression whose variables are known by their position: one
+// unnamed returns the pattern of an expression whose variables are known by their position: a
 // group for each. The last variables may be absent.
 func (w patternWriter) unnamed() string {
 	p, pattern := w.part, ""
@@ -93,7 +93,7 @@ func (w patternWriter) unnamed() string {
 		if i > 0 {
 			pattern = "(?:" + regexp.QuoteMeta(p.op.sep) + pattern + ")?"
 		}
-		w.lazy = true // every variable but the last precedes an optional one
+		w.lazy = true // every variable but the last precedes an optional variable
 	}
 	if p.op.first != "" {
 		pattern = "(?:" + regexp.QuoteMeta(p.op.first) + pattern + ")?"
@@ -101,7 +101,7 @@ func (w patternWriter) unnamed() string {
 	return pattern
 }
 
-// named returns the pattern of an expression with named variables: one group, which matches the
+// named returns the pattern of an expression with named variables: a group, which matches the
 // variables in any order.
 func (w patternWriter) named() string {
 	items := make([]string, len(w.part.vars))
@@ -119,7 +119,7 @@ func (w patternWriter) quantifierSuffix() string {
 	return ""
 }
 
-// value returns the pattern of one variable's value.
+// value returns the pattern of a variable's value.
 func (w patternWriter) value(v variable) string {
 	op := w.part.op
 	list := w.lists[v.name] && !(op.named && v.explode) // the caller's pattern repeats exploded items
@@ -202,8 +202,8 @@ type prefixValue struct {
 	text string
 }
 
-// addPart adds the variables of one expression. It reports false if one contradicts an earlier
-// value.
+// addPart adds the variables of an expression. It reports false if a variable contradicts an
+// earlier value.
 func (r *bindings) addPart(p part, next func() (string, bool)) bool {
 	items := make([][]string, len(p.vars))
 	if p.op.named {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLength is the maximum length of a URI and of a template in bytes. Web servers have limits of
+// MaxLength is the maximum length of a URI and of a template in bytes. Web servers apply limits of
 // this size.
 const MaxLength = 8 << 10
 
@@ -49,7 +49,7 @@ type operator struct {
 	reserved bool   // reserved characters are not encoded
 }
 
-// simpleExpansion is the operator of an expression that names none.
+// simpleExpansion is the operator of an expression that names no operator.
 var simpleExpansion = &operator{sep: ","}
 
 var operators = map[byte]*operator{
@@ -208,7 +208,7 @@ func (t *Template) Expand(vars map[string]any) (string, error) {
 	return b.String(), nil
 }
 
-// expandVar returns the expansion of one variable.
+// expandVar returns the expansion of a variable.
 func (op *operator) expandVar(v variable, value any) (text string, defined bool, err error) {
 	switch value := value.(type) {
 	case nil:

@@ -3,5 +3,6 @@ package filelock
 
 import "errors"
 
-// ErrLocked is returned by [Open] if another process, or another file of this one, has the lock.
+// ErrLocked is returned by [Open] if another process, or another file of this process, holds the
+// lock.
 var ErrLocked = errors.New("locked")

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// Open returns [errors.ErrUnsupported]: this system has no locks.
+// Open returns [errors.ErrUnsupported]: this system lacks locks.
 func Open(string) (*os.File, error) { return nil, errors.ErrUnsupported }

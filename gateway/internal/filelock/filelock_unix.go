@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// Open opens a file, which it creates if it does not exist, and locks it until it is closed or the process
-// ends. It does not wait: see [ErrLocked]. The file must not be removed: two processes could then lock
-// different ones. Where the system has no locks, the error is [errors.ErrUnsupported].
+// Open opens a file, which it creates if it does not exist, and locks it until it is closed or the
+// process ends. It does not wait: see [ErrLocked]. The file must not be removed: two processes
+// could then lock different files. Where the system lacks locks, the error is
+// [errors.ErrUnsupported].
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

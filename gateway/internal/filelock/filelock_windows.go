@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// errSharing is ERROR_SHARING_VIOLATION: another process has opened the file.
+// errSharing is ERROR_SHARING_VIOLATION: another process opened the file.
 const errSharing = syscall.Errno(32)
 
-// Open opens a file, which it creates if it does not exist, and locks it until it is closed or the process
-// ends, by opening it without sharing. It does not wait: see [ErrLocked].
+// Open opens a file, which it creates if it does not exist, and locks it until it is closed or the
+// process ends, by opening it without sharing. It does not wait: see [ErrLocked].
 func Open(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

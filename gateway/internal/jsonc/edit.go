@@ -15,16 +15,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// ErrAbsent is returned by [Remove] if the text does not have the member.
+// ErrAbsent is returned by [Remove] if the text lacks the member.
 var ErrAbsent = errors.New("no such member")
 
 // Last is the step of a path after the last element of an array.
 const Last = "-"
 
-// Set returns a text in which the member at a path has a value, which is valid JSON. A member that
-// is there gets the new value; another one becomes the last of its object, and objects on the path
-// that are missing are added. All other bytes stay, comments and formatting included; new lines have
-// the indentation of the text. An empty text is one with an empty object.
+// Set returns a text in which the member at a path is set to a value, which must be valid JSON. A
+// member that exists gets the new value; a new member becomes the last of its object, and objects
+// on the path that are missing are added. All other bytes stay, including comments and formatting;
+// new lines get the indentation of the text. An empty text stands for an empty object.
 func Set(text []byte, path []string, value []byte) ([]byte, error) {
 	if IsBlank(text) {
 		text = slices.Concat(endLine(text), []byte("{}\n"))
@@ -61,7 +61,7 @@ func Set(text []byte, path []string, value []byte) ([]byte, error) {
 
 // Remove returns a text without the member at a path, or the element of an array, whose step is its
 // index. All other bytes stay, except the comma and the line of the member. The error is ErrAbsent
-// if the text does not have it.
+// if the text lacks it.
 func Remove(text []byte, path []string) ([]byte, error) {
 	plain, err := config.Plain(text)
 	if err != nil {
@@ -82,7 +82,7 @@ func Remove(text []byte, path []string) ([]byte, error) {
 	return e.apply(path)
 }
 
-// IsBlank reports whether a text has only white space and comments.
+// IsBlank reports whether a text contains only white space and comments.
 func IsBlank(text []byte) bool {
 	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 	return pastComments(text, 0) == len(text)
@@ -108,13 +108,13 @@ type container struct {
 	items         []item
 }
 
-// An item is a member or an element, which begins with its value and has its index as a name.
+// An item is a member or an element, which begins with its value and uses its index as a name.
 type item struct {
 	name              string
 	start, value, end int // offsets; that of the end is after the value
 }
 
-// readContainer returns the container at an offset. Another value has no items.
+// readContainer returns the container at an offset. Any other value contains no items.
 func readContainer(plain []byte, at int) *container {
 	c := &container{open: at, closing: at}
 	d := jsontext.NewDecoder(bytes.NewBuffer(plain[at:]))
@@ -271,7 +271,7 @@ func pastLineComments(text []byte, at int) int {
 	}
 }
 
-// remove removes an item with its comma, and its line if nothing else is there.
+// remove removes an item with its comma, and its line if the line contains no other text.
 func (e *editor) remove(c *container, k int) {
 	it := c.items[k]
 	if len(c.items) == 1 && isBlankRange(e.text[c.open+1:it.start]) && isBlankRange(e.text[it.end:c.closing]) {
@@ -293,7 +293,7 @@ func (e *editor) remove(c *container, k int) {
 		rest++
 	}
 	endsLine := rest == len(e.text) || e.text[rest] == '\n' || e.text[rest] == '\r'
-	if k > 0 && rest == c.closing { // another line may end with the bracket, unless it has a comment
+	if k > 0 && rest == c.closing { // another line may end with the bracket, unless it contains a comment
 		endsLine = !bytes.Contains(e.text[c.items[k-1].end:start], []byte("//"))
 	}
 	switch {
@@ -356,7 +356,7 @@ func (e *editor) apply(path []string) ([]byte, error) {
 	return out, nil
 }
 
-// sameExcept reports whether two values differ only in what is at a path.
+// sameExcept reports whether two values differ only in the value at a path.
 func sameExcept(before, after []byte, path []string) bool {
 	kind := rawjson.Kind(before)
 	if len(path) == 0 {
@@ -377,13 +377,13 @@ func sameExcept(before, after []byte, path []string) bool {
 	if kind == '[' && step == Last && len(right) > len(left) {
 		right = right[:len(right)-1]
 	}
-	if kind == '[' && step != Last && len(path) == 1 { // the indices of the elements after it have changed
+	if kind == '[' && step != Last && len(path) == 1 { // the indices of the elements after it changed
 		right = others.without(after, -1)
 	}
 	return slices.Equal(left, right)
 }
 
-// without returns the names and values of the items except one.
+// without returns the names and values of the items except the given item.
 func (c *container) without(plain []byte, k int) (all []string) {
 	for i, it := range c.items {
 		if i == k {

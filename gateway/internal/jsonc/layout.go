@@ -10,11 +10,11 @@ import (
 // A layout is how a text is formatted.
 type layout struct {
 	newline, unit string
-	inline        bool // the text is one line
+	inline        bool // the text is a single line
 }
 
-// layoutOf returns the line break, the indentation of one level, and whether the text is one line.
-// A text without members has the default, two spaces.
+// layoutOf returns the line break, the indentation of one level, and whether the text is a single
+// line. A text without members uses the default, two spaces.
 func layoutOf(text, plain []byte) layout {
 	l := layout{newline: "\n", unit: "  "}
 	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
@@ -32,7 +32,7 @@ func layoutOf(text, plain []byte) layout {
 	return l
 }
 
-// format returns a value whose first line has an indentation.
+// format returns a value whose first line is indented.
 func (e *editor) format(value []byte, indent string) string {
 	if e.layout.inline {
 		return inline(value)
@@ -40,7 +40,7 @@ func (e *editor) format(value []byte, indent string) string {
 	return e.layout.lines(value, indent)
 }
 
-// lines formats objects with a line for each member, and arrays of simple values as one line.
+// lines formats objects with a line for each member, and arrays of simple values as a single line.
 func (l layout) lines(value []byte, indent string) string {
 	inner := l.newline + indent + l.unit
 	var parts []string
@@ -69,7 +69,7 @@ func (l layout) lines(value []byte, indent string) string {
 	return brackets[:1] + strings.Join(parts, ",") + l.newline + indent + brackets[1:]
 }
 
-// inline formats a value as one line, with spaces after colons and commas.
+// inline formats a value as a single line, with spaces after colons and commas.
 func inline(value []byte) string {
 	var parts []string
 	switch rawjson.Kind(value) {

@@ -13,15 +13,15 @@ const (
 	Interval = 10 * time.Second
 )
 
-// A Log counts lines. At the end of an interval it logs the number of lines that were left out. It is
-// safe for concurrent use.
+// A Log counts lines. At the end of an interval it logs the number of lines that were left out. It
+// is safe for concurrent use.
 type Log struct {
 	Logger  *slog.Logger
 	Summary string // the message with that number
 	What    string // its attribute
 
 	mu      sync.Mutex // guards the fields below
-	lines   int        // in this interval; 0 before the first one
+	lines   int        // in this interval; 0 before the first interval
 	omitted int
 }
 

@@ -12,12 +12,12 @@ import (
 var ErrExposed = errors.New("accessible to other users")
 
 // CheckOwner returns an error that wraps ErrExposed if other users own or can access a file or
-// directory. info is that of path. It checks nothing on systems other than Unix.
+// directory. info must describe path. It returns nil on systems other than Unix.
 func CheckOwner(path string, info fs.FileInfo) error { return checkOwner(path, info) }
 
 // CheckWriters returns an error that wraps ErrExposed if another user owns or can write a file or
 // directory, and so may have written its contents. Others may read it. info must describe path. It
-// checks nothing on systems other than Unix.
+// returns nil on systems other than Unix.
 func CheckWriters(path string, info fs.FileInfo) error { return checkWriters(path, info) }
 
 // MkdirAll creates a directory with its parents, with mode 0700, and checks the directory, which

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A secretPattern matches a form of secrets that has a fixed mark, so that other texts rarely match.
+// A secretPattern matches a form of secrets with a fixed mark, so that other texts rarely match.
 type secretPattern struct {
 	mark  string // that every match contains, for a fast search; in lower case if it ignores case
 	match *regexp.Regexp
 }
 
-// The forms are those that issuers document, as scanners of repositories use them: with a prefix of
-// their own. Texts that only look random are not removed, since ids and digests do too.
+// The forms are the forms that issuers document, as scanners of repositories use them: with a
+// prefix of their own. Texts that only look random are not removed, since ids and digests do too.
 var secretPatterns = []secretPattern{
 	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----` +
 		`[\s\S]*?(-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|$)`)},
@@ -47,12 +47,12 @@ var secretPatterns = []secretPattern{
 	{"://", regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@"']*):[^\s/@"']+@`)}, // password of a URL
 }
 
-// bearer is the value of a header with a token; the scheme has letters of any case.
+// bearer is the value of a header with a token; the scheme contains letters of any case.
 var bearer = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?\s*[:=]\s*["']?` +
 	`(?:bearer|basic|token)\s+)[0-9A-Za-z._~+/=-]{8,}`)
 
-// Redact returns a text with a replacement in place of each secret whose form is known. The replacement
-// has no $.
+// Redact returns a text with a replacement in place of each secret whose form is known. The
+// replacement contains no $.
 func Redact(text, replacement string) string {
 	for i := range secretPatterns {
 		p := &secretPatterns[i]

@@ -11,8 +11,8 @@ import (
 // A graph maps a file to the files whose names it uses, and these to the names.
 type graph map[string]map[string]map[string]bool
 
-// imports returns the imports between the files of a package. A name is anything declared outside of
-// function bodies: a constant, function, type, variable, method or field.
+// imports returns the imports between the files of a package. A name is anything declared outside
+// of function bodies: a constant, function, type, variable, method or field.
 func (p *loaded) imports() graph {
 	g := graph{}
 	for id, used := range p.info.Uses {
@@ -69,8 +69,8 @@ type ordering struct {
 }
 
 // order arranges files so that few imports point upward: it repeatedly takes the next file that no
-// remaining file imports, or else the file with the largest surplus of imports over importers. Among
-// equal files the file that needs the most names is next, then the first by name.
+// remaining file imports, or else the file with the largest surplus of imports over importers.
+// Among equal files the file that needs the most names is next, then the first by name.
 //
 // Only imports within a circle can point upward. A file that is not part of a circle is taken when
 // nothing above it remains, so the result is the same as with each circle contracted to a group.

@@ -39,8 +39,8 @@ type listed struct {
 	ImportMap  map[string]string
 }
 
-// load loads the package in dir and the packages below it in the same module. Imported packages come
-// from the export data that go list -export builds.
+// load loads the package in dir and the packages below it in the same module. Imported packages
+// come from the export data that go list -export builds.
 func load(dir string) ([]*loaded, error) {
 	all, err := goList(dir)
 	if err != nil {
@@ -142,8 +142,8 @@ func (p *loaded) files() []string {
 	return names
 }
 
-// exportedNames counts as the golden files under api/ do: exported package-level names, and exported
-// methods of exported types.
+// exportedNames counts as the golden files under api/ do: exported package-level names, and
+// exported methods of exported types.
 func (p *loaded) exportedNames() int {
 	count := 0
 	for _, name := range p.types.Scope().Names() {

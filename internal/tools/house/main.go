@@ -5,7 +5,7 @@
 //	go run ./internal/tools/house -writes TYPE DIR...
 //
 // Each DIR stands for its package and the packages below it in the same module. Test files are
-// ignored. The first form prints one line for each package:
+// ignored. The folders must belong to a module. The first form prints one line for each package:
 //
 //	files     Go files, for every system
 //	names     exported constants, functions, types, variables and methods

@@ -15,8 +15,8 @@ type fieldWriter struct {
 	packages []string
 }
 
-// A structField identifies a field. Objects cannot: the same type is one object where it is declared,
-// and another where it is imported.
+// A structField identifies a field. Objects cannot: the same type is one object where it is
+// declared, and another where it is imported.
 type structField struct{ pkg, typ, name string }
 
 // fieldWriters returns the fields of the struct types of that name, with the packages that write
@@ -82,8 +82,8 @@ func (p *loaded) written(n ast.Node) []structField {
 	return fields
 }
 
-// takesAddress reports whether e selects a method with a pointer receiver from a variable that is not
-// a pointer.
+// takesAddress reports whether e selects a method with a pointer receiver from a variable that is
+// not a pointer.
 func (p *loaded) takesAddress(e *ast.SelectorExpr) bool {
 	selection := p.info.Selections[e]
 	if selection == nil || selection.Kind() != types.MethodVal || isPointer(selection.Recv()) {
@@ -97,8 +97,8 @@ func isPointer(t types.Type) bool {
 	return ok
 }
 
-// target returns the fields that are written if e is assigned to: in c.Action.Name, the field Name of
-// the action, and Action of c unless it is a pointer.
+// target returns the fields that are written if e is assigned to: in c.Action.Name, the field Name
+// of the action, and Action of c unless it is a pointer.
 func (p *loaded) target(e ast.Expr) []structField {
 	switch e := e.(type) {
 	case *ast.ParenExpr:
