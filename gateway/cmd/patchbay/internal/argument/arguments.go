@@ -195,7 +195,8 @@ func (a *List) Check() (undeclared, unknown []error) {
 			unknown = append(unknown, term.UnknownName(a.Thing, key, known))
 		default:
 			undeclared = append(undeclared, term.UnknownName(a.Thing, key, known))
-			warning := fmt.Sprintf("the %s does not declare the %s %q", a.Owner, a.Thing, term.Shorten(key, term.MaxNameShown))
+			warning := fmt.Sprintf("the %s does not declare the %s %q", a.Owner, a.Thing, term.Shorten(key,
+				term.MaxNameShown))
 			if a.lacks(like) {
 				warning += fmt.Sprintf(": did you mean %q?", term.CleanLine(like))
 			}

@@ -33,7 +33,10 @@ func InGroup(group string, all ...*cobra.Command) []*cobra.Command {
 
 // WithSubcommands returns a command that only has subcommands.
 func WithSubcommands(f *Factory, name, short string, subcommands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, DisableFlagsInUseLine: true, Args: KnownSubcommand, RunE: func(cmd *cobra.Command, v1 []string) error { return ShowHelp(f, cmd, v1) }}
+	cmd := &cobra.Command{Use: name, Short: short, DisableFlagsInUseLine: true, Args: KnownSubcommand,
+		RunE: func(cmd *cobra.Command, v1 []string) error {
+			return ShowHelp(f, cmd, v1)
+		}}
 	cmd.AddCommand(subcommands...)
 	return cmd
 }
@@ -41,7 +44,8 @@ func WithSubcommands(f *Factory, name, short string, subcommands ...*cobra.Comma
 // TargetCommand returns a command about a server. usage is its name and the arguments after the
 // target, such as "read SKILL [FILE]": it determines how many arguments are accepted.
 func TargetCommand(
-	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, t *target.Target, words []string) error,
+	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, t *target.Target,
+		words []string) error,
 ) *cobra.Command {
 	name, arguments, _ := strings.Cut(usageLine, " ")
 	atMost := len(strings.Fields(arguments))
@@ -80,7 +84,8 @@ func TargetCommand(
 // ServerCommand returns a command that connects to a server; see targetCommand for usage. --timeout
 // bounds it as a whole if it is given: by default, a call may go on while the server sends messages.
 func ServerCommand(
-	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
+	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client,
+		words []string) error,
 ) *cobra.Command {
 	return TargetCommand(f, usageLine, short, names, func(ctx context.Context, t *target.Target, words []string) error {
 		if !f.Client.Timed {
@@ -95,7 +100,8 @@ func ServerCommand(
 // BoundedCommand returns a serverCommand whose requests are short: the default of --timeout, too,
 // bounds it as a whole.
 func BoundedCommand(
-	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
+	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client,
+		words []string) error,
 ) *cobra.Command {
 	return TargetCommand(f, usageLine, short, names, func(ctx context.Context, t *target.Target, words []string) error {
 		return f.Client.Bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
@@ -158,7 +164,8 @@ func ShowHelp(f *Factory, cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(f.IO.Err.W)
 	err := cmd.Help()
 	if f.Flags.JSON {
-		return exit.UsageError(fmt.Errorf("missing command after %q (see %s --help)", cmd.CommandPath(), cmd.CommandPath()))
+		return exit.UsageError(fmt.Errorf("missing command after %q (see %s --help)", cmd.CommandPath(),
+			cmd.CommandPath()))
 	}
 	return exit.UsageError(errors.Join(exit.ErrShown, err))
 }

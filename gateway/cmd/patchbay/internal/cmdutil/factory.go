@@ -70,7 +70,8 @@ type commandShell interface {
 // New returns a factory for streams and flags. hosts may be nil.
 func New(io *term.Streams, fl *flags.Flags, h hosts) *Factory {
 	io.Flags = fl
-	f := &Factory{IO: io, Flags: fl, Hosts: h, Ask: question.NewAsker(io, fl), Net: &network.Client{IO: io, Flags: fl}, Vault: &secrets.Store{IO: io},
+	f := &Factory{IO: io, Flags: fl, Hosts: h, Ask: question.NewAsker(io, fl), Net: &network.Client{IO: io,
+		Flags: fl}, Vault: &secrets.Store{IO: io},
 		Observe: &observe.Watch{IO: io}}
 	f.Login = &login.Logins{IO: io, Flags: fl, Ask: f.Ask, Net: f.Net, Vault: f.Vault,
 		Headless: login.IsHeadless(runtime.GOOS, os.Getenv)}

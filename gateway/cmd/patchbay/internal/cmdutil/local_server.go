@@ -62,7 +62,8 @@ func ServeLocal(ctx context.Context, f *Factory, h mcp.Handler, addr string) err
 		f.IO.Out.Printf("%s", address)
 	}
 	handler := mcphttp.NewHandler(h, &mcphttp.Options{Logger: f.IO.Logger()})
-	return mcphttp.Serve(ctx, listener, connect.Endpoint, handler, connect.NameEndpoint(address), RequireKey(key), asLocalUser)
+	return mcphttp.Serve(ctx, listener, connect.Endpoint, handler, connect.NameEndpoint(address), RequireKey(key),
+		asLocalUser)
 }
 
 // An httpReport contains what the configuration of a client of a server over HTTP needs.

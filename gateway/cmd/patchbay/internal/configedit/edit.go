@@ -106,8 +106,9 @@ func OwnFile(f *cmdutil.Factory) (path string, text []byte, err error) {
 	}
 	app := configs.AppOf(path)
 	if !slices.Contains([]string{"patchbay", "project", "vscode", "cursor"}, app) {
-		return "", nil, exit.UsageError(fmt.Errorf("%s has the form of %s: this command edits files in the form of Patchbay",
-			path, app))
+		return "", nil,
+			exit.UsageError(fmt.Errorf("%s has the form of %s: this command edits files in the form of Patchbay",
+				path, app))
 	}
 	if text, err = configs.ReadForEdit(path); err != nil {
 		return "", nil, err

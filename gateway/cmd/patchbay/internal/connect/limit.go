@@ -89,7 +89,8 @@ func (d *Dialer) StartLimit(t *target.Target) time.Duration {
 // time. err is the error of connecting.
 func (d *Dialer) explainNoAnswer(ctx context.Context, t *target.Target, err error) error {
 	var explained *exit.Error
-	if exit.Code(ctx, err) != exit.Timeout || errors.Is(err, oauthclient.ErrLoginTimeout) || errors.As(err, &explained) {
+	if exit.Code(ctx, err) != exit.Timeout || errors.Is(err, oauthclient.ErrLoginTimeout) || errors.As(err,
+		&explained) {
 		return err
 	}
 	return &exit.Error{Code: exit.Timeout, Err: d.NoAnswer(t)}

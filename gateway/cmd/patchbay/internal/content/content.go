@@ -48,7 +48,6 @@ func Describe(c mcp.ContentBlock) string {
 }
 
 // Binary returns a line that stands for binary content.
-// file name.
 func Binary(what, mimeType string, data []byte) string {
 	return fmt.Sprintf("[%s, %s, %s]", what, cmp.Or(mimeType, "unknown type"), term.FormatBytes(len(data)))
 }

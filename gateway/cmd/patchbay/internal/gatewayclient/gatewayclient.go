@@ -108,7 +108,8 @@ func (c *Client) Do(ctx context.Context, method, path string, body, result any) 
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("the gateway has ended the connection: %w", errors.Unwrap(err))}
+		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("the gateway has ended the connection: %w",
+			errors.Unwrap(err))}
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAdminResponse))

@@ -103,7 +103,8 @@ func MergedConfig(
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &Config{Entries: map[string]*config.Server{}, Targets: map[string]*target.Target{}, named: p.Config.NamesConfig()}
+	c = &Config{Entries: map[string]*config.Server{}, Targets: map[string]*target.Target{},
+		named: p.Config.NamesConfig()}
 	for f, err := range files {
 		if err != nil {
 			invalid = append(invalid, err)
@@ -263,7 +264,13 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 			ForwardCapabilities: c.capabilities,
 		},
 		StateKeys: keys, Observer: c.Observer, Logger: f.IO.Logger(),
-		Tokens: func(principal string) oauthclient.Store { return CallerTokens(f, principal) }, OAuth: func(v1 *config.Server) *oauthclient.TransportOptions { return callerOAuth(f, v1) }, LoginCommand: func(server string) string { return GatewayLoginLine(f, server) },
+		Tokens: func(principal string) oauthclient.Store {
+			return CallerTokens(f, principal)
+		}, OAuth: func(v1 *config.Server) *oauthclient.TransportOptions {
+			return callerOAuth(f, v1)
+		}, LoginCommand: func(server string) string {
+			return GatewayLoginLine(f, server)
+		},
 	}
 	var err error
 	if opts.Lookup, err = hostVariables(ctx, f, c); err != nil {
@@ -400,7 +407,8 @@ func dialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.
 		command := mcp.Command(t.Command[0], t.Command[1:]...)
 		command.Env, command.Dir, command.Logger = t.Environment, t.Directory, f.IO.Logger()
 		if f.Flags.Verbose {
-			command.Stderr = &prefixedScreen{f.IO.Err, "[" + term.Shorten(term.CleanLine(name), term.MaxNameShown) + "] ", t}
+			command.Stderr = &prefixedScreen{f.IO.Err, "[" + term.Shorten(term.CleanLine(name), term.MaxNameShown) +
+				"] ", t}
 		}
 		return command, nil
 	}
@@ -412,7 +420,8 @@ func dialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.
 	if err := f.Login.Authorize(ctx, t); err != nil {
 		return nil, err
 	}
-	opts := &mcphttp.TransportOptions{Header: t.Header, Logger: f.IO.Logger(), Client: f.Net.HTTPClient(), InsecureHTTP: true}
+	opts := &mcphttp.TransportOptions{Header: t.Header, Logger: f.IO.Logger(), Client: f.Net.HTTPClient(),
+		InsecureHTTP: true}
 	if t.Auth != nil {
 		opts.Client = &http.Client{Transport: &loginAdvice{t.Auth, cmdutil.LoginCommandLine(f, t, nil)}}
 	}

@@ -20,7 +20,10 @@ func (Hosts) Named(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 		t, _, err := OpenHostTarget(ctx, f, &host.Caller{})
 		return t, err
 	}
-	return &target.Target{Command: []string{target.RunningName}, Host: &target.HostTarget{Open: func() mcp.SessionTransport { return runningTransport(f) }}}, nil
+	return &target.Target{Command: []string{target.RunningName},
+		Host: &target.HostTarget{Open: func() mcp.SessionTransport {
+			return runningTransport(f)
+		}}}, nil
 }
 
 // hostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of

@@ -82,7 +82,8 @@ func (p *Asker) askMissing(ctx context.Context, a *argument.List, missing []argu
 		fields[i].Members = a.Members(&fields[i])
 		steps[m.Name] = m.Steps
 	}
-	p.IO.Err.Printf("\nThe %s requires %s: (%s to leave)", a.Owner, term.Counted(len(fields), "more "+a.Thing), commandCancel)
+	p.IO.Err.Printf("\nThe %s requires %s: (%s to leave)", a.Owner, term.Counted(len(fields), "more "+a.Thing),
+		commandCancel)
 	content, err := p.fillIn(ctx, fields)
 	if errors.Is(err, ErrDeclined) || errors.Is(err, ErrCancelled) {
 		return false, nil

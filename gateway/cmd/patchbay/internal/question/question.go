@@ -164,7 +164,8 @@ func ParseQuestion(r mcp.InputRequest) (question, error) {
 		err = errors.New("unknown method")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: invalid input request %q: %w", mcp.ErrInvalidResult, term.Shorten(r.Method, 60), err)
+		return nil, fmt.Errorf("%w: invalid input request %q: %w", mcp.ErrInvalidResult, term.Shorten(r.Method, 60),
+			err)
 	}
 	return q, nil
 }
@@ -276,7 +277,8 @@ func (q pageQuestion) prompt(ctx context.Context, a *Asker) (*answer, error) {
 		return nil, err
 	}
 	a.IO.Err.Printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s%s",
-		a.server(), term.Indent(term.Clean(q.Message), "  "), term.Clean(page.String()), page.Host, HostWarning(page.Hostname()))
+		a.server(), term.Indent(term.Clean(q.Message), "  "), term.Clean(page.String()), page.Host,
+		HostWarning(page.Hostname()))
 	yes, err := a.Confirm(ctx, "Open it in your browser? y, n or "+commandCancel, "n")
 	switch {
 	case err != nil:

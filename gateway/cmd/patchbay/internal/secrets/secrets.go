@@ -80,7 +80,8 @@ func (v *Store) WarnKeyFile(path string, reason error) {
 		why += ", because the system keyring failed (" + term.Clean(reason.Error()) + ")"
 	}
 	v.IO.Err.Printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
-		"  To avoid that, run \"patchbay auth key keyring\" or \"patchbay auth key passphrase\".", why, term.CleanLine(path))
+		"  To avoid that, run \"patchbay auth key keyring\" or \"patchbay auth key passphrase\".", why,
+		term.CleanLine(path))
 }
 
 // Store opens the vault of logins and secrets when it is first used.

@@ -20,8 +20,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// NewCmdLogin returns the command "auth login".
-func NewCmdLogin(p *cmdutil.Factory) *cobra.Command {
+// NewCmdAuth returns the command "auth" with its subcommands.
+func NewCmdAuth(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.WithSubcommands(f, "auth", "Log in to and out of servers (OAuth)",
+		newCmdLogin(f),
+		newCmdStatus(f),
+		cmdutil.AuthCommand(f, "logout", "Log out of a server",
+			func(ctx context.Context, t *target.Target) error { return Logout(ctx, f, t) }),
+		newCmdToken(f),
+		newCmdVaultKey(f))
+}
+
+// newCmdLogin returns the command "auth login".
+func newCmdLogin(p *cmdutil.Factory) *cobra.Command {
 	var wanted login.Settings
 	var secretFile string
 	var noBrowser bool
@@ -43,7 +54,8 @@ func NewCmdLogin(p *cmdutil.Factory) *cobra.Command {
 }
 
 // Login logs the user in to a server, and stores the settings of the login.
-func Login(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *login.Settings, secretFile string, opens bool) error {
+func Login(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *login.Settings, secretFile string,
+	opens bool) error {
 	f.Login.InProgress = true
 	if login.IsMachineClient() {
 		if err := f.Login.Authorize(ctx, t); err != nil {
@@ -63,8 +75,9 @@ func Login(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *lo
 	case f.Flags.NoInput:
 		return &exit.Error{Code: exit.Auth, Err: errors.New("cannot log in: --no-input is set")}
 	case opens && !hasUser:
-		return &exit.Error{Code: exit.Auth, Err: errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser " +
-			"to print the page and wait")}
+		return &exit.Error{Code: exit.Auth,
+			Err: errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser " +
+				"to print the page and wait")}
 	}
 	held, err := heldScopes(ctx, f, t, s)
 	if err != nil {
@@ -106,11 +119,13 @@ func heldScopes(ctx context.Context, f *cmdutil.Factory, t *target.Target, s *lo
 }
 
 // newSettings returns the stored settings, changed by the flags.
-func newSettings(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *login.Settings, secretFile string) (*login.Settings, error) {
+func newSettings(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *login.Settings,
+	secretFile string) (*login.Settings, error) {
 	switch {
 	case wanted.Issuer == "" && (wanted.ClientID != "" || wanted.InsecureUnlistedPKCE || wanted.OmitResource):
-		return nil, exit.UsageError(errors.New("--client-id, --insecure-unlisted-pkce and --omit-resource require --issuer: " +
-			"they are for one authorization server"))
+		return nil,
+			exit.UsageError(errors.New("--client-id, --insecure-unlisted-pkce and --omit-resource require --issuer: " +
+				"they are for one authorization server"))
 	case wanted.ClientID == "" && secretFile != "":
 		return nil, exit.UsageError(errors.New("--client-secret-file requires --client-id"))
 	case wanted.ClientID != "" && wanted.MetadataURL != "":
@@ -282,8 +297,8 @@ func Logout(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
 	return nil
 }
 
-// NewCmdToken returns the command "auth token".
-func NewCmdToken(f *cmdutil.Factory) *cobra.Command {
+// newCmdToken returns the command "auth token".
+func newCmdToken(f *cmdutil.Factory) *cobra.Command {
 	var show bool
 	cmd := cmdutil.AuthCommand(f, "token", "Print the access token", func(ctx context.Context, t *target.Target) error {
 		if f.IO.Out.Terminal && !show {

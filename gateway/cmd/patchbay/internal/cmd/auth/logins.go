@@ -21,9 +21,12 @@ import (
 // serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
 const serverPrefix = "server "
 
-// NewCmdStatus returns the command "auth status".
-func NewCmdStatus(f *cmdutil.Factory) *cobra.Command {
-	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", func(ctx context.Context, t *target.Target) error { return status(ctx, f, t) })
+// newCmdStatus returns the command "auth status".
+func newCmdStatus(f *cmdutil.Factory) *cobra.Command {
+	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", func(ctx context.Context,
+		t *target.Target) error {
+		return status(ctx, f, t)
+	})
 	run := cmd.RunE
 	cmd.Use = "status [TARGET]"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
 )
 
-// NewCmdVaultKey returns the command that changes the key of the stored logins and secrets.
-func NewCmdVaultKey(f *cmdutil.Factory) *cobra.Command {
+// newCmdVaultKey returns the command that changes the key of the stored logins and secrets.
+func newCmdVaultKey(f *cmdutil.Factory) *cobra.Command {
 	locations := []string{vault.InKeyring, vault.InFile, vault.InPassphrase}
 	return &cobra.Command{
 		Use: "key [keyring|file|passphrase]", Short: "Change the key of stored logins and secrets, and where it is",
@@ -28,7 +28,8 @@ func NewCmdVaultKey(f *cmdutil.Factory) *cobra.Command {
 				location = args[0]
 			}
 			if location != "" && !slices.Contains(locations, location) {
-				return exit.UsageError(fmt.Errorf("unknown place %q: want one of %s", location, strings.Join(locations, ", ")))
+				return exit.UsageError(fmt.Errorf("unknown place %q: want one of %s", location,
+					strings.Join(locations, ", ")))
 			}
 			return changeVaultKey(cmd.Context(), f, location)
 		},

@@ -64,7 +64,9 @@ func NewCmdBench(p *cmdutil.Factory, tools list.Listing[*mcp.Tool]) *cobra.Comma
 				return bench(ctx, p, t, c, words, &f)
 			})
 		})
-	cmd.PreRun = func(*cobra.Command, []string) { p.Observe.Observed = observe.Unobserved() } // traces would be measured too
+	cmd.PreRun = func(*cobra.Command, []string) {
+		p.Observe.Observed = observe.Unobserved()
+	} // traces would be measured too
 	flags := cmd.Flags()
 	flags.IntVarP(&f.plan.workers, "concurrency", "c", 1, "make this many calls at the same time")
 	flags.IntVarP(&f.plan.count, "count", "n", 0,
@@ -101,7 +103,8 @@ func (f *benchFlags) check(withCount bool) error {
 	return nil
 }
 
-func bench(ctx context.Context, p *cmdutil.Factory, t *target.Target, c *mcp.Client, words []string, f *benchFlags) error {
+func bench(ctx context.Context, p *cmdutil.Factory, t *target.Target, c *mcp.Client, words []string,
+	f *benchFlags) error {
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{}) // without progress
 	tool, arguments, err := call.PrepareCall(ctx, p, c, "bench", words)
 	if err != nil {
@@ -161,7 +164,8 @@ func mayBench(ctx context.Context, p *cmdutil.Factory, tool *mcp.Tool, f *benchF
 	if why == "" || f.yes {
 		return nil
 	}
-	text := fmt.Sprintf("the tool %q is %s, and would be called many times", term.Shorten(tool.Name, term.MaxNameShown), why)
+	text := fmt.Sprintf("the tool %q is %s, and would be called many times", term.Shorten(tool.Name,
+		term.MaxNameShown), why)
 	if !p.IO.MayPrompt() {
 		return exit.UsageError(fmt.Errorf("%s: add --yes if that does no harm", text))
 	}

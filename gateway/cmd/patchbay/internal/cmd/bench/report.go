@@ -46,8 +46,10 @@ func newBenchReport(target, tool, revision string, f *benchFlags, m *measurement
 		r.Rate = float64(h.count) / m.took.Seconds()
 	}
 	if h.count > 0 {
-		r.LatencyMs = &benchLatency{term.Milliseconds(h.min), term.Milliseconds(h.mean()), term.Milliseconds(h.quantile(0.5)),
-			term.Milliseconds(h.quantile(0.9)), term.Milliseconds(h.quantile(0.99)), term.Milliseconds(h.quantile(0.999)),
+		r.LatencyMs = &benchLatency{term.Milliseconds(h.min), term.Milliseconds(h.mean()),
+			term.Milliseconds(h.quantile(0.5)),
+			term.Milliseconds(h.quantile(0.9)), term.Milliseconds(h.quantile(0.99)),
+			term.Milliseconds(h.quantile(0.999)),
 			term.Milliseconds(h.max)}
 	}
 	if len(m.failures) > 0 {

@@ -109,7 +109,8 @@ func interruptedTask(ctx context.Context, f *cmdutil.Factory, n *target.Note) er
 		task.TaskCommandLine(f, "get", n.ID))}
 }
 
-func startTask(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
+func startTask(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp.Tool,
+	arguments stdjson.RawMessage) error {
 	h, err := tasks.Start(ctx, c, tool.Name, arguments)
 	if err != nil {
 		return err

@@ -58,7 +58,9 @@ func NewCmdGateway(f *cmdutil.Factory) *cobra.Command {
 // configCommands returns the commands of `patchbay gateway` that edit configurations. They need no
 // running gateway.
 func configCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{config.NewCmdAdd(f), config.NewCmdRemove(f), config.NewCmdEnable(f, true), config.NewCmdEnable(f, false),
-		config.NewCmdList(f), config.NewCmdImport(f), install.NewCmdInstall(f), install.NewCmdUninstall(f), config.NewCmdValidate(f),
+	return []*cobra.Command{config.NewCmdAdd(f), config.NewCmdRemove(f), config.NewCmdEnable(f, true),
+		config.NewCmdEnable(f, false),
+		config.NewCmdList(f), config.NewCmdImport(f), install.NewCmdInstall(f), install.NewCmdUninstall(f),
+		config.NewCmdValidate(f),
 		config.NewCmdSchema(f)}
 }

@@ -63,7 +63,8 @@ const tokenEstimate = "one token for 4 ASCII characters or 2 bytes of other char
 // NewCmdLint returns the command "lint".
 func NewCmdLint(p *cmdutil.Factory) *cobra.Command {
 	var f lintFlags
-	cmd := cmdutil.BoundedCommand(p, "lint", "Check tools, schemas, prompts, resources and capabilities of a server", nil,
+	cmd := cmdutil.BoundedCommand(p, "lint", "Check tools, schemas, prompts, resources and capabilities of a server",
+		nil,
 		func(ctx context.Context, c *mcp.Client, _ []string) error { return runLint(ctx, p, c, &f) })
 	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "do not check this `rule`; may be repeated")
 	cmd.Flags().StringVar(&f.failOn, "fail-on", string(lint.Error),
@@ -164,7 +165,8 @@ func newLintReport(target string, c *mcp.Client, found *lint.Report) *LintReport
 func showLint(f *cmdutil.Factory, r *LintReport) {
 	explained := map[string]bool{} // a rule is explained once
 	for _, one := range r.Findings {
-		f.IO.Out.Printf("%-8s %s: %s  [%s]", one.Severity, term.CleanLine(one.Where), term.CleanLine(one.Message), one.Rule)
+		f.IO.Out.Printf("%-8s %s: %s  [%s]", one.Severity, term.CleanLine(one.Where), term.CleanLine(one.Message),
+			one.Rule)
 		if !explained[one.Rule] {
 			explained[one.Rule] = true
 			f.IO.Out.Printf("    rule: %s\n    source: %s\n    fix: %s", one.Text, one.Source, one.Fix)
@@ -187,6 +189,7 @@ func showLint(f *cmdutil.Factory, r *LintReport) {
 	if len(r.Tokens.Tools) > 0 {
 		f.IO.Out.Printf("  (%s)", tokenEstimate)
 	}
-	f.IO.Out.Printf("%s, %s, %s; revision %s", term.Counted(r.Counts.Errors, "error"), term.Counted(r.Counts.Warnings, "warning"),
+	f.IO.Out.Printf("%s, %s, %s; revision %s", term.Counted(r.Counts.Errors, "error"), term.Counted(r.Counts.Warnings,
+		"warning"),
 		term.Counted(r.Counts.Infos, "info"), r.Revision)
 }

@@ -154,19 +154,22 @@ func readList(ctx context.Context, request requester, method, key string) (all [
 		}
 		for element := range rawjson.Elements(list) {
 			if rawjson.Kind(element) != '{' {
-				return all, fmt.Errorf("%w %q: got %s", errNotList, key, term.Shorten(string(element), term.MaxNameShown))
+				return all, fmt.Errorf("%w %q: got %s", errNotList, key, term.Shorten(string(element),
+					term.MaxNameShown))
 			}
 			all = append(all, element)
 		}
 		if size += len(raw); size > maxLintBytes || len(all) > maxLintItems {
-			return all, fmt.Errorf("%w of at most %d items and %s", errNotList, maxLintItems, term.FormatBytes(maxLintBytes))
+			return all, fmt.Errorf("%w of at most %d items and %s", errNotList, maxLintItems,
+				term.FormatBytes(maxLintBytes))
 		}
 		next := argument.StringMember(raw, "nextCursor")
 		switch {
 		case next == "":
 			return all, nil
 		case seen[next]:
-			return all, fmt.Errorf("%w that ends: nextCursor %q occurs twice", errNotList, term.Shorten(next, term.MaxNameShown))
+			return all, fmt.Errorf("%w that ends: nextCursor %q occurs twice", errNotList, term.Shorten(next,
+				term.MaxNameShown))
 		}
 		seen[next] = true
 		params = map[string]string{"cursor": next}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/argument"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -31,6 +33,51 @@ func (l Listing[T]) Names(ctx context.Context, c *mcp.Client) (names []string) {
 		names = append(names, l.Name(item))
 	}
 	return names
+}
+
+// Tools returns the list of tools.
+func Tools(f *cmdutil.Factory) Listing[*mcp.Tool] {
+	return Listing[*mcp.Tool]{Key: "tools", All: (*mcp.Client).Tools, Name: cmdutil.ToolName, Text: toolText,
+		Show: func(t *mcp.Tool, whole bool) { showTool(f, t, whole) }}
+}
+
+// Resources returns the list of resources.
+func Resources(f *cmdutil.Factory) Listing[*mcp.Resource] {
+	return Listing[*mcp.Resource]{Key: "resources", All: (*mcp.Client).Resources, Name: cmdutil.ResourceURI,
+		Text: resourceText, Show: func(r *mcp.Resource, whole bool) { showResource(f, r, whole) }}
+}
+
+// Prompts returns the list of prompts.
+func Prompts(f *cmdutil.Factory) Listing[*mcp.Prompt] {
+	return Listing[*mcp.Prompt]{Key: "prompts", All: (*mcp.Client).Prompts, Name: cmdutil.PromptName, Text: promptTexts,
+		Show: func(prompt *mcp.Prompt, whole bool) { showPrompt(f, prompt, whole) }}
+}
+
+// NewCmdTools returns the command "tools".
+func NewCmdTools(f *cmdutil.Factory) *cobra.Command {
+	tools := Tools(f)
+	return searchable(f, cmdutil.BoundedCommand(f, "tools [NAME]",
+		"List tools, or show one with its input and output schema", tools.Names, ListOrShow(f, tools)))
+}
+
+// NewCmdResources returns the command "resources".
+func NewCmdResources(f *cmdutil.Factory) *cobra.Command {
+	return searchable(f, cmdutil.BoundedCommand(f, "resources", "List resources", nil, ListOrShow(f, Resources(f))))
+}
+
+// NewCmdTemplates returns the command "templates".
+func NewCmdTemplates(f *cmdutil.Factory) *cobra.Command {
+	templates := Listing[*mcp.ResourceTemplate]{Key: "resourceTemplates", All: (*mcp.Client).ResourceTemplates,
+		Text: templateText, Show: func(t *mcp.ResourceTemplate, whole bool) { showTemplate(f, t, whole) }}
+	return searchable(f, cmdutil.BoundedCommand(f, "templates", "List resource templates", nil, ListOrShow(f,
+		templates)))
+}
+
+// NewCmdPrompts returns the command "prompts".
+func NewCmdPrompts(f *cmdutil.Factory) *cobra.Command {
+	prompts := Prompts(f)
+	return searchable(f, cmdutil.BoundedCommand(f, "prompts [NAME]", "List prompts, or show one with its arguments",
+		prompts.Names, ListOrShow(f, prompts)))
 }
 
 // ListOrShow returns the function of a command that prints a list, or one item in full.
@@ -80,8 +127,8 @@ func ListOrShow[T any](f *cmdutil.Factory, l Listing[T]) func(context.Context, *
 	}
 }
 
-// ShowTool prints a tool. The whole tool has its parameters, annotations and output schema.
-func ShowTool(f *cmdutil.Factory, t *mcp.Tool, whole bool) {
+// showTool prints a tool. The whole tool has its parameters, annotations and output schema.
+func showTool(f *cmdutil.Factory, t *mcp.Tool, whole bool) {
 	parameters, _ := argument.ParametersOf(t.InputSchema)
 	showSignature(f, t.Name, parameters)
 	cmdutil.ShowDescription(f, t.Title, t.Description, whole)
@@ -136,8 +183,8 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 	return strings.Join(all, ", ")
 }
 
-// ShowResource prints a resource.
-func ShowResource(f *cmdutil.Factory, r *mcp.Resource, whole bool) {
+// showResource prints a resource.
+func showResource(f *cmdutil.Factory, r *mcp.Resource, whole bool) {
 	size := ""
 	if r.Size != nil {
 		size = ", " + term.FormatBytes(int(*r.Size))
@@ -146,14 +193,14 @@ func ShowResource(f *cmdutil.Factory, r *mcp.Resource, whole bool) {
 	cmdutil.ShowDescription(f, r.Title, r.Description, whole)
 }
 
-// ShowTemplate prints a resource template.
-func ShowTemplate(f *cmdutil.Factory, t *mcp.ResourceTemplate, whole bool) {
+// showTemplate prints a resource template.
+func showTemplate(f *cmdutil.Factory, t *mcp.ResourceTemplate, whole bool) {
 	f.IO.Out.Named("", term.CleanLine(t.URITemplate), "  "+term.CleanLine(t.MIMEType))
 	cmdutil.ShowDescription(f, t.Title, t.Description, whole)
 }
 
-// ShowPrompt prints a prompt, with the descriptions of its arguments if whole is true.
-func ShowPrompt(f *cmdutil.Factory, prompt *mcp.Prompt, whole bool) {
+// showPrompt prints a prompt, with the descriptions of its arguments if whole is true.
+func showPrompt(f *cmdutil.Factory, prompt *mcp.Prompt, whole bool) {
 	showSignature(f, prompt.Name, argument.PromptParameters(prompt))
 	cmdutil.ShowDescription(f, prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Searchable adds --search to a command that prints a list.
-func Searchable(f *cmdutil.Factory, cmd *cobra.Command) *cobra.Command {
+// searchable adds --search to a command that prints a list.
+func searchable(f *cmdutil.Factory, cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.Search, "search", nil,
 		"list only those whose name, title or description contains each of these `words`")
 	return cmd
@@ -27,8 +27,8 @@ func matches(texts, words []string) bool {
 	return true
 }
 
-// ToolText returns the texts of a tool that --search searches.
-func ToolText(t *mcp.Tool) []string {
+// toolText returns the texts of a tool that --search searches.
+func toolText(t *mcp.Tool) []string {
 	title := ""
 	if t.Annotations != nil {
 		title = t.Annotations.Title
@@ -36,15 +36,15 @@ func ToolText(t *mcp.Tool) []string {
 	return []string{t.Name, t.Title, title, t.Description}
 }
 
-// ResourceText returns the texts of a resource that --search searches.
-func ResourceText(r *mcp.Resource) []string { return []string{r.URI, r.Name, r.Title, r.Description} }
+// resourceText returns the texts of a resource that --search searches.
+func resourceText(r *mcp.Resource) []string { return []string{r.URI, r.Name, r.Title, r.Description} }
 
-// TemplateText returns the texts of a resource template that --search searches.
-func TemplateText(t *mcp.ResourceTemplate) []string {
+// templateText returns the texts of a resource template that --search searches.
+func templateText(t *mcp.ResourceTemplate) []string {
 	return []string{t.URITemplate, t.Name, t.Title, t.Description}
 }
 
-// PromptTexts returns the texts of a prompt that --search searches.
-func PromptTexts(prompt *mcp.Prompt) []string {
+// promptTexts returns the texts of a prompt that --search searches.
+func promptTexts(prompt *mcp.Prompt) []string {
 	return []string{prompt.Name, prompt.Title, prompt.Description}
 }

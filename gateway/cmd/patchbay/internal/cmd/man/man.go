@@ -90,7 +90,8 @@ func ManSection(cmd *cobra.Command) string {
 func manual(cmd *cobra.Command) string {
 	var b strings.Builder
 	name, section := ManName(cmd), ManSection(cmd)
-	fmt.Fprintf(&b, ".TH \"%s\" \"%s\" \"\" \"patchbay %s\" \"Patchbay\"\n", strings.ToUpper(name), section, build.Version())
+	fmt.Fprintf(&b, ".TH \"%s\" \"%s\" \"\" \"patchbay %s\" \"Patchbay\"\n", strings.ToUpper(name), section,
+		build.Version())
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", Roff(name), Roff(cmd.Short))
 	if cmd.Runnable() {
 		b.WriteString(".SH SYNOPSIS\n")

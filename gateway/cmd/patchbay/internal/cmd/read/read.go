@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/argument"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
@@ -17,8 +19,29 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Read reads a resource and prints its contents.
-func Read(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+// NewCmdRead returns the command "read". names lists the URIs for completion.
+func NewCmdRead(f *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
+	return cmdutil.ServerCommand(f, "read URI [VARIABLE=VALUE…]", "Read a resource", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error { return read(ctx, f, c, words) })
+}
+
+// NewCmdGet returns the command "get". names lists the prompts for completion.
+func NewCmdGet(f *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
+	return cmdutil.CompleteArguments(f, cmdutil.ServerCommand(f, "get PROMPT [ARGUMENT…]", "Get a prompt", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error { return get(ctx, f, c, words) }),
+		cmdutil.PromptArguments)
+}
+
+// NewCmdComplete returns the command "complete". names lists the prompts for completion.
+func NewCmdComplete(f *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
+	return cmdutil.CompleteArguments(f, cmdutil.BoundedCommand(f, "complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
+		"Complete an argument of a prompt or resource template", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error { return complete(ctx, f, c, words) }),
+		cmdutil.PromptArguments)
+}
+
+// read reads a resource and prints its contents.
+func read(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
 	uri := words[0]
 	if len(words) > 1 {
 		variables, err := argument.Assignments(words[1:])
@@ -82,8 +105,8 @@ func expandTemplate(uri string, values map[string]any) (string, error) {
 	return template.Expand(values)
 }
 
-// Get gets a prompt and prints its messages.
-func Get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+// get gets a prompt and prints its messages.
+func get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
 	prompts, err := cmdutil.Collect(c.Prompts(ctx))
 	if err != nil {
 		return err
@@ -127,8 +150,8 @@ func Get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string)
 	return nil
 }
 
-// Complete prints the completions of an argument.
-func Complete(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+// complete prints the completions of an argument.
+func complete(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
 	name, typed, ok := strings.Cut(words[1], "=")
 	if !ok || name == "" {
 		return exit.UsageError(fmt.Errorf("invalid argument %q: want NAME=TYPED", words[1]))

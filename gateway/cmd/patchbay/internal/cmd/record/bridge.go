@@ -19,7 +19,8 @@ import (
 // NewCmdBridge returns the command "bridge".
 func NewCmdBridge(f *cmdutil.Factory) *cobra.Command {
 	var addr string
-	cmd := cmdutil.TargetCommand(f, "bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
+	cmd := cmdutil.TargetCommand(f, "bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)",
+		nil,
 		func(ctx context.Context, t *target.Target, _ []string) error { return bridge(ctx, f, t, addr) })
 	cmdutil.AddHTTPFlag(f, cmd, &addr)
 	return cmd

@@ -60,7 +60,8 @@ func rootCommand(f *cmdutil.Factory) *cobra.Command {
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cmdutil.FlagError(f, cmd, err) })
 	root.AddGroup(&cobra.Group{ID: cmdutil.GroupServer, Title: "Server commands:"},
-		&cobra.Group{ID: cmdutil.GroupAuth, Title: "Authorization:"}, &cobra.Group{ID: cmdutil.GroupOther, Title: "Other commands:"})
+		&cobra.Group{ID: cmdutil.GroupAuth, Title: "Authorization:"}, &cobra.Group{ID: cmdutil.GroupOther,
+			Title: "Other commands:"})
 	root.SetHelpCommandGroupID(cmdutil.GroupOther)
 	cmdutil.AddFlags(f, root)
 	root.AddCommand(f.Commands(f)...)

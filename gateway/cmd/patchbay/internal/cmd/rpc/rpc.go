@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -16,8 +18,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// RPC sends a JSON-RPC request and prints its result.
-func RPC(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+// NewCmdRPC returns the command "rpc".
+func NewCmdRPC(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.ServerCommand(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil,
+		func(ctx context.Context, c *mcp.Client, words []string) error { return call(ctx, f, c, words) })
+}
+
+// NewCmdPing returns the command "ping".
+func NewCmdPing(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.BoundedCommand(f, "ping", "Send a ping and print the round-trip time", nil,
+		func(ctx context.Context, c *mcp.Client, words []string) error { return ping(ctx, f, c, words) })
+}
+
+// call sends a JSON-RPC request and prints its result.
+func call(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
 	var params any
 	if len(words) > 1 {
 		text, err := readParams(ctx, f, words[1])
@@ -54,8 +68,8 @@ func readParams(ctx context.Context, f *cmdutil.Factory, word string) (text stdj
 	return text, nil
 }
 
-// Ping sends a ping and prints the round-trip time.
-func Ping(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
+// ping sends a ping and prints the round-trip time.
+func ping(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
 	began := time.Now()
 	if err := c.Ping(ctx); err != nil {
 		return err

@@ -60,7 +60,8 @@ func checkAuth(auth, addr string, stdio bool) error {
 }
 
 // serveProtected serves a demo server and its authorization server until ctx is done.
-func serveProtected(ctx context.Context, f *cmdutil.Factory, listener net.Listener, addr string, h *mcphttp.Handler) error {
+func serveProtected(ctx context.Context, f *cmdutil.Factory, listener net.Listener, addr string,
+	h *mcphttp.Handler) error {
 	store := demoStore(f, addr, listener.Addr())
 	defer store.Close()
 	origin := "http://" + listener.Addr().String()

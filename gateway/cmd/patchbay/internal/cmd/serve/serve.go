@@ -102,7 +102,8 @@ func NewCmdVersion(f *cmdutil.Factory) *cobra.Command {
 
 // serveStdio serves one client until the end of its input or of ctx.
 func serveStdio(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error {
-	b, err := f.Observe.Start(ctx, &observe.Options{Options: telemetry.Options{Service: observe.ServiceDemo}, Lenient: true})
+	b, err := f.Observe.Start(ctx, &observe.Options{Options: telemetry.Options{Service: observe.ServiceDemo},
+		Lenient: true})
 	if err != nil {
 		return err
 	}

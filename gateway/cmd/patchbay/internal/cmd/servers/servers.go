@@ -82,7 +82,8 @@ func listServers(p *cmdutil.Factory, app string) error {
 		if r.Disabled {
 			what += " (disabled)"
 		}
-		rows = append(rows, []string{term.Shorten(term.CleanLine(r.Name), term.MaxNameShown), r.Application, transport, r.Trust,
+		rows = append(rows, []string{term.Shorten(term.CleanLine(r.Name), term.MaxNameShown), r.Application,
+			transport, r.Trust,
 			term.CleanLine(r.File), term.Shorten(term.CleanLine(what), term.MaxDoesShown)})
 	}
 	p.IO.Out.Columns("NAME APPLICATION TRANSPORT TRUST FILE COMMAND-OR-URL", rows)

@@ -74,8 +74,8 @@ func (l *listCache) forget(kind mcp.EventKind) {
 }
 
 // listed returns the items of a list of the server, at most maxListed, even after an error.
-func listed[T any](s *Shell, key string, all iter.Seq2[T, error]) []T {
-	return cached(&s.lists, key, func() (list []T) {
+func listed[T any](l *listCache, key string, all iter.Seq2[T, error]) []T {
+	return cached(l, key, func() (list []T) {
 		for item, err := range all {
 			if err != nil || len(list) == maxListed {
 				break
@@ -153,7 +153,7 @@ func (s *Shell) suggestions(ctx context.Context, q *cmdutil.Factory, words []str
 	c := s.liveClient()
 	switch {
 	case len(words) == 0 && c != nil:
-		return append(append(names, "help", "exit"), s.listedTools(ctx, c)...)
+		return append(append(names, "help", "exit"), s.lists.listedTools(ctx, c)...)
 	case len(words) == 0:
 		return append(names, "help", "exit")
 	case words[0] == "help" && len(words) == 1:
@@ -205,19 +205,19 @@ func (s *Shell) argumentsOf(ctx context.Context, c *mcp.Client, cmd *cobra.Comma
 ) []string {
 	switch name := cmd.CommandPath(); {
 	case name == "call" && len(words) > 0:
-		return s.toolArguments(ctx, c, words, typed)
+		return s.lists.toolArguments(ctx, c, words, typed)
 	case name == "get" && len(words) > 0:
-		return s.completeReference(ctx, c, mcp.CompletionRef{Prompt: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Prompt: words[0]}, words[1:], typed)
 	case name == "read" && len(words) == 0:
-		return append(s.resourceNames(ctx, c), s.templateNames(ctx, c)...)
+		return append(s.lists.resourceNames(ctx, c), s.lists.templateNames(ctx, c)...)
 	case name == "read":
-		return s.completeReference(ctx, c, mcp.CompletionRef{Template: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Template: words[0]}, words[1:], typed)
 	case name == "complete" && len(words) == 0:
-		return append(s.promptNames(ctx, c), s.templateNames(ctx, c)...)
+		return append(s.lists.promptNames(ctx, c), s.lists.templateNames(ctx, c)...)
 	case name == "complete" && strings.ContainsAny(words[0], ":{"):
-		return s.completeReference(ctx, c, mcp.CompletionRef{Template: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Template: words[0]}, words[1:], typed)
 	case name == "complete":
-		return s.completeReference(ctx, c, mcp.CompletionRef{Prompt: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Prompt: words[0]}, words[1:], typed)
 	case cmd.ValidArgsFunction == nil:
 		return nil
 	}
@@ -227,8 +227,8 @@ func (s *Shell) argumentsOf(ctx context.Context, c *mcp.Client, cmd *cobra.Comma
 }
 
 // toolArguments returns keys of arguments that were not given, or values of one.
-func (s *Shell) toolArguments(ctx context.Context, c *mcp.Client, words []string, typed string) []string {
-	tools := listed(s, "tools", c.Tools(ctx))
+func (l *listCache) toolArguments(ctx context.Context, c *mcp.Client, words []string, typed string) []string {
+	tools := listed(l, "tools", c.Tools(ctx))
 	at := slices.IndexFunc(tools, func(t *mcp.Tool) bool { return t.Name == words[0] })
 	if at < 0 {
 		return nil
@@ -239,11 +239,11 @@ func (s *Shell) toolArguments(ctx context.Context, c *mcp.Client, words []string
 
 // completeReference returns keys of arguments of a prompt, or variables of a resource template,
 // that were not given, or the values of one that the server suggests.
-func (s *Shell) completeReference(
+func (l *listCache) completeReference(
 	ctx context.Context, c *mcp.Client, ref mcp.CompletionRef, words []string, typed string,
 ) (all []string) {
 	key, value, isValue := strings.Cut(typed, "=")
-	names := s.referenceArguments(ctx, c, ref)
+	names := l.referenceArguments(ctx, c, ref)
 	if !isValue {
 		for _, name := range names {
 			if !cmdutil.IsGiven(name, words) {
@@ -261,7 +261,7 @@ func (s *Shell) completeReference(
 	if !slices.Contains(names, key) || c.Capabilities().Completions == nil {
 		return nil
 	}
-	values := cached(&s.lists, "prompt "+ref.Prompt+"\x00template "+ref.Template+"\x00"+strings.Join(words, "\x00")+
+	values := cached(l, "prompt "+ref.Prompt+"\x00template "+ref.Template+"\x00"+strings.Join(words, "\x00")+
 		"\x00\x00"+typed, func() []string {
 		completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref,
 			Argument: mcp.CompleteArgument{Name: key, Value: value}, Context: mcp.CompleteContext{Arguments: known}})
@@ -277,14 +277,14 @@ func (s *Shell) completeReference(
 }
 
 // referenceArguments returns the names of a prompt's arguments or of a template's variables.
-func (s *Shell) referenceArguments(ctx context.Context, c *mcp.Client, ref mcp.CompletionRef) (names []string) {
+func (l *listCache) referenceArguments(ctx context.Context, c *mcp.Client, ref mcp.CompletionRef) (names []string) {
 	if ref.Template != "" {
 		if template, err := uritemplate.Parse(ref.Template); err == nil {
 			names = template.Variables()
 		}
 		return names
 	}
-	for _, prompt := range listed(s, "prompts", c.Prompts(ctx)) {
+	for _, prompt := range listed(l, "prompts", c.Prompts(ctx)) {
 		if prompt.Name == ref.Prompt {
 			for _, a := range prompt.Arguments {
 				names = append(names, a.Name)
@@ -304,29 +304,29 @@ func (s *Shell) CompleteNames(ctx context.Context, verb string, names cmdutil.Li
 	return cached(&s.lists, "names "+verb, func() []string { return names(ctx, c) })
 }
 
-func (s *Shell) listedTools(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, t := range listed(s, "tools", c.Tools(ctx)) {
+func (l *listCache) listedTools(ctx context.Context, c *mcp.Client) (names []string) {
+	for _, t := range listed(l, "tools", c.Tools(ctx)) {
 		names = append(names, t.Name)
 	}
 	return names
 }
 
-func (s *Shell) promptNames(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, p := range listed(s, "prompts", c.Prompts(ctx)) {
+func (l *listCache) promptNames(ctx context.Context, c *mcp.Client) (names []string) {
+	for _, p := range listed(l, "prompts", c.Prompts(ctx)) {
 		names = append(names, p.Name)
 	}
 	return names
 }
 
-func (s *Shell) resourceNames(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, r := range listed(s, "resources", c.Resources(ctx)) {
+func (l *listCache) resourceNames(ctx context.Context, c *mcp.Client) (names []string) {
+	for _, r := range listed(l, "resources", c.Resources(ctx)) {
 		names = append(names, r.URI)
 	}
 	return names
 }
 
-func (s *Shell) templateNames(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, t := range listed(s, "templates", c.ResourceTemplates(ctx)) {
+func (l *listCache) templateNames(ctx context.Context, c *mcp.Client) (names []string) {
+	for _, t := range listed(l, "templates", c.ResourceTemplates(ctx)) {
 		names = append(names, t.URITemplate)
 	}
 	return names

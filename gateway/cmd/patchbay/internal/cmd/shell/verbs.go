@@ -26,7 +26,7 @@ func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {
 	})
 	return append(all,
 		cmdutil.ServerCommand(f, "subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
-			s.resourceNames, s.subscribe),
+			s.lists.resourceNames, s.subscribe),
 		cmdutil.ServerCommand(f, "unsubscribe [URI…]", "Show no changes of these resources, or of any",
 			s.subscribed, s.unsubscribe))
 }
@@ -55,7 +55,8 @@ func notInShell(f *cmdutil.Factory, name string) error {
 	if cmd := findVerb(f.Commands(f), name); cmd == nil || !cmd.Runnable() {
 		return nil
 	}
-	return exit.UsageError(fmt.Errorf("%q is not a command of this shell: run \"patchbay %s\" outside of the shell", name, name))
+	return exit.UsageError(fmt.Errorf("%q is not a command of this shell: run \"patchbay %s\" outside of the shell",
+		name, name))
 }
 
 // findVerb returns the command of a name, or nil.
@@ -113,7 +114,8 @@ func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobr
 	for _, cmd := range slices.Backward(verbs) {
 		known = slices.Insert(known, 0, cmd.Name())
 	}
-	return exit.UsageError(fmt.Errorf("%w (type help for the commands)", term.UnknownName("command or tool", name, known)))
+	return exit.UsageError(fmt.Errorf("%w (type help for the commands)", term.UnknownName("command or tool", name,
+		known)))
 }
 
 // shellHelp prints the commands of the shell, or the help of one.

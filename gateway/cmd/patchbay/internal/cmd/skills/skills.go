@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/read"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
@@ -18,8 +20,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ShowSkills lists the skills of a server.
-func ShowSkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
+// NewCmdSkills returns the command "skills" with its subcommands.
+func NewCmdSkills(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.WithSubcommands(f, "skills", "List, read and verify skills",
+		cmdutil.ServerCommand(f, "list", "List skills", nil,
+			func(ctx context.Context, c *mcp.Client, words []string) error { return showSkills(ctx, f, c, words) }),
+		cmdutil.ServerCommand(f, "show SKILL", "Show a skill and the list of its files", skillNames,
+			func(ctx context.Context, c *mcp.Client, words []string) error { return showSkill(ctx, f, c, words) }),
+		cmdutil.ServerCommand(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames,
+			func(ctx context.Context, c *mcp.Client, words []string) error { return readSkill(ctx, f, c, words) }),
+		cmdutil.ServerCommand(f, "verify [SKILL]", "Verify the files of skills", skillNames,
+			func(ctx context.Context, c *mcp.Client, words []string) error { return verifySkills(ctx, f, c, words) }))
+}
+
+// showSkills lists the skills of a server.
+func showSkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
 	list, faults, err := listSkills(ctx, c)
 	if err != nil {
 		return err
@@ -35,8 +50,8 @@ func ShowSkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []stri
 	return badSkills(faults)
 }
 
-// ShowSkill prints a skill and the list of its files.
-func ShowSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []string) error {
+// showSkill prints a skill and the list of its files.
+func showSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []string) error {
 	s, err := findSkill(ctx, c, words[0])
 	if err != nil {
 		return err
@@ -62,8 +77,8 @@ func ShowSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []s
 	return nil
 }
 
-// ReadSkill verifies a file of a skill and prints it.
-func ReadSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []string) error {
+// readSkill verifies a file of a skill and prints it.
+func readSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []string) error {
 	s, err := findSkill(ctx, c, words[0])
 	if err != nil {
 		return err
@@ -102,8 +117,8 @@ type skillReport struct {
 	Problems    []string `json:"problems"`
 }
 
-// VerifySkills verifies the files of a skill, or of all skills.
-func VerifySkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+// verifySkills verifies the files of a skill, or of all skills.
+func verifySkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
 	var list []*skills.Skill
 	var faults []error
 	var err error
@@ -145,7 +160,8 @@ func VerifySkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words 
 const maxVerified = 1 << 30
 
 // errUnchecked is the problem of a skill that was not verified because of maxVerified.
-var errUnchecked = fmt.Errorf("not verified: more than %s received; verify the skill by name", term.FormatBytes(maxVerified))
+var errUnchecked = fmt.Errorf("not verified: more than %s received; verify the skill by name",
+	term.FormatBytes(maxVerified))
 
 // verifySkill verifies all files of a skill. An error means that the connection failed.
 func verifySkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
@@ -227,11 +243,12 @@ func findSkill(ctx context.Context, c *mcp.Client, wanted string) (*skills.Skill
 	case 1:
 		return found[0], nil
 	}
-	return nil, exit.UsageError(fmt.Errorf("ambiguous skill name %q: want %s", wanted, term.CleanLine(flags.OneOf(same))))
+	return nil, exit.UsageError(fmt.Errorf("ambiguous skill name %q: want %s", wanted,
+		term.CleanLine(flags.OneOf(same))))
 }
 
-// SkillNames returns the names of the skills of a server.
-func SkillNames(ctx context.Context, c *mcp.Client) (names []string) {
+// skillNames returns the names of the skills of a server.
+func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
 	list, _, _ := listSkills(ctx, c) // names before an error are useful
 	for _, s := range list {
 		names = append(names, s.Name)

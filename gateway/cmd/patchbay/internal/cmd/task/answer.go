@@ -18,10 +18,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdTaskAnswer returns the command "task answer".
-func NewCmdTaskAnswer(f *cmdutil.Factory) *cobra.Command {
+// newCmdAnswer returns the command "task answer".
+func newCmdAnswer(f *cmdutil.Factory) *cobra.Command {
 	var asked, action string
-	cmd := NewCmdTask(f, "answer ID [FIELD…]", "Answer a question of a task",
+	cmd := taskCommand(f, "answer ID [FIELD…]", "Answer a question of a task",
 		func(ctx context.Context, h *tasks.Handle, words []string) error {
 			given := &question.Given{Words: words, Action: mcp.ElicitAction(action)}
 			if err := given.Check(); err != nil {

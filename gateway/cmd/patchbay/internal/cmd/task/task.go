@@ -27,7 +27,8 @@ import (
 )
 
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
-func completeTasks(f *cmdutil.Factory, cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeTasks(f *cmdutil.Factory, cmd *cobra.Command, args []string, typed string) ([]string,
+	cobra.ShellCompDirective) {
 	if f.Shell != nil {
 		return f.Shell.NotedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -74,14 +75,33 @@ func NewTaskReport(t *tasks.Task, tool string) *TaskReport {
 	}
 }
 
-// NewCmdTaskList returns the command "task list".
-func NewCmdTaskList(f *cmdutil.Factory) *cobra.Command {
-	cmd := cmdutil.ServerCommand(f, "list", "List the tasks of a server", nil, func(ctx context.Context, c *mcp.Client, v1 []string) error { return listTasks(ctx, f, c, v1) })
+// NewCmdTask returns the command "task" with its subcommands.
+func NewCmdTask(f *cmdutil.Factory) *cobra.Command {
+	cmd := cmdutil.WithSubcommands(f, "task", "Show, watch, answer and cancel tasks",
+		newCmdList(f),
+		taskCommand(f, "get ID", "Show a task",
+			func(ctx context.Context, h *tasks.Handle, words []string) error { return getTask(ctx, f, h, words) }),
+		taskCommand(f, "watch ID", "Wait for a task and print its result",
+			func(ctx context.Context, h *tasks.Handle, words []string) error { return watchTask(ctx, f, h, words) }),
+		newCmdAnswer(f),
+		taskCommand(f, "cancel ID", "Cancel a task",
+			func(ctx context.Context, h *tasks.Handle, words []string) error { return cancelTask(ctx, f, h, words) }))
+	cmd.Aliases = []string{"tasks"}
+	return cmd
+}
+
+// newCmdList returns the command "task list".
+func newCmdList(f *cmdutil.Factory) *cobra.Command {
+	cmd := cmdutil.ServerCommand(f, "list", "List the tasks of a server", nil, func(ctx context.Context,
+		c *mcp.Client, v1 []string) error {
+		return listTasks(ctx, f, c, v1)
+	})
 	if f.Shell != nil {
 		return cmd
 	}
 	run := cmd.RunE
-	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", func(cmd *cobra.Command, args []string,
+		typed string) ([]string, cobra.ShellCompDirective) {
 		return completeTasks(f, cmd, args, typed)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -170,7 +190,8 @@ func listTasks(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []strin
 
 // getNoted returns the noted tasks that the server has, also with an error, and removes other
 // notes.
-func getNoted(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, known []*target.Note) (found []*tasks.Task, first error) {
+func getNoted(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, known []*target.Note) (found []*tasks.Task,
+	first error) {
 	for _, n := range known {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)
 		var said *mcp.Error
@@ -199,7 +220,8 @@ func showTasks(f *cmdutil.Factory, list []*tasks.Task, tools map[string]string) 
 		return
 	}
 	for _, t := range list {
-		f.IO.Out.Printf("%s  %s  %s", term.CleanLine(t.ID), cmp.Or(term.CleanLine(tools[t.ID]), "-"), term.CleanLine(string(t.Status)))
+		f.IO.Out.Printf("%s  %s  %s", term.CleanLine(t.ID), cmp.Or(term.CleanLine(tools[t.ID]), "-"),
+			term.CleanLine(string(t.Status)))
 		line := "started " + ago(t.Created) + " ago"
 		if t.Message != "" {
 			line += "; " + term.Shorten(term.CleanLine(t.Message), 200)
@@ -211,8 +233,8 @@ func showTasks(f *cmdutil.Factory, list []*tasks.Task, tools map[string]string) 
 	}
 }
 
-// GetTask prints a task.
-func GetTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+// getTask prints a task.
+func getTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
 		return err
@@ -220,8 +242,8 @@ func GetTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []strin
 	return showTask(f, t)
 }
 
-// CancelTask cancels a task.
-func CancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+// cancelTask cancels a task.
+func cancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
 	refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
 	if refused != nil && !isUnknownTask(refused) {
 		return refused
@@ -236,11 +258,12 @@ func CancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []st
 	return &exit.Error{Code: exit.Failure, Err: refused} // the task exists
 }
 
-// NewCmdTask returns a command about one task. Its usage begins with the id of the task.
-func NewCmdTask(
+// taskCommand returns a command about one task. Its usage begins with the id of the task.
+func taskCommand(
 	f *cmdutil.Factory, usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
 ) *cobra.Command {
-	cmd := cmdutil.ServerCommand(f, usageLine, short, nil, func(ctx context.Context, c *mcp.Client, words []string) error {
+	cmd := cmdutil.ServerCommand(f, usageLine, short, nil, func(ctx context.Context, c *mcp.Client,
+		words []string) error {
 		return taskError(run(ctx, tasks.Resume(c, words[0]), words[1:]), words[0])
 	})
 	cmd.Flags().String("id", "", "the task `ID`, if it begins with a hyphen")
@@ -267,7 +290,8 @@ func taskError(err error, id string) error {
 	case !isUnknownTask(err):
 		return err
 	}
-	return exit.NotFoundError(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", term.Shorten(id, 100), err))
+	return exit.NotFoundError(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", term.Shorten(id,
+		100), err))
 }
 
 func showTask(f *cmdutil.Factory, t *tasks.Task) error {

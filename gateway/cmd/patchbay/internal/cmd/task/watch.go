@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// WatchTask waits for a task and prints its result.
-func WatchTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+// watchTask waits for a task and prints its result.
+func watchTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
 	var result *mcp.CallToolResult
 	var err error
 	if f.IO.MayPrompt() || f.Ask.Answers != nil {

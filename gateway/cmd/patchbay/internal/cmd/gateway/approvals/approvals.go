@@ -33,7 +33,8 @@ func withApprovals(f func(*host.Approvals) error) error {
 	text := strings.Replace(err.Error(), ": host: ", ": ", 1)
 	switch {
 	case errors.Is(err, host.ErrNotPending):
-		return &exit.Error{Code: exit.NotFound, Err: errors.New(text + `; "patchbay gateway pending" lists those that do`)}
+		return &exit.Error{Code: exit.NotFound, Err: errors.New(text +
+			`; "patchbay gateway pending" lists those that do`)}
 	case errors.Is(err, host.ErrNoGrant):
 		return &exit.Error{Code: exit.NotFound, Err: errors.New(text + `; "patchbay gateway grants" lists them`)}
 	}
@@ -172,8 +173,10 @@ func grantsCommand(f *cmdutil.Factory) *cobra.Command {
 				}
 				var rows [][]string
 				for _, g := range all {
-					rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server), term.CleanLine(g.Method),
-						term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver, "unknown")),
+					rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server),
+						term.CleanLine(g.Method),
+						term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver,
+							"unknown")),
 						string(g.Channel), g.Created.Local().Format(time.DateTime)})
 				}
 				f.IO.Out.Columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
@@ -190,7 +193,8 @@ func revokeCommand(f *cmdutil.Factory) *cobra.Command {
 					return err
 				}
 				if c, _, err := hosting.ReadConfig(f, ""); err == nil {
-					hosting.RecordAdmin(cmd.Context(), f, c.File, map[string]any{"action": "revoke grant", "id": args[0]})
+					hosting.RecordAdmin(cmd.Context(), f, c.File, map[string]any{"action": "revoke grant",
+						"id": args[0]})
 				}
 				if f.Flags.JSON {
 					f.IO.Out.Value(map[string]string{"revoked": args[0]})

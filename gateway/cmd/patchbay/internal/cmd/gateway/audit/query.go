@@ -71,8 +71,9 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, exit.UsageError(fmt.Errorf("invalid %s %q: want a time such as 2026-11-23T15:04:05Z, a date, or a "+
-		"duration such as 2h for two hours ago", flag, text))
+	return time.Time{},
+		exit.UsageError(fmt.Errorf("invalid %s %q: want a time such as 2026-11-23T15:04:05Z, a date, or a "+
+			"duration such as 2h for two hours ago", flag, text))
 }
 
 // matches reports whether a record is wanted. Records of the log itself are not.

@@ -54,7 +54,8 @@ func auditPublicKey(f *cmdutil.Factory, cmd *cobra.Command, text string) (ed2551
 	if text != "" {
 		key, err := hex.DecodeString(text)
 		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, exit.UsageError(fmt.Errorf("invalid --key %.80q: want %d hex digits", text, 2*ed25519.PublicKeySize))
+			return nil, exit.UsageError(fmt.Errorf("invalid --key %.80q: want %d hex digits", text,
+				2*ed25519.PublicKeySize))
 		}
 		return key, nil
 	}

@@ -118,7 +118,8 @@ func addServer(ctx context.Context, f *cmdutil.Factory, a *addition) error {
 }
 
 // writeServer records the definitions that were shown, and writes the entry. i is nil without a connection.
-func writeServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit, i *inspection, r *AddReport) (err error) {
+func writeServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit, i *inspection,
+	r *AddReport) (err error) {
 	if i == nil || a.dryRun || !i.used {
 		if i != nil && !a.dryRun {
 			f.IO.Err.Printf("patchbay: the definitions are not recorded, because the gateway does not use this entry")
@@ -239,7 +240,8 @@ func sortedKeys(m map[string]string) (keys []string) {
 
 // tryServer shows what the new server does, connects to it and shows what it offers. The inspection is nil
 // with --no-connect.
-func tryServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit) (*inspection, *AddReport, error) {
+func tryServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit) (*inspection, *AddReport,
+	error) {
 	parsed, err := config.Parse(e.Text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", e.Path, err)

@@ -45,7 +45,8 @@ type addedPin struct {
 }
 
 // inspectServer connects to the new server. A user who has to log in first does so as with other commands.
-func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *configedit.Edit, f *configs.File) (*inspection, error) {
+func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *configedit.Edit,
+	f *configs.File) (*inspection, error) {
 	i, err := newInspection(p, a, e, f)
 	if err != nil {
 		return nil, err
@@ -135,7 +136,9 @@ func readServer(ctx context.Context, p *cmdutil.Factory, i *inspection, f *confi
 	defer func() { _ = h.Close() }() // what the server offers is known
 	defer p.IO.Err.Done()
 	command := &target.Target{Command: []string{s.Command}}
-	err = connect.Within(ctx, p.Client.StartLimit(command), func(ctx context.Context) error { return h.Start(ctx, s.Name) },
+	err = connect.Within(ctx, p.Client.StartLimit(command), func(ctx context.Context) error {
+		return h.Start(ctx, s.Name)
+	},
 		func(error) error {
 			if t := p.Client.Current.Load(); t != nil && t.Command != nil {
 				return p.Client.NoAnswer(t)
@@ -310,7 +313,8 @@ func recordInspection(
 	}
 	recorded := pinsByKey(pins)
 	for _, pinned := range i.pins {
-		r.Pins = append(r.Pins, addedPin{pinned.Kind, pinned.Name, recorded[keyOfPin(pinned)].Status(), shownForm(pinned).Digest})
+		r.Pins = append(r.Pins, addedPin{pinned.Kind, pinned.Name, recorded[keyOfPin(pinned)].Status(),
+			shownForm(pinned).Digest})
 	}
 	fresh = slices.DeleteFunc(fresh, func(pinned *pin.Pin) bool { return len(recorded[keyOfPin(pinned)].Pending) > 0 })
 	return fresh, func() error { return restore(context.WithoutCancel(ctx)) }, nil

@@ -127,7 +127,8 @@ func showImport(f *cmdutil.Factory, r *ImportReport) {
 			note = strings.TrimSpace(note + " without " + strings.Join(s.LeftOut, ", "))
 		}
 		rows = append(rows, []string{term.Shorten(term.CleanLine(s.From), term.MaxNameShown), s.Status,
-			term.Shorten(term.CleanLine(s.Name), term.MaxNameShown), term.Shorten(term.CleanLine(note), term.MaxDoesShown)})
+			term.Shorten(term.CleanLine(s.Name), term.MaxNameShown), term.Shorten(term.CleanLine(note),
+				term.MaxDoesShown)})
 	}
 	f.IO.Out.Columns("SERVER STATUS NAME NOTE", rows)
 	if len(rows) == 0 {

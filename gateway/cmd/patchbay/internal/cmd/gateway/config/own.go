@@ -94,7 +94,8 @@ func NewCmdEnable(f *cmdutil.Factory, enable bool) *cobra.Command {
 }
 
 // editOwn edits a server of the user's file.
-func editOwn(f *cmdutil.Factory, name string, dryRun bool, edit func(text []byte, member, name string) ([]byte, error)) error {
+func editOwn(f *cmdutil.Factory, name string, dryRun bool, edit func(text []byte, member, name string) ([]byte,
+	error)) error {
 	path, text, err := configedit.OwnFile(f)
 	if err != nil {
 		return err
@@ -248,7 +249,8 @@ func listOwn(ctx context.Context, f *cmdutil.Factory) error {
 
 // addRecipients adds the servers that are not in the user's file but served by the gateway, and who may use each
 // server.
-func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.ServerReport) ([]servers.ServerReport, error) {
+func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.ServerReport) ([]servers.ServerReport,
+	error) {
 	c, _, err := hosting.ReadConfig(f, "")
 	if err != nil {
 		return nil, err

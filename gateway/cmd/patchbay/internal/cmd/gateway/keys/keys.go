@@ -300,7 +300,8 @@ func printNewKey(ctx context.Context, f *cmdutil.Factory, c *hosting.Config, k *
 	if k.Profile != "" {
 		address += "/p/" + url.PathEscape(k.Profile)
 	}
-	entry := cmdutil.ConfigEntry{Type: "http", URL: address, Headers: map[string]string{"Authorization": "Bearer " + secret}}
+	entry := cmdutil.ConfigEntry{Type: "http", URL: address, Headers: map[string]string{"Authorization": "Bearer " +
+		secret}}
 	report := newKeyReport(k)
 	if f.Flags.JSON {
 		f.IO.Out.Value(struct {

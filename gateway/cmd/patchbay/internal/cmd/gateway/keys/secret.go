@@ -35,9 +35,11 @@ var secretWord = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
 
 // NewCmdSecret returns the commands about the values of ${secret:NAME}. They need no running gateway.
 func NewCmdSecret(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.WithSubcommands(f, "secret", "Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}",
+	return cmdutil.WithSubcommands(f, "secret",
+		"Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}",
 		&cobra.Command{Use: "set NAME", Short: "Store a secret, which is read from standard input or a hidden prompt",
-			DisableFlagsInUseLine: true, Args: onlyName, ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			DisableFlagsInUseLine: true, Args: onlyName, ValidArgsFunction: func(cmd *cobra.Command, args []string,
+				typed string) ([]string, cobra.ShellCompDirective) {
 				return completeSecrets(f, cmd, args, typed)
 			},
 			RunE: func(cmd *cobra.Command, args []string) error { return setSecret(cmd.Context(), f, args[0]) }},
@@ -45,7 +47,8 @@ func NewCmdSecret(f *cmdutil.Factory) *cobra.Command {
 			DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return listSecrets(cmd.Context(), f) }},
 		&cobra.Command{Use: "remove NAME", Short: "Remove a secret",
-			DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
+				args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				return completeSecrets(f, cmd, args, typed)
 			},
 			RunE: func(cmd *cobra.Command, args []string) error { return removeSecret(cmd.Context(), f, args[0]) }})
@@ -107,7 +110,9 @@ func setSecret(ctx context.Context, f *cmdutil.Factory, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := v.Update(ctx, secrets.Prefix+name, func([]byte) ([]byte, error) { return []byte(value), nil }); err != nil {
+	if err := v.Update(ctx, secrets.Prefix+name, func([]byte) ([]byte, error) {
+		return []byte(value), nil
+	}); err != nil {
 		return fmt.Errorf("store secret %s: %w", name, err)
 	}
 	secretChanged(ctx, f, "set secret", name)

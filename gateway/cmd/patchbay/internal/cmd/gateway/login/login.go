@@ -58,7 +58,8 @@ func NewCmdLogout(f *cmdutil.Factory) *cobra.Command {
 			return err
 		}
 		body := map[string]any{"caller": map[string]any{"subject": subject, "issuer": issuer}}
-		if err := c.Do(cmd.Context(), http.MethodPost, gatewayclient.ServerPath(args[0], ":logout"), body, nil); err != nil {
+		if err := c.Do(cmd.Context(), http.MethodPost, gatewayclient.ServerPath(args[0], ":logout"), body,
+			nil); err != nil {
 			return err
 		}
 		f.IO.Out.Printf("%s is logged out of %s.", term.CleanLine(subject), term.CleanLine(args[0]))
@@ -71,7 +72,8 @@ func NewCmdLogout(f *cmdutil.Factory) *cobra.Command {
 
 // gatewayServerCommand returns a command about the login at a server of the gateway's configuration.
 func gatewayServerCommand(
-	f *cmdutil.Factory, use, short string, run func(ctx context.Context, t *target.Target, s *config.ServerSettings) error,
+	f *cmdutil.Factory, use, short string, run func(ctx context.Context, t *target.Target,
+		s *config.ServerSettings) error,
 ) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
 		ValidArgsFunction: cmdutil.CompleteNames(f, nil),
@@ -87,7 +89,8 @@ func gatewayServerCommand(
 
 // gatewayServer returns a server of the gateway's configuration whose callers or whose local user log
 // in.
-func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, *config.ServerSettings, error) {
+func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, *config.ServerSettings,
+	error) {
 	c, err := hosting.ReadHostConfig(f, "")
 	if err != nil {
 		return nil, nil, exit.UsageError(err)
@@ -102,8 +105,9 @@ func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 	s := all.Servers[name]
 	switch s.Auth {
 	case config.AuthNone, config.AuthStatic, config.AuthForward:
-		return nil, nil, exit.UsageError(fmt.Errorf("server %s has \"auth\": %q in its settings: a login is for \"caller\" and "+
-			"\"gateway\"", term.CleanLine(name), s.Auth))
+		return nil, nil,
+			exit.UsageError(fmt.Errorf("server %s has \"auth\": %q in its settings: a login is for \"caller\" and "+
+				"\"gateway\"", term.CleanLine(name), s.Auth))
 	}
 	t, err := f.Config.Named(ctx, c.Targets[name].Name, f.Config.AskTrust)
 	if err == nil && t.Host != nil {

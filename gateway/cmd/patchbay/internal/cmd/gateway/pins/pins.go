@@ -59,8 +59,9 @@ func ApprovePins(ctx context.Context, f *cmdutil.Factory, names []string, yes bo
 		return err
 	}
 	if pins = QuarantinedPins(pins); len(pins) == 0 {
-		return &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("nothing of %s waits for approval; see \"patchbay gateway pins\"",
-			term.CleanLine(strings.Join(names, ", ")))}
+		return &exit.Error{Code: exit.NotFound,
+			Err: fmt.Errorf("nothing of %s waits for approval; see \"patchbay gateway pins\"",
+				term.CleanLine(strings.Join(names, ", ")))}
 	}
 	if !f.Flags.JSON {
 		ShowPins(f, pins)
@@ -87,7 +88,8 @@ func ApprovePins(ctx context.Context, f *cmdutil.Factory, names []string, yes bo
 		f.IO.Out.Value(map[string][]PinReport{"approved": pinReports(pins, false)})
 		return nil
 	}
-	f.IO.Err.Printf("Approved: %s. A running gateway uses them within 2 seconds.", term.Counted(len(pins), "definition"))
+	f.IO.Err.Printf("Approved: %s. A running gateway uses them within 2 seconds.", term.Counted(len(pins),
+		"definition"))
 	return nil
 }
 
@@ -120,7 +122,8 @@ func NamedPins(ctx context.Context, f *cmdutil.Factory, names []string) (*bolt.S
 			return name != pinned.Server && name != pinName(pinned) && name != pinned.Server+"__"+pinned.Name
 		})
 		if len(matches) == 0 {
-			return nil, nil, &exit.Error{Code: exit.NotFound, Err: term.UnknownName("server or definition", name, pinNames(all, name))}
+			return nil, nil, &exit.Error{Code: exit.NotFound, Err: term.UnknownName("server or definition", name,
+				pinNames(all, name))}
 		}
 		for _, pinned := range matches {
 			if !slices.Contains(found, pinned) {
@@ -192,7 +195,8 @@ func printPins(f *cmdutil.Factory, pins []*pin.Pin, diff, approved bool) {
 			continue
 		}
 		newest := slices.Concat(pinned.Pending, pinned.Approved)[0]
-		rows = append(rows, []string{term.Shorten(term.CleanLine(pinName(pinned)), term.MaxNameShown), string(pinned.Kind), pinned.Status(),
+		rows = append(rows, []string{term.Shorten(term.CleanLine(pinName(pinned)), term.MaxNameShown),
+			string(pinned.Kind), pinned.Status(),
 			newest.Digest[:min(12, len(newest.Digest))], newest.Time.Local().Format(time.DateTime)})
 	}
 	for _, server := range servers {
@@ -215,7 +219,8 @@ const maxDiffShown = 200
 // ShowPins prints definitions with their differences.
 func ShowPins(f *cmdutil.Factory, pins []*pin.Pin) {
 	for _, pinned := range pins {
-		f.IO.Out.Printf("%s (%s, %s)", term.Shorten(term.CleanLine(pinName(pinned)), term.MaxNameShown), pinned.Kind, pinned.Status())
+		f.IO.Out.Printf("%s (%s, %s)", term.Shorten(term.CleanLine(pinName(pinned)), term.MaxNameShown), pinned.Kind,
+			pinned.Status())
 		lines := pinned.Diff()
 		for _, line := range lines[:min(len(lines), maxDiffShown)] {
 			f.IO.Out.Printf("  %s", term.CleanLine(line))

@@ -168,7 +168,8 @@ func testPolicy(ctx context.Context, f *cmdutil.Factory, compiled *celpolicy.Pol
 		f.IO.Out.Printf("The rules are valid: %s passed.", term.Counted(len(cases), "case"))
 	}
 	if failed > 0 {
-		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%d of %s failed", failed, term.Counted(len(cases), "case"))}
+		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%d of %s failed", failed, term.Counted(len(cases),
+			"case"))}
 	}
 	return nil
 }

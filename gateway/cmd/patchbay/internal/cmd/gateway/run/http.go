@@ -34,9 +34,11 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	l, err := config.Listen(ctx, "tcp", hosting.GatewayAddr(g.Config.Settings, g.Addr))
 	if err != nil {
 		if _, err := strconv.ParseUint(g.Addr, 10, 16); err == nil {
-			return exit.UsageError(fmt.Errorf("invalid --addr %q: want host:port, such as 127.0.0.1:%[1]s, or :%[1]s", g.Addr))
+			return exit.UsageError(fmt.Errorf("invalid --addr %q: want host:port, such as 127.0.0.1:%[1]s, or :%[1]s",
+				g.Addr))
 		}
-		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (%suse --addr for another address)", err, runningAdvice(ctx, f))}
+		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (%suse --addr for another address)", err,
+			runningAdvice(ctx, f))}
 	}
 	defer l.Close()
 	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {

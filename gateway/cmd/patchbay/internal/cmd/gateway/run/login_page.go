@@ -50,7 +50,8 @@ func checkPageLogin(ctx context.Context, p *cmdutil.Factory, g *Run, server stri
 		return err
 	}
 	if stored.ClientID != own.ClientID || stored.MetadataURL != "" {
-		return fmt.Errorf("the login at %s is that of a registered client: run %s", server, hosting.GatewayLoginLine(p, server))
+		return fmt.Errorf("the login at %s is that of a registered client: run %s", server,
+			hosting.GatewayLoginLine(p, server))
 	}
 	return nil
 }

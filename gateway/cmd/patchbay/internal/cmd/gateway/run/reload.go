@@ -164,7 +164,8 @@ func tryReload(ctx context.Context, f *cmdutil.Factory, g *Run) (*host.Diff, err
 // reject records why the files are not in force, and since when.
 func (g *Run) reject(err error) {
 	text := strings.ReplaceAll(g.Config.Masked(err.Error()), "\n", "; ")
-	text = "not used since " + time.Now().Format(time.DateTime) + ": " + term.Shorten(term.CleanLine(text), hosting.MaxEventShown)
+	text = "not used since " + time.Now().Format(time.DateTime) + ": " + term.Shorten(term.CleanLine(text),
+		hosting.MaxEventShown)
 	g.rejected.Store(&text)
 }
 
@@ -172,7 +173,8 @@ func (g *Run) reject(err error) {
 func reportReload(f *cmdutil.Factory, g *Run, e host.Event) {
 	if e.Err != nil {
 		text := strings.ReplaceAll(g.Config.Masked(e.Err.Error()), "\n", "; ")
-		f.IO.Err.Printf("patchbay: kept the previous configuration: %s", term.Shorten(term.CleanLine(text), hosting.MaxEventShown))
+		f.IO.Err.Printf("patchbay: kept the previous configuration: %s", term.Shorten(term.CleanLine(text),
+			hosting.MaxEventShown))
 		return
 	}
 	d := e.Reload

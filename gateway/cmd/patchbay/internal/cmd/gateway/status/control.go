@@ -32,7 +32,8 @@ const (
 
 func restartCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{Use: "restart NAME", Short: "Restart a server of the running gateway",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
+			args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return completeRunning(f, cmd, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +43,8 @@ func restartCommand(f *cmdutil.Factory) *cobra.Command {
 
 func stopCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{Use: "stop [NAME]", Short: "Stop the running gateway, or one of its servers",
-		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
+			args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return completeRunning(f, cmd, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -153,7 +155,8 @@ func printReload(f *cmdutil.Factory, d *host.Diff) {
 func logsCommand(f *cmdutil.Factory) *cobra.Command {
 	follow, last := false, 0
 	cmd := &cobra.Command{Use: "logs NAME", Short: "Print the standard error of a server of the running gateway",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
+			args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return completeRunning(f, cmd, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {

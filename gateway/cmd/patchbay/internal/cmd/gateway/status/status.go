@@ -58,7 +58,8 @@ func readStatus(ctx context.Context, f *cmdutil.Factory) error {
 	return printGatewayStatus(f, c, status, servers.Servers)
 }
 
-func printGatewayStatus(f *cmdutil.Factory, c *gatewayclient.Client, status map[string]json.RawMessage, servers []byte) error {
+func printGatewayStatus(f *cmdutil.Factory, c *gatewayclient.Client, status map[string]json.RawMessage,
+	servers []byte) error {
 	text, err := json.Marshal(status)
 	var s hosting.GatewayStatus
 	var all []hosting.ServerStatus
@@ -92,7 +93,8 @@ func printGatewayStatus(f *cmdutil.Factory, c *gatewayclient.Client, status map[
 		if names := server.Unenforced(); len(names) > 0 {
 			what += " (limits that this system does not enforce: " + term.CleanLine(strings.Join(names, ", ")) + ")"
 		}
-		rows = append(rows, []string{term.Shorten(term.CleanLine(server.Name), term.MaxNameShown), term.CleanLine(server.State),
+		rows = append(rows, []string{term.Shorten(term.CleanLine(server.Name), term.MaxNameShown),
+			term.CleanLine(server.State),
 			fmt.Sprintf("%d of %d", len(server.Instances), server.Limits.Instances), what})
 	}
 	f.IO.Out.Columns("SERVER STATE CONNECTIONS REVISION", rows)
