@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -24,14 +25,14 @@ type call struct {
 	own bool
 	// suspended means that the call answers a question of a server that no longer lists the item.
 	suspended bool
-	task      *task // the task that the call is about; nil for other calls
+	task      *task.Task // the task that the call is about; nil for other calls
 
 	request   *mcp.Request // replaced, never changed in place: hideArguments, approveCall
 	recording *recording   // observeCall; nil without a Recorder
 	policy    Policy       // authorizeCall; nil without a policy
 	action    *Action      // authorizeCall; nil without a policy and a Recorder
 	approval  *approval    // authorizeCall; nil without a policy
-	taskCall  *taskCall    // beginTask; nil for a call that cannot become a task
+	taskCall  *task.Call   // beginTask; nil for a call that cannot become a task
 	sent      *mcp.Request // beginTask: the request in the form of the server; nil if equal to request
 	served    served       // sendCall
 }

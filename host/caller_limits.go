@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -49,7 +50,7 @@ func (v *View) checkMethod(req *mcp.Request) error {
 		kind, param = ActionGet, "name"
 	case "resources/read":
 		kind, param = ActionRead, "uri"
-	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList:
+	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		kind = ActionCall
 	case methodSkillList, methodSkillGet, methodDirectoryRead:
 		kind = ActionRead

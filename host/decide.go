@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -209,7 +210,7 @@ func (v *View) decideResult(
 		return v.decideQuestions(ctx, p, req, a, raw)
 	}
 	v.host.recent.add(v.principal, a.Server)
-	if !isFault && (a.Kind == ActionOther || resultType == resultTask) { // a task may have questions
+	if !isFault && (a.Kind == ActionOther || resultType == task.ResultType) { // a task may have questions
 		if _, err := v.decideQuestions(ctx, p, req, a, raw); err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 		req = &inner
 	}
 	o := &mcpint.ForwardOptions{Principal: v.principal, Subject: v.subject(c)}
-	if c.taskCall != nil && c.taskCall.declares {
+	if c.taskCall != nil && c.taskCall.Declares {
 		o.Capabilities = withTasks(req, p)
 	}
 	ctx = p.withForwarded(ctx, req)

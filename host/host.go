@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -103,7 +104,7 @@ type Host struct {
 	dials    bool // connections are those of Dial
 	logins   logins
 	memory   memoryTokens
-	tasks    taskTable
+	tasks    task.Table
 	// processes counts those of commands.
 	processes processCount
 	limits    *limits.Limits
@@ -165,7 +166,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	}
 	h.approver = h.newApprover()
 	h.calls, h.masks = h.pipeline(), h.maskRecord
-	h.tasks.ring, h.tasks.run = h.states.Ring, h.work.run
+	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.work.run
 	rules, err := h.configured(f)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -18,24 +19,24 @@ const (
 // noteTask records the task that a result has created, or that it reports as ended. Spec: tasks
 // extension (2026-07-28); basic/utilities/tasks (2025-11-25).
 func (s *conn) noteTask(res mcp.RawResult) {
-	task := []byte(res)
+	object := []byte(res)
 	created, _ := jsonscan.Get(res, "task")
-	if jsonscan.IsObject(created) && res.ResultType() == resultTask { // of 2025-11-25
-		task = created
+	if jsonscan.IsObject(created) && res.ResultType() == task.ResultType { // of 2025-11-25
+		object = created
 	}
-	raw, ok := jsonscan.Get(task, "taskId")
+	raw, ok := jsonscan.Get(object, "taskId")
 	if !ok {
 		return
 	}
 	id, err := jsonscan.Unquote(raw)
-	status, _ := jsonscan.Get(task, "status")
+	status, _ := jsonscan.Get(object, "status")
 	if err != nil || status == nil || len(id) > maxTaskID {
 		return
 	}
 	keep := maxTaskTime
-	ttl, ok := jsonscan.Get(task, "ttlMs")
+	ttl, ok := jsonscan.Get(object, "ttlMs")
 	if !ok {
-		ttl, _ = jsonscan.Get(task, "ttl") // of 2025-11-25
+		ttl, _ = jsonscan.Get(object, "ttl") // of 2025-11-25
 	}
 	if ms, err := strconv.ParseInt(string(ttl), 10, 64); err == nil && ms >= 0 {
 		keep = min(keep, time.Duration(min(ms, int64(maxTaskTime/time.Millisecond)))*time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -30,7 +31,7 @@ type View struct {
 	target    func(*mcp.Request, error) string // observedTarget
 	used      time.Time                        // guarded by the lock of the host
 
-	tasks         *callerTasks
+	tasks         *task.Caller
 	decisions     decisionCache
 	resolved      atomic.Pointer[viewServers] // see servers
 	merged        atomic.Pointer[merged]      // see latest
@@ -123,7 +124,7 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 		return v.read(ctx, req)
 	case "completion/complete":
 		return v.complete(ctx, req)
-	case methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList:
+	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		return v.task(ctx, req)
 	case methodSkillList, methodSkillGet, methodDirectoryRead:
 		return v.skills(ctx, req)

@@ -36,7 +36,7 @@ func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	caps.Tools, caps.Prompts = &mcp.ListCapability{ListChanged: true}, &mcp.ListCapability{ListChanged: true}
 	caps.Resources = &mcp.ResourceCapability{Subscribe: true, ListChanged: true}
 	caps.Completions, caps.Logging = &struct{}{}, &struct{}{}
-	v.tasks.declare(req, caps)
+	v.tasks.Declare(req, caps)
 	res.Meta = mcp.Meta{wire.MetaServerInfo: v.host.identity()}
 	return res, nil
 }
@@ -67,7 +67,7 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (m
 				d.Instructions = ""
 			}
 		}
-		v.tasks.declare(req, &d.Capabilities)
+		v.tasks.Declare(req, &d.Capabilities)
 		p.setApproved(d)
 	}
 	return res, err

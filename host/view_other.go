@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -18,14 +19,14 @@ const extensionApps = "io.modelcontextprotocol/ui"
 // mergesExtension reports whether several servers of a view may have an extension: the host routes
 // its requests. Of other extensions, nothing relates a request to one of the servers.
 func mergesExtension(id string, _ []string) bool {
-	return id == extensionTasks || id == extensionApps || id == extensionSkills
+	return id == task.Extension || id == extensionApps || id == extensionSkills
 }
 
 // extensions returns the extensions that the client of an instance declares for its own requests: it
 // lists the tools for pages, and subscribes to tasks. Requests of callers have theirs.
 func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
 	all := map[string]json.RawMessage{
-		extensionTasks: json.RawMessage("{}"),
+		task.Extension: json.RawMessage("{}"),
 		extensionApps:  json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
 	}
 	maps.Copy(all, own)
@@ -85,7 +86,7 @@ func (v *View) extensionPool(name string) *pool {
 // hasOtherExtensions reports whether a server has declared extensions that the host does not know.
 func (p *pool) hasOtherExtensions() bool {
 	capabilities := p.lists.About().Capabilities
-	if !hasMember(capabilities, "extensions") {
+	if !jsonscan.HasObject(capabilities, "extensions") {
 		return false
 	}
 	extensions, _ := jsonscan.Get(capabilities, "extensions")

@@ -20,7 +20,7 @@ const (
 
 // hasSkills reports whether the server has skills, as far as it is known.
 func (p *pool) hasSkills() bool {
-	return hasMember(p.taskServer().capabilities, "extensions", extensionSkills)
+	return jsonscan.HasObject(p.taskServer().Capabilities, "extensions", extensionSkills)
 }
 
 // skills serves a method of the extension. Spec: skills.mdx.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -17,16 +18,16 @@ type taskPool struct {
 	pool *pool
 }
 
-func (v *View) newTasks() *callerTasks {
-	return &callerTasks{taskTable: &v.host.tasks, ctx: context.WithValue(v.host.ctx, callerKey{}, v.caller),
-		principal: v.caller.Key(), publish: taskView{v},
-		senders: func() (all []taskSender) {
+func (v *View) newTasks() *task.Caller {
+	return &task.Caller{Table: &v.host.tasks, Ctx: context.WithValue(v.host.ctx, callerKey{}, v.caller),
+		Principal: v.caller.Key(), Publish: taskView{v},
+		Senders: func() (all []task.Sender) {
 			for _, p := range v.pools() {
 				all = append(all, taskPool{v, p})
 			}
 			return all
 		},
-		sender: func(name string) taskSender {
+		Sender: func(name string) task.Sender {
 			if p := v.poolNamed(name); p != nil {
 				return taskPool{v, p}
 			}
@@ -34,50 +35,55 @@ func (v *View) newTasks() *callerTasks {
 		}}
 }
 
-func (t taskPool) server() taskServer { return t.pool.taskServer() }
+// Info implements [task.Sender].
+func (t taskPool) Info() task.Server { return t.pool.taskServer() }
 
-func (t taskPool) connect(ctx context.Context, at taskPlace) error {
-	if t.server().revision != "" {
+// Connect implements [task.Sender].
+func (t taskPool) Connect(ctx context.Context, at task.Place) error {
+	if t.Info().Revision != "" {
 		return nil
 	}
-	s, err := t.pool.acquireCall(ctx, at.class, at.instance)
+	s, err := t.pool.acquireCall(ctx, at.Class, at.Instance)
 	if err != nil {
 		return err
 	}
-	s.releaseCall(at.instance)
+	s.releaseCall(at.Instance)
 	return nil
 }
 
-func (t taskPool) send(ctx context.Context, req *mcp.Request, at taskPlace) (mcp.Result, taskPlace, error) {
-	if at.anyClass {
-		at = taskPlace{class: t.pool.class(req)}
+// Send implements [task.Sender].
+func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mcp.Result, task.Place, error) {
+	if at.AnyClass {
+		at = task.Place{Class: t.pool.class(req)}
 	}
-	o := &mcpint.ForwardOptions{Principal: t.view.principal, Caller: at.waiter}
-	if info := t.server(); info.form() == extendedTasks && taskFormOf(req) == sessionTasks {
+	o := &mcpint.ForwardOptions{Principal: t.view.principal, Caller: at.Waiter}
+	if info := t.Info(); info.Form() == task.Extended && task.FormOf(req) == task.Session {
 		o.Capabilities = withTasks(req, t.pool) // the server has to know that its client supports tasks
 	}
-	s, res, roots, err := t.pool.forward(ctx, req, at.class, previousRound{instance: at.instance, roots: at.roots}, o)
+	s, res, roots, err := t.pool.forward(ctx, req, at.Class, previousRound{instance: at.Instance, roots: at.Roots}, o)
 	if s != nil {
-		at.instance, at.roots = s.ID(), roots
+		at.Instance, at.Roots = s.ID(), roots
 	}
 	return res, at, err
 }
 
 // taskServer describes the server as it was last connected.
-func (p *pool) taskServer() taskServer {
+func (p *pool) taskServer() task.Server {
 	about := p.lists.About()
-	return taskServer{p.up.name, about.Revision, about.Capabilities, p.up.share() == config.ShareShared}
+	return task.Server{Name: p.up.name, Revision: about.Revision, Capabilities: about.Capabilities,
+		Shared: p.up.share() == config.ShareShared}
 }
 
-func (p *pool) taskForm() taskForm {
+func (p *pool) taskForm() task.Form {
 	s := p.taskServer()
-	return s.form()
+	return s.Form()
 }
 
 // A taskView publishes results for the caller of a view.
 type taskView struct{ *View }
 
-func (v taskView) result(server, method string, raw []byte) []byte {
+// Result implements [task.Publisher].
+func (v taskView) Result(server, method string, raw []byte) []byte {
 	raw = withoutOwnMeta(raw)
 	if m := v.latest(); m != nil {
 		raw = m.catalogue.MapResult(server, method, raw)
@@ -88,56 +94,59 @@ func (v taskView) result(server, method string, raw []byte) []byte {
 	return raw
 }
 
-func (v taskView) questions(server string, raw []byte) []byte { return v.publicQuestions(raw, server) }
+// Questions implements [task.Publisher].
+func (v taskView) Questions(server string, raw []byte) []byte {
+	return v.publicQuestions(raw, server)
+}
 
 // task serves a method of tasks, in the form of the caller.
 func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	form := taskFormOf(req)
+	form := task.FormOf(req)
 	switch {
-	case form == noTasks, form == extendedTasks && (req.Method == methodTaskResult || req.Method == methodTaskList),
-		form == sessionTasks && req.Method == methodTaskUpdate:
-		if isModern(req.Revision()) && form == noTasks {
-			return nil, mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"` + extensionTasks + `":{}}}`))
+	case form == task.None, form == task.Extended && (req.Method == task.MethodResult || req.Method == task.MethodList),
+		form == task.Session && req.Method == task.MethodUpdate:
+		if task.IsModern(req.Revision()) && form == task.None {
+			return nil, mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"` + task.Extension + `":{}}}`))
 		}
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
-	case req.Method == methodTaskList:
+	case req.Method == task.MethodList:
 		return v.listTasks(ctx, req)
 	}
 	var p *pool
-	t, err := v.tasks.named(req)
+	t, err := v.tasks.Named(req)
 	if err == nil {
 		if p = v.poolNamed(t.Server); p == nil { // removed meanwhile
-			err = errUnknownTask
+			err = task.ErrUnknown
 		}
 	}
 	if err == nil && v.caller.ReadOnly && changesTask(req) {
-		err = errUnknownTask
+		err = task.ErrUnknown
 	}
 	if err != nil {
 		return nil, v.refused(req, ActionOther, "", err)
 	}
 	return v.send(ctx, req, &call{kind: ActionOther, pool: p, task: t,
-		local: func(ctx context.Context) (mcp.Result, error) { return v.tasks.serve(ctx, req, t) }})
+		local: func(ctx context.Context) (mcp.Result, error) { return v.tasks.Serve(ctx, req, t) }})
 }
 
 // listTasks serves tasks/list.
 func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	return v.tasks.list(req, &taskListing{cursors: v.listCursors(req), decide: v.decideTask,
-		send: func(server string, req *mcp.Request, serve taskServe) (mcp.Result, error) {
+	return v.tasks.List(req, &task.Listing{Cursors: v.listCursors(req), Decide: v.decideTask,
+		Send: func(server string, req *mcp.Request, serve task.Serve) (mcp.Result, error) {
 			p := v.poolNamed(server)
 			if p == nil {
-				return nil, errUnknownTask
+				return nil, task.ErrUnknown
 			}
 			return v.send(ctx, req, &call{kind: ActionOther, pool: p, local: serve})
 		},
-		failed: func(server string, err error) {
+		Failed: func(server string, err error) {
 			v.host.opts.Logger.DebugContext(ctx, "host: tasks not listed", "server", server, "error", err)
 		}})
 }
 
 // changesTask reports whether a request ends a task or answers its questions.
 func changesTask(req *mcp.Request) bool {
-	return req.Method == methodTaskUpdate || req.Method == methodTaskCancel ||
+	return req.Method == task.MethodUpdate || req.Method == task.MethodCancel ||
 		jsonscan.Has(req.Params, "inputResponses")
 }
 
@@ -154,7 +163,7 @@ func withTasks(req *mcp.Request, p *pool) json.RawMessage {
 	if !jsonscan.IsObject(extensions) {
 		extensions = []byte("{}")
 	}
-	extensions = jsonscan.WithMember(extensions, extensionTasks, []byte("{}"))
+	extensions = jsonscan.WithMember(extensions, task.Extension, []byte("{}"))
 	return jsonscan.WithMember(capabilities, "extensions", extensions)
 }
 
@@ -173,7 +182,7 @@ func (h *Host) beginTask(next next) next {
 			}
 		}
 		server := p.taskServer()
-		begun, req, err := c.view.tasks.begin(c.request, &server, c.target, c.item)
+		begun, req, err := c.view.tasks.Begin(c.request, &server, c.target, c.item)
 		if err != nil {
 			return nil, err
 		}
@@ -187,11 +196,11 @@ func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed err
 	if failed != nil || c.taskCall == nil || c.served.conn == nil {
 		return res, failed
 	}
-	at := taskPlace{class: c.served.round.Class}
+	at := task.Place{Class: c.served.round.Class}
 	if c.served.conn.in.calls {
-		at.instance = c.served.conn.ID()
+		at.Instance = c.served.conn.ID()
 	}
-	out, ok, err := c.taskCall.result(taskPool{c.view, c.pool}, at, res)
+	out, ok, err := c.taskCall.Result(taskPool{c.view, c.pool}, at, res)
 	if !ok {
 		return res, failed
 	}
@@ -202,19 +211,19 @@ func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed err
 // keepTask returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
 // at once: with the result that the policy and the limits leave. Other results are unchanged.
 func (h *Host) keepTask(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.kind != ActionCall || taskFormOf(c.request) != sessionTasks {
+	if failed != nil || c.kind != ActionCall || task.FormOf(c.request) != task.Session {
 		return res, failed
 	}
 	s := c.pool.taskServer()
-	if !keepsTask(c.request, &s, res) {
+	if !task.Keeps(c.request, &s, res) {
 		return res, nil
 	}
-	return c.view.tasks.keep(c.request, s.name, toolID(c.target, c.item), res.(mcp.RawResult))
+	return c.view.tasks.Keep(c.request, s.Name, task.ToolRef(c.target, c.item), res.(mcp.RawResult))
 }
 
 // resultAction returns the action about the result of a request. If the request is about a task, the action
 // names the tool that was called, with the tool's definition unless the definition has changed.
-func (v *View) resultAction(ctx context.Context, a *Action, t *task) *Action {
+func (v *View) resultAction(ctx context.Context, a *Action, t *task.Task) *Action {
 	if t == nil {
 		return a
 	}
@@ -226,7 +235,7 @@ func (v *View) resultAction(ctx context.Context, a *Action, t *task) *Action {
 	}
 	if m != nil && t.Tool != "" {
 		item := m.catalogue.Original(catalogue.Tools, t.Server, t.Tool)
-		if item != nil && digestText(item) == t.Digest {
+		if item != nil && task.DigestText(item) == t.Digest {
 			about.Definition, about.Digest = item.Raw, item.Digest
 		}
 	}

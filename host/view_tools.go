@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -13,16 +14,16 @@ import (
 // changesTools reports whether [View.toolsFor] may change a page for the client of a request.
 func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
 	return p.tasks || p.visibility && !jsonscan.IsObject(req.Capabilities().Extensions[extensionApps]) ||
-		taskFormOf(req) == sessionTasks && slices.ContainsFunc(v.pools(), func(p *pool) bool {
-			return p.taskForm() == extendedTasks
+		task.FormOf(req) == task.Session && slices.ContainsFunc(v.pools(), func(p *pool) bool {
+			return p.taskForm() == task.Extended
 		})
 }
 
 // toolsFor returns a list of tools as the client of a request receives it: without those that run as
 // tasks only, or are for pages only, unless the client supports that.
 func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json.RawMessage {
-	caller, pages := taskFormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
-	forms := map[string]taskForm{}
+	caller, pages := task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
+	forms := map[string]task.Form{}
 	for _, p := range v.pools() {
 		forms[p.up.name] = p.taskForm()
 	}
@@ -43,26 +44,26 @@ func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json
 
 // usableBy returns the tools that the list for a client has.
 func (v *View) usableBy(req *mcp.Request, tools []*catalogue.Item) []*catalogue.Item {
-	caller, pages := taskFormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
-	forms := map[string]taskForm{}
+	caller, pages := task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
+	forms := map[string]task.Form{}
 	for _, p := range v.pools() {
 		forms[p.up.name] = p.taskForm()
 	}
 	return slices.DeleteFunc(tools, func(item *catalogue.Item) bool {
-		return !usable(caller, forms[item.Server], taskSupport(item.Raw)) || !pages && isForPages(item.Raw)
+		return !task.Usable(caller, forms[item.Server], task.Support(item.Raw)) || !pages && isForPages(item.Raw)
 	})
 }
 
 // toolFor returns the definition of a tool with the member execution that the caller understands; nil
 // if the caller cannot use the tool.
-func toolFor(caller, server taskForm, tool []byte) []byte {
-	support := taskSupport(tool)
+func toolFor(caller, server task.Form, tool []byte) []byte {
+	support := task.Support(tool)
 	switch {
-	case !usable(caller, server, support):
+	case !task.Usable(caller, server, support):
 		return nil
-	case caller == sessionTasks && server == extendedTasks: // the server decides with each call
-		return jsonscan.WithMember(tool, "execution", []byte(`{"taskSupport":"`+supportOptional+`"}`))
-	case support != "" && caller != sessionTasks:
+	case caller == task.Session && server == task.Extended: // the server decides with each call
+		return jsonscan.WithMember(tool, "execution", []byte(`{"taskSupport":"`+task.SupportOptional+`"}`))
+	case support != "" && caller != task.Session:
 		return jsonscan.Without(tool, "execution")
 	}
 	return tool
@@ -74,7 +75,7 @@ func isForPages(tool []byte) bool {
 		return false
 	}
 	meta, _ := jsonscan.Get(tool, "_meta")
-	if !hasMember(meta, "ui") {
+	if !jsonscan.HasObject(meta, "ui") {
 		return false
 	}
 	ui, _ := jsonscan.Get(meta, "ui")

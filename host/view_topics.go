@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -24,7 +25,7 @@ type topicListener struct {
 	view   *View
 	pool   *pool
 	filter mcp.SubscriptionFilter
-	tasks  map[string]*task // by the id at the server
+	tasks  map[string]*task.Task // by the id at the server
 }
 
 // topicListeners returns the listeners of the topics of a subscription that the policy allows. It removes all
@@ -34,14 +35,14 @@ func (v *View) topicListeners(
 ) (listeners map[*pool]*topicListener) {
 	wanted := f.Topics
 	f.Topics = nil
-	if len(wanted) == 0 || !isModern(s.req.Revision()) {
+	if len(wanted) == 0 || !task.IsModern(s.req.Revision()) {
 		return nil
 	}
 	listeners = map[*pool]*topicListener{}
 	of := func(p *pool) *topicListener {
 		l := listeners[p]
 		if l == nil {
-			l = &topicListener{view: v, pool: p, tasks: map[string]*task{}}
+			l = &topicListener{view: v, pool: p, tasks: map[string]*task.Task{}}
 			l.filter.Topics = map[string]json.RawMessage{}
 			listeners[p] = l
 		}
@@ -50,7 +51,7 @@ func (v *View) topicListeners(
 	v.connect(ctx)
 	for member, value := range wanted {
 		if member == topicTasks {
-			if taskFormOf(s.req) == extendedTasks && v.caller.May(ActionCall) {
+			if task.FormOf(s.req) == task.Extended && v.caller.May(ActionCall) {
 				v.addTasks(ctx, s, value, of)
 			}
 		} else if p := v.extensionPool(member); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
@@ -100,12 +101,12 @@ func (s *subscribing) allowsTopic(ctx context.Context, p *pool, topic string, va
 
 // decideTask returns the part of a task in a notification or a list that the policy allows. The policy
 // decides as for the result of tasks/get. If it denies the result, only the status of the task remains.
-func (v *View) decideTask(t *task, params json.RawMessage) json.RawMessage {
+func (v *View) decideTask(t *task.Task, params json.RawMessage) json.RawMessage {
 	policy := v.host.currentPolicy()
 	if policy == nil {
 		return params
 	}
-	a := &Action{Kind: ActionOther, Method: methodTaskGet, Caller: v.caller, Server: t.Server}
+	a := &Action{Kind: ActionOther, Method: task.MethodGet, Caller: v.caller, Server: t.Server}
 	res, err := v.decideResult(v.host.ctx, policy, nil, v.resultAction(v.host.ctx, a, t), mcp.RawResult(params), nil)
 	if raw, ok := res.(mcp.RawResult); ok && err == nil {
 		return json.RawMessage(raw)
@@ -135,12 +136,12 @@ func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of fu
 		if err != nil {
 			continue
 		}
-		t, err := v.tasks.open(handle)
+		t, err := v.tasks.Open(handle)
 		if err != nil || t.ID == "" {
 			continue
 		}
 		p := v.poolNamed(t.Server)
-		if p == nil || p.taskForm() != extendedTasks {
+		if p == nil || p.taskForm() != task.Extended {
 			continue
 		}
 		if n++; n > maxTaskTopics {
@@ -209,7 +210,7 @@ func (l *topicListener) handles(ids []byte) (handles []string) {
 	for raw := range jsonscan.Elements(ids) {
 		id, _ := jsonscan.Unquote(raw)
 		if t := l.tasks[id]; t != nil {
-			handles = append(handles, t.handle)
+			handles = append(handles, t.Handle)
 		}
 	}
 	return handles
@@ -222,9 +223,9 @@ func (l *topicListener) pass(e mcp.Event) {
 		if t == nil {
 			return
 		}
-		public := l.view.tasks.publicTask(t, jsonscan.Without(e.Params, "_meta"))
+		public := l.view.tasks.Public(t, jsonscan.Without(e.Params, "_meta"))
 		e.Params = l.view.decideTask(t, json.RawMessage(public))
-		quoted := jsonscan.AppendQuote(nil, t.handle)
+		quoted := jsonscan.AppendQuote(nil, t.Handle)
 		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: quoted}}
 	} else {
 		e.Filter = &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{}}

@@ -167,6 +167,17 @@ func GetString(obj []byte, key string) string {
 // IsObject reports whether a validated value is an object.
 func IsObject(raw []byte) bool { return Kind(raw) == '{' }
 
+// HasObject reports whether a validated object contains an object at a path of members.
+func HasObject(obj []byte, path ...string) bool {
+	for _, key := range path {
+		if !IsObject(obj) {
+			return false
+		}
+		obj, _ = Get(obj, key)
+	}
+	return IsObject(obj)
+}
+
 // Without returns a copy of a validated object without the given member.
 func Without(obj []byte, key string) []byte {
 	out := []byte{'{'}

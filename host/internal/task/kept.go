@@ -1,4 +1,4 @@
-package host
+package task
 
 import (
 	"slices"
@@ -91,16 +91,16 @@ func (a *keptTasks) of(principal, id string) (all []*keptTask) {
 }
 
 // serve serves a request about a kept result.
-func (a *keptTasks) serve(principal string, req *mcp.Request, t *task) (mcp.Result, error) {
+func (a *keptTasks) serve(principal string, req *mcp.Request, t *Task) (mcp.Result, error) {
 	all := a.of(principal, t.Kept)
-	if len(all) == 0 || taskFormOf(req) != sessionTasks {
-		return nil, errUnknownTask
+	if len(all) == 0 || FormOf(req) != Session {
+		return nil, ErrUnknown
 	}
 	k := all[0]
 	switch req.Method {
-	case methodTaskResult:
-		return mcp.RawResult(relate(k.result, t.handle)), nil
-	case methodTaskCancel:
+	case MethodResult:
+		return mcp.RawResult(relate(k.result, t.Handle)), nil
+	case MethodCancel:
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: the task is %s already", k.status())
 	}
 	b := append([]byte(`{"resultType":"complete"`), k.members(k.status())...)

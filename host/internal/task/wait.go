@@ -1,4 +1,4 @@
-package host
+package task
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -67,10 +68,10 @@ type waitAnswer struct {
 
 // A waitSender sends tasks/result with further members of its params, and returns what to continue
 // with.
-type waitSender func(ctx context.Context, members []byte, at taskPlace) (mcp.RawResult, taskPlace, error)
+type waitSender func(ctx context.Context, members []byte, at Place) (mcp.RawResult, Place, error)
 
 // waitFor returns the wait for a task. It starts one if there is none.
-func (c *callerTasks) waitFor(req *mcp.Request, k *task) (*taskWait, error) {
+func (c *Caller) waitFor(req *mcp.Request, k *Task) (*taskWait, error) {
 	ws := &c.waits
 	key := c.waitKey(k)
 	ws.mu.Lock()
@@ -78,22 +79,22 @@ func (c *callerTasks) waitFor(req *mcp.Request, k *task) (*taskWait, error) {
 	if w := ws.all[key]; w != nil {
 		return w, nil
 	}
-	if c.ctx.Err() != nil {
-		return nil, context.Cause(c.ctx)
+	if c.Ctx.Err() != nil {
+		return nil, context.Cause(c.Ctx)
 	}
 	own := 0
 	for _, w := range ws.all {
-		if w.principal == c.principal {
+		if w.principal == c.Principal {
 			own++
 		}
 	}
 	if own >= maxTaskWaitsPerCaller || len(ws.all) >= maxTaskWaits {
 		return nil, mcp.Errorf(mcp.CodeBusy, "too many tasks are waited for")
 	}
-	w := &taskWait{waits: ws, key: key, principal: c.principal, handle: k.handle,
+	w := &taskWait{waits: ws, key: key, principal: c.Principal, handle: k.Handle,
 		prefix: rand.Text()[:8] + "-", answers: make(chan waitAnswer, 1),
 		changed: make(chan struct{}), attached: map[*mcp.Request]int{}}
-	w.ctx, w.stop = context.WithCancel(c.ctx)
+	w.ctx, w.stop = context.WithCancel(c.Ctx)
 	w.until = time.Now().Add(waitKept)
 	w.timer = time.AfterFunc(waitKept, w.expire)
 	if ws.all == nil {
@@ -101,23 +102,23 @@ func (c *callerTasks) waitFor(req *mcp.Request, k *task) (*taskWait, error) {
 	}
 	ws.all[key] = w
 	send := waitSenderFor(req, k, w)
-	c.run(func() { w.run(send) })
+	c.Run(func() { w.run(send) })
 	return w, nil
 }
 
-func (c *callerTasks) waitKey(k *task) string { return c.principal + "\n" + k.handle }
+func (c *Caller) waitKey(k *Task) string { return c.Principal + "\n" + k.Handle }
 
-func waitSenderFor(req *mcp.Request, t *task, w *taskWait) waitSender {
+func waitSenderFor(req *mcp.Request, t *Task, w *taskWait) waitSender {
 	inner := *req
-	inner.Method, inner.HeaderParams, inner.Notify = methodTaskResult, nil, w.notify
-	return func(ctx context.Context, members []byte, at taskPlace) (mcp.RawResult, taskPlace, error) {
+	inner.Method, inner.HeaderParams, inner.Notify = MethodResult, nil, w.notify
+	return func(ctx context.Context, members []byte, at Place) (mcp.RawResult, Place, error) {
 		inner := inner
 		inner.Params = append(append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.ID), members...), '}')
-		if at.instance == "" {
-			at.instance = t.Instance
+		if at.Instance == "" {
+			at.Instance = t.Instance
 		}
-		at.class, at.waiter = t.Class, "task "+t.handle
-		res, used, err := t.send(ctx, &inner, at)
+		at.Class, at.Waiter = t.Class, "task "+t.Handle
+		res, used, err := t.Send(ctx, &inner, at)
 		raw, ok := res.(mcp.RawResult)
 		if err == nil && (!ok || !jsonscan.IsObject(raw)) {
 			err = invalidTask(t.Server, "tasks/result: the result is not an object")
@@ -127,7 +128,7 @@ func waitSenderFor(req *mcp.Request, t *task, w *taskWait) waitSender {
 }
 
 // existingWait returns the wait for a task, nil if there is none.
-func (c *callerTasks) existingWait(k *task) *taskWait {
+func (c *Caller) existingWait(k *Task) *taskWait {
 	c.waits.mu.Lock()
 	defer c.waits.mu.Unlock()
 	return c.waits.all[c.waitKey(k)]
@@ -137,7 +138,7 @@ func (c *callerTasks) existingWait(k *task) *taskWait {
 func (w *taskWait) run(send waitSender) {
 	var asked mcp.RawResult // the last result that asks for input
 	var answer *waitAnswer
-	var at taskPlace // of asked
+	var at Place // of asked
 	for failures := 0; ; {
 		raw, next, err := send(w.ctx, answer.members(asked), at)
 		if answer != nil {
@@ -147,17 +148,17 @@ func (w *taskWait) run(send waitSender) {
 			}
 			answer = nil
 		}
-		failed, isFailure := errors.AsType[*Error](err)
+		failed, isFailure := errors.AsType[*hosterr.Error](err)
 		switch {
 		case w.ctx.Err() != nil:
 		case err == nil && raw.ResultType() == mcp.ResultInputRequired:
 			failures, asked, at = 0, raw, next
 			answer = w.ask(raw)
 		case isFailure && failures < maxWaitFailures:
-			if failures++; failed.Code == CodeTimeout {
+			if failures++; failed.Code == hosterr.CodeTimeout {
 				failures = 0
 			}
-			at = taskPlace{}
+			at = Place{}
 			w.pause()
 		default:
 			w.end(raw, err)

@@ -1,4 +1,4 @@
-package host
+package task
 
 import (
 	"context"
@@ -22,26 +22,26 @@ const (
 )
 
 // extendTask serves a method of the extension for a server of revision 2025-11-25.
-func (c *callerTasks) extendTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+func (c *Caller) extendTask(ctx context.Context, req *mcp.Request, t *Task) (mcp.RawResult, error) {
 	switch req.Method {
-	case methodTaskCancel:
-		_, err := c.about(ctx, req, t, methodTaskCancel, nil)
+	case MethodCancel:
+		_, err := c.about(ctx, req, t, MethodCancel, nil)
 		if fault, ok := errors.AsType[*mcp.Error](err); ok && fault.Code == mcp.CodeInvalidParams {
 			// The extension acknowledges the cancellation of a task that has ended.
-			raw, getErr := c.about(ctx, req, t, methodTaskGet, nil)
+			raw, getErr := c.about(ctx, req, t, MethodGet, nil)
 			if getErr == nil && isFinal(jsonscan.GetString(raw, "status")) {
 				err = nil
 			}
 		}
 		return mcp.RawResult(`{"resultType":"complete"}`), err
-	case methodTaskUpdate:
+	case MethodUpdate:
 		raw, _ := req.Param("inputResponses")
 		if !jsonscan.IsObject(raw) {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
 		}
 		w := c.existingWait(t)
 		if w == nil { // a restart has lost the questions: tasks/get has new ones
-			_, err := c.about(ctx, req, t, methodTaskGet, nil)
+			_, err := c.about(ctx, req, t, MethodGet, nil)
 			return mcp.RawResult(`{"resultType":"complete"}`), err
 		}
 		defer w.attach(req)()
@@ -52,8 +52,8 @@ func (c *callerTasks) extendTask(ctx context.Context, req *mcp.Request, t *task)
 
 // getExtended serves tasks/get of the extension for a server of revision 2025-11-25. The result of
 // the task is part of it, and so are its questions.
-func (c *callerTasks) getExtended(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
-	raw, err := c.about(ctx, req, t, methodTaskGet, nil)
+func (c *Caller) getExtended(ctx context.Context, req *mcp.Request, t *Task) (mcp.RawResult, error) {
+	raw, err := c.about(ctx, req, t, MethodGet, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c *callerTasks) getExtended(ctx context.Context, req *mcp.Request, t *task
 			return nil, err
 		}
 		if status == "" { // it has ended meanwhile
-			if raw, err = c.about(ctx, req, t, methodTaskGet, nil); err != nil {
+			if raw, err = c.about(ctx, req, t, MethodGet, nil); err != nil {
 				return nil, err
 			}
 			if status = jsonscan.GetString(raw, "status"); status == taskInputRequired {
@@ -77,15 +77,15 @@ func (c *callerTasks) getExtended(ctx context.Context, req *mcp.Request, t *task
 			return nil, err
 		}
 	}
-	b := append([]byte(`{"resultType":"complete"`), extendedMembers(raw, t.handle, status)...)
+	b := append([]byte(`{"resultType":"complete"`), extendedMembers(raw, t.Handle, status)...)
 	out := append(append(b, more...), '}')
-	return c.publish.questions(t.Server, out), nil
+	return c.Publish.Questions(t.Server, out), nil
 }
 
 // questions returns the open questions of a task as a member, and the status that goes with them: ""
 // if the task has ended.
-func (c *callerTasks) questions(
-	ctx context.Context, req *mcp.Request, t *task,
+func (c *Caller) questions(
+	ctx context.Context, req *mcp.Request, t *Task,
 ) (status string, member []byte, err error) {
 	w, err := c.waitFor(req, t)
 	if err != nil {
@@ -108,12 +108,12 @@ func (c *callerTasks) questions(
 
 // outcome returns the result or the error of a task that has ended as a member, and its status in the
 // extension.
-func (c *callerTasks) outcome(ctx context.Context, req *mcp.Request, t *task, status string) (string, []byte, error) {
-	raw, err := c.about(ctx, req, t, methodTaskResult, nil)
+func (c *Caller) outcome(ctx context.Context, req *mcp.Request, t *Task, status string) (string, []byte, error) {
+	raw, err := c.about(ctx, req, t, MethodResult, nil)
 	fault, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil:
-		result := c.publish.result(t.Server, methodTaskResult, relate(raw, ""))
+		result := c.Publish.Result(t.Server, MethodResult, relate(raw, ""))
 		return taskCompleted, append([]byte(`,"result":`), result...), nil
 	case status == taskFailed && ok && fault.Remote():
 		b := append([]byte(`,"error":{"code":`), strconv.Itoa(fault.Code)...)
@@ -127,7 +127,7 @@ func (c *callerTasks) outcome(ctx context.Context, req *mcp.Request, t *task, st
 }
 
 // awaitTask serves tasks/result for a server of revision 2025-11-25.
-func (c *callerTasks) awaitTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+func (c *Caller) awaitTask(ctx context.Context, req *mcp.Request, t *Task) (mcp.RawResult, error) {
 	w, err := c.waitFor(req, t)
 	if err != nil {
 		return nil, err
@@ -147,27 +147,27 @@ func (c *callerTasks) awaitTask(ctx context.Context, req *mcp.Request, t *task) 
 	case now.err != nil:
 		return nil, now.err
 	}
-	return relate(c.publish.result(t.Server, methodTaskResult, now.result), t.handle), nil
+	return relate(c.Publish.Result(t.Server, MethodResult, now.result), t.Handle), nil
 }
 
 // askAbout returns the result that asks the questions of a task.
-func (c *callerTasks) askAbout(t *task, requests []byte, state string) mcp.RawResult {
-	b := append([]byte(`{"resultType":"input_required","inputRequests":`), relateQuestions(requests, t.handle)...)
+func (c *Caller) askAbout(t *Task, requests []byte, state string) mcp.RawResult {
+	b := append([]byte(`{"resultType":"input_required","inputRequests":`), relateQuestions(requests, t.Handle)...)
 	b = append(jsonscan.AppendQuote(append(b, `,"requestState":`...), state), '}')
-	return c.publish.questions(t.Server, b)
+	return c.Publish.Questions(t.Server, b)
 }
 
 // followTask serves tasks/result for a server of the extension, which is polled.
-func (c *callerTasks) followTask(ctx context.Context, req *mcp.Request, t *task) (mcp.RawResult, error) {
+func (c *Caller) followTask(ctx context.Context, req *mcp.Request, t *Task) (mcp.RawResult, error) {
 	if responses, ok := req.Param("inputResponses"); ok && jsonscan.IsObject(responses) {
 		members := append([]byte(`,"inputResponses":`), responses...)
-		if _, err := c.about(ctx, req, t, methodTaskUpdate, members); err != nil {
+		if _, err := c.about(ctx, req, t, MethodUpdate, members); err != nil {
 			return nil, err
 		}
 	}
 	asked := jsonscan.GetString(req.Params, "requestState")
 	for {
-		raw, err := c.about(ctx, req, t, methodTaskGet, nil)
+		raw, err := c.about(ctx, req, t, MethodGet, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func (c *callerTasks) followTask(ctx context.Context, req *mcp.Request, t *task)
 				return nil, invalidTask(t.Server, "tasks/get: the task is completed and has no result")
 			}
 			result = jsonscan.WithMember(result, "resultType", []byte(`"complete"`))
-			return relate(c.publish.result(t.Server, methodTaskResult, result), t.handle), nil
+			return relate(c.Publish.Result(t.Server, MethodResult, result), t.Handle), nil
 		case taskFailed:
 			return nil, taskError(raw)
 		case taskCancelled:

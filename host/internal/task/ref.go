@@ -1,4 +1,4 @@
-package host
+package task
 
 import (
 	"encoding/base64"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
@@ -15,12 +16,12 @@ import (
 // maxHandle bounds the id of a task that a caller receives, in bytes. Clients send it in a header.
 const maxHandle = 1024
 
-// errUnknownTask is the only answer to an id that this host has not issued to the caller. It does not
+// ErrUnknown is the only answer to an id that this host has not issued to the caller. It does not
 // say what is wrong.
-var errUnknownTask = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: unknown task")
+var ErrUnknown = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: unknown task")
 
-// A taskID is the content of the id of a task, as a caller knows it.
-type taskID struct {
+// A Ref is the content of the ID of a task, as the caller knows it.
+type Ref struct {
 	Server string `json:"s"`
 	Class  string `json:"c,omitzero"` // of the instance
 	ID     string `json:"i,omitzero"` // at the server
@@ -33,52 +34,53 @@ type taskID struct {
 	Digest string `json:"d,omitzero"` // in base64
 }
 
-// A task is a task that a caller may use.
-type task struct {
-	taskID
-	taskSender
-	handle string // the id as the caller knows it
+// A Task is a task that the caller may use.
+type Task struct {
+	Ref
+	Sender
+	Handle string // the ID as the caller knows it
 }
 
-func (c *callerTasks) bound() []string { return []string{"task", c.principal} }
+func (c *Caller) bound() []string { return []string{"task", c.Principal} }
 
 // newTask returns the task of a caller with an id of a server.
-func (c *callerTasks) newTask(s taskSender, server string, id taskID) (*task, error) {
+func (c *Caller) newTask(s Sender, server string, id Ref) (*Task, error) {
 	id.Server = server
 	plain, err := json.Marshal(id)
 	if err != nil {
 		return nil, err
 	}
-	handle := c.ring.SealTextStable(plain, c.bound()...)
+	handle := c.Ring.SealTextStable(plain, c.bound()...)
 	if len(handle) > maxHandle && id.Tool != "" { // the call has run: rules treat its tool as unknown
 		id.Tool, id.Digest = "", ""
 		return c.newTask(s, server, id)
 	}
 	if id.ID == "" && id.Kept == "" || len(handle) > maxHandle {
-		return nil, &Error{Code: CodeInvalidResult, Server: server, MayHaveRun: true,
+		return nil, &hosterr.Error{Code: hosterr.CodeInvalidResult, Server: server, MayHaveRun: true,
 			Err: fmt.Errorf("the id of a task has %d bytes, want 1 to about 600", len(id.ID))}
 	}
-	return &task{id, s, handle}, nil
+	return &Task{id, s, handle}, nil
 }
 
-// open returns the task with an id that this host has issued to the caller, if the caller may
+// Open returns the task with an id that this host has issued to the caller, if the caller may
 // use its server.
-func (c *callerTasks) open(handle string) (*task, error) {
+func (c *Caller) Open(handle string) (*Task, error) {
 	if len(handle) > maxHandle {
-		return nil, errUnknownTask
+		return nil, ErrUnknown
 	}
-	plain, _, err := c.ring.OpenText(handle, c.bound()...)
-	found := &task{handle: handle}
-	if err != nil || json.Unmarshal(plain, &found.taskID) != nil {
-		return nil, errUnknownTask
+	plain, _, err := c.Ring.OpenText(handle, c.bound()...)
+	found := &Task{Handle: handle}
+	if err != nil || json.Unmarshal(plain, &found.Ref) != nil {
+		return nil, ErrUnknown
 	}
-	if found.taskSender = c.sender(found.Server); found.taskSender == nil {
-		return nil, errUnknownTask
+	if found.Sender = c.Sender(found.Server); found.Sender == nil {
+		return nil, ErrUnknown
 	}
 	return found, nil
 }
 
-func digestText(item *catalogue.Item) string {
+// DigestText returns the digest of a definition as a Ref contains it.
+func DigestText(item *catalogue.Item) string {
 	return base64.RawStdEncoding.EncodeToString(item.Digest[:])
 }
 
@@ -94,26 +96,26 @@ const (
 // concurrent use.
 type issuedTasks struct {
 	mu sync.Mutex // guards by
-	by lru.Map[string, lru.Map[taskID, taskID]]
+	by lru.Map[string, lru.Map[Ref, Ref]]
 }
 
 // listKey returns the part of the id that is known from a list of the server.
-func (id taskID) listKey() taskID { return taskID{Server: id.Server, Class: id.Class, ID: id.ID} }
+func (id Ref) listKey() Ref { return Ref{Server: id.Server, Class: id.Class, ID: id.ID} }
 
 // add adds a task of a principal.
-func (a *issuedTasks) add(principal string, id taskID) {
+func (a *issuedTasks) add(principal string, id Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	own := a.by.Get(principal)
 	if own == nil {
-		a.by.Max, own = maxIssuers, &lru.Map[taskID, taskID]{Max: maxIssuedTasks}
+		a.by.Max, own = maxIssuers, &lru.Map[Ref, Ref]{Max: maxIssuedTasks}
 		a.by.Put(principal, own)
 	}
 	own.Put(id.listKey(), &id)
 }
 
 // find returns the id that add recorded for a listed task of a principal, or else listed.
-func (a *issuedTasks) find(principal string, listed taskID) taskID {
+func (a *issuedTasks) find(principal string, listed Ref) Ref {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if own := a.by.Get(principal); own != nil {
@@ -124,12 +126,12 @@ func (a *issuedTasks) find(principal string, listed taskID) taskID {
 	return listed
 }
 
-// named returns the task that a request names.
-func (c *callerTasks) named(req *mcp.Request) (*task, error) {
+// Named returns the task that a request names.
+func (c *Caller) Named(req *mcp.Request) (*Task, error) {
 	raw, _ := req.Param("taskId")
 	handle, err := jsonscan.Unquote(raw)
 	if err != nil {
-		return nil, errUnknownTask
+		return nil, ErrUnknown
 	}
-	return c.open(handle)
+	return c.Open(handle)
 }

@@ -1,4 +1,4 @@
-package host
+package task
 
 import (
 	"bytes"
@@ -9,84 +9,75 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// extensionTasks is the extension of tasks; see package ext/tasks.
-const extensionTasks = "io.modelcontextprotocol/tasks"
+// Extension is the extension of tasks; see package ext/tasks.
+const Extension = "io.modelcontextprotocol/tasks"
 
-// A taskForm is one of the two forms of tasks. They have the same tasks with other names of members,
+// A Form is a form of tasks. They have the same tasks with other names of members,
 // other statuses and other methods. Spec: tasks extension; basic/utilities/tasks (2025-11-25).
-type taskForm uint8
+type Form uint8
 
+// Forms of tasks.
 const (
-	noTasks       taskForm = iota
-	sessionTasks           // of revision 2025-11-25: the client decides which calls become tasks
-	extendedTasks          // of the extension: the server decides
+	None     Form = iota
+	Session       // of revision 2025-11-25: the client decides which calls become tasks
+	Extended      // of the extension: the server decides
 )
 
-// coreTasks and isModern report whether the core of a revision has tasks, and whether it may have them
-// as an extension.
+// coreTasks reports whether the core of a revision contains tasks.
 func coreTasks(revision string) bool { return revisionOf(revision).Has(wire.Tasks) }
-func isModern(revision string) bool  { return revisionOf(revision).Modern() }
+
+// IsModern reports whether tasks are an extension of a revision.
+func IsModern(revision string) bool { return revisionOf(revision).Modern() }
 
 func revisionOf(text string) wire.Revision {
 	r, _ := wire.ParseRevision(text)
 	return r
 }
 
-// taskFormOf returns the form of the client of a request.
-func taskFormOf(req *mcp.Request) taskForm {
+// FormOf returns the form of the client of a request.
+func FormOf(req *mcp.Request) Form {
 	switch {
 	case coreTasks(req.Revision()):
-		return sessionTasks
-	case isModern(req.Revision()) && jsonscan.IsObject(req.Capabilities().Extensions[extensionTasks]):
-		return extendedTasks
+		return Session
+	case IsModern(req.Revision()) && jsonscan.IsObject(req.Capabilities().Extensions[Extension]):
+		return Extended
 	}
-	return noTasks
+	return None
 }
 
-// A taskServer describes a server as it was last connected.
-type taskServer struct {
-	name         string
-	revision     string          // empty before the first connection
-	capabilities json.RawMessage // nil before the first connection
-	shared       bool            // by several callers
+// A Server describes a server as it was last connected.
+type Server struct {
+	Name         string
+	Revision     string          // empty before the first connection
+	Capabilities json.RawMessage // nil before the first connection
+	Shared       bool            // by several callers
 }
 
-// form returns the form of the server.
-func (s *taskServer) form() taskForm {
+// Form returns the form of the server.
+func (s *Server) Form() Form {
 	switch {
-	case coreTasks(s.revision) && hasMember(s.capabilities, "tasks", "requests", "tools", "call"):
-		return sessionTasks
-	case isModern(s.revision) && hasMember(s.capabilities, "extensions", extensionTasks):
-		return extendedTasks
+	case coreTasks(s.Revision) && jsonscan.HasObject(s.Capabilities, "tasks", "requests", "tools", "call"):
+		return Session
+	case IsModern(s.Revision) && jsonscan.HasObject(s.Capabilities, "extensions", Extension):
+		return Extended
 	}
-	return noTasks
+	return None
 }
 
-// lists reports whether the server lists the tasks of its caller. A server that several callers share would
+// Lists reports whether the server lists the tasks of its caller. A server that several callers share would
 // list the tasks of all.
-func (s *taskServer) lists() bool {
-	return s.form() == sessionTasks && hasMember(s.capabilities, "tasks", "list") && !s.shared
+func (s *Server) Lists() bool {
+	return s.Form() == Session && jsonscan.HasObject(s.Capabilities, "tasks", "list") && !s.Shared
 }
 
-// hasMember reports whether an object has an object at a path.
-func hasMember(object []byte, path ...string) bool {
-	for _, key := range path {
-		if !jsonscan.IsObject(object) {
-			return false
-		}
-		object, _ = jsonscan.Get(object, key)
-	}
-	return jsonscan.IsObject(object)
-}
-
-// The values of the member taskSupport of a tool.
+// The values of the member Support of a tool.
 const (
-	supportOptional = "optional"
+	SupportOptional = "optional"
 	supportRequired = "required"
 )
 
-// taskSupport returns what the definition of a tool says about tasks; "" if nothing.
-func taskSupport(tool []byte) string {
+// Support returns what the definition of a tool says about tasks; "" if nothing.
+func Support(tool []byte) string {
 	if !bytes.Contains(tool, []byte(`"taskSupport"`)) {
 		return ""
 	}
@@ -95,14 +86,14 @@ func taskSupport(tool []byte) string {
 }
 
 // taskNames are the members of a task that have another name in the other form.
-var taskNames = map[taskForm]map[string]string{
-	sessionTasks:  {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"},
-	extendedTasks: {"ttl": "ttlMs", "pollInterval": "pollIntervalMs"},
+var taskNames = map[Form]map[string]string{
+	Session:  {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"},
+	Extended: {"ttl": "ttlMs", "pollInterval": "pollIntervalMs"},
 }
 
 // taskMembers returns the members of a task, each after a comma, in the form to, without what is not
 // common to both forms.
-func taskMembers(task []byte, to taskForm, handle, status string) []byte {
+func taskMembers(task []byte, to Form, handle, status string) []byte {
 	b := jsonscan.AppendQuote([]byte(`,"taskId":`), handle)
 	b = jsonscan.AppendQuote(append(b, `,"status":`...), status)
 	for raw, value := range jsonscan.Members(task) {
@@ -113,7 +104,7 @@ func taskMembers(task []byte, to taskForm, handle, status string) []byte {
 		}
 		if name, ok := taskNames[to][key]; ok {
 			key = name
-		} else if taskNames[sessionTasks+extendedTasks-to][key] != "" {
+		} else if taskNames[Session+Extended-to][key] != "" {
 			continue // it would have the name of the other one
 		}
 		b = append(append(jsonscan.AppendQuote(append(b, ','), key), ':'), value...)

@@ -1,0 +1,170 @@
+package task
+
+import (
+	"crypto/rand"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A Call is a tools/call that may become a task.
+type Call struct {
+	tasks          *Caller
+	caller, server Form
+	wanted         bool // a caller of 2025-11-25 asks for a task
+	Declares       bool // the server must know that its client supports the extension
+	id             Ref  // identifies the tool
+}
+
+// Begin returns how a tools/call becomes a task in the form of its server, and the request in that
+// form. It returns nil for a call without tasks. definition may be nil.
+func (c *Caller) Begin(
+	req *mcp.Request, s *Server, tool string, definition *catalogue.Item,
+) (*Call, *mcp.Request, error) {
+	server := s.Form()
+	if server == None && !coreTasks(req.Revision()) {
+		return nil, req, nil
+	}
+	call := &Call{tasks: c, caller: FormOf(req), server: server, id: ToolRef(tool, definition)}
+	support := ""
+	if definition != nil {
+		support = Support(definition.Raw)
+	}
+	if !Usable(call.caller, call.server, support) {
+		if IsModern(req.Revision()) {
+			return nil, nil, mcp.MissingClientCapability([]byte(`{"extensions":{"` + Extension + `":{}}}`))
+		}
+		return nil, nil, errUnknownTool(tool)
+	}
+	if call.caller == Session {
+		task, ok := req.Param("task")
+		call.wanted = ok && jsonscan.IsObject(task)
+	}
+	inner := *req
+	switch {
+	case call.wanted && call.server == None:
+		return nil, nil, mcp.Errorf(mcp.CodeMethodNotFound,
+			"this tool does not run as a task: call it without params.task")
+	case call.wanted && call.server == Extended:
+		inner.Params = jsonscan.Without(req.Params, "task")
+		call.Declares = true
+	case call.caller == Extended && call.server == Session && support != "" && support != "forbidden":
+		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
+	case call.caller != Session && jsonscan.HasObject(req.Params, "task"): // it has no meaning for this caller
+		inner.Params = jsonscan.Without(req.Params, "task")
+	}
+	return call, &inner, nil
+}
+
+// Usable reports whether a caller can call a tool with this Support.
+func Usable(caller, server Form, support string) bool {
+	return server != Session || support != supportRequired || caller != None
+}
+
+func errUnknownTool(tool string) error {
+	return mcp.Errorf(mcp.CodeInvalidParams,
+		"unknown tool %q: it runs as a task only, which the client does not support", tool)
+}
+
+// Result returns the result of a call that became a task, as the caller receives it. ok is false if the result
+// is not related to tasks.
+func (c *Call) Result(s Sender, at Place, res mcp.Result) (out mcp.Result, ok bool, err error) {
+	raw, isRaw := res.(mcp.RawResult)
+	if c == nil || !isRaw || raw.ResultType() != ResultType {
+		return nil, false, nil
+	}
+	id := c.id
+	id.Class, id.Instance = at.Class, at.Instance
+	out, err = c.created(s, s.Info(), id, raw)
+	return out, true, err
+}
+
+// Keeps reports whether a caller of 2025-11-25 has asked for a task, and a server of the extension has responded
+// at once.
+func Keeps(req *mcp.Request, s *Server, res mcp.Result) bool {
+	raw, ok := res.(mcp.RawResult)
+	if !ok || s.Form() != Extended {
+		return false
+	}
+	task, _ := req.Param("task")
+	return jsonscan.IsObject(task) && raw.ResultType() == mcp.ResultComplete
+}
+
+// ToolRef returns the part of the id of a task that identifies its tool.
+func ToolRef(tool string, definition *catalogue.Item) Ref {
+	id := Ref{Tool: tool}
+	if definition != nil {
+		id.Digest = DigestText(definition)
+	}
+	return id
+}
+
+// Keep keeps a result and returns that of a call that became a task.
+func (c *Caller) Keep(req *mcp.Request, server string, id Ref, raw mcp.RawResult) (mcp.Result, error) {
+	k := &keptTask{id: rand.Text(), principal: c.Principal, created: time.Now(), ttl: keptTTL,
+		result: slices.Clone(raw)}
+	task, _ := req.Param("task")
+	ttl, _ := jsonscan.Get(task, "ttl")
+	if ms, err := strconv.ParseFloat(string(ttl), 64); err == nil && ms >= 0 {
+		k.ttl = time.Duration(math.Min(ms, float64(keptTTL.Milliseconds()))) * time.Millisecond
+		k.ttl = max(k.ttl, minKeptTTL)
+	}
+	id.Kept = k.id
+	kept, err := c.newTask(c.Sender(server), server, id)
+	if err != nil {
+		return nil, err
+	}
+	k.handle = kept.Handle
+	c.kept.add(k)
+	b := append([]byte(`{"resultType":"task","task":{`), k.members(taskWorking)[1:]...) // tasks begin so
+	return mcp.RawResult(append(b, "}}"...)), nil
+}
+
+// created returns the result of a call that became a task.
+func (c *Call) created(s Sender, server Server, id Ref, raw mcp.RawResult) (mcp.Result, error) {
+	made := []byte(raw)
+	if c.server == Session {
+		made, _ = jsonscan.Get(raw, "task")
+	}
+	id.ID = jsonscan.GetString(made, "taskId")
+	if c.server == None || c.caller == None || id.ID == "" || c.caller == Session && !c.wanted {
+		return nil, &hosterr.Error{Code: hosterr.CodeInvalidResult, Server: server.Name, MayHaveRun: true,
+			Err: errors.New("the result is a task that was not asked for, or has no id")}
+	}
+	t, err := c.tasks.newTask(s, server.Name, id)
+	if err != nil {
+		return nil, err
+	}
+	if server.Lists() {
+		c.tasks.issued.add(c.tasks.Principal, t.Ref)
+	}
+	switch {
+	case c.caller == Extended && c.server == Extended:
+		return c.tasks.Public(t, raw), nil
+	case c.caller == Extended:
+		status := jsonscan.GetString(made, "status")
+		b := append([]byte(`{"resultType":"task"`), extendedMembers(made, t.Handle, status)...)
+		return mcp.RawResult(append(b, '}')), nil
+	case c.server == Extended:
+		b := append([]byte(`{"resultType":"task","task":{`), sessionMembers(made, t.Handle)[1:]...)
+		return mcp.RawResult(append(b, "}}"...)), nil
+	}
+	made = jsonscan.WithMember(made, "taskId", jsonscan.AppendQuote(nil, t.Handle))
+	return mcp.RawResult(relate(jsonscan.WithMember(raw, "task", made), "")), nil
+}
+
+// extendedMembers are [taskMembers] in the form of the extension, whose ttlMs is required.
+func extendedMembers(task []byte, handle, status string) []byte {
+	b := taskMembers(task, Extended, handle, status)
+	if _, ok := jsonscan.Get(task, "ttl"); !ok {
+		b = append(b, `,"ttlMs":null`...)
+	}
+	return b
+}
