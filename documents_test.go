@@ -90,5 +90,5 @@ func TestDocumentAnchorsExist(t *testing.T) {
 // anchor returns the anchor that GitHub gives a heading.
 func anchor(title string) string {
 	title = strings.ToLower(strings.ReplaceAll(title, " ", "-"))
-	return regexp.MustCompile("[^\\p{L}\\p{N}_-]").ReplaceAllString(title, "")
+	return regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(title, "")
 }

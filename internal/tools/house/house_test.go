@@ -33,7 +33,7 @@ func writeModule(t *testing.T, files map[string]string) string {
 func runHouse(t *testing.T, args ...string) (status int, stdout string) {
 	t.Helper()
 	var out, failure bytes.Buffer
-	status = run(args, &out, &failure)
+	status = run(t.Context(), args, &out, &failure)
 	if failure.Len() > 0 {
 		t.Logf("standard error: %s", failure.Bytes())
 	}

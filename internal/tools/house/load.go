@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -41,8 +42,8 @@ type listed struct {
 
 // load loads the package in dir and the packages below it in the same module. Imported packages
 // come from the export data that go list -export builds.
-func load(dir string) ([]*loaded, error) {
-	all, err := goList(dir)
+func load(ctx context.Context, dir string) ([]*loaded, error) {
+	all, err := goList(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func load(dir string) ([]*loaded, error) {
 	return packages, nil
 }
 
-func goList(dir string) ([]listed, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps",
+func goList(ctx context.Context, dir string) ([]listed, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-export", "-deps",
 		"-json=ImportPath,Dir,Export,GoFiles,CgoFiles,DepOnly,Module,ImportMap", "./...")
 	cmd.Dir = dir
 	var failure bytes.Buffer

@@ -27,6 +27,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -37,10 +38,10 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("house", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	verbose := flags.Bool("v", false, "print each upward import, with the names that cause it")
@@ -54,7 +55,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	var packages []*loaded
 	for _, dir := range flags.Args() {
-		found, err := load(dir)
+		found, err := load(ctx, dir)
 		if err != nil {
 			fmt.Fprintln(stderr, "house:", err)
 			return 2
@@ -64,11 +65,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if *typeName != "" {
 		return printWrites(stdout, stderr, packages, *typeName)
 	}
-	printTable(stdout, packages, *verbose)
+	if err := printTable(stdout, packages, *verbose); err != nil {
+		fmt.Fprintln(stderr, "house:", err)
+		return 2
+	}
 	return 0
 }
 
-func printTable(w io.Writer, packages []*loaded, verbose bool) {
+func printTable(w io.Writer, packages []*loaded, verbose bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "package\tfiles\tnames\tmutexes\timports\tupward\tshare\tmethods\tfields")
 	for _, p := range packages {
@@ -77,9 +81,8 @@ func printTable(w io.Writer, packages []*loaded, verbose bool) {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", p.name, p.fileCount, p.exportedNames(), p.mutexes(),
 			total, upward, share(upward, total), largest(p.methods()), largest(p.fields()))
 	}
-	table.Flush()
-	if !verbose {
-		return
+	if err := table.Flush(); err != nil || !verbose {
+		return err
 	}
 	for _, p := range packages {
 		imports := p.imports()
@@ -88,6 +91,7 @@ func printTable(w io.Writer, packages []*loaded, verbose bool) {
 				strings.Join(imports.names(edge.from, edge.to), ", "))
 		}
 	}
+	return nil
 }
 
 func share(part, whole int) string {
