@@ -20,7 +20,7 @@ func loginRoute() *adminRoute {
 func logoutRoute() *adminRoute {
 	route := postRoute("/servers/{name}", "logout",
 		"End the login of the local user or of a caller at a server, and revoke its tokens",
-		func(r *adminRequest, body *loginRequest) (*any, error) {
+		func(r *adminRequest, body *loginRequest) (*serverEntry, error) {
 			return r.server(func(u *host.Upstream) error {
 				c, err := r.caller(body.Caller)
 				if err != nil {
@@ -29,7 +29,7 @@ func logoutRoute() *adminRoute {
 				return r.host().Logout(r.Context(), u.Name(), c)
 			})
 		})
-	route.optional, route.response = true, serverType()
+	route.optional = true
 	return route
 }
 

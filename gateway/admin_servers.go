@@ -1,80 +1,134 @@
 package gateway
 
 import (
-	"reflect"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
-// serverType returns the type of a server in JSON: its name, and the view of its status.
-var serverType = sync.OnceValue(func() reflect.Type {
-	fields := []reflect.StructField{{Name: "Name", Type: reflect.TypeFor[string](), Tag: `json:"name"`}}
-	for _, f := range reflect.VisibleFields(viewOf(reflect.TypeFor[host.UpstreamStatus]()).to) {
-		fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type, Tag: f.Tag})
-	}
-	return reflect.StructOf(fields)
-})
+// A serverList contains the servers of the host.
+type serverList struct {
+	Servers []serverEntry `json:"servers"`
+}
 
-// serverListType returns the type of a list of servers.
-var serverListType = sync.OnceValue(func() reflect.Type {
-	return reflect.StructOf([]reflect.StructField{
-		{Name: "Servers", Type: reflect.SliceOf(serverType()), Tag: `json:"servers"`}})
-})
+// A serverEntry is the condition of a server. See [host.UpstreamStatus].
+type serverEntry struct {
+	Name         string          `json:"name"`
+	State        host.State      `json:"state"`
+	Since        time.Time       `json:"since,omitzero"`
+	Revision     string          `json:"revision,omitzero"`
+	Session      bool            `json:"session"`
+	Requests     int             `json:"requests"`
+	Suspended    int             `json:"suspended"`
+	Starts       int             `json:"starts"`
+	Error        string          `json:"error,omitzero"`
+	Exit         string          `json:"exit,omitzero"`
+	RetryAfterMs int64           `json:"retryAfterMs,omitzero"`
+	Limits       limitsEntry     `json:"limits,omitzero"`
+	Instances    []instanceEntry `json:"instances"`
+}
 
-// newServerJSON returns a server in JSON.
-func newServerJSON(u *host.Upstream) reflect.Value {
-	status := viewOf(reflect.TypeFor[host.UpstreamStatus]()).convert(reflect.ValueOf(u.Status()).Elem())
-	server := reflect.New(serverType()).Elem()
-	server.Field(0).SetString(u.Name())
-	for i := range status.NumField() {
-		server.Field(i + 1).Set(status.Field(i))
+// A limitsEntry contains the figures of the limits of requests. See [host.LimitStatus].
+type limitsEntry struct {
+	Running      int               `json:"running"`
+	Queued       int               `json:"queued"`
+	Concurrency  int               `json:"concurrency"`
+	Queue        int               `json:"queue"`
+	Instances    int               `json:"instances"`
+	Breaker      host.BreakerState `json:"breaker,omitzero"`
+	RetryAfterMs int64             `json:"retryAfterMs,omitzero"`
+	Refused      map[string]uint64 `json:"refused,omitzero"`
+}
+
+// An instanceEntry is the condition of a connection. See [host.InstanceStatus].
+type instanceEntry struct {
+	ID         string       `json:"id,omitzero"`
+	State      host.State   `json:"state"`
+	Since      time.Time    `json:"since,omitzero"`
+	Caller     *adminCaller `json:"caller,omitzero"`
+	PID        int          `json:"pid"`
+	Revision   string       `json:"revision,omitzero"`
+	Requests   int          `json:"requests"`
+	Suspended  int          `json:"suspended"`
+	Unenforced []string     `json:"unenforced,omitzero"`
+}
+
+func newServerEntry(u *host.Upstream) *serverEntry {
+	s := u.Status()
+	l := s.Limits
+	e := &serverEntry{
+		Name: u.Name(), State: s.State, Since: s.Since, Revision: s.Revision, Session: s.Session,
+		Requests: s.Requests, Suspended: s.Suspended, Starts: s.Starts, RetryAfterMs: s.RetryAfter.Milliseconds(),
+		Limits: limitsEntry{l.Running, l.Queued, l.Concurrency, l.Queue, l.Instances, l.Breaker,
+			l.RetryAfter.Milliseconds(), l.Refused},
+		Instances: []instanceEntry{},
 	}
-	return server
+	if s.Err != nil {
+		e.Error = cut(s.Err.Error(), maxProblem)
+	}
+	if s.Exit != nil {
+		e.Exit = cut(s.Exit.Error(), maxProblem)
+	}
+	for _, i := range s.Instances {
+		e.Instances = append(e.Instances, instanceEntry{i.ID, i.State, i.Since, newAdminCaller(i.Caller), i.PID,
+			i.Revision, i.Requests, i.Suspended, i.Unenforced})
+	}
+	return e
+}
+
+// An adminCaller is a caller in JSON.
+type adminCaller struct {
+	Subject string `json:"subject,omitzero" jsonschema:"of the principal; absent for the local user"`
+	Issuer  string `json:"issuer,omitzero"`
+	Profile string `json:"profile,omitzero"`
+	Server  string `json:"server,omitzero"`
+}
+
+func newAdminCaller(c *host.Caller) *adminCaller {
+	if c == nil {
+		return nil
+	}
+	a := &adminCaller{Profile: c.Profile, Server: c.Server}
+	if c.Principal != nil {
+		a.Subject, a.Issuer = c.Principal.Subject, c.Principal.Issuer
+	}
+	return a
 }
 
 func serverRoutes() []*adminRoute {
 	list := getRoute("/servers", "Servers and their condition", (*adminRequest).servers)
-	list.response = serverListType()
-	one := getRoute("/servers/{name}", "Condition of a server", func(r *adminRequest, _ *noQuery) (*any, error) {
+	one := getRoute("/servers/{name}", "Condition of a server", func(r *adminRequest, _ *noQuery) (*serverEntry, error) {
 		return r.server(func(*host.Upstream) error { return nil })
 	})
 	restart := postRoute("/servers/{name}", "restart",
 		"Connect to a server again, and wait until it is ready: it replaces the connection in use then",
-		func(r *adminRequest, _ *noBody) (*any, error) {
+		func(r *adminRequest, _ *noBody) (*serverEntry, error) {
 			return r.server(func(u *host.Upstream) error { return u.Restart(r.Context()) })
 		})
 	restart.slow = true
 	stop := postRoute("/servers/{name}", "stop", "End the connections to a server until it is restarted",
-		func(r *adminRequest, _ *noBody) (*any, error) {
+		func(r *adminRequest, _ *noBody) (*serverEntry, error) {
 			return r.server(func(u *host.Upstream) error {
 				u.Stop()
 				return nil
 			})
 		})
-	for _, route := range []*adminRoute{one, restart, stop} {
-		route.response = serverType()
-	}
 	restart.audited, stop.audited = true, true
 	return []*adminRoute{list, one, restart, stop, loginRoute(), logoutRoute(),
 		getRoute("/servers/{name}/stderr", "Last lines that a server has written to its standard error",
 			(*adminRequest).stderr)}
 }
 
-func (r *adminRequest) servers(*noQuery) (*any, error) {
-	all := reflect.New(serverListType()).Elem()
-	servers := reflect.MakeSlice(reflect.SliceOf(serverType()), 0, 0)
+func (r *adminRequest) servers(*noQuery) (*serverList, error) {
+	all := &serverList{Servers: []serverEntry{}}
 	for _, u := range r.host().Upstreams() {
-		servers = reflect.Append(servers, newServerJSON(u))
+		all.Servers = append(all.Servers, *newServerEntry(u))
 	}
-	all.Field(0).Set(servers)
-	v := all.Interface()
-	return &v, nil
+	return all, nil
 }
 
 // server does something with the server of the path, and returns its condition.
-func (r *adminRequest) server(do func(*host.Upstream) error) (*any, error) {
+func (r *adminRequest) server(do func(*host.Upstream) error) (*serverEntry, error) {
 	u, err := r.upstream()
 	if err == nil {
 		err = do(u)
@@ -82,8 +136,7 @@ func (r *adminRequest) server(do func(*host.Upstream) error) (*any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := newServerJSON(u).Interface()
-	return &v, nil
+	return newServerEntry(u), nil
 }
 
 // A stderrQuery selects lines of standard error.
