@@ -84,7 +84,7 @@ func (s *conn) notify(e connection.Event) {
 	case connection.Lost:
 		s.lost(e.Err)
 	case connection.Unused:
-		s.in.pool.up.host.poke()
+		s.in.pool.up.host.wakeSupervisor()
 	case connection.Stopped:
 		s.in.pool.up.event(s, StateStopped, nil)
 	case connection.Ended:
@@ -117,7 +117,7 @@ func (s *conn) connected(err error) {
 		s.Finish(nil)
 	}
 	u.mu.Unlock()
-	u.host.poke()
+	u.host.wakeSupervisor()
 	if failed == nil && !s.in.calls {
 		p.lists.Resubscribe(watched)
 	}
@@ -183,7 +183,7 @@ func (s *conn) ended() {
 	if s.in.pool.pinCaller().Key != "" {
 		u.dropLists(listing.LargeList)
 	}
-	u.host.poke() // the server may have been removed
+	u.host.wakeSupervisor() // the server may have been removed
 }
 
 // drainLocked ends a connection that was replaced after its last request.
@@ -191,7 +191,7 @@ func (s *conn) drainLocked() {
 	if s.Drain() {
 		s.in.pool.up.event(s, StateDraining, nil)
 	}
-	s.in.pool.up.host.poke()
+	s.in.pool.up.host.wakeSupervisor()
 }
 
 // stopLocked ends a connection or an attempt.

@@ -119,7 +119,7 @@ type Host struct {
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
 	work   workGroup
-	poked  chan struct{} // has room for one element; see poke
+	wake   chan struct{} // buffered (1): wakes the supervisor
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
@@ -173,7 +173,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	}
 	h.use(rules)
 	h.set.Store(set)
-	h.poked = make(chan struct{}, 1)
+	h.wake = make(chan struct{}, 1)
 	h.work.run(h.supervise)
 	h.startPins(set)
 	h.recordConfig(f, "open")

@@ -258,7 +258,7 @@ func (i *instance) failed(s *conn, e *Error) {
 			i.current = nil
 			c.drainLocked()
 		default: // the server in use continues
-			u.host.poke()
+			u.host.wakeSupervisor()
 			u.event(c, State(c.State()), e)
 			return
 		}
@@ -293,7 +293,7 @@ func (i *instance) disconnected(s *conn, state State, e *Error) {
 	}
 	i.last, i.state, i.since = s, state, time.Now()
 	i.pool.up.event(s, state, e)
-	i.pool.up.host.poke()
+	i.pool.up.host.wakeSupervisor()
 }
 
 // ready makes a connected start the current one. The lock of the upstream is held.

@@ -107,7 +107,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 	for _, v := range views {
 		v.servers()
 	}
-	h.poke()
+	h.wakeSupervisor()
 	h.approver.answers.wake() // requests that the last policy has asked about are void
 	h.recordConfig(f, "reload")
 	return d, nil

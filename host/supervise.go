@@ -23,10 +23,10 @@ const (
 	poolAge = time.Hour
 )
 
-// poke makes the supervisor check all connections. It never blocks.
-func (h *Host) poke() {
+// wakeSupervisor makes the supervisor check all connections. It never blocks.
+func (h *Host) wakeSupervisor() {
 	select {
-	case h.poked <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default:
 	}
 }
@@ -47,7 +47,7 @@ func (h *Host) supervise() {
 		timer.Reset(max(time.Until(next), 0))
 		select {
 		case <-timer.C:
-		case <-h.poked:
+		case <-h.wake:
 		case <-h.ctx.Done():
 			return
 		}
