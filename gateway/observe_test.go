@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A recordingObserver records what callers do.
@@ -42,7 +43,7 @@ func (o *recordingObserver) End(_ context.Context, req *mcp.Request, out mcp.Out
 	}
 }
 
-func (o *recordingObserver) SessionBegan(_ context.Context, v mcp.Via) (ended func(cause error)) {
+func (o *recordingObserver) SessionBegan(_ context.Context, v driver.Via) (ended func(cause error)) {
 	if v.Sent {
 		return func(error) {}
 	}

@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 
 	"github.com/patchbay-mcp/patchbay/host"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // An endpoint serves the views of all callers at one route.
@@ -41,7 +41,7 @@ func (g *Gateway) endpoint(r Route, l *limits, session string) *endpoint {
 func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
 	session := e.session
 	if session == "" && !e.gateway.opts.HTTP.Sessions.Stateless { // whose sessions end with each request
-		session = mcpint.SessionID(ctx)
+		session = driver.SessionID(ctx)
 	}
 	return e.gateway.host.For(&host.Caller{
 		Principal: p, Session: session, Profile: e.route.Profile, Server: e.route.Server,
@@ -53,7 +53,7 @@ func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
 // ServeMCP serves a request.
 func (e *endpoint) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if e.session != "" {
-		ctx = context.WithValue(ctx, mcpint.SessionKey{}, e.session)
+		ctx = driver.WithSessionID(ctx, e.session)
 	}
 	return e.view(ctx, req.Principal).ServeMCP(ctx, req)
 }

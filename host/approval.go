@@ -22,10 +22,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // approverOptions configures an [approver].
@@ -310,7 +310,7 @@ func sessionOf(ctx context.Context, c *Caller) string {
 	if c.Session != "" {
 		return sessionDigest(c.Session)
 	}
-	return sessionDigest(mcpint.SessionID(ctx))
+	return sessionDigest(driver.SessionID(ctx))
 }
 
 // principalText returns who a caller is, for users; empty for the local user.

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // defaultStartTimeout is long because package runners such as npx download a server first.
@@ -142,7 +142,7 @@ func (s *conn) sessionLost() {
 	u.mu.Lock()
 	stopping := s.IsStopping()
 	if !stopping {
-		u.event(s, State(s.State()), &Error{Code: CodeUnavailable, Server: u.name, Err: mcp.ErrSessionLost})
+		u.event(s, State(s.State()), &Error{Code: CodeUnavailable, Server: u.name, Err: driver.ErrSessionLost})
 	}
 	u.mu.Unlock()
 	if !stopping {

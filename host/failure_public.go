@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -26,7 +27,7 @@ const (
 // sentinels are reasons that callers see as they are.
 var sentinels = []error{
 	connection.ErrNotReady, errStopped, errStoppedByUser, errNoInstance, errNoConsent,
-	mcp.ErrSessionLost, mcp.ErrDisconnected, mcp.ErrTimeout, mcp.ErrClosed,
+	driver.ErrSessionLost, mcp.ErrDisconnected, mcp.ErrTimeout, mcp.ErrClosed,
 }
 
 // publicReason returns the text of a reason that every caller may see. Other reasons have addresses,

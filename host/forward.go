@@ -7,8 +7,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // sendCall sends a call to its server, or serves it in the host.
@@ -47,7 +47,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 		inner.HeaderParams = params
 		req = &inner
 	}
-	o := &mcpint.ForwardOptions{Principal: v.principal, Subject: v.subject(c)}
+	o := &driver.ForwardOptions{Principal: v.principal, Subject: v.subject(c)}
 	if c.taskCall != nil && c.taskCall.Declares {
 		o.Capabilities = withTasks(req, p)
 	}

@@ -6,13 +6,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
-
-// internals are functions of package mcp that are not part of its API.
-var internals = mcpint.Get[*mcp.Request, mcp.Handler]()
 
 // Observer returns the observer of [Options]. Transports find it by this method, for sessions and
 // refused requests.
@@ -28,13 +25,8 @@ func (v *unobservedView) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Re
 	return (*View)(v).serveUnobserved(ctx, req)
 }
 
-func (v *View) serveObserved(ctx context.Context, req *mcp.Request, o mcp.Observer) (mcp.Result, error) {
-	res, err := internals.Observe(ctx, o, (*unobservedView)(v), req, v.target)
-	if res == nil {
-		return nil, err
-	}
-	return res.(mcp.Result), err
-}
+// Observer returns the observer of [Options].
+func (v *unobservedView) Observer() mcp.Observer { return v.host.opts.Observer }
 
 // observedTarget returns the public name of the tool or prompt that a request uses, or "" for one that
 // the view does not have. It reads no lists: the request has read those that it needs.
@@ -100,7 +92,7 @@ func (o *clientObserver) Begin(ctx context.Context, req *mcp.Request) context.Co
 }
 
 // SessionBegan adds the name of the server to the context.
-func (o *clientObserver) SessionBegan(ctx context.Context, v mcp.Via) (ended func(cause error)) {
+func (o *clientObserver) SessionBegan(ctx context.Context, v driver.Via) (ended func(cause error)) {
 	if inner, ok := o.Observer.(mcp.SessionObserver); ok {
 		return inner.SessionBegan(context.WithValue(ctx, serverKey{}, o), v)
 	}

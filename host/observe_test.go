@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -73,7 +74,7 @@ func (o *recordingObserver) End(ctx context.Context, req *mcp.Request, out mcp.O
 	o.seen = append(o.seen, text)
 }
 
-func (o *recordingObserver) SessionBegan(ctx context.Context, v mcp.Via) (ended func(cause error)) {
+func (o *recordingObserver) SessionBegan(ctx context.Context, v driver.Via) (ended func(cause error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.began = append(o.began, fmt.Sprintf("%t %s", v.Sent, host.ServerFrom(ctx)))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -104,7 +105,7 @@ func TestLostSessionIsNoSuccess(t *testing.T) {
 		}
 		select {
 		case e := <-events:
-			if !errors.Is(e.Err, mcp.ErrSessionLost) || e.Server != "r" {
+			if !errors.Is(e.Err, driver.ErrSessionLost) || e.Server != "r" {
 				t.Errorf("got event %+v, want the lost session", e)
 			}
 		case <-time.After(20 * time.Second):

@@ -11,9 +11,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A previousRound is the state of the request that another one continues.
@@ -27,7 +27,7 @@ type previousRound struct {
 // configuration. If the server asks its client at the same time, the keys of those are returned. The
 // error is an [*Error] if there is no valid response.
 func (p *pool) forward(
-	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
+	ctx context.Context, req *mcp.Request, class string, c previousRound, o *driver.ForwardOptions,
 ) (s *conn, res mcp.Result, roots []string, err error) {
 	if o.Capabilities == nil {
 		o.Capabilities = p.clientCapabilities(req)
@@ -87,7 +87,7 @@ func (p *pool) withoutMeta() string {
 // sendOnce sends one round of a request. If the connection ends before the request was sent, it is
 // sent once more, on another one. A request that continues another has the id of its connection.
 func (p *pool) sendOnce(
-	ctx context.Context, req *mcp.Request, class string, c previousRound, o *mcpint.ForwardOptions,
+	ctx context.Context, req *mcp.Request, class string, c previousRound, o *driver.ForwardOptions,
 ) (*conn, mcp.Result, error) {
 	id := c.instance
 	for again := false; ; again = true {
@@ -132,7 +132,7 @@ func isResponse(err error) bool {
 }
 
 // send sends a request, and records whether the server has responded.
-func (s *conn) send(ctx context.Context, req *mcp.Request, o *mcpint.ForwardOptions) (mcp.Result, error) {
+func (s *conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
 	began := time.Now()
 	res, err := s.Forwarder().ForwardAs(ctx, req, o)
 	u := s.in.pool.up

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const methodToolsCall = "tools/call"
@@ -29,7 +30,8 @@ type View struct {
 	principal string
 	changes   *mcp.Broadcaster
 	target    func(*mcp.Request, error) string // observedTarget
-	used      time.Time                        // guarded by the lock of the host
+	observed  driver.Server[*mcp.Request, mcp.Result, mcp.Observer]
+	used      time.Time // guarded by the lock of the host
 
 	tasks         *task.Caller
 	decisions     decisionCache
@@ -57,6 +59,7 @@ func newView(h *Host, c *Caller) *View {
 	v.resolved.Store(v.resolve(h.set.Load()))
 	v.tasks = v.newTasks()
 	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget
+	v.observed = mcp.Driver((*unobservedView)(v))
 	return v
 }
 
@@ -74,8 +77,8 @@ func (v *View) single() bool { return v.servers().single }
 
 // ServeMCP serves a request.
 func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if o := v.host.opts.Observer; o != nil {
-		return v.serveObserved(ctx, req, o)
+	if v.host.opts.Observer != nil {
+		return v.observed.Observe(ctx, req, v.target)
 	}
 	return v.serveUnobserved(ctx, req)
 }

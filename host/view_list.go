@@ -51,7 +51,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		return v.complement(ctx, req, m, kind, v.listResult(kind, v.toolsFor(req, m, p.items), p.next)), nil
 	}
 	result := v.complement(ctx, req, m, kind, p.result)
-	internals.Checked(req, json.RawMessage(result))
+	req.Driver().Valid = json.RawMessage(result)
 	return result, nil
 }
 

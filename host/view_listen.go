@@ -24,7 +24,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 		return nil, err
 	}
 	byPool := map[*pool][]listing.Resource{}
-	read, known := false, internals.CheckedURIs(req)
+	read, known := false, req.Driver().Checked
 	if !v.caller.May(ActionRead) {
 		f.ResourceSubscriptions = nil
 	}

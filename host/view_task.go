@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A taskPool is the pool of a server for the tasks of a view.
@@ -56,7 +56,7 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 	if at.AnyClass {
 		at = task.Place{Class: t.pool.class(req)}
 	}
-	o := &mcpint.ForwardOptions{Principal: t.view.principal, Caller: at.Waiter}
+	o := &driver.ForwardOptions{Principal: t.view.principal, Caller: at.Waiter}
 	if info := t.Info(); info.Form() == task.Extended && task.FormOf(req) == task.Session {
 		o.Capabilities = withTasks(req, t.pool) // the server has to know that its client supports tasks
 	}

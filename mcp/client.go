@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -225,7 +226,7 @@ type Client struct {
 	pages    peer.RecentIDs // that the user was asked to visit: other completions are ignored
 	cache    resultCache
 	forwards forward.Table
-	via      viaSource // of the transport
+	via      driver.Carrier // of the transport
 
 	elicitations peer.MinuteLimit // so that a hostile server cannot flood the user
 	deprecations deprecations
@@ -244,7 +245,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	if c.declared, err = schema.Encode(c.caps); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions: %w", err)
 	}
-	c.via, _ = t.(viaSource)
+	c.via, _ = t.(driver.Carrier)
 	if c.via == nil {
 		c.via = sentOnStream{}
 	}

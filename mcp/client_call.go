@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // CallOptions configures single requests of a [Client]; see [WithCallOptions]. The zero value means
@@ -411,12 +412,13 @@ func (c *Client) invalid(method string, err error) error {
 }
 
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
-	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror, via: c.via}
+	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
 	level, declared := string(cmp.Or(o.LogLevel, c.opts.LogLevel)), c.declared
 	if k.forward != nil && c.opts.ForwardInput && conn.session == nil {
 		declared = k.capabilities
 	}
-	req.env = wire.Envelope{
+	req.env.Carrier = c.via
+	req.env.Envelope = driver.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
 		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
 	}

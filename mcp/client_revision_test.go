@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Connect returns the same error for all responses of a server without the required revision.
@@ -80,7 +81,7 @@ func (f *upgradedServer) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.R
 
 func (f *upgradedServer) Close() error { return nil }
 
-func (f *upgradedServer) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
+func (f *upgradedServer) OpenSession(context.Context, func(*jsonrpc.Message)) (driver.SessionConn, error) {
 	return &upgradedSession{f, make(chan struct{}), sync.Once{}}, nil
 }
 
@@ -92,7 +93,7 @@ type upgradedSession struct {
 
 func (s *upgradedSession) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if s.f.modern.Load() {
-		return nil, &mcp.TransportError{Method: req.Method, Err: mcp.ErrSessionLost}
+		return nil, &mcp.TransportError{Method: req.Method, Err: driver.ErrSessionLost}
 	}
 	return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(initialized)), nil
 }
@@ -152,7 +153,7 @@ func TestCloseEndsRequestsThatWaitForAConnection(t *testing.T) {
 		began := time.Now()
 		c.Close()
 		for range 2 {
-			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) ||
+			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, driver.ErrSessionLost) ||
 				mayHaveRun(t, err) {
 				t.Errorf("call that waits: got %v, want ErrClosed", err)
 			}

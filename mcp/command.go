@@ -85,8 +85,11 @@ type CommandTransport struct {
 	// to it. It must not block, or use the transport. If it panics, the process is ended, and the
 	// request fails.
 	Started func(pid int)
+	// Prepare is called before each start of the process and may change how it is started, such as its
+	// limits or its user. An error of Prepare is the error of the start. It must not block, or change
+	// the standard streams of cmd. Default: the process is started with the settings above.
+	Prepare func(cmd *exec.Cmd) error
 
-	prepare func(cmd *exec.Cmd) error // changes how the process is started; may be nil
 	connTransport
 }
 
@@ -97,8 +100,8 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	}
 	s.logger, s.once = cmp.Or(s.Logger, s.logger), s.Once
 	cmd := s.command()
-	if s.prepare != nil {
-		if err := s.prepare(cmd); err != nil {
+	if s.Prepare != nil {
+		if err := s.Prepare(cmd); err != nil {
 			return nil, fmt.Errorf("start server %q: %w", s.Path, err)
 		}
 	}
@@ -116,10 +119,6 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	}
 	return p, nil
 }
-
-// setPrepare makes dial call prepare before each start. Its type is any, so that a program without
-// commands does not link package exec.
-func (s *CommandTransport) setPrepare(prepare any) { s.prepare = prepare.(func(cmd *exec.Cmd) error) }
 
 // started calls Started.
 func (s *CommandTransport) started(ctx context.Context, pid int) (err error) {

@@ -11,12 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
-
-var internals = mcpint.Get[*mcp.Request, mcp.Handler]()
 
 // startedOnce returns a server that is not restarted, and the ids of its processes.
 func startedOnce(t *testing.T, role string, args ...string) (s *mcp.CommandTransport, pids func() []int) {
@@ -51,18 +48,18 @@ func TestOnceCommandIsNotRestarted(t *testing.T) {
 			if pid, err := mcp.CallTool[string](t.Context(), c, "pid", nil); fmt.Sprintf("[%s]", pid) != fmt.Sprint(pids()) || err != nil {
 				t.Errorf("got processes %v started, want %s; %v", pids(), pid, err)
 			}
-			if err := internals.ConnErr(s); err != nil {
+			if err := s.Err(); err != nil {
 				t.Errorf("running server: got %v", err)
 			}
 			_, err = c.CallTool(t.Context(), "exit", nil)
 			wantExitOnce(t, err, true)
 			select {
-			case <-internals.ConnDone(s):
+			case <-s.Done():
 			case <-time.After(30 * time.Second):
 				t.Fatal("the end is not reported")
 			}
-			if exit, ok := errors.AsType[*mcp.ExitError](internals.ConnErr(s)); !ok || exit.ExitCode != 7 {
-				t.Errorf("got %v as the reason of the end, want status 7", internals.ConnErr(s))
+			if exit, ok := errors.AsType[*mcp.ExitError](s.Err()); !ok || exit.ExitCode != 7 {
+				t.Errorf("got %v as the reason of the end, want status 7", s.Err())
 			}
 			for range 2 {
 				_, err = c.CallTool(t.Context(), "pid", nil)
@@ -154,15 +151,15 @@ func TestPanicInStartedEndsTheProcess(t *testing.T) {
 // Requirement: STDIO-01
 func TestPrepareChangesTheStart(t *testing.T) {
 	s := roleCommand(t, "env")
-	internals.Prepare(s, func(cmd *exec.Cmd) error {
+	s.Prepare = func(cmd *exec.Cmd) error {
 		cmd.Env = append(cmd.Env, "PREPARED=yes")
 		return nil
-	})
+	}
 	if env := readWords(t, startServer(t, s), "env"); !strings.Contains(strings.Join(env, " "), "PREPARED=yes") {
 		t.Errorf("got environment %q", env)
 	}
 	refused := roleCommand(t, "env")
-	internals.Prepare(refused, func(*exec.Cmd) error { return os.ErrPermission })
+	refused.Prepare = func(*exec.Cmd) error { return os.ErrPermission }
 	if _, err := refused.Dial(context.Background()); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "start server") {
 		t.Errorf("got %v, want the error of prepare", err)
 	}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Connect connects to a server and returns a client, which owns the transport. Connect first sends
@@ -197,8 +197,8 @@ func (r *Request) forConnection(from, to *connection) *Request {
 	}
 	other := *r
 	other.Params = slices.Concat(to.prefix, rest)
-	other.env = wire.Envelope{} // parsed by open
-	_ = other.open()            // cannot fail: the request was well-formed
+	other.env.Envelope = driver.Envelope{} // parsed by open
+	_ = other.open()                       // cannot fail: the request was well-formed
 	return &other
 }
 
@@ -224,7 +224,7 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	var failed *TransportError
 	response := asError(err)
 	errors.As(err, &failed)
-	lost := failed != nil && (errors.Is(err, ErrSessionLost) || connectionEnd(err) != nil && conn.session != nil)
+	lost := failed != nil && (errors.Is(err, driver.ErrSessionLost) || connectionEnd(err) != nil && conn.session != nil)
 	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedProtocolVersion
 	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || unsupported)
 	if !lost && !changed || c.ctx.Err() != nil {
@@ -486,7 +486,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	opening.Start(ctx, peer.TimeLimits{Total: c.startTimeout()}, ErrTimeout)
 	defer opening.Stop()
 	ctx = &opening
-	opened, err := t.OpenSession(mcpint.WithReceiver(ctx, session.ReceiveOn), session.Receive)
+	opened, err := t.OpenSession(driver.WithReceiver(ctx, session.ReceiveOn), session.Receive)
 	if err != nil {
 		_ = session.Close()
 		return nil, err
@@ -523,7 +523,7 @@ func (c *Client) closeWithin(ctx context.Context, closing func()) {
 // An openingConn is the SessionConn of a session that is being opened. While kept is set, Close has
 // no effect: giveUp decides, by the error, whether the stream stays open.
 type openingConn struct {
-	SessionConn
+	driver.SessionConn
 	kept bool
 }
 
@@ -545,7 +545,7 @@ func (c *openingConn) giveUp(err error) {
 }
 
 func (c *Client) sessionConnection(
-	session *legacy.Client, opened SessionConn, raw json.RawMessage,
+	session *legacy.Client, opened driver.SessionConn, raw json.RawMessage,
 ) (*connection, error) {
 	conn := &connection{
 		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,

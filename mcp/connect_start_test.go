@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A server that has no sessions starts after the client has given up the probe. It refuses
@@ -70,7 +71,7 @@ func (s *slowTransport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Re
 	return s.served.RoundTrip(ctx, req)
 }
 
-func (s *slowTransport) OpenSession(ctx context.Context, receive func(*jsonrpc.Message)) (mcp.SessionConn, error) {
+func (s *slowTransport) OpenSession(ctx context.Context, receive func(*jsonrpc.Message)) (driver.SessionConn, error) {
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,8 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 		d = &Detached{}
 	}
 	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal,
-		env: r.env.Clone(), detached: d}
+		detached: d}
+	n.env.Envelope = r.env.Clone()
 	if c := callFrom(ctx); c != nil && c.isOf(r) && d.State == nil {
 		d.takeOver(c)
 	}

@@ -2,7 +2,7 @@ package mcp
 
 import "context"
 
-// Functions that package mcphttp calls by internal/mcpint.
+// Functions of a [driver.Server].
 var (
 	AppendResponse = appendResponse
 	AppendResult   = appendResult

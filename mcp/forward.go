@@ -11,9 +11,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Forward returns a Handler that forwards requests to the server of c, and the server's
@@ -24,7 +24,7 @@ import (
 // [ClientOptions.ForwardInput] is set. A member whose name resembles a defined name fails with
 // [CodeInvalidParams]; a request without a valid response fails with [CodeInternalError], and the
 // reason is logged. The Handler is safe for concurrent use.
-func Forward(c *Client) Handler { return forwarder{c} }
+func Forward(c *Client) driver.Forwarder[*Request, Result] { return forwarder{c} }
 
 type forwarder struct{ client *Client }
 
@@ -41,7 +41,7 @@ func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err 
 	case wire.MethodSubscriptionsListen:
 		res, err = f.listen(ctx, req)
 	default:
-		res, err = f.ForwardAs(ctx, req, &mcpint.ForwardOptions{})
+		res, err = f.ForwardAs(ctx, req, &driver.ForwardOptions{})
 	}
 	failed, ok := errors.AsType[*TransportError](err)
 	if !ok || asError(err) != nil || ctx.Err() != nil {
@@ -69,8 +69,8 @@ func (f forwarder) discover(ctx context.Context) (Result, error) {
 	return &d, nil
 }
 
-// ForwardAs implements [mcpint.Forwarder].
-func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.ForwardOptions) (Result, error) {
+// ForwardAs implements [driver.Forwarder].
+func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.ForwardOptions) (Result, error) {
 	conn, err := f.client.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, req.Method, err)
@@ -112,7 +112,7 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *mcpint.Forwar
 	} else {
 		c := f.newCall(req, o, req.Params, r.Capabilities)
 		raw, err = f.client.forwards.Run(ctx, r, &c.call)
-		req.checked = c.request.checked
+		req.env.Valid = json.RawMessage(c.request.checked)
 	}
 	return RawResult(raw), err
 }
@@ -129,7 +129,7 @@ type forwardedCall struct {
 }
 
 func (f forwarder) newCall(
-	req *Request, o *mcpint.ForwardOptions, params, capabilities json.RawMessage,
+	req *Request, o *driver.ForwardOptions, params, capabilities json.RawMessage,
 ) *forwardedCall {
 	c := &forwardedCall{client: f.client, name: o.Subject}
 	c.call.Queue, c.call.Sender = &c.inbox, c
@@ -167,21 +167,24 @@ func (c *forwardedCall) Receive(method string, params json.RawMessage) {
 	c.call.Receive(method, params)
 }
 
-// Usage implements [mcpint.Forwarder].
-func (f forwarder) Usage() (u mcpint.ForwardUsage) {
+// Usage implements [driver.Forwarder].
+func (f forwarder) Usage() (u driver.ForwardUsage) {
 	u.InProgress, u.Suspended, u.Serial = f.client.forwards.Usage()
 	return u
 }
 
-// Abandon implements [mcpint.Forwarder].
+// Abandon implements [driver.Forwarder].
 func (f forwarder) Abandon(caller string) { f.client.forwards.Abandon(caller) }
 
-// Done implements [mcpint.Forwarder].
+// Done implements [driver.Forwarder].
 func (f forwarder) Done() <-chan struct{} {
 	if conn := f.client.connection.Load(); conn != nil && conn.session != nil {
 		return conn.done
 	}
-	return connDone(f.client.transport)
+	if l, ok := f.client.transport.(driver.Lifetime); ok {
+		return l.Done()
+	}
+	return nil
 }
 
 // listen forwards the changes of a subscription that [Client.Listen] renews. After a gap, everything

@@ -10,15 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // A forwarder is what package host sees of the Handler that Forward returns.
 type forwarder interface {
 	mcp.Handler
-	mcpint.Forwarder[*mcp.Request, mcp.Result]
+	driver.Forwarder[*mcp.Request, mcp.Result]
 }
 
 // requestsOf returns a handler that serves requests as those of a principal.

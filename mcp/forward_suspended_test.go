@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -114,7 +114,7 @@ func TestForwardedQuestionsAreAnsweredInRounds(t *testing.T) {
 		}
 		_, _, err = call(next.RequestState, object{"q1": yes})
 		wantInvalidParams(t, "state after the end", err, "may have run")
-		if u := h.Usage(); u != (mcpint.ForwardUsage{}) {
+		if u := h.Usage(); u != (driver.ForwardUsage{}) {
 			t.Errorf("usage: got %+v, want none", u)
 		}
 	})
@@ -134,12 +134,12 @@ func TestForwardedQuestionsExpire(t *testing.T) {
 		if _, _, err := try(t, h, object{"name": "hang"}); err == nil || time.Since(began) != time.Minute {
 			t.Errorf("another call: got %v after %v, want an error after a minute", err, time.Since(began))
 		}
-		if u := h.Usage(); u != (mcpint.ForwardUsage{InProgress: 1, Suspended: 1}) {
+		if u := h.Usage(); u != (driver.ForwardUsage{InProgress: 1, Suspended: 1}) {
 			t.Errorf("usage: got %+v, want the suspended call", u)
 		}
 		time.Sleep(10*time.Minute - time.Since(began))
 		synctest.Wait()
-		if u := h.Usage(); u != (mcpint.ForwardUsage{}) {
+		if u := h.Usage(); u != (driver.ForwardUsage{}) {
 			t.Errorf("usage: got %+v, want none", u)
 		}
 		_, _, err = try(t, h, object{"name": "two", "requestState": q.RequestState})
@@ -163,7 +163,7 @@ func TestForwardAs(t *testing.T) {
 			req := forwardedRequest(t, object{"name": "public__two"})
 			before := string(req.Params)
 			as := func(caller, name string) (asked, error) {
-				opts := &mcpint.ForwardOptions{Principal: "ann", Caller: caller, Subject: name}
+				opts := &driver.ForwardOptions{Principal: "ann", Caller: caller, Subject: name}
 				res, err := h.ForwardAs(t.Context(), req, opts)
 				raw, _ := res.(mcp.RawResult)
 				if err != nil {
@@ -187,7 +187,7 @@ func TestForwardAs(t *testing.T) {
 				t.Errorf("%s: got %+v, want the call of the other caller", on, h.Usage())
 			}
 			h.Abandon("one")
-			if synctest.Wait(); h.Usage() != (mcpint.ForwardUsage{}) {
+			if synctest.Wait(); h.Usage() != (driver.ForwardUsage{}) {
 				t.Errorf("%s: got %+v, want nothing", on, h.Usage())
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // pipeQueue is the number of messages that one direction of a pipe buffers. It lets both sides work
@@ -149,7 +150,7 @@ func remoteError(err *Error) error {
 const memoryDrain = time.Millisecond
 
 // OpenSession serves the handler on a pipe.
-func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error) {
+func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
 	client, server := Pipe()
 	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
 	direct := func(_ *clientConn, m *jsonrpc.Message) { receive(m) }

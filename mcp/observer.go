@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // An Observer receives the begin and the end of each request, for traces and metrics. It does not see
@@ -44,30 +45,17 @@ type Outcome struct {
 	Target string
 }
 
-// A Via says how a request has arrived at a server, or how a client sends it.
-type Via struct {
-	Sent            bool   // by this client; otherwise it was received
-	Network         string // "tcp" or "unix" of HTTP; "pipe" of streams, in memory, and of other transports
-	Protocol        string // "http", or empty
-	ProtocolVersion string // of HTTP, such as "1.1"; empty if it is not known yet
-	Peer            string // the address of a client, or the host of a server with its port if the URL has one
-	Session         string // a hash of the session's id; empty since 2026-07-28, on streams, and in clients
-}
-
-// A viaSource is the part of a transport that knows how a request has arrived or is sent.
-type viaSource interface{ Via() Via }
-
-// sentOnStream is the viaSource of clients whose transport is none.
+// sentOnStream is the driver.Carrier of clients whose transport is no Carrier.
 type sentOnStream struct{}
 
-func (sentOnStream) Via() Via { return Via{Sent: true, Network: "pipe"} }
+func (sentOnStream) Via() driver.Via { return driver.Via{Sent: true, Network: "pipe"} }
 
-// Via says how the request has arrived at the server, or how the client sends it.
-func (r *Request) Via() Via {
-	if r.via == nil {
-		return Via{Network: "pipe"}
+// Via describes how the request has arrived at the server, or how the client sends it.
+func (r *Request) Via() driver.Via {
+	if r.env.Carrier == nil {
+		return driver.Via{Network: "pipe"}
 	}
-	return r.via.Via()
+	return r.env.Carrier.Via()
 }
 
 // SetMeta sets a member of `_meta` to a JSON value, such as traceparent. It is for [Observer].Begin
@@ -93,7 +81,7 @@ var errNoReturn = errors.New("the handler has panicked or ended its goroutine")
 func observe(
 	ctx context.Context, o Observer, h Handler, req *Request, known func(*Request, error) string,
 ) (Result, error) {
-	if _, own := req.via.(ownRequest); own || req.listen != nil && req.listen.detached {
+	if _, own := req.env.Carrier.(ownRequest); own || req.listen != nil && req.listen.detached {
 		return h.ServeMCP(ctx, req)
 	}
 	began := o.Begin(ctx, req)
@@ -135,7 +123,8 @@ func (c *Client) answerBy(
 	if c.opts.Observer == nil {
 		return answer(ctx, method, params)
 	}
-	req := &Request{Method: method, Params: params, via: asked{c.via}}
+	req := &Request{Method: method, Params: params}
+	req.env.Carrier = asked{c.via}
 	req.env.Meta, _ = jsonscan.Get(params, "_meta")
 	if conn := c.connection.Load(); conn != nil { // a session may ask before it is open here
 		req.env.VersionText = conn.revision.String()
@@ -149,17 +138,17 @@ func (c *Client) answerBy(
 	return raw, err
 }
 
-// ownRequest is the viaSource of a subscription that a session of a stream opens itself. It is not
+// ownRequest is the driver.Carrier of a subscription that a session of a stream opens itself. It is not
 // observed, and nor is one with listenCall.detached.
 type ownRequest struct{}
 
-func (ownRequest) Via() Via { return Via{Network: "pipe"} }
+func (ownRequest) Via() driver.Via { return driver.Via{Network: "pipe"} }
 
-// asked is the viaSource of questions of a server.
-type asked struct{ viaSource }
+// asked is the driver.Carrier of questions of a server.
+type asked struct{ driver.Carrier }
 
-func (a asked) Via() Via {
-	v := a.viaSource.Via()
+func (a asked) Via() driver.Via {
+	v := a.Carrier.Via()
 	v.Sent = false
 	return v
 }

@@ -1,6 +1,10 @@
 package mcp
 
-import "context"
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+)
 
 // A SessionObserver is an [Observer] that also receives the sessions of revisions before 2026-07-28.
 // SessionBegan is called when a session has been initialized, with the context of the initialize
@@ -9,7 +13,7 @@ import "context"
 // [Serve] has returned.
 type SessionObserver interface {
 	Observer
-	SessionBegan(ctx context.Context, v Via) (ended func(cause error))
+	SessionBegan(ctx context.Context, v driver.Via) (ended func(cause error))
 }
 
 // A RefusalObserver is an [Observer] that also receives the requests that the HTTP transport has
@@ -36,7 +40,7 @@ func (c *Client) sessionBegan(ctx context.Context, conn *connection) {
 // observeSession reports a session of the stream.
 func (s *stream) observeSession(session *streamSession) {
 	if o, ok := observerOf(s.handler).(SessionObserver); ok {
-		ended := o.SessionBegan(session.ctx, Via{Network: "pipe"})
+		ended := o.SessionBegan(session.ctx, driver.Via{Network: "pipe"})
 		context.AfterFunc(session.ctx, func() { ended(context.Cause(session.ctx)) })
 	}
 }

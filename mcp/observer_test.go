@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -65,7 +66,7 @@ func (o *recordingObserver) End(ctx context.Context, req *mcp.Request, out mcp.O
 	o.seen = append(o.seen, text)
 }
 
-func (o *recordingObserver) SessionBegan(context.Context, mcp.Via) (ended func(cause error)) {
+func (o *recordingObserver) SessionBegan(context.Context, driver.Via) (ended func(cause error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.began++
@@ -349,8 +350,8 @@ func TestSetMetaRefusesInvalidMembers(t *testing.T) {
 func TestViaSaysHowRequestsArrive(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
-			var server, client mcp.Via
-			keep := func(v *mcp.Via) *recordingObserver {
+			var server, client driver.Via
+			keep := func(v *driver.Via) *recordingObserver {
 				return &recordingObserver{t: t, begin: func(_ context.Context, req *mcp.Request) {
 					if req.Method == "tools/call" {
 						*v = req.Via()
@@ -361,10 +362,10 @@ func TestViaSaysHowRequestsArrive(t *testing.T) {
 				c := mcptest.Dial(t, observedServer(t, keep(&server)), on, &mcp.ClientOptions{Observer: keep(&client)})
 				call1("fine")(t.Context(), t, c)
 			})
-			wantServer, wantClient := mcp.Via{Network: "pipe"}, mcp.Via{Network: "pipe", Sent: true}
+			wantServer, wantClient := driver.Via{Network: "pipe"}, driver.Via{Network: "pipe", Sent: true}
 			if on.Transport == mcptest.HTTP {
-				wantServer = mcp.Via{Network: "tcp", Protocol: "http", ProtocolVersion: "1.1", Peer: server.Peer, Session: server.Session}
-				wantClient = mcp.Via{Network: "tcp", Protocol: "http", Sent: true, Peer: "server.test"}
+				wantServer = driver.Via{Network: "tcp", Protocol: "http", ProtocolVersion: "1.1", Peer: server.Peer, Session: server.Session}
+				wantClient = driver.Via{Network: "tcp", Protocol: "http", Sent: true, Peer: "server.test"}
 				if server.Peer == "" || (len(server.Session) == 16) == on.Modern() {
 					t.Errorf("the server has received by %+v", server)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Request is one request of a client, with the revision, the client's identity and capabilities.
@@ -41,13 +42,11 @@ type Request struct {
 	// headers.
 	HeaderParams []HeaderParam
 
-	env      wire.Envelope
+	env      driver.Request
 	server   *Server     // nil before a server serves the request
 	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
 	detached *Detached   // nil for a request of a client
-	checked  RawResult   // a result that is known to be a valid JSON object
 	plain    *Server     // a server whose result is only encoded: no other handler sees it; may be nil
-	via      viaSource   // of the transport; nil for streams and in memory
 }
 
 // NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,
@@ -64,11 +63,6 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// newOpenedRequest returns a request whose envelope has been opened.
-func newOpenedRequest(r wire.Request) *Request {
-	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, env: r.Envelope}
 }
 
 // Revision returns the protocol revision of the request, such as "2026-07-28".
@@ -126,7 +120,7 @@ func (r *Request) isPlainResult() bool {
 
 // isChecked reports whether a result is the one that is known to be valid, and not only equal to it.
 func (r *Request) isChecked(raw RawResult) bool {
-	return len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0]
+	return len(raw) > 0 && len(raw) == len(r.env.Valid) && &raw[0] == &r.env.Valid[0]
 }
 
 func (r *Request) logger() *slog.Logger {

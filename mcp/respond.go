@@ -2,12 +2,10 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -25,21 +23,6 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	}
 	return jsonrpc.NewResponse(req.ID, result)
 }
-
-// _ makes the functions below available to package mcphttp.
-var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
-	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
-	SetVia:     func(req *Request, via any) { req.via = via.(viaSource) },
-	ObserverOf: func(h Handler) any { return observerOf(h) },
-	Observe: func(ctx context.Context, o any, h Handler, r *Request, known func(*Request, error) string) (any, error) {
-		return observe(ctx, o.(Observer), h, r, known)
-	},
-	Checked:     func(req *Request, result json.RawMessage) { req.checked = RawResult(result) },
-	CheckedURIs: func(req *Request) *wire.CheckedURIs { return req.env.Checked },
-	ConnDone:    connDone, ConnErr: connErr,
-	Prepare:   func(command, prepare any) { command.(interface{ setPrepare(any) }).setPrepare(prepare) },
-	Configure: func(cfg any, h Handler) { configure(cfg.(*legacy.Config), h) },
-})
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to
 // dst. The error is that of the response.

@@ -296,8 +296,9 @@ func (s *stream) beginModern(m *jsonrpc.Message, env wire.Envelope) job {
 		return s.refuse(m.ID, err)
 	}
 	r.Request = Request{
-		Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), Notify: r.notify, env: env,
+		Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), Notify: r.notify,
 	}
+	r.env.Envelope = env
 	return job{request: r}
 }
 
@@ -603,11 +604,18 @@ func (c core) Serve(ctx context.Context, dst []byte, r wire.Request, notify lega
 	return appendResult(dst, ctx, c.s.handler, req)
 }
 
+// newOpenedRequest returns a request whose envelope has been opened.
+func newOpenedRequest(r wire.Request) *Request {
+	req := &Request{ID: r.ID, Method: r.Method, Params: r.Params}
+	req.env.Envelope = r.Envelope
+	return req
+}
+
 // Listen serves a subscription on a goroutine, which may block until the client reads. Changes that
 // a slow client has not received yet collect in the handler, which merges them.
 func (c core) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) (stop func(), err error) {
 	req := newOpenedRequest(r)
-	req.Principal, req.via = PrincipalFrom(c.s.ctx), ownRequest{}
+	req.Principal, req.env.Carrier = PrincipalFrom(c.s.ctx), ownRequest{}
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
 	serve := func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {

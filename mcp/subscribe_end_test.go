@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // addThings adds the topic "things" to a server. It returns a function that reports a change and a count of closes.
@@ -137,7 +137,7 @@ type failingWrapper struct {
 	err error
 }
 
-func (w failingWrapper) Unwrap(wire.ForTransports) mcp.Handler { return w.Server }
+func (w failingWrapper) Unwrap(driver.Wrapped) mcp.Handler { return w.Server }
 
 func (w failingWrapper) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if _, err := w.Server.ServeMCP(ctx, req); err != nil {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A pushSubscription is a subscription whose notifications are sent by the goroutine of its
@@ -132,13 +133,13 @@ func listenThenServe(ctx context.Context, req *Request, h Handler) (Result, erro
 // A wrapper is a transport's handler in front of another handler. It looks at the error of a call
 // and not at the result, so a subscription can be served after it has returned.
 type wrapper interface {
-	Unwrap(wire.ForTransports) Handler
+	Unwrap(driver.Wrapped) Handler
 }
 
 // serverOf returns the server that h is or that a transport has wrapped; nil for other handlers.
 func serverOf(h Handler) *Server {
 	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
-		h = w.Unwrap(wire.ForTransports{})
+		h = w.Unwrap(driver.Wrapped{})
 	}
 	s, _ := h.(*Server)
 	return s
@@ -148,7 +149,7 @@ func serverOf(h Handler) *Server {
 // result, so that a subscription can be served after h has returned.
 func passesListen(h Handler) bool {
 	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
-		h = w.Unwrap(wire.ForTransports{})
+		h = w.Unwrap(driver.Wrapped{})
 	}
 	b, ok := h.(interface{ UsesBroadcaster() Handler })
 	return ok && reflect.TypeOf(b.UsesBroadcaster()) == reflect.TypeOf(h)

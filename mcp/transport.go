@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and
@@ -106,28 +107,8 @@ type SessionTransport interface {
 	// server's requests, and its notifications that belong to no request in progress, go to
 	// receive, which must not block and may be called concurrently. A nil message reports that
 	// messages may have been missed. ctx bounds the opening, not the session.
-	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error)
+	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error)
 }
-
-// A SessionConn carries the messages of one session. It is safe for concurrent use.
-type SessionConn interface {
-	// RoundTrip sends a request, under an id that it chooses and sets, and returns the response,
-	// which may be an error. Its errors are those of [Transport.RoundTrip]; one that wraps
-	// [ErrSessionLost] reports that the server no longer has the session. When ctx ends, RoundTrip
-	// sends notifications/cancelled, unless the request is initialize.
-	RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error)
-	// Send sends a notification or a response.
-	Send(ctx context.Context, m *jsonrpc.Message) error
-	// Done returns a channel that is closed when the server or the transport has ended the session.
-	Done() <-chan struct{}
-	// Close ends the session, at the server too if possible. It may be called several times.
-	Close() error
-}
-
-// ErrSessionLost is within the error of a request whose session the server has ended or lost.
-//
-// Spec: basic/transports#session-management (2025-11-25).
-var ErrSessionLost = errors.New("mcp: the server no longer has the session")
 
 const (
 	// minBackoff is the delay before the third start of a server that exits early. It doubles with
@@ -212,7 +193,7 @@ func (r *Request) open() error {
 	if err != nil {
 		return err
 	}
-	r.env = env
+	r.env.Envelope = env
 	return nil
 }
 
@@ -309,7 +290,7 @@ func (t *connTransport) receive(c *clientConn, m *jsonrpc.Message) {
 }
 
 // OpenSession opens a session on the current connection.
-func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error) {
+func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
 	c, _, err := t.live(ctx, wire.MethodInitialize)
 	if err != nil {
 		return nil, err
@@ -320,28 +301,27 @@ func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc
 
 func (t *connTransport) streams() *connTransport { return t }
 
-// connDone returns the channel that is closed when the current Conn of a transport has ended, or nil.
-func connDone(transport any) <-chan struct{} {
-	if c := currentConn(transport); c != nil {
+// Done implements [driver.Lifetime].
+func (t *connTransport) Done() <-chan struct{} {
+	if c := t.connection(); c != nil {
 		return c.done
 	}
 	return nil
 }
 
-// connErr returns the reason for which the current Conn of a transport has ended, or nil.
-func connErr(transport any) error {
-	if c := currentConn(transport); c != nil && peer.IsClosed(c.done) {
+// Err implements [driver.Lifetime].
+func (t *connTransport) Err() error {
+	if c := t.connection(); c != nil && peer.IsClosed(c.done) {
 		return c.err
 	}
 	return nil
 }
 
-func currentConn(transport any) *clientConn {
-	over, ok := transport.(interface{ streams() *connTransport })
-	if !ok {
+// connection returns the current connection, or nil.
+func (t *connTransport) connection() *clientConn {
+	if t.lock == nil { // not made by Command or NewConnTransport
 		return nil
 	}
-	t := over.streams()
 	t.lock <- struct{}{}
 	defer func() { <-t.lock }()
 	return t.current

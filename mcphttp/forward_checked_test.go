@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -71,7 +70,7 @@ func TestForwardedResultIsCheckedUnlessTheTransportHas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, refused := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResult(nil, t.Context(), mcp.Forward(c), req)
+			got, refused := mcp.Driver(mcp.Forward(c)).AppendResult(nil, t.Context(), req)
 			if string(got) != test.want || (refused == nil) != (test.want != "") {
 				t.Errorf("result %s, error %v; want %q", got, refused, test.want)
 			}

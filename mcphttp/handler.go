@@ -17,6 +17,7 @@ import (
 // is safe for concurrent use.
 type Handler struct {
 	core     mcp.Handler
+	server   server // serves with core, for exchanges
 	opts     Options
 	guard    *guard
 	inFlight *quota // requests in progress, except subscriptions and waits for tasks
@@ -41,7 +42,7 @@ type Handler struct {
 // NewHandler returns a Handler that serves h. The options may be nil. NewHandler panics if an
 // option is invalid.
 func NewHandler(h mcp.Handler, opts *Options) *Handler {
-	handler := &Handler{core: h}
+	handler := &Handler{core: h, server: mcp.Driver(&modernCore{h})}
 	if opts != nil {
 		handler.opts = *opts
 	}
@@ -49,7 +50,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	if err := handler.opts.validate(); err != nil {
 		panic("mcphttp: NewHandler: " + err.Error())
 	}
-	handler.observer, _ = mcpFuncs.ObserverOf(h).(mcp.RefusalObserver)
+	handler.observer, _ = mcp.Driver(h).Observer().(mcp.RefusalObserver)
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions",
 		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))

@@ -109,11 +109,15 @@ type callContext struct {
 	context.Context // of the HTTP request
 	handler         *Handler
 	lazy            atomic.Pointer[lazyContext] // nil until it is needed; changes under the lock
-	endsAt          stage                       // the stage of the handler at which the call must end
+	endsAt          stage                       // the stage of the handler at which the call has to end
+	challenged      *challenge                  // of the error response; nil for none
+	isKnown         bool                        // the error belongs to a handler of a known method
 
 	mu    sync.Mutex // guards the field below
 	ended bool
 }
+
+type callContextKey struct{}
 
 // A lazyContext is the cancelable context of a callContext.
 type lazyContext struct {
@@ -186,7 +190,12 @@ func (c *callContext) Done() <-chan struct{} { return c.cancelable().Done() }
 func (c *callContext) Err() error { return c.current().Err() }
 
 // Value returns the values of the HTTP request's context.
-func (c *callContext) Value(key any) any { return c.current().Value(key) }
+func (c *callContext) Value(key any) any {
+	if key == (callContextKey{}) {
+		return c
+	}
+	return c.current().Value(key)
+}
 
 func (c *callContext) isDisconnected() bool {
 	return c.Err() != nil && errors.Is(context.Cause(c), mcp.ErrDisconnected)

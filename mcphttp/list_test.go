@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -144,7 +143,7 @@ func TestLists_EqualThoseOfOtherTransports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, _ := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResponse(nil, t.Context(), core, req)
+		want, _ := mcp.Driver(core).AppendResponse(nil, t.Context(), req)
 		if got := start(t, core, nil).modern("tools/list", "").body; got != string(want) {
 			t.Errorf("got %.300s, want %.300s", got, want)
 		}
@@ -155,7 +154,7 @@ func TestLists_EqualThoseOfOtherTransports(t *testing.T) {
 func TestLists_MayBeChangedInPlace(t *testing.T) {
 	server := newListServer(30, nil)
 	handler := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-		if _, err := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResult(nil, ctx, server, req); err != nil {
+		if _, err := mcp.Driver(server).AppendResult(nil, ctx, req); err != nil {
 			return nil, err
 		}
 		res, err := server.ServeMCP(ctx, req)

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // serveModern serves a modern message, on the goroutine that net/http started.
@@ -83,7 +84,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	}
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header
-	mcpFuncs.SetVia(req, (*httpVia)(r))
+	req.Driver().Carrier = (*httpVia)(r)
 	endsAt := over
 	limit, caller := h.inFlight, h.caller(r)
 	if isListen(req) {
@@ -117,30 +118,33 @@ func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscript
 // An exchange is a modern request and its response. The response is JSON, unless something is
 // sent before it: then it is the last event of a stream.
 type exchange struct {
-	w          http.ResponseWriter
-	isHTTP1    bool
-	caller     caller
-	ctx        callContext
-	challenged *challenge // of the error response; may be nil
-	isKnown    bool       // the error is that of a handler of a known method
+	w       http.ResponseWriter
+	isHTTP1 bool
+	caller  caller
+	ctx     callContext
 
 	mu       sync.Mutex   // guards the fields below
 	stream   *eventStream // nil until something is sent
 	answered bool         // the response began, and no message can precede it
 }
 
-// ServeMCP serves the request, and records the HTTP challenge of its error.
-func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	res, err := x.ctx.handler.core.ServeMCP(ctx, req)
+// A modernCore serves the requests of exchanges.
+type modernCore struct{ handler mcp.Handler }
+
+// ServeMCP serves a request, and records in its callContext how the error is sent over HTTP.
+func (c *modernCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	res, err := c.handler.ServeMCP(ctx, req)
 	if err != nil {
-		x.challenged = challengeOf(err)
-		_, x.isKnown = errors.AsType[*wire.HandlerError](err)
+		if call, ok := ctx.Value(callContextKey{}).(*callContext); ok {
+			call.challenged = challengeOf(err)
+			_, call.isKnown = errors.AsType[*wire.HandlerError](err)
+		}
 	}
 	return res, err
 }
 
-// Unwrap lets a subscription go on when ServeMCP returned; see [mcp.AppendResult].
-func (x *exchange) Unwrap(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
+// Unwrap implements [driver.Wrapped].
+func (c *modernCore) Unwrap(driver.Wrapped) mcp.Handler { return c.handler }
 
 func (x *exchange) serve(req *mcp.Request) {
 	sizes := &x.ctx.handler.sizes
@@ -157,7 +161,7 @@ func (x *exchange) serve(req *mcp.Request) {
 			x.exited(req)
 		}
 	}()
-	body, err := mcpFuncs.AppendResponse(response.bytes, &x.ctx, x, req)
+	body, err := x.ctx.handler.server.AppendResponse(response.bytes, &x.ctx, req)
 	returned = true
 	response.bytes = body
 	sizes.learn(len(body))
@@ -195,14 +199,14 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 	case stream != nil && stream.finish(sse.Event{Data: body}):
 	case err == nil:
 		h.writeResponse(x.w, x.caller, http.StatusOK, body)
-	case x.challenged != nil:
-		h.writeChallenge(x.w, x.challenged, body)
+	case x.ctx.challenged != nil:
+		h.writeChallenge(x.w, x.ctx.challenged, body)
 	default:
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
 		}
 		status := http.StatusOK
-		if !x.isKnown {
+		if !x.ctx.isKnown {
 			status = statusOf(err)
 		}
 		h.writeResponse(x.w, x.caller, status, body)

@@ -15,15 +15,16 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // A recordingObserver records what it receives.
 type recordingObserver struct {
-	mu       sync.Mutex // guards the fields below
-	via      []mcp.Via  // of requests
-	sessions []mcp.Via
+	mu       sync.Mutex   // guards the fields below
+	via      []driver.Via // of requests
+	sessions []driver.Via
 	ended    []error
 	refused  []string
 	open     int // requests
@@ -43,7 +44,7 @@ func (o *recordingObserver) End(context.Context, *mcp.Request, mcp.Outcome) {
 	o.open--
 }
 
-func (o *recordingObserver) SessionBegan(_ context.Context, v mcp.Via) func(error) {
+func (o *recordingObserver) SessionBegan(_ context.Context, v driver.Via) func(error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sessions = append(o.sessions, v)
@@ -204,10 +205,10 @@ func TestViaOfHTTP(t *testing.T) {
 	for _, test := range []struct {
 		url    string
 		client *http.Client
-		want   mcp.Via
+		want   driver.Via
 	}{
-		{"http://localhost/", unixClient, mcp.Via{Network: "unix", Protocol: "http", ProtocolVersion: "1.1"}},
-		{secure.URL, secure.Client(), mcp.Via{Network: "tcp", Protocol: "http", ProtocolVersion: "2"}},
+		{"http://localhost/", unixClient, driver.Via{Network: "unix", Protocol: "http", ProtocolVersion: "1.1"}},
+		{secure.URL, secure.Client(), driver.Via{Network: "tcp", Protocol: "http", ProtocolVersion: "2"}},
 	} {
 		o.via = nil
 		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(test.url, &mcphttp.TransportOptions{Client: test.client}), nil)

@@ -8,26 +8,35 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// mcpFuncs are functions of package mcp that are not part of its API.
-var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
+// sessionCore serves the requests that package legacy has translated, with an mcp.Handler.
+type sessionCore struct {
+	handler mcp.Handler
+	server  server // serves with the sessionCore
+}
 
-// sessionCore serves the requests that package legacy translated, with an mcp.Handler.
-type sessionCore struct{ handler mcp.Handler }
+// A server serves the requests of a handler.
+type server = driver.Server[*mcp.Request, mcp.Result, mcp.Observer]
+
+func newSessionCore(h mcp.Handler) *sessionCore {
+	c := &sessionCore{handler: h}
+	c.server = mcp.Driver(c)
+	return c
+}
 
 // Serve serves a request in the modern form.
 func (c *sessionCore) Serve(
 	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,
 ) ([]byte, *mcp.Error) {
-	req := mcpFuncs.NewOpened(r)
+	req := newRequest(r)
 	req.Notify = notify
 	attribute(ctx, req)
-	return mcpFuncs.AppendResult(dst, ctx, c, req)
+	return c.server.AppendResult(dst, ctx, req)
 }
 
 // ServeMCP serves a request, and records the HTTP challenge of its error.
@@ -42,13 +51,13 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 }
 
 // Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP
-// returned.
-func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
+// has returned.
+func (c *sessionCore) Unwrap(driver.Wrapped) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
 // of its own until stop is called.
 func (c *sessionCore) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) (stop func(), err error) {
-	req := mcpFuncs.NewOpened(r)
+	req := newRequest(r)
 	attribute(ctx, req)
 	if l, ok := c.handler.(mcp.Listener); ok {
 		req.Notify = notify
@@ -61,10 +70,17 @@ func (c *sessionCore) Listen(ctx context.Context, r wire.Request, notify legacy.
 	})
 }
 
+// newRequest returns a request whose envelope has been opened.
+func newRequest(r wire.Request) *mcp.Request {
+	req := &mcp.Request{ID: r.ID, Method: r.Method, Params: r.Params}
+	req.Driver().Envelope = r.Envelope
+	return req
+}
+
 func attribute(ctx context.Context, req *mcp.Request) {
 	if c := sessionContextFrom(ctx); c != nil {
 		req.Principal, req.Header = c.principal, c.request.Header
-		mcpFuncs.SetVia(req, c)
+		req.Driver().Carrier = c
 	} else {
 		req.Principal = mcp.PrincipalFrom(ctx)
 	}
@@ -98,7 +114,7 @@ func (c *sessionContext) begin(r *http.Request, s *session, principal *mcp.Princ
 }
 
 // Via is for [mcp.Request.Via].
-func (c *sessionContext) Via() mcp.Via {
+func (c *sessionContext) Via() driver.Via {
 	v := (*httpVia)(c.request).Via()
 	v.Session = c.of.hash()
 	return v
@@ -126,7 +142,7 @@ func (c *sessionContext) Value(key any) any {
 	switch key {
 	case sessionContextKey{}:
 		return c
-	case mcpint.SessionKey{}:
+	case driver.SessionKey{}:
 		return c.session
 	}
 	return c.Context.Value(key)

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // serveSessionPost serves a POST of the session era. The session keeps a copy of the message.
@@ -105,7 +105,7 @@ func (h *Handler) endNamed(r *http.Request, head *head) bool {
 // initialize starts the conversation of a session. If it fails the session is useless.
 func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
 	// The conversation keeps its context, which therefore holds as little as possible.
-	base := context.WithValue(context.WithValue(ctx.Context, callerKey{}, s.caller), mcpint.SessionKey{}, s.id)
+	base := context.WithValue(context.WithValue(ctx.Context, callerKey{}, s.caller), driver.SessionKey{}, s.id)
 	conv, err := legacy.Open(base, &t.config, msg)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -36,7 +37,7 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 	t := &sessions{
 		opts: opts,
 		config: legacy.Config{
-			Core:        &sessionCore{h},
+			Core:        newSessionCore(h),
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Reserve:     reserveIn(filters),
@@ -48,9 +49,15 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 		begin:  time.Now(),
 		byID:   make(map[string]*session),
 	}
-	mcpFuncs.Configure(&t.config, h)
+	server := mcp.Driver(h)
+	t.config.RootsChanged = server.RootsChanged()
+	for _, version := range server.Revisions() {
+		if r, known := wire.ParseRevision(version); known {
+			t.config.Revisions = append(t.config.Revisions, r)
+		}
+	}
 	if !opts.Sessions.Stateless {
-		t.observer, _ = mcpFuncs.ObserverOf(h).(mcp.SessionObserver)
+		t.observer, _ = server.Observer().(mcp.SessionObserver)
 	}
 	return t
 }

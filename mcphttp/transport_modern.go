@@ -49,7 +49,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	if jsonscan.Kind(m.Result) != '{' {
 		return nil, x.unanswered(errors.New("invalid result: must be a JSON object"))
 	}
-	mcpFuncs.Checked(req, m.Result)
+	req.Driver().Valid = m.Result
 	return mcp.RawResult(m.Result), nil
 }
 

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -42,8 +42,8 @@ const (
 // resumed if the server supports it, at most 5 times in a row without progress.
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
-func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
-	l := &clientSession{t: t, receive: mcpint.ReceiverFrom(ctx, receive), done: make(chan struct{}),
+func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
+	l := &clientSession{t: t, receive: driver.Receiver(ctx, receive), done: make(chan struct{}),
 		cancelSlots: make(chan struct{}, maxCancels)}
 	l.life.begin(t.life.ctx)
 	l.cancels.begin(t.life.ctx)
@@ -146,8 +146,8 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.M
 		if m != nil && m.Error.Code == mcp.CodeMethodNotFound {
 			return m, nil // the session exists, the method does not
 		}
-		l.end(mcp.ErrSessionLost)
-		return nil, x.notSent(mcp.ErrSessionLost)
+		l.end(driver.ErrSessionLost)
+		return nil, x.notSent(driver.ErrSessionLost)
 	case status/100 == 2 && x.isEvents():
 		m, err = l.callStream(x, id)
 	default:
@@ -157,11 +157,11 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.M
 	if x.sent[headerSession] == nil || x.method == wire.MethodPing || !unrelated || l.exists(x.caller) {
 		return m, err
 	}
-	l.end(mcp.ErrSessionLost)
+	l.end(driver.ErrSessionLost)
 	if status/100 == 2 || newStatusError(x.res, nil, "").mayHaveRun() {
 		return m, err // the next request begins a new session
 	}
-	return nil, x.notSent(mcp.ErrSessionLost)
+	return nil, x.notSent(driver.ErrSessionLost)
 }
 
 // exists reports whether the server answers a ping in the session, or cannot be reached.
@@ -170,7 +170,7 @@ func (l *clientSession) exists(ctx context.Context) bool {
 	defer cancel()
 	x, endpoint, err := l.startExchange(ctx, &l.life, wire.MethodPing)
 	if err != nil || endpoint != nil {
-		return !errors.Is(err, mcp.ErrSessionLost)
+		return !errors.Is(err, driver.ErrSessionLost)
 	}
 	defer x.end()
 	id := jsonrpc.IntID(l.ids.Add(1))
@@ -178,7 +178,7 @@ func (l *clientSession) exists(ctx context.Context) bool {
 		return true
 	}
 	m, err := l.response(x, id)
-	return !errors.Is(err, mcp.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed && !mentionsSession(m)
+	return !errors.Is(err, driver.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed && !mentionsSession(m)
 }
 
 // mentionsSession reports whether a response is an error whose message contains "session".
@@ -336,8 +336,8 @@ func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 		x.drain() // usually the body is empty
 		return nil
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
-		l.end(mcp.ErrSessionLost)
-		return x.notSent(mcp.ErrSessionLost)
+		l.end(driver.ErrSessionLost)
+		return x.notSent(driver.ErrSessionLost)
 	}
 	m, err := x.refusal(id)
 	if err != nil {

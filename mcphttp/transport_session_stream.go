@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Limits of the resumption of a stream whose connection broke.
@@ -189,8 +190,8 @@ func (l *clientSession) diagnoseGone(ctx context.Context) error {
 	if l.exists(ctx) {
 		return errGap
 	}
-	l.end(mcp.ErrSessionLost)
-	return mcp.ErrSessionLost
+	l.end(driver.ErrSessionLost)
+	return driver.ErrSessionLost
 }
 
 // A listenState is the state of the standalone stream.
@@ -253,7 +254,7 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 			return
 		case isStatus(err, http.StatusNotFound) && at.lastID != "":
 			at.lastID = "" // open a new stream
-		case isStatus(err, http.StatusNotFound) && wasOpen && errors.Is(l.diagnoseGone(l.life.ctx), mcp.ErrSessionLost):
+		case isStatus(err, http.StatusNotFound) && wasOpen && errors.Is(l.diagnoseGone(l.life.ctx), driver.ErrSessionLost):
 			return
 		case !isBreak(err):
 			l.stopListening(listenRefused, err)

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -184,7 +184,7 @@ func TestTransport_StopsAfterFiveFailedReconnections(t *testing.T) {
 				}
 				c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 				_, err := c.try(t.Context(), "tools/call", `{}`)
-				if err == nil || !mayHaveRun(t, err) || errors.Is(err, mcp.ErrSessionLost) {
+				if err == nil || !mayHaveRun(t, err) || errors.Is(err, driver.ErrSessionLost) {
 					t.Errorf("got %v, want an error with MayHaveRun", err)
 				}
 				pauses, last := s.gets()
@@ -297,7 +297,7 @@ func TestResume_UnknownStreamOrUnknownSession(t *testing.T) {
 			s.get = func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }
 			c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 			_, err := c.try(t.Context(), "tools/call", `{}`)
-			if err == nil || !mayHaveRun(t, err) || errors.Is(err, mcp.ErrSessionLost) == known {
+			if err == nil || !mayHaveRun(t, err) || errors.Is(err, driver.ErrSessionLost) == known {
 				t.Errorf("got %v, want ErrSessionLost %v", err, !known)
 			}
 			select {

@@ -14,12 +14,13 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // A sessionClient is a client of a revision with sessions.
 type sessionClient struct {
-	mcp.SessionConn
+	driver.SessionConn
 	t        testing.TB
 	received chan *jsonrpc.Message
 }
@@ -265,12 +266,12 @@ func TestLostSessionIsReported(t *testing.T) {
 		c := initialized(t, tr, version)
 		time.Sleep(time.Hour) // without a stream the session is idle
 		_, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
-		if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+		if !errors.Is(err, driver.ErrSessionLost) || mayHaveRun(t, err) {
 			t.Errorf("got %v, want ErrSessionLost", err)
 		}
 		<-c.Done()
 		err = c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed", nil))
-		if !errors.Is(err, mcp.ErrSessionLost) {
+		if !errors.Is(err, driver.ErrSessionLost) {
 			t.Errorf("Send: got %v, want ErrSessionLost", err)
 		}
 		again := initialized(t, tr, version)

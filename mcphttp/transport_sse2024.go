@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -231,6 +232,6 @@ func (e *endpointStream) post(x *clientExchange, m *jsonrpc.Message) error {
 	if refused, _ := x.refusal(m.ID); refused != nil && refused.Error.Code == mcp.CodeMethodNotFound {
 		return refused.Error // the endpoint exists, the method does not
 	}
-	e.session.end(mcp.ErrSessionLost)
-	return x.notSent(mcp.ErrSessionLost)
+	e.session.end(driver.ErrSessionLost)
+	return x.notSent(driver.ErrSessionLost)
 }

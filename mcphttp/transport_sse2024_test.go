@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -187,7 +188,7 @@ func TestSSE_MissingEndpointIsALostSession(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+			if !errors.Is(err, driver.ErrSessionLost) || mayHaveRun(t, err) {
 				t.Errorf("got %v, %v; want ErrSessionLost", m, err)
 			}
 			<-c.Done()

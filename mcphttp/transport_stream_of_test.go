@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -35,7 +35,7 @@ func TestMessagesComeWithTheContextOfTheirStream(t *testing.T) {
 		}
 		tr := newMemTransport(t, s.ServeHTTP, &mcphttp.TransportOptions{})
 		var got sync.Map
-		ctx := mcpint.WithReceiver(t.Context(), func(of context.Context, m *jsonrpc.Message) {
+		ctx := driver.WithReceiver(t.Context(), func(of context.Context, m *jsonrpc.Message) {
 			var name any = "none"
 			if of != nil {
 				name = of.Value(streamName{})

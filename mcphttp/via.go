@@ -4,15 +4,15 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // An httpVia is an HTTP request that carries a request of a client.
 type httpVia http.Request
 
 // Via is for [mcp.Request.Via].
-func (r *httpVia) Via() mcp.Via {
-	v := mcp.Via{Network: "tcp", Protocol: "http", ProtocolVersion: "1.1", Peer: r.RemoteAddr}
+func (r *httpVia) Via() driver.Via {
+	v := driver.Via{Network: "tcp", Protocol: "http", ProtocolVersion: "1.1", Peer: r.RemoteAddr}
 	switch {
 	case r.ProtoMajor > 1:
 		v.ProtocolVersion = "2"
@@ -27,6 +27,6 @@ func (r *httpVia) Via() mcp.Via {
 }
 
 // Via is for [mcp.Request.Via].
-func (t *Transport) Via() mcp.Via {
-	return mcp.Via{Sent: true, Network: "tcp", Protocol: "http", Peer: t.target.Host}
+func (t *Transport) Via() driver.Via {
+	return driver.Via{Sent: true, Network: "tcp", Protocol: "http", Peer: t.target.Host}
 }

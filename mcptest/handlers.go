@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // hangLimit is how long a bubble may take in real time while the same handlers run. Time within it
@@ -137,7 +137,7 @@ func (s trackedServer) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resu
 }
 
 // Unwrap returns the server: transports serve it in the same way as without the tracker.
-func (s trackedServer) Unwrap(wire.ForTransports) mcp.Handler { return s.Server }
+func (s trackedServer) Unwrap(driver.Wrapped) mcp.Handler { return s.Server }
 
 type trackedHandler struct {
 	next    mcp.Handler

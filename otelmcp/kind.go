@@ -41,7 +41,7 @@ type kindKey struct {
 	hosted                                         string // the server of a host that the request is for
 }
 
-func newKindKey(ctx context.Context, r role, req *mcp.Request, via *mcp.Via) kindKey {
+func newKindKey(ctx context.Context, r role, req *mcp.Request, via *driver.Via) kindKey {
 	k := kindKey{role: r, method: req.Method, revision: req.Revision()}
 	if r == client || questions[req.Method] { // in memory, the server sees the values of the client
 		k.hosted = host.ServerFrom(ctx)
@@ -106,7 +106,7 @@ func takesTarget(method string) bool { return method == methodCall || method == 
 
 // begin returns the kind of a request that begins, or nil if its target or method is not known to
 // exist.
-func (s *kinds) begin(ctx context.Context, r role, req *mcp.Request, via *mcp.Via) *kind {
+func (s *kinds) begin(ctx context.Context, r role, req *mcp.Request, via *driver.Via) *kind {
 	key := newKindKey(ctx, r, req, via)
 	switch {
 	case takesTarget(req.Method):
@@ -124,7 +124,7 @@ func (s *kinds) begin(ctx context.Context, r role, req *mcp.Request, via *mcp.Vi
 }
 
 // end returns the kind of a request that ended.
-func (s *kinds) end(ctx context.Context, r role, req *mcp.Request, via *mcp.Via, out *mcp.Outcome) *kind {
+func (s *kinds) end(ctx context.Context, r role, req *mcp.Request, via *driver.Via, out *mcp.Outcome) *kind {
 	key := newKindKey(ctx, r, req, via)
 	switch {
 	case takesTarget(req.Method):
@@ -164,7 +164,7 @@ func (s *kinds) label(known *map[string]bool, name string, most int) string {
 }
 
 // session returns the kind of sessions.
-func (s *kinds) session(ctx context.Context, r role, via *mcp.Via) *kind {
+func (s *kinds) session(ctx context.Context, r role, via *driver.Via) *kind {
 	key := kindKey{role: r, network: via.Network, protocol: via.Protocol, protocolVersion: via.ProtocolVersion}
 	if r == client {
 		key.serverHost, key.hosted = via.Peer, host.ServerFrom(ctx)

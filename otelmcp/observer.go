@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // scope is the name of the instrumentation scope.
@@ -96,7 +97,7 @@ const (
 	roles
 )
 
-func roleOf(req *mcp.Request, via *mcp.Via) role {
+func roleOf(req *mcp.Request, via *driver.Via) role {
 	switch {
 	case req.Detached() != nil:
 		return taskRun
@@ -167,7 +168,7 @@ func (o *Observer) Detached(ctx context.Context, req *mcp.Request) {
 }
 
 // SessionBegan counts a session. The function that it returns records the duration.
-func (o *Observer) SessionBegan(ctx context.Context, v mcp.Via) (ended func(cause error)) {
+func (o *Observer) SessionBegan(ctx context.Context, v driver.Via) (ended func(cause error)) {
 	r := server
 	if v.Sent {
 		r = client

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 // startSpan begins the span of an operation.
-func (o *Observer) startSpan(op *operation, req *mcp.Request, via *mcp.Via) {
+func (o *Observer) startSpan(op *operation, req *mcp.Request, via *driver.Via) {
 	name, options := op.beginning(req.Method)
 	if op.role == client {
 		if !o.opts.PublicEndpoint && !trace.SpanContextFromContext(op.Context).IsValid() {
@@ -55,7 +56,7 @@ var unknown = [roles]*kind{newKind(kindKey{role: server}), newKind(kindKey{role:
 	newKind(kindKey{role: taskRun})}
 
 // attributes returns the attributes of a request: the attributes of its kind, and its own.
-func (o *Observer) attributes(op *operation, k *kind, req *mcp.Request, via *mcp.Via) []attribute.KeyValue {
+func (o *Observer) attributes(op *operation, k *kind, req *mcp.Request, via *driver.Via) []attribute.KeyValue {
 	own := 1 // the usual number of the others
 	if via.Peer != "" {
 		own = 4
@@ -102,7 +103,7 @@ func (o *Observer) attributes(op *operation, k *kind, req *mcp.Request, via *mcp
 }
 
 // sessionID returns the identifier of the session of a request to an HTTP server, or "".
-func (o *Observer) sessionID(req *mcp.Request, via *mcp.Via) string {
+func (o *Observer) sessionID(req *mcp.Request, via *driver.Via) string {
 	if id := req.Header["Mcp-Session-Id"]; o.opts.SessionIDs && via.Session != "" && len(id) > 0 {
 		return shorten(id[0], maxLabel)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -162,7 +163,7 @@ func classify(err error) (outcome, string) {
 		switch {
 		case errors.As(err, &status):
 			kind = fmt.Sprint("status ", status.StatusCode)
-		case errors.Is(err, mcp.ErrSessionLost):
+		case errors.Is(err, driver.ErrSessionLost):
 			kind = "session lost"
 		case errors.Is(err, context.DeadlineExceeded):
 			kind = "timeout"

@@ -5,13 +5,12 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 func BenchmarkInProcess_Server_Patchbay(b *testing.B) {
-	ctx, s := b.Context(), patchbay.NewServer()
+	ctx, server := b.Context(), mcp.Driver(patchbay.NewServer())
 	var out []byte
 	benchmarkServer(b, func(message []byte) ([]byte, error) {
 		m, err := jsonrpc.Decode(message)
@@ -23,7 +22,7 @@ func BenchmarkInProcess_Server_Patchbay(b *testing.B) {
 			return nil, err
 		}
 		var failure *mcp.Error
-		if out, failure = mcpint.Get[*mcp.Request, mcp.Handler]().AppendResponse(out[:0], ctx, s, req); failure != nil {
+		if out, failure = server.AppendResponse(out[:0], ctx, req); failure != nil {
 			return nil, failure
 		}
 		return out, nil

@@ -11,8 +11,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // drainTimeout limits how long the requests of a replaced connection may continue.
@@ -27,11 +27,8 @@ var (
 	ErrHangs = errors.New("the server did not respond to any check")
 )
 
-// internals are functions of package mcp that are not part of its API.
-var internals = mcpint.Get[*mcp.Request, mcp.Handler]()
-
 // A Forwarder forwards requests to the server of a connection.
-type Forwarder = mcpint.Forwarder[*mcp.Request, mcp.Result]
+type Forwarder = driver.Forwarder[*mcp.Request, mcp.Result]
 
 // A State is the condition of a connection that has not ended.
 type State string

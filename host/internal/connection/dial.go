@@ -104,6 +104,6 @@ func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
 		c.unenforced = missing
 		c.mu.Unlock()
 	}
-	internals.Prepare(command, limiter.Prepare)
+	command.Prepare = limiter.Prepare
 	return nil
 }

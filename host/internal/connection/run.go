@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // requestsTimeout limits how long the requests of a connection that has ended may take to notice the
@@ -62,6 +63,14 @@ func (c *Conn) connect() (mcp.Transport, error) {
 	return t, nil
 }
 
+// endOf returns the reason for the end of a transport's connection, or nil.
+func endOf(t mcp.Transport) error {
+	if l, ok := t.(driver.Lifetime); ok {
+		return l.Err()
+	}
+	return nil
+}
+
 // waitForEnd waits until the connection has ended or is stopped. The client connects to a server over
 // HTTP again itself, when the next request needs a session.
 func (c *Conn) waitForEnd(t mcp.Transport) {
@@ -72,7 +81,7 @@ func (c *Conn) waitForEnd(t mcp.Transport) {
 			return
 		}
 		if c.options.Command {
-			c.notify(Lost, cmp.Or(internals.ConnErr(t), ErrEnded))
+			c.notify(Lost, cmp.Or(endOf(t), ErrEnded))
 			c.waitForRequests()
 			return
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -66,5 +66,5 @@ func isOutage(e *hosterr.Error) bool {
 		}
 		return status.StatusCode >= http.StatusInternalServerError
 	}
-	return e.Code == hosterr.CodeTimeout || e.Code == hosterr.CodeUnavailable && !errors.Is(e.Err, mcp.ErrSessionLost)
+	return e.Code == hosterr.CodeTimeout || e.Code == hosterr.CodeUnavailable && !errors.Is(e.Err, driver.ErrSessionLost)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -75,7 +74,7 @@ func connect(t *testing.T, l interface{ Prepare(*exec.Cmd) error }, opts *mcp.Cl
 	}
 	s := mcp.Command(name, "two words", "--", "-n")
 	s.Env = []string{roleVariable + "=server", "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"}
-	mcpint.Get[*mcp.Request, mcp.Handler]().Prepare(s, l.Prepare)
+	s.Prepare = l.Prepare
 	c, err := mcp.Connect(t.Context(), s, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +175,7 @@ func TestBestEffortStartsWithoutALimit(t *testing.T) {
 
 func TestAMissingProgramIsAStartError(t *testing.T) {
 	s := mcp.Command("patchbay-no-such-program")
-	mcpint.Get[*mcp.Request, mcp.Handler]().Prepare(s, newLimiter(t, proclimit.Limits{OpenFiles: 50}).Prepare)
+	s.Prepare = newLimiter(t, proclimit.Limits{OpenFiles: 50}).Prepare
 	if _, err := mcp.Connect(t.Context(), s, nil); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("got %v, want %v", err, exec.ErrNotFound)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -40,7 +40,7 @@ func (t *tracedCommand) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Re
 	return t.screen.traceCall(ctx, req, t.CommandTransport.RoundTrip)
 }
 
-func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
 	return t.screen.traceSession(t.CommandTransport.OpenSession(t.screen.traceReceived(ctx, receive)))
 }
 
@@ -54,7 +54,7 @@ func (t *tracedURL) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	return t.screen.traceCall(ctx, req, t.Transport.RoundTrip)
 }
 
-func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
 	return t.screen.traceSession(t.Transport.OpenSession(t.screen.traceReceived(ctx, receive)))
 }
 
@@ -68,13 +68,13 @@ func (t *tracedHost) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return t.screen.traceCall(ctx, req, t.SessionTransport.RoundTrip)
 }
 
-func (t *tracedHost) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+func (t *tracedHost) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
 	return t.screen.traceSession(t.SessionTransport.OpenSession(t.screen.traceReceived(ctx, receive)))
 }
 
 // A tracedSession prints the messages of a session.
 type tracedSession struct {
-	mcp.SessionConn
+	driver.SessionConn
 	screen tracer
 }
 
@@ -91,7 +91,7 @@ func (l *tracedSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return l.SessionConn.Send(ctx, m)
 }
 
-func (s tracer) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, error) {
+func (s tracer) traceSession(l driver.SessionConn, err error) (driver.SessionConn, error) {
 	if err != nil {
 		s.Printf("← open session failed: %s", term.Clean(err.Error()))
 		return nil, err
@@ -103,14 +103,14 @@ func (s tracer) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, err
 func (s tracer) traceReceived(
 	ctx context.Context, receive func(m *jsonrpc.Message),
 ) (context.Context, func(m *jsonrpc.Message)) {
-	receiver := mcpint.ReceiverFrom(ctx, receive)
+	receiver := driver.Receiver(ctx, receive)
 	traced := func(of context.Context, m *jsonrpc.Message) {
 		if m != nil {
 			s.traced("←", "", jsonrpc.Append(nil, m), "")
 		}
 		receiver(of, m)
 	}
-	return mcpint.WithReceiver(ctx, traced), func(m *jsonrpc.Message) { traced(nil, m) }
+	return driver.WithReceiver(ctx, traced), func(m *jsonrpc.Message) { traced(nil, m) }
 }
 
 // traceCall prints a request of the newest revision, its notifications and its result.

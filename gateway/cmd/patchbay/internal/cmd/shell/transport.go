@@ -3,9 +3,9 @@ package shell
 import (
 	"context"
 
-	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A urlTransport is a transport over HTTP.
@@ -22,7 +22,7 @@ type observedURL struct {
 }
 
 // OpenSession implements mcp.SessionTransport.
-func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error) {
 	c, err := t.urlTransport.OpenSession(ctx, receive)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,11 @@ func (s *Shell) Observe(t mcp.Transport) mcp.Transport {
 
 // reportEnd reports the end of a connection over stdio when it has ended.
 func (s *Shell) reportEnd(c *mcp.Client, t mcp.Transport) {
-	if done := mcpint.Get[*mcp.Request, mcp.Handler]().ConnDone(t); done != nil {
+	l, ok := t.(driver.Lifetime)
+	if !ok {
+		return
+	}
+	if done := l.Done(); done != nil {
 		go func() { // ends with the connection, which close ends
 			<-done
 			s.connectionEnded(c)

@@ -1,0 +1,34 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A Server serves requests with one handler, for transports that write bytes and for handlers that
+// report to an observer. Function mcp.Driver returns a Server: R is *mcp.Request, T is mcp.Result and O
+// is mcp.Observer. It is safe for concurrent use.
+type Server[R, T, O any] interface {
+	// AppendResponse serves a request and appends the response message to dst. The error is the error
+	// that the message contains, or nil.
+	AppendResponse(dst []byte, ctx context.Context, req R) ([]byte, *jsonrpc.Error)
+	// AppendResult serves a request and appends the result to dst. If the error is not nil, the caller
+	// must respond with the error.
+	AppendResult(dst []byte, ctx context.Context, req R) ([]byte, *jsonrpc.Error)
+	// Observe serves a request between the two calls of the handler's observer, as a server does.
+	// target returns the Target of the outcome. Without an observer, it only serves the request.
+	Observe(ctx context.Context, req R, target func(req R, err error) string) (T, error)
+	// Observer returns the observer of the handler, or nil.
+	Observer() O
+	// Revisions returns the revisions that the handler accepts, the oldest first.
+	Revisions() []string
+	// RootsChanged returns the function that the transport must call when the client of a session
+	// announces that its roots have changed; nil means that the handler ignores the announcement.
+	RootsChanged() func(ctx context.Context)
+}
+
+// Wrapped is the parameter of the method Unwrap of a handler that a transport puts in front of
+// another handler and returns. A handler with this method must return the result of the other handler unchanged. It may read the
+// error. A subscription can then continue after ServeMCP has returned, without a goroutine.
+type Wrapped struct{}
