@@ -222,7 +222,6 @@ func (e *Envelope) Complete() *jsonrpc.Error {
 	return nil
 }
 
-
 // A Subject holds the members of a request's params that name the objects that the request uses,
 // and how. The values alias the params and are not validated; an absent value is nil.
 type Subject struct {
