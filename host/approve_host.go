@@ -22,7 +22,7 @@ func (h *Host) newApprover() *approver {
 			return func() { u.counts.held.Add(-1) }
 		}}
 	if _, ok := h.opts.State.(*state.Memory); ok { // only this process has the approvals that were used
-		o.process = h.callIDs.prefix
+		o.process = h.callIDs.Prefix
 	}
 	return &approver{approverOptions: o}
 }

@@ -99,3 +99,12 @@ func withoutHidden(req *mcp.Request, item *catalogue.Item) *mcp.Request {
 	inner.Params = jsonscan.WithMember(req.Params, "arguments", arguments)
 	return &inner
 }
+
+// mustJSON returns the JSON of a value of this package.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // no such type is used
+	}
+	return b
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -136,7 +137,7 @@ func (v *View) ask(ctx context.Context, p Policy, req *mcp.Request, a *Action) D
 		a.Time = time.Now()
 	}
 	if needs&FieldRecent != 0 {
-		a.Recent = v.host.recent.servers(v.principal)
+		a.Recent = v.host.recent.Servers(v.principal)
 	}
 	d := p.Decide(ctx, a)
 	if needs == 0 {
@@ -204,12 +205,12 @@ func (v *View) decideResult(
 	case failed != nil && !(isFault && fault.Remote()), failed == nil && !isRaw:
 		return res, failed // there is no response of the server
 	case isFault:
-		raw = faultResult(fault)
+		raw = authorize.FaultResult(fault)
 	case resultType == mcp.ResultInputRequired:
-		v.host.recent.add(v.principal, a.Server)
+		v.host.recent.Add(v.principal, a.Server)
 		return v.decideQuestions(ctx, p, req, a, raw)
 	}
-	v.host.recent.add(v.principal, a.Server)
+	v.host.recent.Add(v.principal, a.Server)
 	if !isFault && (a.Kind == ActionOther || resultType == task.ResultType) { // a task may have questions
 		if _, err := v.decideQuestions(ctx, p, req, a, raw); err != nil {
 			return nil, err
@@ -228,12 +229,12 @@ func (v *View) decideResult(
 	case len(d.Redact) == 0:
 		return res, failed
 	}
-	left, err := redact(raw, d.Redact)
+	left, err := authorize.Redact(raw, d.Redact)
 	switch {
 	case err != nil:
 		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: err}
 	case isFault:
-		return nil, redactFault(fault, left)
+		return nil, authorize.RedactedFault(fault, left)
 	}
 	return mcp.RawResult(left), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
@@ -94,11 +95,11 @@ type Host struct {
 	set      atomic.Pointer[serverSet] // see [Host.Reload]
 	approver *approver
 	states   *round.Sealer
-	callIDs  *callIDs
+	callIDs  *observe.IDs
 	calls    next                                // the pipeline
 	masks    func(r *Record, text string) string // maskRecord
 	policy   atomic.Pointer[Policy]
-	recent   recentServers
+	recent   observe.Recent
 	misnamed misnamedItems
 	held     heldRequests
 	dials    bool // connections are those of Dial
@@ -138,7 +139,7 @@ type Host struct {
 // fail with [CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{callIDs: newCallIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: server.NewFingerprintKey()}
+	h := &Host{callIDs: observe.NewIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: server.NewFingerprintKey()}
 	h.logins.failed.Max = maxFailedPrincipals
 	if o != nil {
 		h.opts = *o

@@ -2,11 +2,8 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
@@ -22,16 +19,6 @@ type recording struct {
 	Record
 	sent bool
 }
-
-// A callIDs makes ids: a random prefix, and a number. It is safe for concurrent use.
-type callIDs struct {
-	prefix string
-	last   atomic.Uint64
-}
-
-func newCallIDs() *callIDs { return &callIDs{prefix: rand.Text()[:12] + "-"} }
-
-func (c *callIDs) next() string { return c.prefix + strconv.FormatUint(c.last.Add(1), 36) }
 
 // observeCall records the end of every call: its result, its error, or its refusal by a later stage.
 func (h *Host) observeCall(next next) next {
@@ -63,7 +50,7 @@ func (r *recording) describe(c *call) {
 		}
 	}
 	if r.Call == "" {
-		r.Call = c.view.host.callIDs.next()
+		r.Call = c.view.host.callIDs.Next()
 	}
 }
 
@@ -147,7 +134,7 @@ func (v *View) refused(req *mcp.Request, kind ActionKind, public string, err err
 	a := &Action{Kind: kind, Caller: v.caller}
 	a.Arguments = argumentsOf(req)
 	r := v.newRecord(req, a)
-	r.Event, r.Call, r.Public, r.Err = event.Refused, v.host.callIDs.next(), public, err
+	r.Event, r.Call, r.Public, r.Err = event.Refused, v.host.callIDs.Next(), public, err
 	r.Duration = time.Since(r.Start)
 	_ = v.host.keep(&r) // as for an end
 	return err

@@ -69,7 +69,7 @@ func (p *pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
 	}
 	inner := *req
 	inner.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
-		p.up.host.recent.add(principal, p.up.name)
+		p.up.host.recent.Add(principal, p.up.name)
 		return notify(ctx, method, params)
 	}
 	return &inner

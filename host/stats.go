@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 )
 
 // Stats are figures of a [Host]: at one moment, or of what has happened since it was opened.
@@ -63,8 +64,8 @@ type ServerStats struct {
 
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.
 func (h *Host) Stats() Stats {
-	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.all(),
-		Approvals: h.counts.approvals.all(), RecordsLost: h.counts.lost.Load(), MaxProcesses: h.callerLimits().Processes}
+	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
+		Approvals: h.counts.approvals.All(), RecordsLost: h.counts.lost.Load(), MaxProcesses: h.callerLimits().Processes}
 	h.processes.mu.Lock()
 	st.Processes = h.processes.all
 	h.processes.mu.Unlock()
@@ -105,15 +106,15 @@ func (u *Upstream) stats() ServerStats {
 	s := u.Status()
 	return ServerStats{State: s.State, Instances: len(s.Instances), Requests: s.Requests, Suspended: s.Suspended,
 		Queued: s.Limits.Queued, Held: int(u.counts.held.Load()), Breaker: s.Limits.Breaker,
-		Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.all(), Limited: s.Limits.Refused,
+		Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(), Limited: s.Limits.Refused,
 		Quarantined: u.counts.quarantined.Load()}
 }
 
 // hostCounts are what has happened since the host was opened.
 type hostCounts struct {
-	decisions counters[DecisionKind]
-	approvals counters[string] // by outcome
-	lost      atomic.Uint64    // records
+	decisions observe.Counters[DecisionKind]
+	approvals observe.Counters[string] // by outcome
+	lost      atomic.Uint64            // records
 }
 
 // upstreamCounts are what has happened since the server was configured, and the requests that wait for the
@@ -121,7 +122,7 @@ type hostCounts struct {
 type upstreamCounts struct {
 	restarts, quarantined atomic.Uint64
 	held                  atomic.Int64
-	errors                counters[hosterr.Code]
+	errors                observe.Counters[hosterr.Code]
 }
 
 func (h *Host) countDecision(about ActionKind, d *Decision) {
@@ -129,7 +130,7 @@ func (h *Host) countDecision(about ActionKind, d *Decision) {
 	if d.Do == OutcomeAllow && len(d.Redact) > 0 {
 		effect = "redact"
 	}
-	h.counts.decisions.add(DecisionKind{about, effect})
+	h.counts.decisions.Add(DecisionKind{about, effect})
 }
 
 // countError counts a request without a valid response of its server, unless its caller has cancelled it.
@@ -139,7 +140,7 @@ func (h *Host) countError(ctx context.Context, err error) {
 		return
 	}
 	if u := h.set.Load().byName[e.Server]; u != nil {
-		u.counts.errors.add(e.Code)
+		u.counts.errors.Add(e.Code)
 	}
 }
 
@@ -160,5 +161,5 @@ func (h *Host) countApproval(ctx context.Context, granted bool, err error) {
 	default:
 		outcome = "failed"
 	}
-	h.counts.approvals.add(outcome)
+	h.counts.approvals.Add(outcome)
 }

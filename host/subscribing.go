@@ -59,7 +59,7 @@ func (s *subscribing) note(a *Action, d *Decision) {
 	if n < 0 {
 		n = len(s.parts)
 		part := &subscribedPart{recording: &recording{host: s.view.host, Record: s.view.newRecord(s.req, a)}}
-		part.Call = s.view.host.callIDs.next()
+		part.Call = s.view.host.callIDs.Next()
 		part.decided(d)
 		if d.Do != OutcomeAllow {
 			part.Err = &Error{Code: CodeDenied, Server: a.Server, Err: refusalOf(d)}

@@ -103,7 +103,7 @@ func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params 
 // checkForm returns an error if a name or value of a form contains hidden characters.
 func checkForm(params []byte) (err error) {
 	form, _ := jsonscan.Get(params, "requestedSchema")
-	(&redactor{}).strings(visibleQuestion(form, false), func(text string) string {
+	jsonscan.EditText(visibleQuestion(form, false), func(text string) string {
 		if r, found := visible.First(text); found {
 			err = fmt.Errorf("a name or value of a form contains the hidden character U+%04X", r)
 		}
@@ -125,7 +125,7 @@ func visibleQuestion(value []byte, all bool) []byte {
 			return jsonscan.AppendQuote(nil, clean)
 		}
 	case '{', '[':
-		return edit(value, func(key, member []byte) ([]byte, []byte) {
+		return jsonscan.Edit(value, func(key, member []byte) ([]byte, []byte) {
 			shown := all
 			switch string(key) {
 			case "title", "description", "enumNames", "message", "systemPrompt", "text":

@@ -235,7 +235,7 @@ func (l *topicListener) pass(e mcp.Event) {
 			}
 		}
 		e.Params = jsonscan.Without(e.Params, "_meta")
-		l.view.host.recent.add(l.view.principal, l.pool.up.name)
+		l.view.host.recent.Add(l.view.principal, l.pool.up.name)
 	}
 	l.view.changes.Send(mcp.Event{Kind: mcp.EventTopic, Method: e.Method, Params: e.Params, Filter: e.Filter})
 }

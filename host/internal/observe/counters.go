@@ -1,17 +1,19 @@
-package host
+// Package observe counts and identifies the calls of a host.
+package observe
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// counters count events by kind, of which there are few. They are safe for concurrent use.
-type counters[K comparable] struct {
+// Counters count events by kind. There must be few kinds. Counters are safe for concurrent use.
+type Counters[K comparable] struct {
 	mu sync.RWMutex // guards by
 	by map[K]*atomic.Uint64
 }
 
-func (c *counters[K]) add(kind K) {
+// Add counts an event.
+func (c *Counters[K]) Add(kind K) {
 	c.mu.RLock()
 	count := c.by[kind]
 	c.mu.RUnlock()
@@ -22,7 +24,7 @@ func (c *counters[K]) add(kind K) {
 }
 
 // begin returns the counter of a kind that may be new.
-func (c *counters[K]) begin(kind K) *atomic.Uint64 {
+func (c *Counters[K]) begin(kind K) *atomic.Uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
@@ -34,8 +36,8 @@ func (c *counters[K]) begin(kind K) *atomic.Uint64 {
 	return c.by[kind]
 }
 
-// all returns the counts so far, nil for none.
-func (c *counters[K]) all() map[K]uint64 {
+// All returns the counts so far. It returns nil before the first event.
+func (c *Counters[K]) All() map[K]uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var all map[K]uint64

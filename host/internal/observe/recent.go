@@ -1,4 +1,4 @@
-package host
+package observe
 
 import (
 	"slices"
@@ -7,40 +7,40 @@ import (
 )
 
 const (
-	// recentTime is how long a message counts for [Action.Recent]: longer than most tasks of an agent.
+	// recentTime is how long a message counts for [policy.Action.Recent]: longer than most tasks of an agent.
 	recentTime = 30 * time.Minute
 	// maxRecent limits the callers whose servers are recorded.
 	maxRecent = 10_000
 )
 
-// A recentServers holds the servers from which callers have received messages. It is safe for concurrent use.
-type recentServers struct {
+// Recent holds the servers from which callers have received messages. It is safe for concurrent use.
+type Recent struct {
 	mu      sync.Mutex // guards callers
 	callers map[string]map[string]time.Time
 }
 
-// add records that a caller receives a message from a server.
-func (r *recentServers) add(caller, server string) {
+// Add records that a caller receives a message from a server.
+func (r *Recent) Add(caller, server string) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of := r.callers[caller]
-	if of == nil {
+	servers := r.callers[caller]
+	if servers == nil {
 		if r.callers == nil {
 			r.callers = map[string]map[string]time.Time{}
 		}
 		if len(r.callers) >= maxRecent {
 			r.evict(now)
 		}
-		of = map[string]time.Time{}
-		r.callers[caller] = of
+		servers = map[string]time.Time{}
+		r.callers[caller] = servers
 	}
-	of[server] = now
+	servers[server] = now
 }
 
 // evict removes callers without recent messages or, if there are none, the caller whose last message is the
 // oldest. The caller of evict must hold the lock.
-func (r *recentServers) evict(now time.Time) {
+func (r *Recent) evict(now time.Time) {
 	oldest, when := "", now
 	for caller, servers := range r.callers {
 		var last time.Time
@@ -60,8 +60,8 @@ func (r *recentServers) evict(now time.Time) {
 	}
 }
 
-// servers returns the servers of a caller, in order.
-func (r *recentServers) servers(caller string) (names []string) {
+// Servers returns the names of the servers of a caller in order.
+func (r *Recent) Servers(caller string) (names []string) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,14 +1,15 @@
-package host
+// Package authorize applies the decisions of a policy to calls and results.
+package authorize
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/secrettext"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -19,9 +20,9 @@ const redactedText = "[redacted]"
 
 const (
 	// minRedactedText is the length of the shortest removed text that is removed from other texts too:
-	// shorter ones are part of words.
+	// shorter texts are part of words.
 	minRedactedText = 4
-	// maxRedactedTexts bounds the removed texts that are searched for in others.
+	// maxRedactedTexts limits the removed texts that are searched for in other texts.
 	maxRedactedTexts = 10_000
 )
 
@@ -34,28 +35,28 @@ type redactor struct {
 	replace  *strings.Replacer
 }
 
-// redact returns a result without the parts that the redactions name. The error is errUnredactable
-// if a redaction with MustApply cannot be applied.
-func redact(raw []byte, list []Redaction) ([]byte, error) {
+// Redact returns a result without the parts that the redactions name. It returns an error if a
+// redaction with MustApply cannot be applied.
+func Redact(raw []byte, list []policy.Redaction) ([]byte, error) {
 	r := &redactor{}
-	must := slices.ContainsFunc(list, func(r Redaction) bool { return r.MustApply })
+	must := slices.ContainsFunc(list, func(r policy.Redaction) bool { return r.MustApply })
 	if must && !redactable(raw) {
 		return nil, errUnredactable
 	}
-	for _, one := range list {
-		if one.Pointer == "" {
+	for _, redaction := range list {
+		if redaction.Pointer == "" {
 			r.secrets = true
 			continue
 		}
 		var steps []string
-		for step := range strings.SplitSeq(strings.TrimPrefix(one.Pointer, "/"), "/") {
+		for step := range strings.SplitSeq(strings.TrimPrefix(redaction.Pointer, "/"), "/") {
 			steps = append(steps, pointerEscapes.Replace(step))
 		}
 		r.pointers = append(r.pointers, steps)
 	}
 	if len(r.pointers) > 0 {
 		raw = r.structured(raw)
-		raw = r.strings(raw, r.inText)
+		raw = jsonscan.EditText(raw, r.inText)
 	}
 	if must && r.exceeded {
 		return nil, errUnredactable
@@ -67,10 +68,10 @@ func redact(raw []byte, list []Redaction) ([]byte, error) {
 			pairs = append(pairs, text, redactedText)
 		}
 		r.replace = strings.NewReplacer(pairs...)
-		raw = r.strings(raw, r.replace.Replace)
+		raw = jsonscan.EditText(raw, r.replace.Replace)
 	}
 	if r.secrets {
-		raw = r.strings(raw, func(text string) string { return secrettext.Redact(text, redactedText) })
+		raw = jsonscan.EditText(raw, func(text string) string { return secrettext.Redact(text, redactedText) })
 	}
 	return raw, nil
 }
@@ -137,7 +138,7 @@ func (r *redactor) inNested(text string, depth int) string {
 		}
 		end := i + n
 		out := r.all(value)
-		out = r.strings(out, func(text string) string { return r.inNested(text, depth-1) })
+		out = jsonscan.EditText(out, func(text string) string { return r.inNested(text, depth-1) })
 		b.WriteString(rest[:i])
 		b.Write(out)
 		rest = rest[end:]
@@ -175,7 +176,7 @@ func (r *redactor) at(value []byte, steps []string) []byte {
 		return r.remove(value)
 	}
 	n := -1
-	return edit(value, func(key, member []byte) ([]byte, []byte) {
+	return jsonscan.Edit(value, func(key, member []byte) ([]byte, []byte) {
 		n++
 		if steps[0] == "*" || key != nil && string(key) == steps[0] || key == nil && isIndex(steps[0], n) {
 			return key, r.at(member, steps[1:])
@@ -220,68 +221,6 @@ func (r *redactor) keep(value []byte) {
 	}
 }
 
-// strings applies a function to all strings of a value, and to the names of members.
-func (r *redactor) strings(value []byte, change func(string) string) []byte {
-	switch jsonscan.Kind(value) {
-	case '"':
-		text, err := jsonscan.Unquote(value)
-		if err != nil {
-			return value
-		}
-		if changed := change(text); changed != text {
-			return jsonscan.AppendQuote(nil, changed)
-		}
-		return value
-	case '{', '[':
-		return edit(value, func(key, member []byte) ([]byte, []byte) {
-			if key != nil {
-				key = []byte(change(string(key)))
-			}
-			return key, r.strings(member, change)
-		})
-	}
-	return value
-}
-
-// edit returns an object or an array with the members or elements that a function returns, whose keys
-// are nil in an array. It returns the value itself if nothing is changed, or if it is neither.
-func edit(value []byte, change func(key, member []byte) ([]byte, []byte)) []byte {
-	var b []byte
-	changed := false
-	add := func(key, member []byte) {
-		newKey, newMember := change(key, member)
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		if key != nil {
-			b = append(jsonscan.AppendQuote(b, string(newKey)), ':')
-		}
-		b = append(b, newMember...)
-		changed = changed || !bytes.Equal(key, newKey) || !bytes.Equal(member, newMember)
-	}
-	switch jsonscan.Kind(value) {
-	case '{':
-		b = append(b, '{')
-		for key, member := range jsonscan.Members(value) {
-			if key == nil {
-				key = []byte{}
-			}
-			add(key, member)
-		}
-		b = append(b, '}')
-	case '[':
-		b = append(b, '[')
-		for element := range jsonscan.Elements(value) {
-			add(nil, element)
-		}
-		b = append(b, ']')
-	}
-	if !changed {
-		return value
-	}
-	return b
-}
-
 // isIndex reports whether a step of a JSON pointer is an index.
 func isIndex(step string, n int) bool {
 	at := 0
@@ -294,31 +233,22 @@ func isIndex(step string, n int) bool {
 	return step != "" && at == n
 }
 
-// faultResult returns an error of a server in the form of a result.
-func faultResult(e *mcp.Error) mcp.RawResult {
+// FaultResult returns an error of a server in the form of a result, which [Redact] can change.
+func FaultResult(e *mcp.Error) mcp.RawResult {
 	b := append(jsonscan.AppendQuote([]byte(`{"error":{"message":`), e.Message), `,"code":`...)
-	b = append(b, mustJSON(e.Code)...)
+	b = strconv.AppendInt(b, int64(e.Code), 10)
 	if len(e.Data) > 0 {
 		b = append(append(b, `,"data":`...), e.Data...)
 	}
 	return append(b, "}}"...)
 }
 
-// redactFault returns the error of a server with the message and data of its redacted form.
-func redactFault(e *mcp.Error, raw []byte) error {
+// RedactedFault returns the error of a server with the message and data of a redacted [FaultResult].
+func RedactedFault(e *mcp.Error, raw []byte) error {
 	fault, _ := jsonscan.Get(raw, "error")
 	out := mcp.Errorf(e.Code, "%s", jsonscan.GetString(fault, "message"))
 	if data, ok := jsonscan.Get(fault, "data"); ok {
 		out.Data = data
 	}
 	return out
-}
-
-// mustJSON returns the JSON of a value of this package.
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // no such type is used
-	}
-	return b
 }

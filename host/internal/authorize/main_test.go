@@ -1,0 +1,10 @@
+package authorize_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
+)
+
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }

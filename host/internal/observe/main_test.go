@@ -1,0 +1,10 @@
+package observe_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/testhome"
+)
+
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }
