@@ -154,7 +154,7 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 }
 
 // start redirects the browser of a caller to the authorization server of an MCP server.
-func (p *connectPages) start(w http.ResponseWriter, r *http.Request, l *host.Login, browser string) {
+func (p *connectPages) start(w http.ResponseWriter, r *http.Request, l host.Login, browser string) {
 	ctx, cancel := context.WithTimeout(r.Context(), connectTime)
 	defer cancel()
 	to, err := l.Start(ctx, browser)

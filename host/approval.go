@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
@@ -157,7 +158,7 @@ func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
 			"the policy or the definition has changed since the request was approved: start it again")})
 	case st.Nonce == "": // it was allowed when it began: each of its answers is for one request, too
 		text, _, _ := round.StateOf(req)
-		st.Nonce = digestOf(text)
+		st.Nonce = login.DigestOf(text)
 	}
 	p.nonce = rand.Text()
 	return p.consume(ctx, st.Nonce)

@@ -59,7 +59,7 @@ func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 	}
 	ctx = context.WithValue(ctx, callerKey{}, caller)
 	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
-	ctx = context.WithValue(ctx, clientKey{}, s.in.pool.client(e, server.URL))
+	ctx = context.WithValue(ctx, clientKey{}, u.logins.Client(e.Server, caller, server.URL, &s.in.pool.forwarded))
 	if e.Settings.InsecureHTTP {
 		ctx = context.WithValue(ctx, insecureHTTPKey{}, true)
 	}

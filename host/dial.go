@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -34,6 +35,6 @@ func (u *Upstream) expanded(ctx context.Context, e *entry, c *Caller) (*config.S
 		return nil, err
 	}
 	u.keepSecrets(expanded.Secrets())
-	u.setEndpoint(e, expanded.URL)
-	return expanded, checkHeaders(e, expanded)
+	u.logins.SetEndpoint(e.Server, expanded.URL)
+	return expanded, login.CheckHeaders(e.Server, expanded)
 }

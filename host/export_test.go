@@ -52,26 +52,26 @@ func LockInstances(h *Host, server string) (unlock func()) {
 func WaitForLogin(
 	ctx context.Context, h *Host, server string, c *Caller,
 ) (loggedIn func(), woken <-chan struct{}, err error) {
-	cred, err := h.set.Load().byName[server].login(ctx, c)
+	cred, err := h.set.Load().byName[server].logins.Of(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	return cred.loggedIn, cred.waiting(), nil
+	return cred.LoggedIn, cred.Waiting(), nil
 }
 
 // FailLogin begins a login of a caller, which fails. The result reports whether it is kept for requests that come
 // back.
 func FailLogin(ctx context.Context, h *Host, server string, c *Caller) (kept func() bool, err error) {
-	cred, err := h.set.Load().byName[server].login(ctx, c)
+	cred, err := h.set.Load().byName[server].logins.Of(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.beginLogin(cred, nil)
+	l, err := h.logins.Begin(cred, nil)
 	if err != nil {
 		return nil, err
 	}
-	l.finish(oauthclient.ErrLoginTimeout)
-	return func() bool { return h.loginByID(c.Principal.Key(), l.id) == l }, nil
+	l.Finish(oauthclient.ErrLoginTimeout)
+	return func() bool { return h.logins.ByID(c.Principal.Key(), l.ID()) == l }, nil
 }
 
 // ListBytes returns the size of the lists that a server's callers use.

@@ -135,7 +135,7 @@ func (u *Upstream) mask(text string) string {
 	u.secretsMu.Lock()
 	all := slices.Clone(u.secrets)
 	u.secretsMu.Unlock()
-	all = append(all, u.tokensOf(nil)...)
+	all = append(all, u.logins.TokensOf(nil)...)
 	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may contain another
 	for _, s := range all {
 		text = strings.ReplaceAll(text, s, "[secret]")

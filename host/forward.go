@@ -51,7 +51,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 	if c.taskCall != nil && c.taskCall.Declares {
 		o.Capabilities = withTasks(req, p)
 	}
-	ctx = p.withForwarded(ctx, req)
+	ctx = p.up.logins.With(ctx, &p.forwarded, req)
 	s, res, roots, err := p.forward(ctx, req, class, from, o)
 	if errors.Is(err, errRemoved) && !continues {
 		if now := v.poolNamed(p.up.name); now != nil && now != p { // the server was replaced

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
@@ -103,8 +104,7 @@ type Host struct {
 	misnamed misnamedItems
 	held     heldRequests
 	dials    bool // connections are those of Dial
-	logins   logins
-	memory   memoryTokens
+	logins   *login.Logins
 	tasks    task.Table
 	// processes counts those of commands.
 	processes processCount
@@ -140,7 +140,6 @@ type Host struct {
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h := &Host{callIDs: observe.NewIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: server.NewFingerprintKey()}
-	h.logins.failed.Max = maxFailedPrincipals
 	if o != nil {
 		h.opts = *o
 	}
@@ -159,6 +158,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.logins = h.newLogins()
 	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
 		Done: h.ctx.Done()})
 	set, err := h.newServerSet(f, nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -85,7 +86,7 @@ func mayElicitURL(req *mcp.Request) bool {
 }
 
 // neededLogin returns the login that a failed request needs, nil if a login would not help.
-func (v *View) neededLogin(ctx context.Context, err error) (c *credential, scopes []string) {
+func (v *View) neededLogin(ctx context.Context, err error) (c *login.Credential, scopes []string) {
 	e, ok := errors.AsType[*Error](err)
 	needed, required := errors.AsType[*oauthclient.LoginRequiredError](err)
 	if !ok || !required || e.Code != CodeAuthRequired {
@@ -95,7 +96,7 @@ func (v *View) neededLogin(ctx context.Context, err error) (c *credential, scope
 	if p == nil {
 		return nil, nil
 	}
-	c, failed := p.up.login(ctx, p.caller)
+	c, failed := p.up.logins.Of(ctx, p.caller)
 	if failed != nil {
 		return nil, nil
 	}
@@ -112,23 +113,24 @@ func (v *View) askLogin(
 		return nil, err
 	}
 	e, _ := errors.AsType[*Error](err)
-	own := c.caller.Key() == v.caller.Principal.Key() && c.up.entry().UsesLoginOfCaller()
-	if !own || v.host.connectURL() == "" || v.host.refusedLogin(c.caller) != nil {
+	own := c.Principal().Key() == v.caller.Principal.Key() && c.IsOfCallers()
+	if !own || v.host.logins.ConnectURL() == "" || v.host.logins.Refused(c.Principal()) != nil {
 		return nil, v.loginRequired(e, "")
 	}
 	if st == nil {
 		st = &loginState{}
 	}
-	again := len(scopes) > 0 && includes(st.Scopes, scopes) && !c.missing.Load() // the user has logged in for them
+	again := len(scopes) > 0 && login.Includes(st.Scopes, scopes) && !c.IsMissing() // the user has logged in for them
 	if st.Rounds >= maxLoginRounds || again {
 		out := *e
-		out.Err = hosterr.Public{Err: &loginError{"the server still requires a login after the user has logged in", e.Err}}
+		const text = "the server still requires a login after the user has logged in"
+		out.Err = hosterr.Public{Err: &loginError{text, e.Err}}
 		return nil, &out
 	}
 	if !mayElicitURL(req) && !v.host.set.Load().settings.Connect.Links {
 		return nil, v.loginRequired(e, "")
 	}
-	l, failed := v.host.beginLogin(c, scopes)
+	l, failed := v.host.logins.Begin(c, scopes)
 	if failed != nil {
 		return nil, failed
 	}
@@ -142,9 +144,9 @@ func (v *View) askLogin(
 	if len(st.State)+len(st.Answers) > maxKeptAnswers {
 		return nil, v.loginRequired(e, "")
 	}
-	st.Server, st.Login, st.Rounds = c.up.name, l.id, st.Rounds+1
+	st.Server, st.Login, st.Rounds = c.Server(), l.ID(), st.Rounds+1
 	st.Scopes = append(st.Scopes, scopes...)
-	v.host.recordLogin(c, "asked", nil)
+	v.host.recordLogin(c.Server(), c.Principal(), "asked", nil)
 	return v.loginQuestion(req, l, st), nil
 }
 
@@ -153,10 +155,10 @@ func (v *View) loginRequired(e *Error, page string) error {
 	out := *e
 	text := "a login is required"
 	u := v.host.set.Load().byName[e.Server]
-	refused := v.host.refusedLogin(v.caller.Principal)
+	refused := v.host.logins.Refused(v.caller.Principal)
 	switch command := v.host.opts.LoginCommand; {
 	case page != "":
-		text += ": the user must open this page, which is for one visit within " + loginTime.String() + ": " + page
+		text += ": the user must open this page, which is for one visit within " + login.Time.String() + ": " + page
 	case v.caller.Principal == nil && command != nil && u != nil:
 		text += ": run " + command(e.Server)
 	case u != nil && u.entry().UsesLoginOfCaller() && refused != nil:
@@ -171,7 +173,7 @@ func (v *View) loginRequired(e *Error, page string) error {
 }
 
 // loginQuestion returns the result that asks the client to open the page of a login.
-func (v *View) loginQuestion(req *mcp.Request, l *Login, st *loginState) mcp.Result {
+func (v *View) loginQuestion(req *mcp.Request, l *login.Login, st *loginState) mcp.Result {
 	st.Expires = time.Now().Add(round.TTL).Unix()
 	sealed := v.host.states.Ring.SealText(mustJSON(st), v.loginBound(req)...)
 	message := fmt.Sprintf("[%s] The server requires a login. Log in to it on this page to continue.",
@@ -226,11 +228,11 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 
 // awaitLogin waits until the caller has logged in.
 func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *loginState) error {
-	c, err := p.up.login(ctx, p.caller)
+	c, err := p.up.logins.Of(ctx, p.caller)
 	if err != nil || c == nil {
 		return err
 	}
-	l := v.host.loginByID(c.caller.Key(), st.Login)
+	l := v.host.logins.ByID(c.Principal().Key(), st.Login)
 	if l == nil { // it has succeeded or expired, or was of another process
 		return nil
 	}
@@ -238,32 +240,31 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		return p.up.errorf(CodeLimited, "too many requests wait for their users")
 	}
 	defer v.host.held.remove(v.principal)
-	expiry := time.NewTimer(time.Until(l.expires))
+	expiry := time.NewTimer(time.Until(l.Expires()))
 	defer expiry.Stop()
 	poll, progress := time.NewTicker(loginPoll), time.NewTicker(awaitProgress)
 	defer poll.Stop()
 	defer progress.Stop()
-	changed := c.waiting()
+	changed := c.Waiting()
 	for n := 1; ; {
 		select {
-		case <-l.done:
-			if err := l.outcome(); err != nil {
-				return p.up.errorf(CodeAuthRequired, "the login has failed: %s", loginFailure(err))
+		case <-l.Done():
+			if err := l.Outcome(); err != nil {
+				return p.up.errorf(CodeAuthRequired, "the login has failed: %s", login.Failure(err))
 			}
 			return nil
 		case <-changed:
 			return nil
 		case <-poll.C:
-			now, err := c.transport.Status(ctx)
 			// Another request may have found the tokens already, so that changed is for a later login.
-			if err == nil && now != nil && includes(now.Scopes, l.scopes) {
-				return c.ready(ctx)
+			if c.Includes(ctx, l.Scopes()) {
+				return c.Ready(ctx)
 			}
 		case <-progress.C:
 			notifyProgress(ctx, req, n, "waiting for the login")
 			n++
 		case <-expiry.C:
-			return p.up.errorf(CodeAuthRequired, "the login was not completed within %v", loginTime)
+			return p.up.errorf(CodeAuthRequired, "the login was not completed within %v", login.Time)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-v.host.ctx.Done():
@@ -275,11 +276,11 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 // checkLogin returns an error if the requests of a pool need a login that is missing: before a user is
 // asked for an approval, which is for one request.
 func (p *pool) checkLogin(ctx context.Context) error {
-	c, err := p.up.login(ctx, p.caller)
+	c, err := p.up.logins.Of(ctx, p.caller)
 	if err != nil || c == nil {
 		return err
 	}
-	if err := c.ready(ctx); err != nil {
+	if err := c.Ready(ctx); err != nil {
 		e := *p.up.failure(ctx, err)
 		e.Code, e.MayHaveRun = CodeAuthRequired, false
 		return &e

@@ -34,7 +34,7 @@ func callerNamed(name string) *host.Caller {
 	return &host.Caller{Principal: &mcp.Principal{Issuer: "test", Subject: name}}
 }
 
-func beginLogin(t *testing.T, h *host.Host, server, name string, scopes ...string) *host.Login {
+func beginLogin(t *testing.T, h *host.Host, server, name string, scopes ...string) host.Login {
 	t.Helper()
 	l, err := h.BeginLogin(t.Context(), server, callerNamed(name), scopes...)
 	if err != nil {
@@ -43,7 +43,7 @@ func beginLogin(t *testing.T, h *host.Host, server, name string, scopes ...strin
 	return l
 }
 
-func ticketOf(l *host.Login) string {
+func ticketOf(l host.Login) string {
 	return strings.TrimPrefix(l.URL(), "https://gateway.example/connect/")
 }
 
@@ -56,7 +56,7 @@ func TestTicketsOfLogins(t *testing.T) {
 			t.Error("a request for the same has another ticket")
 		}
 		seen := map[string]bool{}
-		for _, l := range []*host.Login{ann, beginLogin(t, h, "notes", "bob"), beginLogin(t, h, "mail", "ann"),
+		for _, l := range []host.Login{ann, beginLogin(t, h, "notes", "bob"), beginLogin(t, h, "mail", "ann"),
 			beginLogin(t, h, "notes", "ann", "write")} {
 			ticket := ticketOf(l)
 			if len(ticket) != 32 || strings.Trim(ticket, "abcdefghijklmnopqrstuvwxyz234567") != "" || seen[ticket] {

@@ -31,20 +31,16 @@ func (p *pool) lacksLogin(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, listing.Wait) // an authorization server may be slow
 	defer cancel()
-	c, err := p.up.login(ctx, p.caller)
-	return err == nil && c != nil && c.ready(ctx) != nil && c.missing.Load()
+	c, err := p.up.logins.Of(ctx, p.caller)
+	return err == nil && c != nil && c.Ready(ctx) != nil && c.IsMissing()
 }
 
 // hasLogin reports whether the caller of the pool is logged in to its server.
 func (p *pool) hasLogin(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, listing.Wait)
 	defer cancel()
-	c, err := p.up.login(ctx, p.caller)
-	if err != nil || c == nil {
-		return false
-	}
-	now, err := c.transport.Status(ctx)
-	return err == nil && now != nil
+	c, err := p.up.logins.Of(ctx, p.caller)
+	return err == nil && c != nil && c.Includes(ctx, nil)
 }
 
 // loginServers returns, in the order of the file, the servers at which each caller logs in and for

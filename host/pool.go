@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -28,7 +29,7 @@ type pool struct {
 
 	requests *limits.Queue // see queue
 
-	forwarded forwardedHeader
+	forwarded login.Forwarded
 }
 
 func newPool(u *Upstream, c *Caller) *pool {

@@ -11,7 +11,7 @@ import (
 func (h *Host) maskRecord(r *Record, text string) string {
 	text = h.mask(text)
 	if u := h.set.Load().byName[r.Server]; u != nil && r.Caller != nil {
-		text = maskAll(text, u.tokensOf(r.Caller))
+		text = maskAll(text, u.logins.TokensOf(r.Caller))
 	}
 	return text
 }
@@ -21,7 +21,7 @@ func (h *Host) maskRecord(r *Record, text string) string {
 func (h *Host) Mask(text string) string {
 	text = h.mask(text)
 	for _, u := range h.all() {
-		text = maskAll(text, u.tokensOf(nil))
+		text = maskAll(text, u.logins.TokensOf(nil))
 	}
 	return text
 }

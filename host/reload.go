@@ -99,7 +99,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 	for u := range set.entries {
 		changed := slices.Contains(d.Changed, u.name)
 		if changed {
-			u.credentials.forget()
+			u.logins.Forget()
 		}
 		u.reconfigure(wanted[u], changed)
 		u.applyLimits()

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -34,8 +35,8 @@ type Upstream struct {
 	counts   upstreamCounts
 	stderr   connection.Stderr
 
-	credentials credentials
-	usesCaller  atomic.Bool // a connection was made with CallerFrom
+	logins     *login.Server
+	usesCaller atomic.Bool // a connection was made with CallerFrom
 
 	secretsMu sync.Mutex // guards secrets
 	secrets   []string   // of the expanded entry
@@ -57,6 +58,7 @@ func newUpstream(h *Host, name string, e *entry) *Upstream {
 		pools: map[string]*pool{}, connections: map[*conn]struct{}{}}
 	u.lists = listing.NewMemory(name, h.opts.Logger, func() { u.dropLists(0) })
 	u.current.Store(e)
+	u.logins = u.newLogins()
 	u.limits = h.limits.NewServer(name, e.Settings)
 	u.requests = u.limits.NewQueue(true)
 	return u

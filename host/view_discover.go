@@ -16,7 +16,7 @@ import (
 func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if s := v.servers(); s.single && len(s.pools) == 1 {
 		res, err := v.discoverSingle(ctx, req, s.pools[0])
-		if c, _ := v.neededLogin(ctx, err); c == nil || !c.up.entry().UsesLoginOfCaller() {
+		if c, _ := v.neededLogin(ctx, err); c == nil || !c.IsOfCallers() {
 			return res, err
 		} // else the client connects, and its calls ask for the login
 	}

@@ -26,8 +26,8 @@ func (v *View) resolve(set *serverSet) *viewServers {
 		if set.opens(c, u) {
 			s.pools = append(s.pools, u.pool(c))
 			if e := set.entries[u]; e != nil {
-				_, login := u.loginPrincipal(e, c)
-				s.logins, s.forwards = s.logins || login, s.forwards || e.Settings.Auth == config.AuthForward
+				_, ok := u.logins.Principal(e.Server, c)
+				s.logins, s.forwards = s.logins || ok, s.forwards || e.Settings.Auth == config.AuthForward
 			}
 		}
 	}

@@ -46,8 +46,8 @@ func wantRefusal(t *testing.T, err error, code hosterr.Code, wait time.Duration,
 
 func TestRatesOfCallersAndTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(t, &state.Memory{}, &config.CallerLimits{PerCaller: config.Rate{Count: 1, Per: time.Second, Burst: 3},
-			PerTool: config.Rate{Count: 1, Per: time.Minute, Burst: 2}, ArgumentBytes: 20})
+		l := newLimits(t, &state.Memory{}, &config.CallerLimits{
+			PerCaller: config.Rate{Count: 1, Per: time.Second, Burst: 3}, PerTool: config.Rate{Count: 1, Per: time.Minute, Burst: 2}, ArgumentBytes: 20})
 		s := l.NewServer("a", &config.ServerSettings{})
 		admit := func(principal, arguments string) error { return l.Admit(t.Context(), call(s, principal, arguments)) }
 		if err := errors.Join(admit("ann", "{}"), admit("ann", "{}"), admit("ben", "{}")); err != nil {
@@ -102,7 +102,8 @@ func TestRefusalsOfAQueueNameTheSetting(t *testing.T) {
 		wantRefusal(t, q.Enter(t.Context(), "ann"), hosterr.CodeLimited, time.Second,
 			"the server is busy with concurrency of 1, and queue of 1 is full: send the request again in 1s")
 		wantRefusal(t, <-waited, hosterr.CodeLimited, time.Second,
-			"the request has waited for queueTimeout of 1s: the server is busy with concurrency of 1; send it again later")
+			"the request has waited for queueTimeout of 1s: the server is busy with concurrency of 1; "+
+				"send it again later")
 		s.Configure(&config.ServerSettings{Concurrency: 2, Queue: 1, QueueTimeout: time.Second})
 		q.Update()
 		if err := q.Enter(t.Context(), "ann"); err != nil {

@@ -1,0 +1,328 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// maxCredentials limits the credentials of one server. Evicted credentials are rebuilt from
+// [Options.Tokens] when the caller returns.
+const maxCredentials = 1000
+
+// A Server contains the credentials for one server, by principal and URL. It is safe for concurrent use.
+type Server struct {
+	logins *Logins
+	name   string
+	opts   ServerOptions
+
+	mu       sync.Mutex // guards the fields below
+	all      map[credentialKey]*Credential
+	entry    *server.Server // that endpoint belongs to
+	endpoint string
+}
+
+// ServerOptions configure [Logins.NewServer].
+type ServerOptions struct {
+	// Entry returns the configuration of the server that is in force.
+	Entry func() *server.Server
+	// KeepSecrets adds texts that errors and records must not contain.
+	KeepSecrets func(texts []string)
+	// WithoutServer removes the name of the server from an error of the configuration.
+	WithoutServer func(err error) error
+	// Changed is called after a principal has logged in, before the requests that wait for it continue.
+	Changed func(p *mcp.Principal)
+}
+
+// NewServer returns the credentials for a server of the configuration.
+func (s *Logins) NewServer(name string, o ServerOptions) *Server {
+	return &Server{logins: s, name: name, opts: o, all: map[credentialKey]*Credential{}}
+}
+
+type credentialKey struct{ principal, url string }
+
+// A Credential is the login of one principal at one server, and authorizes its requests.
+type Credential struct {
+	server    *Server
+	principal *mcp.Principal // nil for the local user
+	url       string
+	transport *oauthclient.Transport
+	used      time.Time // guarded by the lock of the server
+
+	missing atomic.Bool // a login is required, as far as is known
+	// tokens are the last tokens that were sent. Errors and records must not contain them.
+	tokens atomic.Pointer[[]string]
+
+	mu      sync.Mutex // guards the field below
+	changed chan struct{}
+}
+
+// Principal returns the principal whose login authorizes the requests of a caller. ok is false if no
+// login of the host authorizes them.
+func (s *Server) Principal(e *server.Server, c *policy.Caller) (p *mcp.Principal, ok bool) {
+	switch e.Settings.Auth {
+	case config.AuthCaller:
+		return c.Principal, true
+	case config.AuthGateway:
+		return nil, s.logins.opts.Dials
+	}
+	return nil, false
+}
+
+// Client returns the HTTP client of connections with an entry, for a caller. It is nil if the connections
+// need no credentials of the host or the caller.
+func (s *Server) Client(e *server.Server, c *policy.Caller, url string, f *Forwarded) *http.Client {
+	if e.Settings.Auth == config.AuthForward {
+		return &http.Client{Transport: &forwarding{headers: f, base: s.base(e)}}
+	}
+	principal, ok := s.Principal(e, c)
+	if !ok {
+		return nil
+	}
+	return &http.Client{Transport: s.credential(e, principal, url)}
+}
+
+// store returns the tokens of a principal.
+func (s *Logins) store(principal string) oauthclient.Store {
+	if s.opts.Tokens != nil {
+		return s.opts.Tokens(principal)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	store := s.stores[principal]
+	if store == nil {
+		store = oauthclient.NewMemoryStore()
+		s.stores[principal] = store
+	}
+	return store
+}
+
+// credential returns the login of a principal at the server.
+func (s *Server) credential(e *server.Server, p *mcp.Principal, url string) *Credential {
+	key := credentialKey{p.Key(), url}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.all[key]
+	if c == nil {
+		if len(s.all) >= maxCredentials {
+			s.evict()
+		}
+		c = &Credential{server: s, principal: p, url: url, changed: make(chan struct{})}
+		o := s.oauthOptions(e)
+		if o.Base == nil {
+			o.Base = defaultBase()
+		}
+		o.Base, o.Store, o.Authorizer = &authorizedOnly{c, o.Base}, s.logins.store(key.principal), nil
+		c.transport = oauthclient.NewTransport(url, &o)
+		s.all[key] = c
+	}
+	c.used = time.Now()
+	return c
+}
+
+// evict removes the least recently used credential. The caller must hold s.mu.
+func (s *Server) evict() {
+	var oldest credentialKey
+	var at time.Time
+	for key, c := range s.all {
+		if at.IsZero() || c.used.Before(at) {
+			oldest, at = key, c.used
+		}
+	}
+	delete(s.all, oldest)
+}
+
+// Forget removes the credentials after a change of the configuration.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.all)
+	s.entry = nil
+}
+
+// endpointOf returns the URL that logins at the server are for. It is expanded once for an entry.
+func (s *Server) endpointOf(ctx context.Context, e *server.Server) (string, error) {
+	s.mu.Lock()
+	url, known := s.endpoint, s.entry == e
+	s.mu.Unlock()
+	if known {
+		return url, nil
+	}
+	if e.Invalid != nil {
+		return "", e.Invalid
+	}
+	url, err := e.Config.ExpandURL(ctx, s.logins.opts.Lookup)
+	if err != nil {
+		return "", err
+	}
+	s.SetEndpoint(e, url)
+	return url, nil
+}
+
+// SetEndpoint sets the URL that logins at the server are for.
+func (s *Server) SetEndpoint(e *server.Server, url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entry, s.endpoint = e, url
+}
+
+// Of returns the login that the requests of a caller need, nil if they need none. The error is an
+// [*hosterr.Error].
+func (s *Server) Of(ctx context.Context, c *policy.Caller) (*Credential, error) {
+	e := s.opts.Entry()
+	p, ok := s.Principal(e, c)
+	if !ok {
+		return nil, nil //nolint:nilnil // no login is needed
+	}
+	return s.at(ctx, e, p)
+}
+
+// at returns the login of a principal at the endpoint of an entry.
+func (s *Server) at(ctx context.Context, e *server.Server, p *mcp.Principal) (*Credential, error) {
+	url, err := s.endpointOf(ctx, e)
+	if err != nil {
+		return nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: s.name, Err: s.opts.WithoutServer(err)}
+	}
+	return s.credential(e, p, url), nil
+}
+
+// TokensOf returns the tokens that were last sent for a caller; nil means for all callers.
+func (s *Server) TokensOf(c *policy.Caller) (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add := func(c *Credential) {
+		if c == nil {
+			return
+		}
+		if tokens := c.tokens.Load(); tokens != nil {
+			all = append(all, *tokens...)
+		}
+	}
+	if c != nil {
+		add(s.all[credentialKey{c.Key(), s.endpoint}])
+		if c.Principal != nil {
+			add(s.all[credentialKey{"", s.endpoint}])
+		}
+		return all
+	}
+	for _, c := range s.all {
+		add(c)
+	}
+	return all
+}
+
+// RoundTrip sends a request with the token of the principal.
+func (c *Credential) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("Authorization") != "" { // not of the principal
+		r = r.Clone(r.Context())
+		r.Header.Del("Authorization")
+	}
+	res, err := c.transport.RoundTrip(r)
+	refused, ok := errors.AsType[*oauthclient.AuthorizeError](err)
+	if ok && refused.Status == http.StatusUnauthorized && errors.Is(err, oauthclient.ErrLoginRequired) {
+		c.missing.Store(true)
+	}
+	return res, err
+}
+
+// CloseIdleConnections closes idle connections.
+func (c *Credential) CloseIdleConnections() { c.transport.CloseIdleConnections() }
+
+// Ready returns an error unless there are tokens. The error is that of a request without them.
+func (c *Credential) Ready(ctx context.Context) error {
+	_, err := c.transport.Token(ctx)
+	if errors.Is(err, oauthclient.ErrLoginRequired) { // another process may have logged in
+		if now, failed := c.transport.Status(ctx); failed == nil && now != nil {
+			_, err = c.transport.Token(ctx)
+		}
+	}
+	switch {
+	case errors.Is(err, oauthclient.ErrLoginRequired):
+		c.missing.Store(true)
+	case err == nil && c.missing.CompareAndSwap(true, false):
+		c.LoggedIn()
+	}
+	return err
+}
+
+// LoggedIn reports the change to the host, which connects again, and then wakes the requests that wait:
+// before, they would get the error of the last attempt to connect, and ask for another login.
+func (c *Credential) LoggedIn() {
+	c.missing.Store(false)
+	c.server.opts.Changed(c.principal)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Waiting returns a channel that is closed with the next login.
+func (c *Credential) Waiting() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+// logIn obtains tokens for the requests of the principal.
+func (c *Credential) logIn(ctx context.Context, scopes []string, a oauthclient.Authorizer) error {
+	o := c.server.oauthOptions(c.server.opts.Entry())
+	o.Store, o.Authorizer = c.server.logins.store(c.principal.Key()), a
+	o.Scopes = append(o.Scopes, scopes...)
+	if now, err := c.transport.Status(ctx); err == nil && now != nil && len(scopes) > 0 {
+		o.Scopes = append(o.Scopes, now.Scopes...) // to add scopes, all are requested
+	}
+	if o.Client.Metadata.Name == "" {
+		o.Client.Metadata.Name = "Patchbay"
+	}
+	o.Client.Metadata.ApplicationType = "native"
+	if strings.HasPrefix(c.server.logins.ConnectURL(), "https:") {
+		o.Client.Metadata.ApplicationType = "web"
+	}
+	err := oauthclient.NewTransport(c.url, &o).Login(ctx)
+	if err == nil {
+		_, err = c.transport.Status(ctx) // reads the tokens
+	}
+	c.server.logins.record(c, "", err)
+	if err == nil {
+		c.LoggedIn()
+	}
+	return err
+}
+
+// Logout removes the tokens, and revokes them if the authorization server supports that. The tokens are
+// removed also if there is an error.
+func (c *Credential) Logout(ctx context.Context) error {
+	err := c.transport.Logout(ctx)
+	c.missing.Store(true)
+	c.server.logins.record(c, "logged out", err)
+	return err
+}
+
+// IsMissing reports whether a login is required, as far as is known.
+func (c *Credential) IsMissing() bool { return c.missing.Load() }
+
+// Includes reports whether the principal is logged in with scopes.
+func (c *Credential) Includes(ctx context.Context, scopes []string) bool {
+	now, err := c.transport.Status(ctx)
+	return err == nil && now != nil && Includes(now.Scopes, scopes)
+}
+
+// Principal returns the principal whose login it is, nil for the local user.
+func (c *Credential) Principal() *mcp.Principal { return c.principal }
+
+// Server returns the name of the server in the configuration.
+func (c *Credential) Server() string { return c.server.name }
+
+// IsOfCallers reports whether each caller logs in to the server.
+func (c *Credential) IsOfCallers() bool { return c.server.opts.Entry().UsesLoginOfCaller() }
