@@ -47,7 +47,9 @@ func wantRefusal(t *testing.T, err error, code hosterr.Code, wait time.Duration,
 func TestRatesOfCallersAndTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimits(t, &state.Memory{}, &config.CallerLimits{
-			PerCaller: config.Rate{Count: 1, Per: time.Second, Burst: 3}, PerTool: config.Rate{Count: 1, Per: time.Minute, Burst: 2}, ArgumentBytes: 20})
+			PerCaller: config.Rate{Count: 1, Per: time.Second, Burst: 3},
+			PerTool:   config.Rate{Count: 1, Per: time.Minute, Burst: 2}, ArgumentBytes: 20,
+		})
 		s := l.NewServer("a", &config.ServerSettings{})
 		admit := func(principal, arguments string) error { return l.Admit(t.Context(), call(s, principal, arguments)) }
 		if err := errors.Join(admit("ann", "{}"), admit("ann", "{}"), admit("ben", "{}")); err != nil {

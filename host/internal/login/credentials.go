@@ -84,7 +84,7 @@ func (s *Server) Principal(e *server.Server, c *policy.Caller) (p *mcp.Principal
 // need no credentials of the host or the caller.
 func (s *Server) Client(e *server.Server, c *policy.Caller, url string, f *Forwarded) *http.Client {
 	if e.Settings.Auth == config.AuthForward {
-		return &http.Client{Transport: &forwarding{headers: f, base: s.base(e)}}
+		return &http.Client{Transport: Forward(f, s.base(e))}
 	}
 	principal, ok := s.Principal(e, c)
 	if !ok {

@@ -47,6 +47,9 @@ func (s *Server) With(ctx context.Context, f *Forwarded, req *mcp.Request) conte
 	return context.WithValue(ctx, forwardedKey{f}, header)
 }
 
+// Forward returns a round tripper that adds the headers of a caller to requests.
+func Forward(f *Forwarded, base http.RoundTripper) http.RoundTripper { return &forwarding{f, base} }
+
 // A forwarding adds the headers of callers to requests.
 type forwarding struct {
 	headers *Forwarded
