@@ -51,7 +51,7 @@ func (v *Vault) ChangeKey(ctx context.Context, location, passphrase string) erro
 	if err != nil {
 		return fmt.Errorf("new key in the %s: %w; nothing was changed", location, err)
 	}
-	s, err := newSealer(next.ID, key)
+	s, err := sealerOf(next.ID, key)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *sealer) openPrevious(m *metadata) error {
 	}
 	id, key, err := s.openOwn(previousName, "", m.Previous)
 	if err == nil {
-		s.previous, err = newSealer(id, key)
+		s.previous, err = sealerOf(id, key)
 	}
 	return err
 }

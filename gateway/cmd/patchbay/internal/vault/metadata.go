@@ -144,7 +144,7 @@ func (v *Vault) openExisting(ctx context.Context, m *metadata) (*sealer, error) 
 	key, err := v.key(ctx, m)
 	var s *sealer
 	if err == nil {
-		s, err = newSealer(m.ID, key)
+		s, err = sealerOf(m.ID, key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
@@ -218,7 +218,7 @@ func (v *Vault) create(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
-	s, err := newSealer(m.ID, key)
+	s, err := sealerOf(m.ID, key)
 	if err != nil {
 		return nil, err
 	}

@@ -293,7 +293,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-func newSealer(vault string, key []byte) (*sealer, error) {
+func sealerOf(vault string, key []byte) (*sealer, error) {
 	aead, err := newAEAD(key)
 	return &sealer{aead: aead, vault: vault, key: key}, err
 }
