@@ -1,4 +1,5 @@
-// Package hosterr declares the error of a request that did not reach its server, or has no valid response.
+// Package hosterr declares the error of a request that did not reach its server, or got no valid
+// response.
 package hosterr
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Code is the reason why a request did not reach its server, or has no valid response.
+// A Code is the reason why a request did not reach its server, or got no valid response.
 type Code string
 
 // Codes of an [Error].

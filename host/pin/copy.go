@@ -44,7 +44,7 @@ func Copy(ctx context.Context, store, found state.Store) (
 	return pins, undo, nil
 }
 
-// A recordCopy is the change of the record of one server.
+// A recordCopy is the change of the record of a server.
 type recordCopy struct {
 	identity string
 	pins     []*Pin

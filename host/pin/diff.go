@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxDiffLines bounds the lines of one definition that are compared, and maxDiffCells the steps of
-	// the comparison: a definition of 64 KiB may have more lines than a user reads.
+	// maxDiffLines limits the lines of a definition that are compared, and maxDiffCells the steps
+	// of the comparison: a definition of 64 KiB may contain more lines than a user reads.
 	maxDiffLines, maxDiffCells = 5000, 4 << 20
-	// maxDiffText bounds one line, in bytes. The rest is in the next line.
+	// maxDiffText limits a line, in bytes. The rest is in the next line.
 	maxDiffText = 400
 )
 
-// Diff returns how each pending form differs from the newest approved one: lines that begin with
-// "- " for what was approved, "+ " for what waits, each with the JSON pointer of the value, and "! "
-// for what a user cannot see. Control, bidirectional, tag and other invisible characters are escaped
-// as \u{202e}, so that the lines are safe to show. Without a pending form, the lines are those of the
-// approved one.
+// Diff returns how each pending form differs from the newest approved form: lines that begin with
+// "- " for approved values, "+ " for pending values, each with the JSON pointer of the value, and
+// "! " for characters that a user cannot see. Control, bidirectional, tag and other invisible
+// characters are escaped as \u{202e}, so that the lines are safe to show. Without a pending form,
+// Diff returns the lines of the approved form.
 func (p *Pin) Diff() (lines []string) {
 	var old Definition
 	if len(p.Approved) > 0 {
@@ -61,7 +61,7 @@ func appendDefinition(lines []string, sign string, d Definition) []string {
 	return appendWarnings(lines, all)
 }
 
-// A textLine is a scalar of a JSON value, or one line of a string.
+// A textLine is a scalar of a JSON value, or a line of a string.
 type textLine struct {
 	path string
 	text string // a line of a string, or the JSON of another scalar
@@ -76,8 +76,8 @@ func (l textLine) String() string {
 	return l.path + ` "` + visible.EscapeAll(l.text) + `"`
 }
 
-// flatten returns the lines of a JSON value, with the members of objects in the order of their names.
-// What is not JSON is one line.
+// flatten returns the lines of a JSON value, with the members of objects in the order of their
+// names. Text other than JSON is a single line.
 func flatten(raw json.RawMessage) []textLine {
 	if jsonscan.Valid(raw, jsonscan.Limits{}) != nil {
 		return []textLine{{"", string(raw), '"'}}
@@ -124,7 +124,7 @@ func appendLines(lines []textLine, path string, raw []byte) []textLine {
 
 var pointerStep = strings.NewReplacer("~", "~0", "/", "~1")
 
-// appendDiff appends the lines that only one of two definitions has.
+// appendDiff appends the lines that only one of two definitions contains.
 func appendDiff(lines []string, a, b []textLine) []string {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
@@ -162,7 +162,7 @@ func appendDiff(lines []string, a, b []textLine) []string {
 	return lines
 }
 
-// appendWarnings appends what a user cannot see in the lines of a definition.
+// appendWarnings appends the characters in the lines of a definition that a user cannot see.
 func appendWarnings(lines []string, all []textLine) []string {
 	const most = 5 // characters that are named
 	counts := map[string]int{}
@@ -240,12 +240,12 @@ func changedMembers(old, now json.RawMessage) string {
 	return strings.ReplaceAll(strings.Join(names, ", "), `"`, "")
 }
 
-// hasHidden reports whether a string of a definition has characters that users do not see.
+// hasHidden reports whether a string of a definition contains characters that users do not see.
 func hasHidden(raw json.RawMessage) bool {
 	return slices.ContainsFunc(flatten(raw), func(l textLine) bool { return len(hiddenRunes(l.text)) > 0 })
 }
 
-// Describe returns the status of a quarantined definition as a clause, with the members that have changed.
+// Describe returns the status of a quarantined definition as a clause, with the changed members.
 func (p *Pin) Describe() string {
 	what := fmt.Sprintf("%s %.128q", p.Kind, p.Name)
 	if p.Kind == Server {

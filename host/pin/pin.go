@@ -103,9 +103,9 @@ func newPin(identity string, r *pinrecord.Record, kind, name string) *Pin {
 var ErrChanged = errors.New("pin: the definition has changed since it was shown, or is approved already: " +
 	"look at it again")
 
-// Approve approves the forms in Pending of each pin, and no others: if the server has sent another form since,
-// the error is [ErrChanged], and then no pin of this server is approved. Hosts with the same store use the
-// definitions within 2 seconds.
+// Approve approves the forms in Pending of each pin, and no others: if the server sent another form
+// since, the error is [ErrChanged], and then no pin of this server is approved. Hosts with the same
+// store use the definitions within 2 seconds.
 func Approve(ctx context.Context, store state.Store, pins ...*Pin) error {
 	byServer := map[string][]*Pin{}
 	var order []string

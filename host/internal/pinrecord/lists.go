@@ -108,7 +108,7 @@ func (r *Record) CopyListed(found *Record) (names []Name) {
 		to.Complete = from.Complete
 		for _, d := range v.Found {
 			item := to.Items[d.Name]
-			if item.IsApproved(d.Digest) { // also for callers that have found it before
+			if item.IsApproved(d.Digest) { // also for callers whose requests found it before
 				item.Pending = slices.DeleteFunc(item.Pending, func(p Form) bool { return p.Digest == d.Digest })
 			}
 		}

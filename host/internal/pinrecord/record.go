@@ -1,4 +1,4 @@
-// Package pinrecord contains the record of the definitions of one server, as a host stores it.
+// Package pinrecord contains the record of a server's definitions, as a host stores it.
 package pinrecord
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxApproved limits the approved forms of a definition, maxPending its quarantined forms: callers of
-	// one server seldom get more than a few.
+	// maxApproved limits the approved forms of a definition, maxPending its quarantined forms:
+	// callers of a server seldom get more than a few.
 	maxApproved, maxPending = 16, 8
 	// maxPinned limits a definition whose text is stored, and maxPinnedBytes the texts of a kind, in bytes.
 	// The record of a larger definition contains only its digest.
@@ -32,7 +32,7 @@ const (
 	stateKind = "pins"
 )
 
-// A Record contains the definitions of one server. Package pin declares the kinds.
+// A Record contains the definitions of a server. Package pin declares the kinds.
 type Record struct {
 	Server string `json:"server"`
 	// Capabilities are the server's capabilities in the last connection of the local user or, until
@@ -47,7 +47,7 @@ type Record struct {
 	Version uint64 `json:"-"`
 }
 
-// Definitions contains the definitions of one kind, by name or URI.
+// Definitions contains the definitions of a kind, by name or URI.
 type Definitions struct {
 	// Complete means that Items contains the whole list that the local user received last or, until
 	// then, the first list of another caller.
@@ -55,7 +55,7 @@ type Definitions struct {
 	Items    map[string]*Item `json:"items"`
 }
 
-// An Item contains the forms of one definition, the newest first.
+// An Item contains the forms of a definition, the newest first.
 type Item struct {
 	Approved []Form `json:"approved,omitempty"`
 	Pending  []Form `json:"pending,omitempty"`
@@ -67,7 +67,7 @@ type Form struct {
 	Digest string    `json:"digest"`
 	Time   time.Time `json:"time"`
 	JSON   string    `json:"json,omitempty"`
-	Caller string    `json:"caller,omitempty"` // whose request has found it; empty for the local user
+	Caller string    `json:"caller,omitempty"` // whose request found it; empty for the local user
 }
 
 // Decode returns the record in an entry. The record of an empty entry is empty.
@@ -124,7 +124,7 @@ func Entries(ctx context.Context, store state.Store) iter.Seq2[state.Entry, erro
 	return store.List(ctx, stateKind)
 }
 
-// Update changes the record of a server, and returns it. It writes nothing unless the record has changed.
+// Update changes the record of a server, and returns it. It writes only a changed record.
 func Update(
 	ctx context.Context, store state.Store, identity string, change func(r *Record) error,
 ) (*Record, error) {

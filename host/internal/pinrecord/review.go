@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A Found is a definition that a server has sent.
+// A Found is a definition that a server sent.
 type Found struct {
 	Name, Digest string
 	JSON         json.RawMessage
 }
 
-// A Review compares the definitions that a server has sent for a caller with its record.
+// A Review compares the definitions that a server sent for a caller with its record.
 type Review struct {
 	Kind    string
 	Found   []Found
@@ -21,7 +21,7 @@ type Review struct {
 	First   bool   // approve the definitions if the kind has no record
 	Approve bool   // approve the definitions
 	Added   bool   // approve names that the record does not contain
-	// Approved is a record whose approved forms are approved; nil means none.
+	// Approved is a record whose approved forms are approved; it may be nil.
 	Approved *Record
 }
 

@@ -91,7 +91,8 @@ func approvedTexts(r *pinrecord.Record, about About) (a Approved) {
 	return a
 }
 
-// A Restored is what the last connection of a server has offered to the local user.
+// A Restored contains the definitions that the last connection of a server offered to the local
+// user.
 type Restored struct {
 	Approved
 	Capabilities json.RawMessage

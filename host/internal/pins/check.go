@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// A Target is the definition that a request uses: a name or URI of one of several kinds.
+// A Target is the definition that a request uses: its kinds, and its name or URI.
 type Target struct {
 	Kinds []catalogue.Kind
 	Name  string // at the server
@@ -23,16 +23,17 @@ var kindsOf = map[policy.ActionKind][]catalogue.Kind{
 	policy.ActionComplete: {catalogue.Prompts, catalogue.Resources, catalogue.Templates},
 }
 
-// TargetOf returns the definition that a request uses. A request of another kind uses none.
+// TargetOf returns the definition that a request uses. A request of another kind uses no
+// definition.
 func TargetOf(kind policy.ActionKind, name string) Target { return Target{kindsOf[kind], name} }
 
-// isHidden reports whether one of the lists of a server hides the target.
+// isHidden reports whether a list of the server hides the target.
 func (t Target) isHidden(kind catalogue.Kind, list, resources *catalogue.List) bool {
 	return list.Hides(t.Name) ||
 		kind == catalogue.Templates && !resources.Has(t.Name) && list.HidesURI(t.Name)
 }
 
-// Lists are the reviewed lists of one server for one caller.
+// Lists are the reviewed lists of a server for a caller.
 type Lists interface {
 	// Verify reads lists again, unless they are the lists of the connection.
 	Verify(ctx context.Context, kinds ...catalogue.Kind) error
@@ -40,8 +41,8 @@ type Lists interface {
 	Reviewed(kind catalogue.Kind) (*catalogue.List, *Server)
 }
 
-// Check refuses a request for a definition that is not approved: no request reaches a definition that has changed
-// since it was approved.
+// Check refuses a request for a definition that is not approved: no request must reach a definition
+// that changed since its approval.
 func Check(ctx context.Context, l Lists, t Target) error {
 	if err := l.Verify(ctx, t.Kinds...); err != nil {
 		return err

@@ -14,16 +14,17 @@ import (
 const (
 	// maxAge limits the age of a list: a server must not be trusted to announce all changes.
 	maxAge = 60 * time.Second
-	// listTimeout limits how long reading all pages of one list may take.
+	// listTimeout limits how long reading all pages of a list may take.
 	listTimeout = 60 * time.Second
 )
 
-// A Connection compares the definitions of one connection with the approved ones. A process may have
-// started since the lists of its server were read, with other definitions. It is safe for concurrent use.
+// A Connection compares the definitions of a connection with the approved definitions. A process
+// may have started since the lists of its server were read, with other definitions. It is safe for
+// concurrent use.
 type Connection struct {
 	mu      sync.Mutex // guards the fields below
 	lists   [catalogue.Kinds]connectionList
-	reading chan struct{} // closed with the reading in progress; nil if there is none
+	reading chan struct{} // closed with the reading in progress; nil without a reading
 }
 
 // A connectionList is a list in which definitions that are not approved are hidden.
@@ -44,7 +45,7 @@ type Reviewer struct {
 	Source Source
 }
 
-// Clear forgets the lists of a connection that has ended.
+// Clear forgets the lists of a connection that ended.
 func (o *Connection) Clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -30,7 +30,7 @@ type Options struct {
 	All         bool // approve every definition when it is listed
 }
 
-// A Server compares the definitions of one server with the record of the approved ones. It is safe
+// A Server compares the definitions of a server with the record of approved definitions. It is safe
 // for concurrent use.
 type Server struct {
 	options Options
@@ -43,7 +43,7 @@ type Server struct {
 	version uint64     // as last read by refresh
 }
 
-// A Caller identifies the caller that a server has sent definitions for.
+// A Caller identifies the caller that a server sent definitions for.
 type Caller struct {
 	Key    string // empty for the local user, and for all callers of a shared server
 	Varies bool   // the lists of the server may depend on the caller
@@ -55,7 +55,7 @@ func (c Caller) IsPrivate() bool { return c.Key != "" && c.Varies }
 // New returns the pins of a server.
 func New(o Options) *Server { return &Server{options: o} }
 
-// Equal reports whether two pins of one server decide in the same way about the same record.
+// Equal reports whether two pins of a server decide in the same way about the same record.
 func (s *Server) Equal(o *Server) bool {
 	if s == nil || o == nil {
 		return s == o

@@ -8,28 +8,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ErrInvalidCursor is the only answer to a cursor that this host has not issued to the caller.
+// ErrInvalidCursor is the only answer to a cursor that this host did not issue to the caller.
 var ErrInvalidCursor = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.cursor: unknown or of another list")
 
-// A Cursor is a position in the lists of several servers, which are read one after the other.
+// A Cursor is a position in the lists of several servers, which are read in turn.
 type Cursor struct {
 	Server string `json:"s"`
 	Cursor string `json:"c,omitzero"` // of the server; empty for its first page
 	Page   int    `json:"p,omitzero"` // how many pages of the server come before
 }
 
-// maxPagesInTurn limits the pages of one server in a list of several: a server that never sends its last page
-// must not hide the items of the servers after it from clients, which read 1,000 pages or so.
+// maxPagesInTurn limits the pages of a server in a list of several servers: a server that never
+// sends its last page must not hide the items of later servers from clients, which read 1,000 pages
+// or so.
 const maxPagesInTurn = 200
 
-// Cursors seals the positions in a list of one caller.
+// Cursors seals the positions in a list of a caller.
 type Cursors struct {
 	Ring  *seal.KeyRing
 	Bound []string // identifies the caller and the list
 }
 
-// After returns the cursor after a page of the first of the servers that have a list; empty after the last
-// page.
+// After returns the cursor after a page of the first server; it is empty after the last page.
 func (l *Cursors) After(servers []string, at Cursor, page []byte) string {
 	cursor := jsonscan.GetString(page, "nextCursor")
 	switch {

@@ -27,13 +27,13 @@ const (
 	maxState = 44 << 10
 )
 
-// ErrInvalid is the only answer to a state that this host has not issued for the request. It
-// does not say what is wrong.
+// ErrInvalid is the only answer to a state that this host did not issue for the request. It must
+// not reveal the reason.
 var ErrInvalid = mcp.Errorf(mcp.CodeInvalidParams,
 	"invalid params.requestState: unknown, expired, or of another request")
 
-// A State is the content of a sealed requestState: it identifies the connection that has asked, and contains the
-// state of the server.
+// A State is the content of a sealed requestState: it identifies the connection that asked, and
+// contains the state of the server.
 type State struct {
 	Server   string   `json:"s"`
 	Call     string   `json:"a,omitzero"` // the id of its records
@@ -47,11 +47,12 @@ type State struct {
 	Expires  int64    `json:"e"`           // in seconds since 1970
 }
 
-// A Sealer encrypts and binds request states: a server that sees one shared credential gets
-// no state of another caller.
+// A Sealer encrypts and binds request states: a server that sees a shared credential gets no state
+// of another caller.
 type Sealer struct{ Ring *seal.KeyRing }
 
-// NewSealer returns a Sealer. The first key encrypts, all decrypt; without keys, it has a random key.
+// NewSealer returns a Sealer. The first key encrypts, all keys decrypt; without keys, it uses a
+// random key.
 func NewSealer(keys [][]byte) (*Sealer, error) {
 	var ring []seal.Key
 	for _, k := range keys {
@@ -82,7 +83,7 @@ func (s *Sealer) Seal(c *policy.Caller, req *mcp.Request, st State) (string, err
 	return s.Ring.SealText(plain, Bound(c, req)...), nil
 }
 
-// Open returns the state in a text that Seal has returned for an earlier round of the request.
+// Open returns the state in a text that Seal returned for an earlier round of the request.
 func (s *Sealer) Open(c *policy.Caller, req *mcp.Request, text string) (st State, err error) {
 	plain, _, err := s.Ring.OpenText(text, Bound(c, req)...)
 	if err != nil || json.Unmarshal(plain, &st) != nil || time.Now().Unix() > st.Expires {

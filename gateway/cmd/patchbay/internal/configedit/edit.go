@@ -28,17 +28,16 @@ type Edit struct {
 	Old, Text []byte
 }
 
-// An Report is what happened to a configuration file, in JSON.
+// A Report describes the change of a configuration file, as JSON.
 type Report struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`         // or would be, without --dry-run
-	Backup  string `json:"backup,omitzero"` // the file with the old text; absent if there was none
+	Backup  string `json:"backup,omitzero"` // the file with the old text; absent for a new file
 	DryRun  bool   `json:"dryRun,omitzero"`
 	Diff    string `json:"diff,omitzero"` // with --dry-run
 }
 
-// Apply writes an edit, after a backup of the old text. With dryRun it writes nothing and returns the
-// difference.
+// Apply writes an edit, after a backup of the old text. With dryRun it only returns the difference.
 func (e *Edit) Apply(dryRun bool) (r Report, err error) {
 	r = Report{File: e.Path, Changed: !bytes.Equal(e.Old, e.Text), DryRun: dryRun}
 	switch {
@@ -56,7 +55,7 @@ func (e *Edit) Apply(dryRun bool) (r Report, err error) {
 	return r, configs.Replace(e.Path, e.Old, e.Text)
 }
 
-// Show prints what an edit has done, or would do.
+// Show prints the change that an edit made, or would make.
 func Show(f *cmdutil.Factory, r Report) {
 	switch {
 	case r.DryRun && r.Changed:
@@ -70,11 +69,11 @@ func Show(f *cmdutil.Factory, r Report) {
 	}
 }
 
-// maxBackups bounds the backups of one file; the oldest are removed.
+// maxBackups limits the backups of a file; the oldest backups are removed.
 const maxBackups = 20
 
-// backup writes the text of a configuration file into the state directory, which other users cannot
-// read, since the text may have secrets.
+// backup writes the text of a configuration file into the state directory, which other users must
+// not be able to read, since the text may contain secrets.
 func backup(path string, text []byte) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -185,17 +184,17 @@ func writeHunk(b *strings.Builder, ops []diffLine, start, end int) {
 	}
 }
 
-// A diffLine is a line that is in both texts, ' ', or only in the old '-' or the new '+' one.
+// A diffLine is a line of both texts, ' ', or of only the old '-' or the new '+' text.
 type diffLine struct {
 	kind byte
 	text string
 }
 
-// maxDiffCells bounds the table of a comparison. Larger differences are shown as one.
+// maxDiffCells limits the table of a comparison. A larger difference is shown as a single change.
 const maxDiffCells = 1 << 22
 
-// diffLines compares two texts line by line, with a longest common subsequence of what is between
-// their common lines at the start and at the end.
+// diffLines compares two texts line by line, with a longest common subsequence of the lines between
+// their common start and end.
 func diffLines(old, text []string) (ops []diffLine) {
 	trim := func(lines []string) []string {
 		if n := len(lines); n > 0 && lines[n-1] == "" {

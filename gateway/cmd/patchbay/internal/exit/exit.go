@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// ErrShown is an error whose message has been shown.
+// ErrShown is an error whose message the command already printed.
 var ErrShown = errors.New("shown")
 
 // Exit codes; see `patchbay help exit-codes`.
@@ -47,7 +47,7 @@ var Kinds = map[int]string{
 	Denied: "denied", Incomplete: "incomplete", Interrupted: "interrupted",
 }
 
-// A Error error has an exit code.
+// An Error contains an error and its exit code.
 type Error struct {
 	Code int
 	Err  error
@@ -62,10 +62,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // UsageError returns err with the exit code of a usage error.
 func UsageError(err error) error { return &Error{Usage, err} }
 
-// NotFoundError returns err with the exit code of something that the server does not have.
+// NotFoundError returns err with the exit code for an item that the server does not offer.
 func NotFoundError(err error) error { return &Error{NotFound, err} }
 
-// Code returns the exit code for an error. If ctx is done, the user has interrupted the command.
+// Code returns the exit code for an error. If ctx is done, the user interrupted the command.
 func Code(ctx context.Context, err error) int {
 	var own *Error
 	var status interface{ HTTPStatus() int }
@@ -136,7 +136,7 @@ func exitOfCode(e *mcp.Error) int {
 }
 
 const (
-	// CodeGateway is the code of errors of a gateway, whose data have a code of their own.
+	// CodeGateway is the JSON-RPC code of errors of a gateway, whose data contain another code.
 	CodeGateway = -32000
 	// MetaGatewayError is the member of `_meta` with the data of such an error, in results of tools.
 	MetaGatewayError = "dev.patchbay/error"
@@ -150,7 +150,7 @@ func OfTool(r *mcp.CallToolResult) int {
 	return Tool
 }
 
-// isDenied reports whether a gateway has refused a request: by its policy, or because a user has.
+// isDenied reports whether the policy of a gateway or a user refused a request.
 func isDenied(data []byte) bool {
 	var detail struct {
 		Code hosterr.Code `json:"code"`

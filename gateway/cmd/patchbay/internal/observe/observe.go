@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/otelmcp"
 )
 
-// Names of this program in traces and metrics, unless OTEL_SERVICE_NAME has another.
+// Names of this program in traces and metrics, unless OTEL_SERVICE_NAME specifies another name.
 const (
 	ServiceClient  = "patchbay"
 	ServiceDemo    = "patchbay-demo"
@@ -31,28 +31,28 @@ type Watch struct {
 	Completing bool         // the command line is being completed: no command is started
 }
 
-// An Observation is what a command exports about its requests.
+// An Observation exports the traces and metrics of a command.
 type Observation struct {
 	Exporters *telemetry.Exporters
-	observer  *otelmcp.Observer // nil if nothing is exported
-	ops       *opsServer        // nil without one
+	observer  *otelmcp.Observer // nil without exporters
+	ops       *opsServer        // nil without an ops listener
 }
 
-// Unobserved returns an observation that exports nothing.
+// Unobserved returns an observation without exporters.
 func Unobserved() *Observation { return &Observation{Exporters: telemetry.Discard()} }
 
 // Options configures an observation.
 type Options struct {
 	telemetry.Options
 	Ops *OpsOptions // nil without the ops listener
-	// Public: other machines send requests. They must not choose what is sampled.
+	// Public means that other machines send requests. They must not choose what is sampled.
 	Public bool
-	// Lenient exports nothing if a variable is invalid, in place of an error: applications start programs
-	// on stdio with variables that are for themselves.
+	// Lenient ignores an invalid variable and exports no data, because applications start programs
+	// on stdio with variables that are meant for themselves.
 	Lenient bool
 }
 
-// Start starts what the variables OTEL_* and the options ask for. Without both it starts nothing.
+// Start starts the exporters that the variables OTEL_* and the options request, if any.
 func (w *Watch) Start(ctx context.Context, o *Options) (*Observation, error) {
 	o.Version, o.Logger, o.Prometheus = build.Version(), w.IO.Logger(), o.Ops != nil
 	exporters, err := telemetry.Start(ctx, &o.Options)
@@ -77,7 +77,7 @@ func (w *Watch) Start(ctx context.Context, o *Options) (*Observation, error) {
 	return b, nil
 }
 
-// McpObserver returns the observer for servers and clients, nil if nothing is exported.
+// McpObserver returns the observer for servers and clients, or nil without exporters.
 func (b *Observation) McpObserver() mcp.Observer {
 	if b.observer == nil {
 		return nil
@@ -100,7 +100,7 @@ func (b *Observation) Ready(ctx context.Context, details func() any) {
 	}
 }
 
-// URL returns the URL of the ops listener without a path, "" without one.
+// URL returns the URL of the ops listener without a path, or "" without a listener.
 func (b *Observation) URL() string {
 	if b.ops == nil {
 		return ""
@@ -108,7 +108,7 @@ func (b *Observation) URL() string {
 	return b.ops.url
 }
 
-// End exports what is left, and ends the ops listener.
+// End exports the remaining data, and ends the ops listener.
 func (b *Observation) End() {
 	b.Exporters.Stop()
 	if b.ops != nil {

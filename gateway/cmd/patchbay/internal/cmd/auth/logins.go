@@ -76,7 +76,7 @@ func listLogins(ctx context.Context, f *cmdutil.Factory) error {
 	return problem
 }
 
-// showLoginOf prints one of several logins.
+// showLoginOf prints a login in a list.
 func showLoginOf(f *cmdutil.Factory, r *LoginReport) {
 	state := ""
 	if !r.LoggedIn {
@@ -90,8 +90,9 @@ func showLoginOf(f *cmdutil.Factory, r *LoginReport) {
 	line("token", r.token(time.Now()))
 }
 
-// A serverStore is a store in which every server has the login of one key. The key of a server whose
-// URL has a query, or is long, has only a digest, from which oauthclient cannot form it again.
+// A serverStore is a store in which every server uses the login of a key. The key of a server whose
+// URL contains a query, or is long, contains only a digest, from which oauthclient cannot form it
+// again.
 type serverStore struct {
 	oauthclient.Store
 	key string

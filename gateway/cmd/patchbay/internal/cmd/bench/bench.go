@@ -27,7 +27,7 @@ const (
 	maxBenchWorkers = 10_000
 	// maxBenchConnections bounds --connections: each may be a process.
 	maxBenchConnections = 1000
-	// benchWarmUp is how long calls are made before those that count, without --count.
+	// benchWarmUp is how long uncounted calls are made first, without --count.
 	benchWarmUp = time.Second
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// A BenchReport is what `patchbay bench --json` prints. Times of calls are in milliseconds.
+// A BenchReport is the output of `patchbay bench --json`. Times of calls are in milliseconds.
 type BenchReport struct {
 	Target      string                   `json:"target"`
 	Tool        string                   `json:"tool"`
@@ -18,14 +18,14 @@ type BenchReport struct {
 	Concurrency int                      `json:"concurrency"`
 	Connections int                      `json:"connections"`
 	Seconds     float64                  `json:"seconds"`
-	Calls       int                      `json:"calls"` // that have ended, without those of the warm-up
+	Calls       int                      `json:"calls"` // ended calls, without the warm-up
 	Failed      int                      `json:"failed"`
 	Rate        float64                  `json:"rate"` // successful calls per second
 	LatencyMs   *benchLatency            `json:"latencyMs,omitzero"`
 	Errors      map[string]*failureCount `json:"errors,omitzero"`
 }
 
-// benchLatency has the latencies of successful calls, in milliseconds.
+// benchLatency contains the latencies of successful calls, in milliseconds.
 type benchLatency struct {
 	Min  float64 `json:"min"`
 	Mean float64 `json:"mean"`

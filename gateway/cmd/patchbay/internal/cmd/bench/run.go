@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// maxFirstFailures is the number of failed calls without a successful one that ends a measurement:
-// it would measure nothing.
+// maxFirstFailures limits the failed calls before the first successful call; then the measurement
+// ends.
 const maxFirstFailures = 100
 
 // A benchPlan says how many calls are made, and when.
@@ -42,8 +42,8 @@ func (b *benchPlan) String() string {
 	return fmt.Sprintf("%s, %d at a time", text, b.workers)
 }
 
-// run makes the calls, first those of the warm-up. It ends early, with what was measured, when ctx
-// is done. Calls that ctx interrupts do not count.
+// run makes the calls, first the warm-up. It ends early, with the measurement so far, when ctx is
+// done. Calls that ctx interrupts do not count.
 func (b *benchPlan) run(ctx context.Context, call func(ctx context.Context, worker int) error) *measurement {
 	if b.warmUp > 0 {
 		warm := *b
@@ -77,7 +77,7 @@ func (b *benchPlan) phase(ctx context.Context, call func(ctx context.Context, wo
 	return m
 }
 
-// A measurement is what calls have taken, and how they failed.
+// A measurement contains the durations and failures of calls.
 type measurement struct {
 	began time.Time
 	took  time.Duration // of all calls together
@@ -89,10 +89,10 @@ type measurement struct {
 	failures map[string]*failureCount
 }
 
-// A failureCount counts the failures of one kind.
+// A failureCount counts the failures of a kind.
 type failureCount struct {
 	Count int    `json:"count"`
-	First string `json:"first"` // message of the first one
+	First string `json:"first"` // message of the first failure
 }
 
 // next waits until the next call is due and returns when that is: with a rate, the latency of a call

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxCostLines bounds the tools of the table of costs. --json has all.
+// maxCostLines limits the tools in the table of costs. --json contains all tools.
 const maxCostLines = 20
 
 // lintFlags are the flags of `patchbay lint`.
@@ -37,7 +37,7 @@ type lintFinding struct {
 	Fix      string        `json:"fix"`
 }
 
-// A LintReport is what `patchbay lint --json` prints.
+// A LintReport is the output of `patchbay lint --json`.
 type LintReport struct {
 	Target   string             `json:"target"`
 	Server   mcp.Implementation `json:"server"`

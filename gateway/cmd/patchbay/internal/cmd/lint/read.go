@@ -40,8 +40,8 @@ var lintLists = []struct{ capability, name, method, key string }{
 	{"resources", "templates", driver.MethodResourcesTemplatesList, "resourceTemplates"},
 }
 
-// lintServer reads what lint checks. Unless quick, it connects again: in every other revision, and
-// to request what the server has not declared.
+// lintServer reads the lists to check. Unless quick, it connects again: in every other revision,
+// and to request methods that the server did not declare.
 func lintServer(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, quick bool) (*lint.Server, error) {
 	capabilities, err := json.Marshal(c.Capabilities())
 	if err != nil {
@@ -65,7 +65,7 @@ func lintServer(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, quick bo
 	return s, lintOthers(ctx, f, s)
 }
 
-// lintOthers tries other revisions and, in a session, what is not declared.
+// lintOthers tries other revisions and, in a session, undeclared methods.
 func lintOthers(ctx context.Context, f *cmdutil.Factory, s *lint.Server) error {
 	t := f.Client.Current.Load()
 	r := &probe.Report{Revision: s.Revision}
@@ -108,7 +108,7 @@ func readLists(ctx context.Context, s *lint.Server, request requester) error {
 	}
 	again, err := readList(ctx, request, driver.MethodToolsList, "tools")
 	if err != nil {
-		return nil //nolint:nilerr // the first list is what counts
+		return nil //nolint:nilerr // the first list counts
 	}
 	s.ToolsAgain = []string{}
 	for _, t := range again {
@@ -135,7 +135,7 @@ func isRemote(err error) bool {
 	return errors.As(err, &rpc) && rpc.Remote()
 }
 
-// errNotList is returned for a result that has no list.
+// errNotList is returned for a result without a list.
 var errNotList = errors.New("the result has no array of objects")
 
 // readList reads all pages of a list, with the items as the server sent them.
@@ -197,16 +197,16 @@ func declaresCompletion(revision string) bool {
 	return revision >= driver.March2025 && slices.Contains(driver.Revisions(), revision)
 }
 
-// tryUndeclared opens a session of its own and requests what the client of the SDK would refuse to:
-// methods of capabilities that the server has not declared.
+// tryUndeclared opens another session and sends requests that the client of the SDK must refuse:
+// methods of capabilities that the server did not declare.
 func tryUndeclared(ctx context.Context, f *cmdutil.Factory, t *target.Target, s *lint.Server) error {
 	transport := f.Client.Transport(t)
-	defer transport.Close() //nolint:errcheck // the session has been closed
+	defer transport.Close() //nolint:errcheck // the session was closed
 	conn, err := transport.OpenSession(ctx, func(*jsonrpc.Message) {})
 	if err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // it has no result
+	defer conn.Close() //nolint:errcheck // its result is unused
 	request := func(ctx context.Context, method string, params any) (stdjson.RawMessage, error) {
 		raw, err := json.Marshal(params)
 		if err != nil {

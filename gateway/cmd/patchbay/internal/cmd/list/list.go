@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Listing is a list that a server has.
+// A Listing describes a list of a server.
 type Listing[T any] struct {
 	Key  string // of the list in JSON
 	All  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
@@ -80,13 +80,13 @@ func NewCmdPrompts(f *cmdutil.Factory) *cobra.Command {
 		prompts.Names, ListOrShow(f, prompts)))
 }
 
-// ListOrShow returns the function of a command that prints a list, or one item in full.
+// ListOrShow returns the function of a command that prints a list, or an item in full.
 func ListOrShow[T any](f *cmdutil.Factory, l Listing[T]) func(context.Context, *mcp.Client, []string) error {
 	return func(ctx context.Context, c *mcp.Client, words []string) error {
 		list, err := cmdutil.Collect(l.All(c, ctx))
 		var rpc *mcp.Error
 		if errors.As(err, &rpc) && rpc.Code == mcp.CodeMethodNotFound && len(list) == 0 {
-			err = nil // the server offers none
+			err = nil // the server does not offer the list
 		}
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func ListOrShow[T any](f *cmdutil.Factory, l Listing[T]) func(context.Context, *
 		if len(words) > 0 {
 			item, err := cmdutil.Find(list, words[0], strings.TrimSuffix(l.Key, "s"), l.Name)
 			if err != nil {
-				_ = cmdutil.ReportIncomplete(f) // a missing server may have the item
+				_ = cmdutil.ReportIncomplete(f) // a missing server may contain the item
 				return err
 			}
 			list = []T{item}
@@ -127,7 +127,7 @@ func ListOrShow[T any](f *cmdutil.Factory, l Listing[T]) func(context.Context, *
 	}
 }
 
-// showTool prints a tool. The whole tool has its parameters, annotations and output schema.
+// showTool prints a tool. The whole tool includes its parameters, annotations and output schema.
 func showTool(f *cmdutil.Factory, t *mcp.Tool, whole bool) {
 	parameters, _ := argument.ParametersOf(t.InputSchema)
 	showSignature(f, t.Name, parameters)

@@ -16,7 +16,7 @@ func searchable(f *cmdutil.Factory, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// matches reports whether each word is in one of the texts. Case does not matter.
+// matches reports whether a text contains each word. Case does not matter.
 func matches(texts, words []string) bool {
 	all := strings.ToLower(strings.Join(texts, "\n"))
 	for _, word := range strings.Fields(strings.ToLower(strings.Join(words, " "))) {

@@ -1,4 +1,4 @@
-// Package probe reports what a server supports.
+// Package probe reports the features that a server supports.
 package probe
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// A Report is what `patchbay probe --json` prints.
+// A Report is the output of `patchbay probe --json`.
 type Report struct {
 	Target       string                 `json:"target"`
 	Server       mcp.Implementation     `json:"server"`
@@ -36,7 +36,7 @@ type Report struct {
 	PingMs       *float64               `json:"pingMs,omitzero"`       //
 }
 
-// An attempt is the result of connecting in one revision.
+// An attempt is the result of connecting in a revision.
 type attempt struct {
 	Revision string  `json:"revision"`
 	Spoken   bool    `json:"spoken"`
@@ -105,7 +105,7 @@ func TryAll(ctx context.Context, f *cmdutil.Factory, t *target.Target, r *Report
 		tries.Go(func() { r.Revisions[i] = try(ctx, f, t, &pinned) })
 	}
 	tries.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, connect.ErrTimeLimit) { // attempts have that error
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, connect.ErrTimeLimit) { // attempts contain that error
 		return err
 	}
 	r.Eras = []string{}
@@ -144,7 +144,7 @@ func showReport(f *cmdutil.Factory, r *Report) {
 		name += " (" + r.Server.Title + ")"
 	}
 	revision := r.Revision
-	if len(r.Versions) > 1 { // the handshake of older revisions names one
+	if len(r.Versions) > 1 { // the handshake of older revisions names a single version
 		revision += " (supported: " + strings.Join(r.Versions, ", ") + ")"
 	}
 	line := func(name, value string) { f.IO.Out.Field(11, name, value) }

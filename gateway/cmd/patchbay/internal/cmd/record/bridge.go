@@ -26,13 +26,13 @@ func NewCmdBridge(f *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
-// bridge serves a target until the client or ctx ends. All clients share one connection to it.
+// bridge serves a target until the client or ctx ends. All clients share a connection to it.
 func bridge(ctx context.Context, f *cmdutil.Factory, t *target.Target, addr string) error {
 	if len(f.Flags.Roots) > 0 || f.Flags.Answers != "" {
 		return exit.UsageError(errors.New("--root and --answers do not apply to bridge: the client answers the server"))
 	}
 	if addr == "" {
-		f.IO.Interactive = false // standard input has messages
+		f.IO.Interactive = false // standard input contains messages
 	} else if err := cmdutil.CheckBridgeAddr(addr); err != nil {
 		return exit.UsageError(err)
 	}

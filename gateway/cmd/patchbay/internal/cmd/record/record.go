@@ -91,8 +91,8 @@ func mock(ctx context.Context, p *cmdutil.Factory, file, addr string, delay bool
 	return cmdutil.ServeLocal(ctx, p, h, addr)
 }
 
-// openRecording opens a file to read it. A pipe is refused before: opening one waits for a program
-// that writes, and no signal ends that.
+// openRecording opens a file to read it. It must reject a pipe first: opening a pipe waits for a
+// program that writes, and no signal ends that.
 func openRecording(file string) (*os.File, error) {
 	info, err := os.Stat(file)
 	switch {

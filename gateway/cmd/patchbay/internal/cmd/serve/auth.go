@@ -29,7 +29,7 @@ import (
 // authDemo is the value of --auth.
 const authDemo = "demo"
 
-// Scopes of the demo server: scopeUse is for all requests, scopeReset for one tool.
+// Scopes of the demo server: all requests require scopeUse, a single tool requires scopeReset.
 const (
 	ScopeUse   = "demo:use"
 	ScopeReset = "demo:reset"
@@ -75,7 +75,7 @@ func serveProtected(ctx context.Context, f *cmdutil.Factory, listener net.Listen
 	return mcphttp.Serve(ctx, listener, "/", d.Handler, d.Route)
 }
 
-// A protectedDemo is the demo server and its authorization server, on one origin.
+// A protectedDemo contains the demo server and its authorization server, on the same origin.
 type protectedDemo struct {
 	Handler *mcphttp.Handler
 	auth    *authserver.Server

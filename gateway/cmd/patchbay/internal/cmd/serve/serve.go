@@ -25,7 +25,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// defaultAddr has a fixed port, so that client configurations stay valid.
+// defaultAddr contains a fixed port, so that client configurations stay valid.
 const defaultAddr = "127.0.0.1:8765"
 
 // serveOptions are the flags of serve.
@@ -100,7 +100,7 @@ func NewCmdVersion(f *cmdutil.Factory) *cobra.Command {
 	}
 }
 
-// serveStdio serves one client until the end of its input or of ctx.
+// serveStdio serves a client until the end of its input or of ctx.
 func serveStdio(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error {
 	b, err := f.Observe.Start(ctx, &observe.Options{Options: telemetry.Options{Service: observe.ServiceDemo},
 		Lenient: true})

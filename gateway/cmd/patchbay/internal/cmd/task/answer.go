@@ -130,7 +130,7 @@ func answerDirect(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, abou
 	return showAnswered(ctx, f, h)
 }
 
-// answerOfEnded returns the error of the answer to a task that has ended with err. The task may have
+// answerOfEnded returns the error of the answer to a task that ended with err. The task may have
 // ended because of the answer, before this command noticed that it was sent.
 func answerOfEnded(answered <-chan error, err error) error {
 	select {
@@ -144,7 +144,7 @@ func answerOfEnded(answered <-chan error, err error) error {
 	return err
 }
 
-// awaitAnswered waits until the server has processed an answer.
+// awaitAnswered waits until the server processed an answer.
 func awaitAnswered(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle) error {
 	const interval, timeout = 50 * time.Millisecond, 2 * time.Second
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
@@ -173,7 +173,7 @@ func showAnswered(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle) erro
 	return showTask(f, t)
 }
 
-// answerCommand returns the command that answers one question of a task.
+// answerCommand returns the command that answers a question of a task.
 func answerCommand(f *cmdutil.Factory, t *tasks.Task, key string) string {
 	var words []string
 	if len(t.InputRequests) > 1 {

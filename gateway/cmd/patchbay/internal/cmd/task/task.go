@@ -55,7 +55,7 @@ func completeTasks(f *cmdutil.Factory, cmd *cobra.Command, args []string, typed 
 type TaskReport struct {
 	ID            string                      `json:"id"`
 	Status        tasks.Status                `json:"status"`
-	Tool          string                      `json:"tool,omitzero"` // if the task has a note
+	Tool          string                      `json:"tool,omitzero"` // if a note contains it
 	Message       string                      `json:"message,omitzero"`
 	Created       time.Time                   `json:"created,omitzero"`
 	Updated       time.Time                   `json:"updated,omitzero"`
@@ -188,8 +188,8 @@ func listTasks(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []strin
 	return err
 }
 
-// getNoted returns the noted tasks that the server has, also with an error, and removes other
-// notes.
+// getNoted returns the noted tasks that the server knows, even if it also returns an error, and
+// removes other notes.
 func getNoted(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, known []*target.Note) (found []*tasks.Task,
 	first error) {
 	for _, n := range known {
@@ -244,7 +244,7 @@ func getTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []strin
 
 // cancelTask cancels a task.
 func cancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
-	refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
+	refused := h.Cancel(ctx) // an error for a task that ended, in 2025-11-25
 	if refused != nil && !isUnknownTask(refused) {
 		return refused
 	}
@@ -258,7 +258,7 @@ func cancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []st
 	return &exit.Error{Code: exit.Failure, Err: refused} // the task exists
 }
 
-// taskCommand returns a command about one task. Its usage begins with the id of the task.
+// taskCommand returns a command about a task. Its usage begins with the ID of the task.
 func taskCommand(
 	f *cmdutil.Factory, usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
 ) *cobra.Command {
@@ -278,7 +278,7 @@ func isUnknownTask(err error) bool {
 	return errors.As(err, &said) && said.Remote() && said.Code == mcp.CodeInvalidParams
 }
 
-// taskError adds what an error means for a task.
+// taskError adds the meaning of an error for a task.
 func taskError(err error, id string) error {
 	var said *mcp.Error
 	var own *exit.Error
@@ -353,7 +353,7 @@ func ExplainCancelled(ctx context.Context, h *tasks.Handle, err error) error {
 	return err
 }
 
-// maxTaskField bounds one shown field of a task, in characters: a status message may be large.
+// maxTaskField limits a shown field of a task, in characters: a status message may be large.
 const maxTaskField = 5000
 
 func showTaskFields(f *cmdutil.Factory, t *tasks.Task, tool string) {
@@ -386,7 +386,7 @@ func showTaskFields(f *cmdutil.Factory, t *tasks.Task, tool string) {
 	}
 }
 
-// toolOf returns the tool of a task that has a note, else "".
+// toolOf returns the tool of a task whose note contains it, or else "".
 func toolOf(f *cmdutil.Factory, id string) string {
 	known, _ := target.NotesOf(f.Client.Current.Load()) // without notes the tool is unknown
 	for _, n := range known {

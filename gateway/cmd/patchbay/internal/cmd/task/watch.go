@@ -94,7 +94,7 @@ func showChange(f *cmdutil.Factory, t *tasks.Task, tool string) {
 	}
 	const longest = 200
 	line := string(t.Status)
-	if t.Message != "" && t.Status != tasks.StatusFailed { // the error has the message
+	if t.Message != "" && t.Status != tasks.StatusFailed { // the error contains the message
 		line += ": " + term.Shorten(t.Message, longest)
 	}
 	f.IO.Err.Printf("%s", term.CleanLine(line))

@@ -18,7 +18,7 @@ type approveOptions struct {
 	forNow, always, pins, yes bool
 }
 
-// approveCommand returns the command that approves what waits for the user: a request, or definitions.
+// approveCommand returns the command that approves a request or definitions that wait for the user.
 func approveCommand(f *cmdutil.Factory) *cobra.Command {
 	var o approveOptions
 	definitions := pins.CompletePins(f, true)
@@ -54,8 +54,8 @@ func approveCommand(f *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
-// confirmAlways asks whether to approve future requests, which nobody has seen: a program that runs this command
-// must not approve them without the user.
+// confirmAlways asks whether to approve future requests, which nobody can see yet: a program that
+// runs this command must not approve them without the user.
 func confirmAlways(ctx context.Context, f *cmdutil.Factory, o *approveOptions) error {
 	if !o.always || o.yes {
 		return nil
@@ -75,7 +75,7 @@ func confirmAlways(ctx context.Context, f *cmdutil.Factory, o *approveOptions) e
 	return nil
 }
 
-// answer returns the answer to a request, or what is wrong with the flags and the number of arguments.
+// answer returns the answer to a request, or the error of the flags and the number of arguments.
 func (o *approveOptions) answer(args int) (host.Answer, error) {
 	switch {
 	case o.forNow && o.always:

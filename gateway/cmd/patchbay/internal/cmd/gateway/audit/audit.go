@@ -49,7 +49,7 @@ func auditLog(f *cmdutil.Factory, given string) (dir, heads string, err error) {
 	return dir, heads, exit.NotFoundError(errors.New(text))
 }
 
-// auditSettings returns the member audit of the settings, nil if there is none.
+// auditSettings returns the member audit of the settings, or nil.
 func auditSettings(p *cmdutil.Factory) (*config.Audit, error) {
 	for f, err := range configs.Files(p.Flags.Config) {
 		if err != nil {
@@ -71,7 +71,7 @@ func auditSettings(p *cmdutil.Factory) (*config.Audit, error) {
 	return nil, nil
 }
 
-// hasHeads reports whether a folder has checkpoints.
+// hasHeads reports whether a folder contains checkpoints.
 func hasHeads(dir string) bool {
 	all, err := os.ReadDir(dir)
 	return err == nil && len(all) > 0

@@ -38,7 +38,7 @@ func (f *auditFilter) parse(now time.Time) (err error) {
 var auditOutcomes = []string{"ok", "error", "failed", "refused", "question", "intent", "end", "answer", "login",
 	"drift", "config", "admin", "dropped", "torn", "retention"}
 
-// checkOutcome refuses an outcome that no record has.
+// checkOutcome rejects an outcome that no record can contain.
 func (f *auditFilter) checkOutcome() error {
 	for _, known := range auditOutcomes {
 		if f.outcome == "" || config.Match([]string{f.outcome}, known) {
@@ -222,10 +222,10 @@ func auditRow(cells []string) string {
 	return strings.TrimRight(strings.Join(cells, term.ColumnGap), " ")
 }
 
-// recordName names one record of a log.
+// recordName identifies a record of a log.
 func recordName(e *audit.Entry) string { return e.Chain + "/" + strconv.FormatUint(e.Seq, 10) }
 
-// findAudit returns the records with an id: those of a call, or one record.
+// findAudit returns the records with an ID: the records of a call, or a single record.
 func findAudit(f *cmdutil.Factory, given, id string) (found []*audit.Entry, err error) {
 	folder, _, err := auditLog(f, given)
 	if err != nil {

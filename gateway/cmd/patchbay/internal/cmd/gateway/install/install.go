@@ -61,7 +61,7 @@ func (f *installFlags) check() error {
 	return configedit.CheckServerName(f.name)
 }
 
-// place returns the file of an application, and the application that has files of its form.
+// place returns the file of an application, and the application whose form the file must use.
 func (f *installFlags) place(app string) (path, formOf string, err error) {
 	if f.file != "" {
 		return f.file, app, nil
@@ -69,7 +69,7 @@ func (f *installFlags) place(app string) (path, formOf string, err error) {
 	return configs.ClientFile(app, f.project)
 }
 
-// An InstallReport is what install or uninstall has done for one application, in JSON.
+// An InstallReport describes the change that install or uninstall made for an application, as JSON.
 type InstallReport struct {
 	Client string `json:"client"`
 	// NeedsGateway reports whether the entry can use stored logins and secrets only while a gateway runs.
@@ -141,8 +141,8 @@ func NewCmdUninstall(p *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
-// editClients edits the file of each application. An error is that of one application; the others are
-// edited.
+// editClients edits the file of each application. After an error for an application, it must still
+// edit the others.
 func editClients(p *cmdutil.Factory, f *installFlags, edit func(app string, text []byte) ([]byte, error)) error {
 	if err := f.check(); err != nil {
 		return exit.UsageError(err)

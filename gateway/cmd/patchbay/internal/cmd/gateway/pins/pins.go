@@ -52,7 +52,7 @@ func NewCmdPins(f *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
-// ApprovePins approves the quarantined definitions of a server or a name, after it has shown them.
+// ApprovePins shows the quarantined definitions of a server or a name, and then approves them.
 func ApprovePins(ctx context.Context, f *cmdutil.Factory, names []string, yes bool) error {
 	state, pins, err := NamedPins(ctx, f, names)
 	if err != nil {
@@ -93,7 +93,7 @@ func ApprovePins(ctx context.Context, f *cmdutil.Factory, names []string, yes bo
 	return nil
 }
 
-// RecordApproved records each form of a definition that has waited and was approved.
+// RecordApproved records each form of a definition that was pending and is approved now.
 func RecordApproved(ctx context.Context, p *cmdutil.Factory, f *config.File, pins []*pin.Pin) {
 	var details []map[string]any
 	for _, pinned := range pins {
@@ -105,8 +105,8 @@ func RecordApproved(ctx context.Context, p *cmdutil.Factory, f *config.File, pin
 	hosting.RecordAdmin(ctx, p, f, details...)
 }
 
-// NamedPins returns the pins of all servers, or those of names: a server, or SERVER/NAME with the name
-// that the server uses, or the public name SERVER__NAME.
+// NamedPins returns the pins of all servers, or the pins of names: a server, or SERVER/NAME with
+// the name that the server uses, or the public name SERVER__NAME.
 func NamedPins(ctx context.Context, f *cmdutil.Factory, names []string) (*bolt.StateStore, []*pin.Pin, error) {
 	state, err := hosting.GatewayState()
 	if err != nil {
@@ -178,7 +178,7 @@ func pinReports(pins []*pin.Pin, diff bool) []PinReport {
 	return reports
 }
 
-// printPins prints the quarantined definitions, and the approved ones or their number.
+// printPins prints the quarantined definitions, and the approved definitions or their number.
 func printPins(f *cmdutil.Factory, pins []*pin.Pin, diff, approved bool) {
 	if diff {
 		ShowPins(f, pins)
@@ -213,7 +213,7 @@ func printPins(f *cmdutil.Factory, pins []*pin.Pin, diff, approved bool) {
 	}
 }
 
-// maxDiffShown bounds the lines of one definition on a screen.
+// maxDiffShown limits the lines of a definition on a screen.
 const maxDiffShown = 200
 
 // ShowPins prints definitions with their differences.
@@ -231,7 +231,8 @@ func ShowPins(f *cmdutil.Factory, pins []*pin.Pin) {
 	}
 }
 
-// pinNames returns names that commands accept for pins: those of servers, and of definitions like the typed one.
+// pinNames returns names that commands accept for pins: names of servers, and of definitions like
+// the typed name.
 func pinNames(pins []*pin.Pin, typed string) []string {
 	var servers, definitions []string
 	for _, pinned := range pins {
