@@ -190,8 +190,7 @@ func (c *call) answer(q Question) error {
 	return err
 }
 
-// misused ends the call with an error of its handler's author, and logs it. The caller holds the
-// lock.
+// misused ends the call with an error of its handler's author, and logs it. It requires the lock.
 func (c *call) misused(format string, args ...any) error {
 	err := Errorf(CodeInternalError, "%s %q: %s", c.req.Method, c.input.target.target, fmt.Sprintf(format, args...))
 	c.server.log.ErrorContext(c, "mcp: invalid handler", "error", err.Message)

@@ -13,10 +13,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// RawQuestion returns a question with params that were not made here, such as those of another
-// server, for [AskAll]. The request is sent unchanged, and the client's result is stored in *answer
-// as it was sent, also if the user declined. The form of the result is checked, but not the content of
-// an elicitation against its schema: the one who asks does that. A method other than
+// RawQuestion returns a question with given params, such as the params of another server's
+// question, for [AskAll]. The request is sent unchanged, and the client's result is stored
+// unchanged in *answer, also if the user declined. The form of the result is checked, but not the
+// content of an elicitation against its schema: the caller must check it. A method other than
 // elicitation/create, sampling/createMessage and roots/list, and invalid params, are errors of
 // AskAll.
 func RawQuestion(key string, request InputRequest, answer *json.RawMessage) Question {

@@ -27,9 +27,8 @@ const (
 	defaultTimeout = 60 * time.Second
 	// defaultMaxTimeout bounds requests that never stop making progress.
 	defaultMaxTimeout = time.Hour
-	// defaultProbeTimeout is enough for a server that is downloaded before it starts. A server that
-	// does not respond by then is taken for one of an earlier revision that ignores unknown
-	// requests.
+	// defaultProbeTimeout suffices for a server that is downloaded before it starts. A server that
+	// responds later counts as a server of an earlier revision that ignores unknown requests.
 	defaultProbeTimeout = 10 * time.Second
 	// logTimeout is how long Close waits for ClientOptions.Log to handle the queued messages.
 	logTimeout = time.Second
@@ -87,9 +86,8 @@ type ClientOptions struct {
 	// Experimental is sent as the capability of this name. Its values encode to JSON objects.
 	Experimental map[string]any
 
-	// Log receives the log messages of the server, one after the other, on a goroutine of the
-	// client. The last messages of a request may arrive after it has returned. Log is not called
-	// after Close.
+	// Log receives the log messages of the server in sequence, on a goroutine of the client. The
+	// last messages of a request may arrive after it returned. Log is not called after Close.
 	Log func(ctx context.Context, m *LoggingMessage)
 	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
 	// Log is set, otherwise no messages are requested.

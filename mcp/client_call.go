@@ -25,15 +25,14 @@ import (
 // CallOptions configures single requests of a [Client]; see [WithCallOptions]. The zero value means
 // the options of the client.
 type CallOptions struct {
-	// Progress receives the progress of the request, one update after the other on a goroutine of
-	// the client. It is not called after the request has returned. Setting it requests progress
-	// notifications.
+	// Progress receives the progress of the request in sequence, on a goroutine of the client. It
+	// is not called after the request returned. Setting it requests progress notifications.
 	Progress func(ProgressUpdate)
 	// Timeout is how long the client waits for the response or, if Progress is set, for the next
 	// progress notification. Default: that of the client.
 	Timeout time.Duration
-	// MaxTimeout is how long the request may take in total, even with progress. Default: that of
-	// the client.
+	// MaxTimeout limits the total time of the request, even with progress. Default: that of the
+	// client.
 	MaxTimeout time.Duration
 	// LogLevel requests log messages of this level and above. Default: that of the client.
 	LogLevel LoggingLevel
@@ -56,8 +55,7 @@ type ProgressUpdate struct {
 
 type callOptionsKey struct{}
 
-// WithCallOptions returns a context whose requests have the options o. They replace those of ctx as
-// a whole.
+// WithCallOptions returns a context whose requests use the options o instead of all options of ctx.
 func WithCallOptions(ctx context.Context, o CallOptions) context.Context {
 	return context.WithValue(ctx, callOptionsKey{}, &o)
 }
@@ -126,8 +124,8 @@ type LoggingMessage struct {
 	Data   json.RawMessage `json:"data"`            // any JSON value, such as a string or an object
 }
 
-// Text returns the data as text: a string as it is, the member msg or message of an object, else
-// the JSON.
+// Text returns the data as text: a string, the member msg or message of an object, or else the
+// JSON.
 func (m *LoggingMessage) Text() string {
 	var text string
 	if jsonv2.Unmarshal(m.Data, &text) == nil {

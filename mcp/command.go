@@ -63,8 +63,7 @@ type CommandTransport struct {
 	// NPM_CONFIG_REGISTRY and GOPROXY, unless the value contains credentials. If a name occurs more
 	// than once, the last value applies, so Env overrides inherited variables.
 	Env []string
-	// InsecureInheritEnv passes the whole environment of this process to the server, including any
-	// secrets.
+	// InsecureInheritEnv passes the environment of this process, including secrets, to the server.
 	InsecureInheritEnv bool
 	// Stderr receives the server's standard error line by line; lines are cut at 64 KiB. A slow
 	// writer blocks neither the server nor its requests: lines that do not fit into a queue of 1
@@ -81,9 +80,9 @@ type CommandTransport struct {
 	// before its first response, as some of older revisions do when they are asked for theirs, is
 	// started again for the next request.
 	Once bool
-	// Started is called with the id of each process that has been started, before the first message
-	// to it. It must not block, or use the transport. If it panics, the process is ended, and the
-	// request fails.
+	// Started is called with the ID of each started process, before the first message to it. It
+	// must not block, or use the transport. If it panics, the process is ended, and the request
+	// fails.
 	Started func(pid int)
 	// Prepare is called before each start of the process and may change how it is started, such as its
 	// limits or its user. An error of Prepare is the error of the start. It must not block, or change
@@ -162,7 +161,7 @@ type ExitError struct {
 	Command string
 	// ExitCode is the exit status of the process, or -1 if a signal ended it.
 	ExitCode int
-	// Signal is the signal that ended the process, such as "killed" or "segmentation fault", or
+	// Signal is the signal that ended the process, such as "killed" or "segmentation fault"; may be
 	// empty.
 	Signal string
 	// Stderr is the last output on standard error, unmodified: at most 16 lines and 4 KiB. It may

@@ -25,7 +25,7 @@ type HandlerFunc func(ctx context.Context, req *Request) (Result, error)
 func (f HandlerFunc) ServeMCP(ctx context.Context, req *Request) (Result, error) { return f(ctx, req) }
 
 // A Middleware wraps a [Handler], to observe, change or refuse requests and results. The first
-// middleware of a list is the outermost. It must not call the wrapped handler concurrently for one
+// middleware of a list is the outermost. It must not call the wrapped handler concurrently for a
 // request.
 type Middleware func(Handler) Handler
 

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// defaultMaxRounds is how many times a request may require input: enough for a long form in
-	// several steps.
+	// defaultMaxRounds limits how often a request may require input: enough for a form in several
+	// steps.
 	defaultMaxRounds = 16
 	// defaultInputTimeout is how long the user may take in total.
 	defaultInputTimeout = 10 * time.Minute

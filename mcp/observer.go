@@ -76,8 +76,8 @@ func (r *Request) SetMeta(key string, value []byte) {
 
 var errNoReturn = errors.New("the handler has panicked or ended its goroutine")
 
-// observe serves a request between the two calls of an observer. known returns the Target of the
-// outcome.
+// observe serves a request between the two calls of an observer. known returns the outcome's
+// Target.
 func observe(
 	ctx context.Context, o Observer, h Handler, req *Request, known func(*Request, error) string,
 ) (Result, error) {

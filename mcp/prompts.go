@@ -78,8 +78,8 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// checkPromptContent returns an error for content that a prompt cannot have. Spec: server/prompts,
-// Data Types.
+// checkPromptContent rejects content that a prompt cannot contain. Spec: server/prompts, Data
+// Types.
 func checkPromptContent(c ContentBlock) error {
 	mimeType := "none needed"
 	switch c := c.(type) {

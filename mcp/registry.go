@@ -197,9 +197,8 @@ func metaOf(feature any) Meta {
 	return nil
 }
 
-// checkMetaKeys refuses keys that a revision reserves for the protocol or that are malformed.
-// Prefixes that one revision reserves are free in another, and features are sent to clients of all
-// of them.
+// checkMetaKeys refuses keys that a revision reserves for the protocol or that are malformed. A
+// prefix may be reserved in a single revision, and features are sent to clients of all revisions.
 func checkMetaKeys(m Meta) error {
 	for key := range m {
 		reserves := func(r wire.Revision) bool { return r.ReservesMeta(key) }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxFile bounds the bytes of one file. In base64 it fits into a message of 16 MiB, the limit
-	// of clients.
+	// maxFile limits the bytes of a file. In base64 it fits into a message of 16 MiB, the limit of
+	// clients.
 	maxFile = 11 << 20
 	// maxFiles bounds the files of one AddFS. Clients reject longer lists.
 	maxFiles = 10_000

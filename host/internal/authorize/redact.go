@@ -147,14 +147,6 @@ func (r *redactor) inNested(text string, depth int) string {
 	return b.String()
 }
 
-// readJSON returns the JSON value at the beginning of a text, and its length in bytes.
-func readJSON(text string) (value []byte, n int, err error) {
-	in := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true))
-	value, err = in.ReadValue()
-	return value, int(in.InputOffset()), err
-}
-
 // readBytes returns how many of at most n bytes were read before an error.
 func readBytes(err error, n int) int {
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {

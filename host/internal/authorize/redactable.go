@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -122,4 +124,12 @@ func isFence(line string) bool {
 func isContainer(value []byte) bool {
 	kind := jsonscan.Kind(value)
 	return kind == '{' || kind == '['
+}
+
+// readJSON returns the JSON value at the beginning of a text, and its length in bytes.
+func readJSON(text string) (value []byte, n int, err error) {
+	in := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
+	value, err = in.ReadValue()
+	return value, int(in.InputOffset()), err
 }
