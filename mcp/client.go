@@ -65,18 +65,17 @@ type ClientOptions struct {
 	Sample func(ctx context.Context, p *CreateMessageParams) (*CreateMessageResult, error)
 	// SampleTools declares the capability sampling.tools: Sample supports the tools of its params.
 	SampleTools bool
-	// SampleContext declares the capability sampling.context: Sample supports IncludeContext, which
-	// the protocol deprecates.
+	// SampleContext declares sampling.context: Sample supports the deprecated IncludeContext.
 	SampleContext bool
 	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Their
 	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
 	// is sent. Setting it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
-	// ForwardInput passes the input requests of the server to the clients of [Forward]. The functions
-	// above answer those that belong to no forwarded request. Servers since 2026-07-28 receive the
-	// capabilities of each client, older ones ForwardCapabilities. For a client that did not declare
-	// what they ask for, these receive the action cancel, no roots, or the error that the user rejected
-	// the sampling.
+	// ForwardInput passes the input requests of the server to the clients of [Forward]. The
+	// functions above answer other input requests. Servers since 2026-07-28 receive the
+	// capabilities of each client, older servers ForwardCapabilities. For a client that lacks a
+	// capability, older servers receive the action cancel, no roots, or the error that the user
+	// rejected the sampling.
 	ForwardInput bool
 	// ForwardCapabilities has the elicitation, roots and sampling that ForwardInput declares to servers
 	// of revisions before 2026-07-28; its other members are not used. Default: all of them.
@@ -108,9 +107,8 @@ type ClientOptions struct {
 	// first time, by default.
 	ProbeTimeout time.Duration
 	// KeepAlive is the interval of pings in sessions (revisions before 2026-07-28). A session whose
-	// server does not respond to three in sequence, each within the interval, is logged and ended;
-	// the next request opens another one. Default: no pings. [ServeOptions.PingInterval] is for
-	// servers.
+	// server misses three pings in sequence is logged and ended; the next request opens another
+	// session. Default: no pings. [ServeOptions.PingInterval] is for servers.
 	KeepAlive time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each

@@ -31,8 +31,7 @@ type CallOptions struct {
 	// Timeout is how long the client waits for the response or, if Progress is set, for the next
 	// progress notification. Default: that of the client.
 	Timeout time.Duration
-	// MaxTimeout limits the total time of the request, even with progress. Default: that of the
-	// client.
+	// MaxTimeout limits the total time of the request, even with progress. Default: the client's.
 	MaxTimeout time.Duration
 	// LogLevel requests log messages of this level and above. Default: that of the client.
 	LogLevel LoggingLevel
@@ -124,8 +123,7 @@ type LoggingMessage struct {
 	Data   json.RawMessage `json:"data"`            // any JSON value, such as a string or an object
 }
 
-// Text returns the data as text: a string, the member msg or message of an object, or else the
-// JSON.
+// Text returns the data as text: a string, the member msg or message of an object, or the JSON.
 func (m *LoggingMessage) Text() string {
 	var text string
 	if jsonv2.Unmarshal(m.Data, &text) == nil {
@@ -161,8 +159,7 @@ type clientRequest struct {
 	token        json.RawMessage // of the progress of the round; set before it is sent
 	checked      RawResult       // the result, if a transport has checked it
 	options      *CallOptions    // nil for those of the context
-	// notify receives the notifications of the request; nil for progress and log messages. It may
-	// pause the timeout.
+	// notify receives notifications; nil for progress and log messages. It may pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
 }
 

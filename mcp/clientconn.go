@@ -158,9 +158,8 @@ func (c *clientConn) writeError(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: !unsent, Err: err}
 }
 
-// cancelRequest sends a cancellation. It does not block: the server may not be reading. Spec:
-// basic/patterns/cancellation (2026-07-28); basic/utilities/cancellation#behavior-requirements
-// (2025-11-25).
+// cancelRequest sends a cancellation without blocking: the server may not be reading. Spec:
+// basic/patterns/cancellation (2026-07-28), basic/utilities/cancellation (2025-11-25).
 func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	if req.Method == wire.MethodInitialize || req.Method == wire.MethodDiscover {
 		return // they open the connection, and must not be cancelled

@@ -161,8 +161,7 @@ type ExitError struct {
 	Command string
 	// ExitCode is the exit status of the process, or -1 if a signal ended it.
 	ExitCode int
-	// Signal is the signal that ended the process, such as "killed" or "segmentation fault"; may be
-	// empty.
+	// Signal is the signal that ended the process, such as "killed"; it may be empty.
 	Signal string
 	// Stderr is the last output on standard error, unmodified: at most 16 lines and 4 KiB. It may
 	// give the reason for the exit. The text comes from the server and must not be trusted.

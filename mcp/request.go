@@ -112,7 +112,7 @@ func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
 }
 
 // isPlainResult reports whether the result needs only its own members: the method is of the core
-// protocol, and the revision has neither result types nor cache hints. A discover result always has
+// protocol, and the revision lacks result types and cache hints. A discover result always contains
 // all members.
 func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
@@ -171,8 +171,7 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 }
 
 // PrincipalFrom returns the authenticated caller of the context, or nil. In a handler of an MCP
-// request it is the same as [RequestFrom](ctx).Principal; in HTTP middleware only PrincipalFrom
-// has it.
+// request it equals [RequestFrom](ctx).Principal; HTTP middleware can use only PrincipalFrom.
 func PrincipalFrom(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p

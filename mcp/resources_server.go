@@ -137,8 +137,7 @@ func AddResourceTemplate[Vars, Out any](
 	return must(s.addTemplate(t, bindTemplate(f), refuseTaken))
 }
 
-// SetResourceTemplate adds or replaces a family of resources, or returns an error, as [SetTool] does
-// for tools.
+// SetResourceTemplate adds or replaces a family of resources, or returns an error, like [SetTool].
 func SetResourceTemplate[Vars, Out any](
 	s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error),
 ) (*Registration[ResourceTemplate], error) {

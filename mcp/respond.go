@@ -14,8 +14,7 @@ import (
 const typicalSize = 256
 
 // Respond serves one request with h and returns the response message. It is for transports. A
-// panic, and an error that is not an [*Error], is logged in full and answered with "internal
-// error".
+// panic, and an error other than an [*Error], is logged in full and answered with "internal error".
 func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
 	if err != nil {
