@@ -81,7 +81,8 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	return c.CallTool(ctx, tool, json.RawMessage(arguments)) // what the user has seen
 }
 
-var errChanged = hosterr.Public{Err: errors.New("denied: the definition of the tool has changed since the user has seen it")}
+var errChanged = hosterr.Public{Err: errors.New(
+	"denied: the definition of the tool has changed since the user has seen it")}
 
 var errNoConsent = errors.New("denied: no user can be asked to allow the call")
 
@@ -94,7 +95,8 @@ func (h *Host) consent(ctx context.Context, a *Action) error {
 	case err != nil:
 		return &Error{Code: CodeDenied, Server: a.Server, Err: err}
 	case !verdict.Allow:
-		return &Error{Code: CodeDenied, Server: a.Server, Err: hosterr.Public{Err: errors.New("denied: " + verdict.Reason)}}
+		return &Error{Code: CodeDenied, Server: a.Server,
+			Err: hosterr.Public{Err: errors.New("denied: " + verdict.Reason)}}
 	}
 	return nil
 }

@@ -265,7 +265,8 @@ func (p *approval) consume(ctx context.Context, nonce string) error {
 	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(round.TTL).Unix()))
 	switch {
 	case errors.Is(err, state.ErrConflict):
-		return p.fail(CodeDenied, hosterr.Public{Err: errors.New("this approval was used before: it is for one request")})
+		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
+			"this approval was used before: it is for one request")})
 	case err != nil:
 		return p.fail(CodeApprovalNeeded, err)
 	}

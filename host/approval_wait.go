@@ -82,7 +82,8 @@ func (s *answerSignal) ended() bool {
 }
 
 // errEnding is the reason of a request that waits when the program ends.
-var errEnding = hosterr.Public{Err: errors.New("the gateway is ending, and nothing was approved: send the request again")}
+var errEnding = hosterr.Public{Err: errors.New(
+	"the gateway is ending, and nothing was approved: send the request again")}
 
 func (h *heldRequests) add(principal string) bool {
 	h.mu.Lock()

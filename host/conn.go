@@ -158,7 +158,8 @@ func (s *conn) lost(err error) {
 	before, stopped := s.Stop()
 	switch {
 	case !stopped:
-		if i := s.in; !errors.Is(err, connection.ErrEnded) && i.err != nil && errors.Is(i.err.Err, connection.ErrEnded) {
+		if i := s.in; !errors.Is(err, connection.ErrEnded) && i.err != nil &&
+			errors.Is(i.err.Err, connection.ErrEnded) {
 			e := *i.err // events may contain the error
 			e.Err = err // requests that were in progress know the reason
 			i.err = &e

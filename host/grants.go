@@ -94,7 +94,8 @@ func (p *approval) checkGrants(ctx context.Context, principal string) error {
 		}
 	}
 	if n >= maxGrants {
-		return hosterr.Public{Err: fmt.Errorf("the caller has %d grants, which is the most: approve the request once", n)}
+		return hosterr.Public{Err: fmt.Errorf(
+			"the caller has %d grants, which is the most: approve the request once", n)}
 	}
 	return nil
 }

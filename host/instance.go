@@ -62,7 +62,8 @@ func (p *pool) instance(class string, calls bool) *instance {
 	}
 	i := p.instances[key]
 	if i == nil {
-		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(), state: StateOff, since: time.Now()}
+		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
+			state: StateOff, since: time.Now()}
 		p.instances[key] = i
 	}
 	return i
@@ -203,7 +204,8 @@ func (e crashError) Error() string { return e.describe(e.last.Error()) }
 
 func (e crashError) describe(last string) string {
 	return fmt.Sprintf("the server ended soon after each of its last %d starts or more; "+
-		"it is started again every %v, or by a restart; the last time: %s", connection.MaxEarlyExits, connection.TrialInterval, last)
+		"it is started again every %v, or by a restart; the last time: %s",
+		connection.MaxEarlyExits, connection.TrialInterval, last)
 }
 
 // Unwrap returns the error of the last start.

@@ -198,7 +198,7 @@ func (h *Host) checkPins(next next) next {
 }
 
 // uses returns the definition that a request uses.
-func (r *call) uses() pins.Target { return pins.TargetOf(r.kind, r.target) }
+func (c *call) uses() pins.Target { return pins.TargetOf(c.kind, c.target) }
 
 // quarantined returns the refusal of a name whose definition is not approved, or nil for other names.
 func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {

@@ -192,8 +192,9 @@ func (u *Upstream) makeRoom(p *pool) error {
 		return nil
 	}
 	if victim == nil {
-		return u.limits.Refuse(CodeLimited, "instances", limits.RetryAfter, "too many instances are in use: %d of at most %d "+
-			"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
+		return u.limits.Refuse(CodeLimited, "instances", limits.RetryAfter,
+			"too many instances are in use: %d of at most %d "+
+				"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
 			own, most, all, limit)
 	}
 	victim.stopLocked()
@@ -219,9 +220,10 @@ func (u *Upstream) countProcess(p *pool) error {
 		return nil
 	}
 	u.host.processes.add(principal, -1)
-	return u.limits.Refuse(CodeLimited, "limits.processes", limits.RetryAfter, "too many processes of all servers run: %d of at "+
-		"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
-		"limits.processes", own-1, most, all-1, limit)
+	return u.limits.Refuse(CodeLimited, "limits.processes", limits.RetryAfter,
+		"too many processes of all servers run: %d of at "+
+			"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
+			"limits.processes", own-1, most, all-1, limit)
 }
 
 // endIdle ends a process that is not used, and reports whether there was any. The lock of one server is

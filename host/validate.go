@@ -70,15 +70,15 @@ func promptNames(definition []byte) *fold.Names {
 
 // checkNames refuses arguments whose names the server could confuse with other names: the policy
 // would decide about one argument, and the server would use the other.
-func (r *call) checkNames(req *mcp.Request) error {
+func (c *call) checkNames(req *mcp.Request) error {
 	arguments, ok := req.Param("arguments")
-	if !ok || r.kind != ActionCall && r.kind != ActionGet {
+	if !ok || c.kind != ActionCall && c.kind != ActionGet {
 		return nil
 	}
 	names, hidden := &fold.Names{}, []string(nil)
-	if r.item != nil {
-		hidden = r.item.HiddenArguments()
-		if known := r.pool.up.schemas.of(r.item).names; known != nil {
+	if c.item != nil {
+		hidden = c.item.HiddenArguments()
+		if known := c.pool.up.schemas.of(c.item).names; known != nil {
 			names = known
 		}
 	}
@@ -93,11 +93,11 @@ func (r *call) checkNames(req *mcp.Request) error {
 }
 
 // headerParams returns the arguments of a call that HTTP clients repeat in headers.
-func (r *call) headerParams() []mcp.HeaderParam {
-	if r.item == nil || r.item.Kind != catalogue.Tools {
+func (c *call) headerParams() []mcp.HeaderParam {
+	if c.item == nil || c.item.Kind != catalogue.Tools {
 		return nil
 	}
-	return r.pool.up.schemas.of(r.item).headers
+	return c.pool.up.schemas.of(c.item).headers
 }
 
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,

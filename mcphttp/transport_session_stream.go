@@ -254,7 +254,8 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 			return
 		case isStatus(err, http.StatusNotFound) && at.lastID != "":
 			at.lastID = "" // open a new stream
-		case isStatus(err, http.StatusNotFound) && wasOpen && errors.Is(l.diagnoseGone(l.life.ctx), driver.ErrSessionLost):
+		case isStatus(err, http.StatusNotFound) && wasOpen &&
+			errors.Is(l.diagnoseGone(l.life.ctx), driver.ErrSessionLost):
 			return
 		case !isBreak(err):
 			l.stopListening(listenRefused, err)

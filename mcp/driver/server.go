@@ -29,6 +29,7 @@ type Server[R, T, O any] interface {
 }
 
 // Wrapped is the parameter of the method Unwrap of a handler that a transport puts in front of
-// another handler and returns. A handler with this method must return the result of the other handler unchanged. It may read the
-// error. A subscription can then continue after ServeMCP has returned, without a goroutine.
+// another handler and returns. A handler with this method must return the result of the other handler
+// unchanged. It may read the error. A subscription can then continue after ServeMCP returned, without a
+// goroutine.
 type Wrapped struct{}

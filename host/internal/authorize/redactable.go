@@ -11,8 +11,9 @@ import (
 )
 
 // errUnredactable refuses a result to which the pointers of its redactions cannot be applied.
-var errUnredactable = hosterr.Public{Err: errors.New("denied: the policy redacts parts of the result and cannot find them, " +
-	"because the result is not JSON: use a tool that returns structured content")}
+var errUnredactable = hosterr.Public{Err: errors.New(
+	"denied: the policy redacts parts of the result and cannot find them, " +
+		"because the result is not JSON: use a tool that returns structured content")}
 
 // redactable reports whether pointers apply to all contents of a result, of the result of a task, or of
 // an error.

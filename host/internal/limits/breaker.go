@@ -66,5 +66,6 @@ func isOutage(e *hosterr.Error) bool {
 		}
 		return status.StatusCode >= http.StatusInternalServerError
 	}
-	return e.Code == hosterr.CodeTimeout || e.Code == hosterr.CodeUnavailable && !errors.Is(e.Err, driver.ErrSessionLost)
+	return e.Code == hosterr.CodeTimeout ||
+		e.Code == hosterr.CodeUnavailable && !errors.Is(e.Err, driver.ErrSessionLost)
 }

@@ -71,13 +71,11 @@ func approvedTexts(r *pinrecord.Record, about About) (a Approved) {
 	text := func(name string) json.RawMessage {
 		item := r.Of(string(pin.Server)).Items[name]
 		found := about == nil
-		if about != nil {
-			for _, d := range about {
-				if d.Name == name {
-					found = true
-					if item != nil && item.IsApproved(d.Digest) {
-						return d.JSON
-					}
+		for _, d := range about {
+			if d.Name == name {
+				found = true
+				if item != nil && item.IsApproved(d.Digest) {
+					return d.JSON
 				}
 			}
 		}

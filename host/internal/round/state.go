@@ -73,7 +73,8 @@ func Bound(c *policy.Caller, req *mcp.Request) []string {
 // Seal returns the text of a state, which the caller of the request must send with its answer.
 func (s *Sealer) Seal(c *policy.Caller, req *mcp.Request, st State) (string, error) {
 	if st.State != nil && len(*st.State) > maxState {
-		return "", hosterr.Public{Err: fmt.Errorf("requestState of %d bytes: want at most %d", len(*st.State), maxState)}
+		return "", hosterr.Public{Err: fmt.Errorf(
+			"requestState of %d bytes: want at most %d", len(*st.State), maxState)}
 	}
 	st.Expires = time.Now().Add(TTL).Unix()
 	plain, err := json.Marshal(st)

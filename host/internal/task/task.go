@@ -69,7 +69,8 @@ type Caller struct {
 }
 
 func invalidTask(server, format string, args ...any) error {
-	return &hosterr.Error{Code: hosterr.CodeInvalidResult, Server: server, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
+	return &hosterr.Error{Code: hosterr.CodeInvalidResult, Server: server,
+		Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
 // Serve serves a request about a task.

@@ -27,7 +27,7 @@ func MayLack(f *Factory, listed []*mcp.Tool, name string) bool {
 	}))
 }
 
-// incomplete prints the servers whose items are missing in the last list. It returns an error unless all of them
+// ReportIncomplete prints the servers whose items are missing in the last list. It returns an error unless all of them
 // only require a login.
 func ReportIncomplete(f *Factory) error {
 	m := f.Client.Missing.Load()

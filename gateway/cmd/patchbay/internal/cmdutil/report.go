@@ -22,7 +22,7 @@ func Execute(ctx context.Context, f *Factory, cmd *cobra.Command) int {
 	return Finish(ctx, f, cmd.ExecuteContext(ctx))
 }
 
-// report shows the error of a command and returns its exit code.
+// Finish shows the error of a command and returns its exit code.
 func Finish(ctx context.Context, f *Factory, err error) int {
 	f.IO.Err.Done()
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// target returns the target of a command, and the other arguments.
+// ParseTarget returns the target of a command, and the other arguments.
 func ParseTarget(f *Factory, cmd *cobra.Command, args []string) (t *target.Target, words []string, err error) {
 	if f.Shell != nil {
 		return f.Shell.Server(), args, nil

@@ -52,7 +52,7 @@ type Client struct {
 	Socket string
 }
 
-// runningGateway returns a client of the gateway that runs with the configuration of the command line. ok
+// Find returns a client of the gateway that runs with the configuration of the command line. ok
 // is false if none does.
 func Find(ctx context.Context, f *cmdutil.Factory) (c *Client, ok bool, err error) {
 	path, err := SocketPath(f)

@@ -60,7 +60,7 @@ type Config struct {
 	secrets []string          // of the servers that were connected to, which messages do not show
 }
 
-// hostConfig returns the configuration with the servers of all files, or of the file that the user
+// ReadHostConfig returns the configuration with the servers of all files, or of the file that the user
 // has named. It starts nothing, and leaves out servers that the user has not trusted.
 func ReadHostConfig(f *cmdutil.Factory, addr string) (*Config, error) {
 	c, invalid, err := ReadConfig(f, addr)

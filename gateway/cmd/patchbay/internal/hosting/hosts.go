@@ -26,7 +26,7 @@ func (Hosts) Named(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 		}}}, nil
 }
 
-// hostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of
+// OpenHostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of
 // them: they start when they are used, and end with the program.
 func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *host.Caller) (*target.Target, *host.Host, error) {
 	c, err := ReadHostConfig(f, "")

@@ -92,8 +92,8 @@ func settingsKey(t *target.Target) string {
 }
 
 // LoadSettings returns the stored settings of the login at a target.
-func (l *Logins) LoadSettings(ctx context.Context, t *target.Target) (*Settings, error) {
-	v, err := l.Vault.Open()
+func (p *Logins) LoadSettings(ctx context.Context, t *target.Target) (*Settings, error) {
+	v, err := p.Vault.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func (l *Logins) LoadSettings(ctx context.Context, t *target.Target) (*Settings,
 }
 
 // SaveSettings stores the settings, or removes them if they are empty.
-func (l *Logins) SaveSettings(ctx context.Context, t *target.Target, s *Settings) error {
-	v, err := l.Vault.Open()
+func (p *Logins) SaveSettings(ctx context.Context, t *target.Target, s *Settings) error {
+	v, err := p.Vault.Open()
 	if err != nil {
 		return err
 	}
@@ -127,37 +127,37 @@ func (l *Logins) SaveSettings(ctx context.Context, t *target.Target, s *Settings
 }
 
 // Authorize sets the authorization of a target, if it can have one.
-func (l *Logins) Authorize(ctx context.Context, t *target.Target) error {
+func (p *Logins) Authorize(ctx context.Context, t *target.Target) error {
 	if t.Auth != nil || t.MayLogIn() != nil {
 		return nil
 	}
 	if IsMachineClient() {
-		opts, err := l.machineOptions(ctx)
+		opts, err := p.machineOptions(ctx)
 		if err != nil {
 			return exit.UsageError(err)
 		}
 		t.Auth = oauthclient.NewTransport(t.URL, opts)
 		return nil
 	}
-	s, err := l.LoadSettings(ctx, t)
+	s, err := p.LoadSettings(ctx, t)
 	if err != nil {
 		return err
 	}
 	var ask oauthclient.Authorizer
-	if l.IO.MayPrompt() && !t.NoLogin {
-		ask = l.NewUserLogin(t, true)
+	if p.IO.MayPrompt() && !t.NoLogin {
+		ask = p.NewUserLogin(t, true)
 	}
-	t.Auth, err = l.NewAuth(t, s, ask)
+	t.Auth, err = p.NewAuth(t, s, ask)
 	return err
 }
 
 // NewAuth returns the transport that authorizes requests for a user.
-func (l *Logins) NewAuth(t *target.Target, s *Settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
-	v, err := l.Vault.Open()
+func (p *Logins) NewAuth(t *target.Target, s *Settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
+	v, err := p.Vault.Open()
 	if err != nil {
 		return nil, err
 	}
-	opts := l.AuthOptions()
+	opts := p.AuthOptions()
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
 	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
@@ -168,13 +168,13 @@ func (l *Logins) NewAuth(t *target.Target, s *Settings, ask oauthclient.Authoriz
 }
 
 // AuthOptions returns the options that every transport with authorization uses.
-func (l *Logins) AuthOptions() *oauthclient.TransportOptions {
+func (p *Logins) AuthOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
-		Base:    l.Net.RoundTripper(),
-		Fetcher: l.Net.NewFetcher(l.IO.Logger()),
+		Base:    p.Net.RoundTripper(),
+		Fetcher: p.Net.NewFetcher(p.IO.Logger()),
 		// All requests are of MCP. The server chooses the path of some requests of HTTP+SSE.
 		WholeOrigin: true,
-		Logger:      l.IO.Logger(),
+		Logger:      p.IO.Logger(),
 	}
 }
 
@@ -183,7 +183,7 @@ func IsMachineClient() bool { return os.Getenv(EnvClientID) != "" }
 
 // machineOptions returns the options for client credentials. Each run requests a token, stored
 // nowhere.
-func (l *Logins) machineOptions(ctx context.Context) (*oauthclient.TransportOptions, error) {
+func (p *Logins) machineOptions(ctx context.Context) (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(EnvSecret), os.Getenv(EnvKeyFile)
 	switch {
 	case os.Getenv(EnvIssuer) == "":
@@ -192,7 +192,7 @@ func (l *Logins) machineOptions(ctx context.Context) (*oauthclient.TransportOpti
 	case (secret == "") == (keyFile == ""):
 		return nil, fmt.Errorf("%s requires either %s or %s", EnvClientID, EnvSecret, EnvKeyFile)
 	}
-	opts := l.AuthOptions()
+	opts := p.AuthOptions()
 	opts.Grant = oauthclient.NewClientCredentialsGrant()
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
 	opts.Client = oauthclient.Identity{ID: os.Getenv(EnvClientID), Secret: secret, Issuer: os.Getenv(EnvIssuer)}

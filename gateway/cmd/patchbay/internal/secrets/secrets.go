@@ -71,15 +71,15 @@ func (p *Store) Open() (*vault.Vault, error) {
 }
 
 // WarnKeyFile warns, once per run, that the key of the vault is in a file beside it.
-func (v *Store) WarnKeyFile(path string, reason error) {
-	if v.KeyFileWarned.Swap(true) {
+func (p *Store) WarnKeyFile(path string, reason error) {
+	if p.KeyFileWarned.Swap(true) {
 		return
 	}
 	why := "the key of the stored logins is in a file"
 	if reason != nil {
 		why += ", because the system keyring failed (" + term.Clean(reason.Error()) + ")"
 	}
-	v.IO.Err.Printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
+	p.IO.Err.Printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
 		"  To avoid that, run \"patchbay auth key keyring\" or \"patchbay auth key passphrase\".", why,
 		term.CleanLine(path))
 }

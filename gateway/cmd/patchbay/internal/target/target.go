@@ -125,7 +125,7 @@ func (p *Finder) FindServer(name string, wanted func(f *configs.File) bool) (*co
 }
 
 // NamesConfig reports whether the user has named a configuration file, the only one that is read.
-func (f *Finder) NamesConfig() bool { return f.Flags.Config != "" || os.Getenv(config.PathEnv) != "" }
+func (p *Finder) NamesConfig() bool { return p.Flags.Config != "" || os.Getenv(config.PathEnv) != "" }
 
 // unknownServerOf returns the error for a name with the prefix of an application.
 func unknownServerOf(app, name string, known []string) error {
@@ -135,13 +135,13 @@ func unknownServerOf(app, name string, known []string) error {
 	return fmt.Errorf("unknown server %q: found no servers in %s", name, strings.Join(configs.Paths(app), ", "))
 }
 
-func (f *Finder) unknownServer(name string, known []string) error {
+func (p *Finder) unknownServer(name string, known []string) error {
 	problem := term.UnknownName("server", name, known)
 	if len(known) == 0 {
 		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
-			"applications)", name, strings.Join(config.Paths(f.Flags.Config), ", "))
-		if f.NamesConfig() {
-			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(f.Flags.Config)[0])
+			"applications)", name, strings.Join(config.Paths(p.Flags.Config), ", "))
+		if p.NamesConfig() {
+			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(p.Flags.Config)[0])
 		}
 	}
 	if strings.ContainsAny(name, "/:") {
@@ -253,9 +253,9 @@ func isCredentialHeader(name string) bool {
 }
 
 // checkHTTP returns an error if credentials would be sent to another machine in the clear.
-func (f *Finder) checkHTTP(t *Target) error {
+func (p *Finder) checkHTTP(t *Target) error {
 	u, err := url.Parse(t.URL)
-	if err != nil || u.Scheme != "http" || f.Flags.InsecureHTTP || t.InsecureHTTP || netx.IsLocalHost(u.Hostname()) {
+	if err != nil || u.Scheme != "http" || p.Flags.InsecureHTTP || t.InsecureHTTP || netx.IsLocalHost(u.Hostname()) {
 		return nil
 	}
 	for name := range t.Header {

@@ -59,17 +59,17 @@ const maxTrustRows = 20
 
 // AskTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
 // and if the description does not fit on the screen.
-func (f *Finder) AskTrust(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error {
-	if !f.IO.MayPrompt() {
+func (p *Finder) AskTrust(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error {
+	if !p.IO.MayPrompt() {
 		return RefuseTrust(ctx, c, s, store)
 	}
 	text := TrustText(c, s)
-	if f.IO.Err.Rows(text) > maxTrustRows {
+	if p.IO.Err.Rows(text) > maxTrustRows {
 		return fmt.Errorf("server %s of the project file %s is not trusted, and is too long to show: read the file, "+
 			"then run \"patchbay trust %[1]s --yes\"", ServerWord(c, s), term.CleanLine(c.Path))
 	}
-	f.IO.Err.Printf("%s", text)
-	trusted, err := f.Ask.Confirm(ctx, "Trust it, now and as long as it does not change?", "n")
+	p.IO.Err.Printf("%s", text)
+	trusted, err := p.Ask.Confirm(ctx, "Trust it, now and as long as it does not change?", "n")
 	switch {
 	case err != nil && !errors.Is(err, question.ErrDeclined) && !errors.Is(err, question.ErrCancelled):
 		return err

@@ -46,13 +46,13 @@ func (p *Finder) Variables(ctx context.Context, f *configs.File, s *config.Serve
 }
 
 // AskInput asks until the answer is valid.
-func (f *Finder) AskInput(ctx context.Context, server string, in *config.Input) (string, error) {
-	f.IO.Err.Printf("Server %s asks for the input %s", server, term.CleanLine(in.ID))
+func (p *Finder) AskInput(ctx context.Context, server string, in *config.Input) (string, error) {
+	p.IO.Err.Printf("Server %s asks for the input %s", server, term.CleanLine(in.ID))
 	if in.Description != "" {
-		f.IO.Err.Printf("  %s", term.CleanLine(in.Description))
+		p.IO.Err.Printf("  %s", term.CleanLine(in.Description))
 	}
 	for i, option := range in.Options {
-		f.IO.Err.Printf("    %d) %s", i+1, term.CleanLine(option))
+		p.IO.Err.Printf("    %d) %s", i+1, term.CleanLine(option))
 	}
 	what := "text"
 	if in.Options != nil {
@@ -65,8 +65,8 @@ func (f *Finder) AskInput(ctx context.Context, server string, in *config.Input) 
 		what += " [" + term.CleanLine(in.Default) + "]"
 	}
 	for {
-		f.IO.Err.Prompt("  " + what + ": ")
-		line, err := f.InputLine(ctx, in.Password)
+		p.IO.Err.Prompt("  " + what + ": ")
+		line, err := p.InputLine(ctx, in.Password)
 		if err != nil {
 			return "", err
 		}
@@ -74,7 +74,7 @@ func (f *Finder) AskInput(ctx context.Context, server string, in *config.Input) 
 		if err == nil {
 			return value, nil
 		}
-		f.IO.Err.Printf("  %s", term.CleanLine(err.Error()))
+		p.IO.Err.Printf("  %s", term.CleanLine(err.Error()))
 	}
 }
 

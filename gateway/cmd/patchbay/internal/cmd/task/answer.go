@@ -122,7 +122,7 @@ func answerDirect(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, abou
 		}
 	}
 	if err == nil {
-		err = awaitAnswered(ctx, f, h)
+		err = awaitAnswered(ctx, h)
 	}
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func answerOfEnded(answered <-chan error, err error) error {
 }
 
 // awaitAnswered waits until the server processed an answer.
-func awaitAnswered(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle) error {
+func awaitAnswered(ctx context.Context, h *tasks.Handle) error {
 	const interval, timeout = 50 * time.Millisecond, 2 * time.Second
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		t, err := h.Get(ctx)

@@ -180,7 +180,7 @@ func listTasks(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []strin
 	if _, listed := rawjson.Get(c.Capabilities().Tasks, "list"); listed {
 		list, err = cmdutil.Collect(tasks.List(ctx, c))
 	} else {
-		list, err = getNoted(ctx, f, c, known)
+		list, err = getNoted(ctx, c, known)
 	}
 	if err == nil || len(list) > 0 {
 		showTasks(f, list, tools)
@@ -190,7 +190,7 @@ func listTasks(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []strin
 
 // getNoted returns the noted tasks that the server knows, even if it also returns an error, and
 // removes other notes.
-func getNoted(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, known []*target.Note) (found []*tasks.Task,
+func getNoted(ctx context.Context, c *mcp.Client, known []*target.Note) (found []*tasks.Task,
 	first error) {
 	for _, n := range known {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)

@@ -100,7 +100,7 @@ func printPending(f *cmdutil.Factory, r *host.Pending) {
 
 // completePending completes the id of a request that waits.
 func completePending(
-	ctx context.Context, f *cmdutil.Factory, args []string, typed string,
+	ctx context.Context, args []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	if len(args) == 0 {
@@ -121,7 +121,7 @@ func denyCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{Use: "deny ID", Short: "Refuse a request that waits for approval",
 		DisableFlagsInUseLine: true, Args: namedRequest(cobra.ExactArgs(1)),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return completePending(cmd.Context(), f, args, typed)
+			return completePending(cmd.Context(), args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return decideRequest(cmd.Context(), f, args[0], host.AnswerDeny)

@@ -29,7 +29,7 @@ func approveCommand(f *cmdutil.Factory) *cobra.Command {
 		Args:                  namedRequest(cobra.ArbitraryArgs),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if !o.pins {
-				return completePending(cmd.Context(), f, args, typed)
+				return completePending(cmd.Context(), args, typed)
 			}
 			return definitions(cmd, args, typed)
 		},

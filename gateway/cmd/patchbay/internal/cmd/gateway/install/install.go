@@ -150,7 +150,7 @@ func editClients(p *cmdutil.Factory, f *installFlags, edit func(app string, text
 	var problems error
 	reports := []InstallReport{}
 	for _, app := range f.clients {
-		r, err := editClient(p, f, app, edit)
+		r, err := editClient(f, app, edit)
 		if err != nil {
 			problems = errors.Join(problems, err)
 			continue
@@ -176,7 +176,7 @@ func editClients(p *cmdutil.Factory, f *installFlags, edit func(app string, text
 	return problems
 }
 
-func editClient(p *cmdutil.Factory, f *installFlags, app string,
+func editClient(f *installFlags, app string,
 	edit func(app string, text []byte) ([]byte, error)) (configedit.Report, error) {
 	path, form, err := f.place(app)
 	if err != nil {
