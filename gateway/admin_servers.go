@@ -97,9 +97,10 @@ func newAdminCaller(c *host.Caller) *adminCaller {
 
 func serverRoutes() []*adminRoute {
 	list := getRoute("/servers", "Servers and their condition", (*adminRequest).servers)
-	one := getRoute("/servers/{name}", "Condition of a server", func(r *adminRequest, _ *noQuery) (*serverEntry, error) {
-		return r.server(func(*host.Upstream) error { return nil })
-	})
+	one := getRoute("/servers/{name}", "Condition of a server",
+		func(r *adminRequest, _ *noQuery) (*serverEntry, error) {
+			return r.server(func(*host.Upstream) error { return nil })
+		})
 	restart := postRoute("/servers/{name}", "restart",
 		"Connect to a server again, and wait until it is ready: it replaces the connection in use then",
 		func(r *adminRequest, _ *noBody) (*serverEntry, error) {

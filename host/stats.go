@@ -65,7 +65,8 @@ type ServerStats struct {
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.
 func (h *Host) Stats() Stats {
 	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
-		Approvals: h.counts.approvals.All(), RecordsLost: h.counts.lost.Load(), MaxProcesses: h.callerLimits().Processes}
+		Approvals: h.counts.approvals.All(), RecordsLost: h.counts.lost.Load(),
+		MaxProcesses: h.callerLimits().Processes}
 	h.processes.mu.Lock()
 	st.Processes = h.processes.all
 	h.processes.mu.Unlock()

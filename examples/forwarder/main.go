@@ -23,12 +23,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	h := newHost(log.New(os.Stderr, "", log.LstdFlags))
-	defer h.Close()
+	defer func() { _ = h.Close() }()
 	for _, arg := range os.Args[1:] {
 		name, line, ok := strings.Cut(arg, "=")
 		command := strings.Fields(line)
 		if !ok || len(command) == 0 {
-			log.Fatalf("invalid argument %q: must have the form name=command", arg)
+			log.Printf("invalid argument %q: must have the form name=command", arg)
+			return
 		}
 		t := mcp.Command(command[0], command[1:]...)
 		t.Prepare = func(cmd *exec.Cmd) error {
@@ -36,7 +37,8 @@ func main() {
 			return nil
 		}
 		if err := h.Add(ctx, name, t); err != nil {
-			log.Fatalf("connect %s: %v", name, err)
+			log.Printf("connect %s: %v", name, err)
+			return
 		}
 	}
 	http.Handle("/mcp", mcphttp.NewHandler(h, nil))

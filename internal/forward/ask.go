@@ -186,7 +186,8 @@ func (t *Table) ofTask(id string) *Call {
 // attribute returns the call, of the only principal, that a question probably belongs to, or nil if
 // no call can be asked. The caller must hold t.mu.
 func (t *Table) attribute(method string, params []byte) *Call {
-	var last, found, waiting *Call // the newest call, a call that accepts the question, a call that waits for its client
+	// The newest call, a call that accepts the question, and a call that waits for its client.
+	var last, found, waiting *Call
 	candidates, suspended := 0, 0
 	for _, c := range t.calls {
 		switch {

@@ -127,7 +127,9 @@ func readContainer(plain []byte, at int) *container {
 		i := item{name: strconv.Itoa(len(c.items)), start: -1}
 		if kind == '{' {
 			var name jsontext.Value
-			name, err = d.ReadValue()
+			if name, err = d.ReadValue(); err != nil {
+				break
+			}
 			i.start = at + int(d.InputOffset()) - len(name)
 			i.name, _ = rawjson.Unquote(name) // valid
 		}

@@ -56,7 +56,7 @@ func (c *Conn) connect() (mcp.Transport, error) {
 		}
 		return t, err
 	}
-	c.forward = mcp.Forward(client).(Forwarder)
+	c.forward = mcp.Forward(client)
 	revision, _ := wire.ParseRevision(client.Revision())
 	c.session = !revision.Modern()
 	c.client = client

@@ -124,7 +124,8 @@ var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // CheckServerName returns an error for a name that a server must not have.
 func CheckServerName(name string) error {
 	if !serverName.MatchString(name) {
-		return exit.UsageError(fmt.Errorf("invalid name %.100q: want 1 to 64 of the characters A-Z, a-z, 0-9, ., _ and -", name))
+		return exit.UsageError(fmt.Errorf(
+			"invalid name %.100q: want 1 to 64 of the characters A-Z, a-z, 0-9, ., _ and -", name))
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func (s failedStream) Write([]byte) (int, error) {
 
 // runningNames completes the target of the running gateway, if there is one.
 func runningNames(ctx context.Context, f *cmdutil.Factory, typed string) []string {
-	if !strings.HasPrefix(target.RunningName, typed) {
+	if !strings.HasPrefix(target.RunningName, typed) { //nolint:gocritic // a constant is completed
 		return nil
 	}
 	if _, ok, err := gatewayclient.Find(ctx, f); err != nil || !ok {

@@ -14,19 +14,19 @@ import (
 // NewArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
 // -, or a JSON object. Later ones win. Values are converted to the types of the schema. Arguments
 // that the schema does not name are kept, with a warning: servers may take them.
-func (a *Asker) NewArguments(
+func (p *Asker) NewArguments(
 	ctx context.Context, words []string, inputSchema stdjson.RawMessage,
 ) (*argument.List, error) {
 	parameters, closed := argument.ParametersOf(inputSchema)
-	return a.ReadArguments(ctx, words, &argument.List{Thing: "argument", Owner: "tool", Parameters: parameters,
+	return p.ReadArguments(ctx, words, &argument.List{Thing: "argument", Owner: "tool", Parameters: parameters,
 		Closed: closed, Nested: rawjson.Valid(inputSchema) == nil, Root: inputSchema})
 }
 
 // newFields parses the fields of a form in the same way. Fields that its schema does not name are
 // errors, even if the schema allows them.
-func (a *Asker) newFields(ctx context.Context, words []string, requested stdjson.RawMessage) (*argument.List, error) {
+func (p *Asker) newFields(ctx context.Context, words []string, requested stdjson.RawMessage) (*argument.List, error) {
 	parameters, _ := argument.ParametersOf(requested)
-	return a.ReadArguments(ctx, words, &argument.List{Thing: "field", Parameters: parameters, Closed: true})
+	return p.ReadArguments(ctx, words, &argument.List{Thing: "field", Parameters: parameters, Closed: true})
 }
 
 // ReadArguments parses words into a, and asks the user for missing arguments on a terminal.

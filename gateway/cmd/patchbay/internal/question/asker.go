@@ -37,16 +37,16 @@ func NewAsker(io *term.Streams, f *flags.Flags) *Asker {
 }
 
 // active returns the asker that answers what the server sends: in a shell, the asker of the command in progress.
-func (a *Asker) active() *Asker {
-	if a.Current == nil {
-		return a
+func (p *Asker) active() *Asker {
+	if p.Current == nil {
+		return p
 	}
-	return a.Current()
+	return p.Current()
 }
 
 // PauseLimit pauses the time of bounded, while the user decides, until resume is called.
-func (a *Asker) PauseLimit() (resume func()) {
-	limit := a.Limit.Load()
+func (p *Asker) PauseLimit() (resume func()) {
+	limit := p.Limit.Load()
 	if limit == nil {
 		return func() {}
 	}
@@ -55,14 +55,14 @@ func (a *Asker) PauseLimit() (resume func()) {
 }
 
 // whileRunning returns a context that also ends with the command of the program.
-func (a *Asker) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *Asker) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if a.CommandContext == nil {
+	if p.CommandContext == nil {
 		return ctx, func() { cancel(nil) }
 	}
-	stop := context.AfterFunc(a.CommandContext, func() { cancel(context.Cause(a.CommandContext)) })
+	stop := context.AfterFunc(p.CommandContext, func() { cancel(context.Cause(p.CommandContext)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
 // server names the server in questions, first by its URL or command, which it cannot choose.
-func (a *Asker) server() string { return *a.ServerName.Load() }
+func (p *Asker) server() string { return *p.ServerName.Load() }

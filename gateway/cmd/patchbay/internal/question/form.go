@@ -10,17 +10,17 @@ import (
 )
 
 // fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
-func (a *Asker) fillIn(ctx context.Context, fields []argument.Field) (stdjson.RawMessage, error) {
+func (p *Asker) fillIn(ctx context.Context, fields []argument.Field) (stdjson.RawMessage, error) {
 	single := len(fields) == 1 && fields[0].IsYesNo()
 	for {
-		content, err := a.askFields(ctx, fields)
+		content, err := p.askFields(ctx, fields)
 		if err != nil || single {
 			return content, err
 		}
 		if len(fields) > 1 {
-			a.IO.Err.Printf("\n  %s", term.CleanJSON(string(content)))
+			p.IO.Err.Printf("\n  %s", term.CleanJSON(string(content)))
 		}
-		send, err := a.Confirm(ctx, "Send this? y, or n to fill in the form again", "y")
+		send, err := p.Confirm(ctx, "Send this? y, or n to fill in the form again", "y")
 		if err != nil || send {
 			return content, err
 		}
@@ -51,13 +51,13 @@ func (p *Asker) askFields(ctx context.Context, fields []argument.Field) (stdjson
 }
 
 // askObjects prompts for the objects of an array, and returns the array as the JSON that a user would type.
-func (a *Asker) askObjects(ctx context.Context, f *argument.Field) (string, error) {
+func (p *Asker) askObjects(ctx context.Context, f *argument.Field) (string, error) {
 	var all [][]byte
 	for again := true; again; {
-		a.IO.Err.Printf("\n  %s, object %d:", term.CleanLine(f.Name), len(all)+1)
-		object, err := a.askFields(ctx, f.Members)
+		p.IO.Err.Printf("\n  %s, object %d:", term.CleanLine(f.Name), len(all)+1)
+		object, err := p.askFields(ctx, f.Members)
 		if err == nil {
-			again, err = a.Confirm(ctx, "Another object?", "n")
+			again, err = p.Confirm(ctx, "Another object?", "n")
 		}
 		if err != nil {
 			return "", err

@@ -42,21 +42,21 @@ func Prompt[T any](ctx context.Context, a *Asker, text string,
 }
 
 // PromptText shows text and returns a line.
-func (a *Asker) PromptText(ctx context.Context, text string) (string, error) {
-	a.IO.Err.Prompt(text)
-	return a.PromptLine(ctx)
+func (p *Asker) PromptText(ctx context.Context, text string) (string, error) {
+	p.IO.Err.Prompt(text)
+	return p.PromptLine(ctx)
 }
 
 // PromptLine reads a line, or returns the error of a command such as :cancel.
-func (a *Asker) PromptLine(ctx context.Context) (string, error) {
-	return a.commandOf(a.IO.In.ReadLine(ctx))
+func (p *Asker) PromptLine(ctx context.Context) (string, error) {
+	return p.commandOf(p.IO.In.ReadLine(ctx))
 }
 
 // commandOf returns a line that was read, or the error of a command in it.
-func (a *Asker) commandOf(line string, err error) (string, error) {
+func (p *Asker) commandOf(line string, err error) (string, error) {
 	switch {
 	case errors.Is(err, io.EOF):
-		a.IO.Err.Printf("")
+		p.IO.Err.Printf("")
 		return "", ErrCancelled
 	case err != nil:
 		return "", err
@@ -71,10 +71,10 @@ func (a *Asker) commandOf(line string, err error) (string, error) {
 }
 
 // promptParagraph reads lines up to a single dot or the end of the input.
-func (a *Asker) promptParagraph(ctx context.Context) (string, error) {
+func (p *Asker) promptParagraph(ctx context.Context) (string, error) {
 	var lines []string
 	for size := 0; size < term.MaxInput; {
-		line, err := a.PromptLine(ctx)
+		line, err := p.PromptLine(ctx)
 		if errors.Is(err, ErrCancelled) && len(lines) > 0 || err == nil && line == "." {
 			break
 		}
@@ -88,9 +88,9 @@ func (a *Asker) promptParagraph(ctx context.Context) (string, error) {
 }
 
 // Confirm asks a yes-or-no question. byDefault, y or n, is the answer of an empty line.
-func (a *Asker) Confirm(ctx context.Context, question, byDefault string) (bool, error) {
+func (p *Asker) Confirm(ctx context.Context, question, byDefault string) (bool, error) {
 	text := fmt.Sprintf("%s [%s] ", question, byDefault)
-	return Prompt(ctx, a, text, a.PromptText, func(line string) (bool, error) {
+	return Prompt(ctx, p, text, p.PromptText, func(line string) (bool, error) {
 		if line = strings.TrimSpace(line); line == "" {
 			line = byDefault
 		}
@@ -100,25 +100,25 @@ func (a *Asker) Confirm(ctx context.Context, question, byDefault string) (bool, 
 
 // OpenPage opens a page in the user's browser, and reports whether that worked. If not, it asks the
 // user to do so.
-func (a *Asker) OpenPage(ctx context.Context, page string) bool {
-	err := a.Open(ctx, page)
+func (p *Asker) OpenPage(ctx context.Context, page string) bool {
+	err := p.Open(ctx, page)
 	if err == nil || ctx.Err() != nil {
 		return true
 	}
-	a.IO.Err.Printf("Could not open a browser: open the page yourself.")
-	if a.Flags.Verbose {
-		a.IO.Err.Printf("  %s", strings.ReplaceAll(term.CleanLine(err.Error()), page, "the page"))
+	p.IO.Err.Printf("Could not open p browser: open the page yourself.")
+	if p.Flags.Verbose {
+		p.IO.Err.Printf("  %s", strings.ReplaceAll(term.CleanLine(err.Error()), page, "the page"))
 	}
 	return false
 }
 
 // WhyNoPrompt returns why the user is not asked.
-func (a *Asker) WhyNoPrompt() string {
-	if a.Idle {
+func (p *Asker) WhyNoPrompt() string {
+	if p.Idle {
 		return "no command is running"
 	}
-	if a.Flags.NoInput {
+	if p.Flags.NoInput {
 		return "--no-input is set (use --answers FILE to answer)"
 	}
-	return "stdin and stderr are not a terminal (use --answers FILE to answer)"
+	return "stdin and stderr are not p terminal (use --answers FILE to answer)"
 }

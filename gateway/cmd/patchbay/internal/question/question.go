@@ -101,10 +101,10 @@ func (p *Asker) answerQuestion(ctx context.Context, q question) (*answer, error)
 
 // lockTerminal waits until no other question is asked: a server can ask several at once, and there
 // is one user.
-func (a *Asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
+func (p *Asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
 	select {
-	case a.Lock <- struct{}{}:
-		return func() { <-a.Lock }, nil
+	case p.Lock <- struct{}{}:
+		return func() { <-p.Lock }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -171,8 +171,8 @@ func ParseQuestion(r mcp.InputRequest) (question, error) {
 }
 
 // AnswerInputRequest returns the result that answers an input request of a task.
-func (a *Asker) AnswerInputRequest(ctx context.Context, r mcp.InputRequest) (stdjson.RawMessage, error) {
-	a.leaveOpen = true
+func (p *Asker) AnswerInputRequest(ctx context.Context, r mcp.InputRequest) (stdjson.RawMessage, error) {
+	p.leaveOpen = true
 	q, err := ParseQuestion(r)
 	if err != nil {
 		return nil, err
@@ -180,11 +180,11 @@ func (a *Asker) AnswerInputRequest(ctx context.Context, r mcp.InputRequest) (std
 	var result any
 	switch q := q.(type) {
 	case formQuestion:
-		result, err = a.elicitComplete(ctx, q.ElicitRequestParams)
+		result, err = p.elicitComplete(ctx, q.ElicitRequestParams)
 	case pageQuestion:
-		result, err = a.ElicitURL(ctx, q.ElicitRequestParams)
+		result, err = p.ElicitURL(ctx, q.ElicitRequestParams)
 	case samplingQuestion:
-		result, err = a.Sample(ctx, q.CreateMessageParams)
+		result, err = p.Sample(ctx, q.CreateMessageParams)
 	}
 	if err != nil {
 		return nil, err
@@ -194,12 +194,12 @@ func (a *Asker) AnswerInputRequest(ctx context.Context, r mcp.InputRequest) (std
 
 // elicitComplete answers a form, fills in defaults and validates: a client does that for its
 // requests, but not for those of a task.
-func (a *Asker) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+func (p *Asker) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	form, err := jsonschema.Compile(params.RequestedSchema)
 	if err != nil {
 		return nil, fmt.Errorf("%w: requestedSchema: %w", mcp.ErrInvalidResult, err)
 	}
-	r, err := a.Elicit(ctx, params)
+	r, err := p.Elicit(ctx, params)
 	if err != nil || r.Action != mcp.ElicitAccept {
 		return r, err
 	}

@@ -53,31 +53,31 @@ func NewSampler(command string) (*Sampler, error) {
 // answerWithCommand answers a sampling request with the command of --sample-with. On a terminal the
 // user sees the request before it is given to the command, and the answer before it is sent. Spec:
 // client/sampling, User Interaction Model.
-func (a *Asker) answerWithCommand(ctx context.Context, q samplingQuestion) (*answer, error) {
+func (p *Asker) answerWithCommand(ctx context.Context, q samplingQuestion) (*answer, error) {
 	const refused = "the command of --sample-with failed"
-	if a.IO.MayPrompt() {
-		a.IO.Err.Printf("\n%s requests sampling:\n%s", a.server(), term.Indent(q.conversation(), "  "))
-		yes, err := a.Confirm(ctx, "Give it to "+term.CleanLine(a.Sampler.Argv[0])+"?", "y")
+	if p.IO.MayPrompt() {
+		p.IO.Err.Printf("\n%s requests sampling:\n%s", p.server(), term.Indent(q.conversation(), "  "))
+		yes, err := p.Confirm(ctx, "Give it to "+term.CleanLine(p.Sampler.Argv[0])+"?", "y")
 		if err != nil || !yes {
 			return declinedUnless(err)
 		}
 	}
-	a.IO.Err.Status("waiting for " + term.CleanLine(a.Sampler.Argv[0]) + " …")
-	result, err := a.Sampler.Run(ctx, q.CreateMessageParams)
-	a.IO.Err.Done()
+	p.IO.Err.Status("waiting for " + term.CleanLine(p.Sampler.Argv[0]) + " …")
+	result, err := p.Sampler.Run(ctx, q.CreateMessageParams)
+	p.IO.Err.Done()
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		a.IO.Err.Printf("patchbay: --sample-with: %s", term.Clean(err.Error()))
+		p.IO.Err.Printf("patchbay: --sample-with: %s", term.Clean(err.Error()))
 		return nil, mcp.Errorf(mcp.CodeInternalError, refused)
 	}
-	if !a.IO.MayPrompt() {
-		a.IO.Err.Printf("%s asks: %s\n  answered by %s", a.server(), q.summary(), term.CleanLine(a.Sampler.Argv[0]))
+	if !p.IO.MayPrompt() {
+		p.IO.Err.Printf("%s asks: %s\n  answered by %s", p.server(), q.summary(), term.CleanLine(p.Sampler.Argv[0]))
 		return &answer{Result: result}, nil
 	}
-	a.IO.Err.Printf("\nThe answer:\n%s", term.Indent(conversationOf(result), "  "))
-	yes, err := a.Confirm(ctx, "Send it to the server?", "y")
+	p.IO.Err.Printf("\nThe answer:\n%s", term.Indent(conversationOf(result), "  "))
+	yes, err := p.Confirm(ctx, "Send it to the server?", "y")
 	if err != nil || !yes {
 		return declinedUnless(err)
 	}

@@ -48,7 +48,8 @@ func DangersOf(s *config.Server) (warnings []string) {
 	argv := append([]string{s.Command}, s.Args...)
 	for i, word := range argv[:len(argv)-1] {
 		if slices.Contains(shells[baseProgram(word)], strings.ToLower(argv[i+1])) {
-			warnings = append(warnings, "warning: runs a text as a program: "+term.ShellWord(word)+" "+term.ShellWord(argv[i+1]))
+			warnings = append(warnings,
+				"warning: runs a text as a program: "+term.ShellWord(word)+" "+term.ShellWord(argv[i+1]))
 		}
 	}
 	var words []string

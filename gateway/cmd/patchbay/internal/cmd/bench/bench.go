@@ -50,8 +50,9 @@ func NewCmdBench(p *cmdutil.Factory, tools list.Listing[*mcp.Tool]) *cobra.Comma
 				return exit.UsageError(err)
 			}
 			if p.Shell != nil && f.connections > 1 {
-				return exit.UsageError(fmt.Errorf("invalid --connections %d: a shell has one connection; run \"patchbay bench\" "+
-					"outside of the shell", f.connections))
+				return exit.UsageError(fmt.Errorf(
+					"invalid --connections %d: a shell has one connection; run \"patchbay bench\" "+
+						"outside of the shell", f.connections))
 			}
 			if !given("warm-up") && f.plan.count > 0 {
 				f.plan.warmUp = 0

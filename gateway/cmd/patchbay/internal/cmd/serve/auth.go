@@ -53,8 +53,9 @@ func checkAuth(auth, addr string, stdio bool) error {
 	}
 	host, _, err := net.SplitHostPort(observe.WithLoopbackHost(addr))
 	if ip, notIP := netip.ParseAddr(host); err != nil || notIP != nil || !ip.IsLoopback() {
-		return exit.UsageError(fmt.Errorf("invalid --addr %q: --auth demo has a public password and no TLS, and requires a "+
-			"loopback address such as 127.0.0.1:8765", addr))
+		return exit.UsageError(fmt.Errorf(
+			"invalid --addr %q: --auth demo has a public password and no TLS, and requires a "+
+				"loopback address such as 127.0.0.1:8765", addr))
 	}
 	return nil
 }

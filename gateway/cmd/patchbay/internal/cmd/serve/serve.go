@@ -213,7 +213,8 @@ Client configuration over stdio:
 %s
 
 Stop with Ctrl-C.
-`, url, self, cmdutil.KeyFlag(key), demoConfig(cmdutil.ConfigEntry{Type: "http", URL: url, Headers: cmdutil.KeyHeaders(key)}),
+`, url, self, cmdutil.KeyFlag(key),
+		demoConfig(cmdutil.ConfigEntry{Type: "http", URL: url, Headers: cmdutil.KeyHeaders(key)}),
 		demoConfig(cmdutil.ConfigEntry{Command: command, Args: args}))
 	return err
 }

@@ -99,8 +99,9 @@ func questionKeys(f *cmdutil.Factory, t *tasks.Task, only string) ([]string, err
 func answerDirect(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, about string) error {
 	const timeout = 10 * time.Second // for the question to arrive
 	if f.Ask.Given == nil {
-		return exit.UsageError(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run "+
-			"%s", TaskCommandLine(f, "watch", h.ID())))
+		return exit.UsageError(fmt.Errorf(
+			"missing answer: this server does not show the question; give an answer, or run "+
+				"%s", TaskCommandLine(f, "watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	answered, ended := make(chan error, 1), make(chan error, 1)

@@ -57,7 +57,8 @@ func NewCmdSecret(f *cmdutil.Factory) *cobra.Command {
 // onlyName refuses a value among the arguments, without repeating it.
 func onlyName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return exit.UsageError(fmt.Errorf("got %d arguments, want NAME: the value is typed, or read from standard input",
+		return exit.UsageError(fmt.Errorf(
+			"got %d arguments, want NAME: the value is typed, or read from standard input",
 			len(args)))
 	}
 	return nil
@@ -96,8 +97,9 @@ func completeSecrets(
 // setSecret stores a secret. It is never an argument, which other users of the machine could read.
 func setSecret(ctx context.Context, f *cmdutil.Factory, name string) error {
 	if !secretWord.MatchString(name) {
-		return exit.UsageError(fmt.Errorf("invalid name %q of a secret: must have 1 to 200 of the characters A-Z, a-z, 0-9, ., "+
-			"_ and -", term.Shorten(name, term.MaxNameShown)))
+		return exit.UsageError(fmt.Errorf(
+			"invalid name %q of a secret: must have 1 to 200 of the characters A-Z, a-z, 0-9, ., "+
+				"_ and -", term.Shorten(name, term.MaxNameShown)))
 	}
 	value, err := hosting.ReadSecret(ctx, f, name)
 	if err != nil {

@@ -68,7 +68,8 @@ func ApprovePins(ctx context.Context, f *cmdutil.Factory, names []string, yes bo
 	}
 	if !yes {
 		if !f.IO.MayPrompt() {
-			return exit.UsageError(errors.New("approval needs a terminal, or --yes after \"patchbay gateway pins --diff\""))
+			return exit.UsageError(errors.New(
+				"approval needs a terminal, or --yes after \"patchbay gateway pins --diff\""))
 		}
 		approved, err := f.Ask.Confirm(ctx, "Approve these definitions?", "n")
 		if err != nil && !errors.Is(err, question.ErrDeclined) && !errors.Is(err, question.ErrCancelled) {

@@ -200,8 +200,9 @@ func policyExplainCommand(f *cmdutil.Factory) *cobra.Command {
 				}
 			}
 			if _, ok := policyMethods[c.On]; !ok {
-				return exit.UsageError(fmt.Errorf("invalid --on %.64q: must be call, read, get, complete, list, result "+
-					"or question",
+				return exit.UsageError(fmt.Errorf(
+					"invalid --on %.64q: must be call, read, get, complete, list, result "+
+						"or question",
 					c.On))
 			}
 			compiled, config, err := gatewayPolicy(f)

@@ -110,7 +110,8 @@ VS Code (.vscode/mcp.json):
 Clients that start a command, such as Claude Desktop (needs no running gateway):
 %s
 
-Stop with Ctrl-C.`, cmdutil.ClientConfig("mcpServers", "patchbay", overHTTP), cmdutil.ClientConfig("servers", "patchbay", overHTTP),
+Stop with Ctrl-C.`, cmdutil.ClientConfig("mcpServers", "patchbay", overHTTP),
+		cmdutil.ClientConfig("servers", "patchbay", overHTTP),
 		cmdutil.ClientConfig("mcpServers", "patchbay", cmdutil.ConfigEntry{Command: command, Args: args}))
 }
 

@@ -47,8 +47,9 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 		f.IO.Err.Printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+
 			"reverse proxy with TLS", address)
 		if opts.OAuth != nil && opts.PublicURL == "" {
-			return exit.UsageError(fmt.Errorf("missing publicURL: with auth.oidc at %s the settings must have the https URL "+
-				"that clients use", l.Addr()))
+			return exit.UsageError(fmt.Errorf(
+				"missing publicURL: with auth.oidc at %s the settings must have the https URL "+
+					"that clients use", l.Addr()))
 		}
 	}
 	if opts.OAuth != nil && opts.PublicURL == "" {
