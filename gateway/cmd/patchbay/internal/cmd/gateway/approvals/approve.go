@@ -61,8 +61,9 @@ func confirmAlways(ctx context.Context, f *cmdutil.Factory, o *approveOptions) e
 		return nil
 	}
 	if !f.IO.MayPrompt() {
-		return exit.UsageError(errors.New("--always needs a terminal, or --yes: it approves all further requests for the same " +
-			"tool and rule, with any arguments"))
+		return exit.UsageError(errors.New(
+			"--always needs a terminal, or --yes: it approves all further requests for the same " +
+				"tool and rule, with any arguments"))
 	}
 	ok, err := f.Ask.Confirm(ctx, "Approve all further requests for the same, with any arguments, until the grant is "+
 		"revoked?", "n")
