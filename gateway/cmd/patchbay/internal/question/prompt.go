@@ -105,7 +105,7 @@ func (p *Asker) OpenPage(ctx context.Context, page string) bool {
 	if err == nil || ctx.Err() != nil {
 		return true
 	}
-	p.IO.Err.Printf("Could not open p browser: open the page yourself.")
+	p.IO.Err.Printf("Could not open a browser: open the page yourself.")
 	if p.Flags.Verbose {
 		p.IO.Err.Printf("  %s", strings.ReplaceAll(term.CleanLine(err.Error()), page, "the page"))
 	}
@@ -120,5 +120,5 @@ func (p *Asker) WhyNoPrompt() string {
 	if p.Flags.NoInput {
 		return "--no-input is set (use --answers FILE to answer)"
 	}
-	return "stdin and stderr are not p terminal (use --answers FILE to answer)"
+	return "stdin and stderr are not a terminal (use --answers FILE to answer)"
 }
