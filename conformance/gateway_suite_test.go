@@ -20,8 +20,7 @@ var notWithSession = map[string]string{
 		"begins anew, and asks",
 	"input-required-result-multiple-input-requests": "a server of the session era asks for roots once, since a session " +
 		"tells it of changes",
-	"tasks-mrtr-composition": "a server of the session era decides on a task before it asks",
-	"server-stateless":       "logging/setLevel of a client of 2026-07-28 reaches the server, which has it",
+	"server-stateless": "logging/setLevel of a client of 2026-07-28 reaches the server, which has it",
 }
 
 // notWithReference lists the scenarios whose fixtures the server everything does not have.
