@@ -93,7 +93,6 @@ var rewritten = strings.Fields(`
 	internal/secrettext
 	internal/singleflight
 	internal/sse
-	internal/testhome
 	internal/tools/house
 	internal/wire
 	jsonrpc

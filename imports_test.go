@@ -16,7 +16,7 @@ type importRule struct {
 
 var importRules = []importRule{
 	{[]string{"internal"}, []string{"mcp", "mcphttp", "oauth", "ext", "host", "gateway", "stores", "otelmcp", "mcptest"},
-		[]string{"internal/testhome"}, "internal packages are the lowest layer"},
+		nil, "internal packages are the lowest layer"},
 	{[]string{"internal/jsonscan", "visible", "internal/readbuf", "internal/seal", "internal/netx", "internal/lru",
 		"internal/singleflight", "internal/sse", "uritemplate", "internal/readerpool"}, []string{"internal", "jsonrpc"},
 		nil, "tools for bytes and maps do not depend on JSON-RPC"},

@@ -171,7 +171,8 @@ func (p peer) useTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 
 func usePeerData(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
-	equal(t, "resources on pages of two", names(t, c.Resources(ctx), func(v *mcp.Resource) string { return v.URI }), // Requirement: PAG-02
+	// Requirement: PAG-02
+	equal(t, "resources on pages of two", names(t, c.Resources(ctx), func(v *mcp.Resource) string { return v.URI }),
 		[]string{"demo://counter", "demo://guide", "demo://logo"})
 	equal(t, "templates", names(t, c.ResourceTemplates(ctx),
 		func(v *mcp.ResourceTemplate) string { return v.URITemplate }),

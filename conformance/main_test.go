@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 // TestMain isolates the tests from the state of the user: every command that is started here

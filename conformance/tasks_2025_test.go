@@ -218,7 +218,8 @@ func checkTasks(t *testing.T, s *tasksReport) {
 		t.Errorf("progress: got %v, want it ascending to 3", s.Progress)
 	}
 	equal(t, "call without a task", s.Direct, "slow: direct")
-	equal(t, "confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")}, // Requirement: TASKD-14
+	// Requirement: TASKD-14
+	equal(t, "confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")},
 		[]any{"deleted a.txt: true", true})
 	equal(t, "question of confirm", s.Asked[0], // Requirement: TASKD-13
 		map[string]string{"Message": "Delete a.txt?", "Task": s.Confirm.Task.TaskID})
@@ -227,16 +228,22 @@ func checkTasks(t *testing.T, s *tasksReport) {
 	equal(t, "sampling", s.Haiku.Text, "a haiku")
 	equal(t, "cancelled with an open question", []string{s.CancelledOpen, s.Blocked},
 		[]string{"cancelled", "error -32603"})
-	equal(t, "cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult}, // Requirement: TASKD-15
+	// Requirement: TASKD-15
+	equal(t, "cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult},
 		[]any{"cancelled", []string{"cancelled"}, mcp.CodeInvalidParams, mcp.CodeInternalError})
-	equal(t, "failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text, // Requirement: TASKD-20
+	// Requirement: TASKD-20
+	equal(t, "failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text,
 		s.FailedToolResult.Related == s.FailedTool.TaskID},
 		[]any{"failed", true, "it failed, as it should", true})
-	equal(t, "protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050}) // Requirement: TASKD-11
+	// Requirement: TASKD-11
+	equal(t, "protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050})
 	equal(t, "ttl", []any{s.TTL, s.Expired}, []any{1000, "failed"})
-	equal(t, "required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound}) // Requirement: TASKD-05
-	equal(t, "forbidden", s.Forbidden, mcp.CodeMethodNotFound)                                             // Requirement: TASKD-04
-	equal(t, "unknown", s.Unknown, mcp.CodeInvalidParams)                                                  // Requirement: TASKD-16
+	// Requirement: TASKD-05
+	equal(t, "required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound})
+	// Requirement: TASKD-04
+	equal(t, "forbidden", s.Forbidden, mcp.CodeMethodNotFound)
+	// Requirement: TASKD-16
+	equal(t, "unknown", s.Unknown, mcp.CodeInvalidParams)
 }
 
 // checkOwners checks the operations that require an authenticated client.
@@ -409,9 +416,11 @@ func checkSurvey(t *testing.T, text string) {
 		task       followed
 	}{{"user", "completed", report.User}, {"model", "completed", report.Model}, {"refused", "failed", report.Refused}} {
 		f := test.task
-		equal(t, "statuses of "+test.name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]}, // Requirement: TASKD-06
+		// Requirement: TASKD-06
+		equal(t, "statuses of "+test.name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]},
 			[]string{"working", test.last})
-		equal(t, "ttl and pollInterval of "+test.name, []float64{f.Task.TTL, f.Task.PollInterval}, // Requirement: TASKD-08
+		// Requirement: TASKD-08
+		equal(t, "ttl and pollInterval of "+test.name, []float64{f.Task.TTL, f.Task.PollInterval},
 			[]float64{30000, 1000})
 	}
 	related := func(f followed) map[string]any {

@@ -16,7 +16,7 @@ import (
 type call struct {
 	view   *View // the caller
 	kind   ActionKind
-	pool   *pool           // the connections of the server
+	pool   *pool           // the connections of the server; sendCall replaces a pool that was removed
 	target string          // name or URI at the server; empty for a method without an item
 	item   *catalogue.Item // nil without an item
 	// local serves the call in the host; nil means that the server does.
@@ -34,13 +34,26 @@ type call struct {
 	approval  *approval    // authorizeCall; nil without a policy
 	taskCall  *task.Call   // beginTask; nil for a call that cannot become a task
 	sent      *mcp.Request // beginTask: the request in the form of the server; nil if equal to request
-	served    served       // sendCall
+	served    served       // sendCall, taskResult
+	earlier   *earlier     // see continues; nil for a call that begins
 }
 
-// served identifies the connection that served a call.
+// served identifies the connection that served a call. It is zero for a call that the host served.
 type served struct {
-	conn  *conn
-	round round.State // what the next round of the call must know
+	conn      *conn
+	round     round.State // what the next round of the call must know
+	published bool        // the result is in the form of the caller already
+}
+
+// isRaw reports whether a result is in the form of the server.
+func (s *served) isRaw() bool { return s.conn != nil && !s.published }
+
+// earlier is the earlier round that a request continues, decrypted once for each form of the request.
+type earlier struct {
+	request *mcp.Request
+	state   round.State
+	ok      bool
+	err     error
 }
 
 // A next runs the rest of the pipeline.
@@ -72,7 +85,14 @@ func (c *call) definition() json.RawMessage {
 
 // continues returns the earlier round of the call. ok is false for a call that begins.
 func (c *call) continues() (st round.State, ok bool, err error) {
-	return c.view.openState(c.request, c)
+	if !round.Continues(c.request) {
+		return st, false, nil
+	}
+	if e := c.earlier; e == nil || e.request != c.request {
+		c.earlier = &earlier{request: c.request}
+		c.earlier.state, c.earlier.ok, c.earlier.err = c.view.openState(c.request, c)
+	}
+	return c.earlier.state, c.earlier.ok, c.earlier.err
 }
 
 // hideArguments removes arguments that the configuration hides from callers.

@@ -63,7 +63,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 		return nil, err
 	}
 	c.pool = p
-	c.served = served{s, round.State{Call: c.id(), Class: class, Roots: roots}}
+	c.served = served{conn: s, round: round.State{Call: c.id(), Class: class, Roots: roots}}
 	return res, nil
 }
 
@@ -79,7 +79,7 @@ func withState(params json.RawMessage, state *string) json.RawMessage {
 // caller.
 func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
 	raw, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || c.served.conn == nil || raw.ResultType() != mcp.ResultInputRequired {
+	if failed != nil || !ok || !c.served.isRaw() || raw.ResultType() != mcp.ResultInputRequired {
 		return res, failed
 	}
 	raw = withoutOwnMeta(raw)
@@ -108,7 +108,7 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 // the output schema of the tool.
 func (h *Host) mapResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
 	sent, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || c.served.conn == nil || sent.ResultType() == mcp.ResultInputRequired {
+	if failed != nil || !ok || !c.served.isRaw() || sent.ResultType() == mcp.ResultInputRequired {
 		return res, failed
 	}
 	raw := withoutOwnMeta(sent)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
-	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -101,11 +100,9 @@ func (v *View) enter(ctx context.Context, c *call) (*limits.Queue, error) {
 		return nil, nil
 	}
 	q := c.pool.queue()
-	if round.Continues(c.request) {
-		if st, ok, err := c.continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
-			q.Force(v.principal)
-			return q, nil
-		}
+	if st, ok, err := c.continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
+		q.Force(v.principal)
+		return q, nil
 	}
 	if err := q.Enter(ctx, v.principal); err != nil {
 		return nil, c.pool.up.requestError(ctx, err)

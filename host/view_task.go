@@ -204,7 +204,7 @@ func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed err
 	if !ok {
 		return res, failed
 	}
-	c.served.conn = nil // the result is complete
+	c.served.published = true
 	return out, err
 }
 

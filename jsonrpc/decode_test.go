@@ -183,8 +183,10 @@ var refusals = []struct {
 	{"params string in a notification", `{"jsonrpc":"2.0","method":"m","params":"{}"}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Notification},
 	{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
 	{"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
-	{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response}, // Requirement: RPC-07
-	{"result and null error", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},               // Requirement: RPC-07
+	// Requirement: RPC-07
+	{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
+	// Requirement: RPC-07
+	{"result and null error", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"result with params", `{"jsonrpc":"2.0","id":1,"result":{},"params":{}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"result without id", `{"jsonrpc":"2.0","result":{}}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Response},
 	{"result with null id", `{"jsonrpc":"2.0","id":null,"result":{}}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Response},

@@ -206,18 +206,23 @@ func TestConnectionsOverAUnixSocket(t *testing.T) {
 			r := recordTraffic(t, revision)
 			ids := requestIDs(t, r.client)
 			t.Run("request ids are used once", func(t *testing.T) { requestIDs(t, r.server) }) // Requirement: RPC-04
-			t.Run("notifications/cancelled has the id of the request", r.cancellations(ids))   // Requirement: CAN-01, STDIO-12, CAN-10
+			// Requirement: CAN-01, STDIO-12, CAN-10
+			t.Run("notifications/cancelled has the id of the request", r.cancellations(ids))
 			if !r.modern() {
 				return
 			}
-			t.Run("clients send requests and notifications only", func(t *testing.T) { // Requirement: TRN-05, RPC-34, STDIO-09
+			// Requirement: TRN-05, RPC-34, STDIO-09
+			t.Run("clients send requests and notifications only", func(t *testing.T) {
 				wantKinds(t, r.client, jsonrpc.Request, jsonrpc.Notification)
 			})
-			t.Run("servers send responses and notifications only", func(t *testing.T) { // Requirement: TRN-05, RPC-33, STDIO-10
+			// Requirement: TRN-05, RPC-33, STDIO-10
+			t.Run("servers send responses and notifications only", func(t *testing.T) {
 				wantKinds(t, r.server, jsonrpc.Response, jsonrpc.Notification)
 			})
-			t.Run("each request has an envelope", r.envelopes)                            // Requirement: RPC-38, META-07, META-08, META-09
-			t.Run("notifications of subscriptions have their id", r.subscriptionIDs(ids)) // Requirement: META-15, STDIO-11
+			// Requirement: RPC-38, META-07, META-08, META-09
+			t.Run("each request has an envelope", r.envelopes)
+			// Requirement: META-15, STDIO-11
+			t.Run("notifications of subscriptions have their id", r.subscriptionIDs(ids))
 		})
 	}
 }

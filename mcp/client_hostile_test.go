@@ -130,8 +130,9 @@ func TestUnexpectedMessagesOfServersAreIgnored(t *testing.T) {
 // Requirement: RPC-07, RPC-08, RPC-09, RPC-19
 func TestInvalidResponsesAreTransportErrors(t *testing.T) {
 	for name, line := range map[string]string{
-		"a duplicate key":  `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
-		"result and error": `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`, // Requirement: RPC-07
+		"a duplicate key": `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
+		// Requirement: RPC-07
+		"result and error": `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`,
 		// Requirement: RPC-19
 		"invalid UTF-8": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" +
 			`"}]}}`,

@@ -91,18 +91,22 @@ func TestProbeFindsTheRevision(t *testing.T) {
 			"server/discover initialize notifications/initialized", 0, nil},
 		{"another code", `{"code":-32000,"message":"?"}`, initialized, "2025-06-18", // Requirement: VER-13
 			"server/discover initialize notifications/initialized", 0, nil},
-		{"no response", "", initialized, "2025-06-18", "server/discover initialize notifications/initialized", // Requirement: VER-13
+		// Requirement: VER-13
+		{"no response", "", initialized, "2025-06-18", "server/discover initialize notifications/initialized",
 			10 * time.Second, nil},
 		{"another result", `{"hello":1}`, initialized, "2025-06-18",
 			"server/discover initialize notifications/initialized", 0, nil},
 		{"other versions", // Requirement: VER-11
 			`{"code":-32022,"message":"?","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}`, initialized,
 			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"unknown versions", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized, // Requirement: VER-11
+		// Requirement: VER-11
+		{"unknown versions", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized,
 			"", "server/discover", 0, mcp.ErrNoCommonRevision},
-		{"discovered unknown versions", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized, // Requirement: VER-06
+		// Requirement: VER-06
+		{"discovered unknown versions", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized,
 			"", "server/discover", 0, mcp.ErrNoCommonRevision},
-		{"discovered old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized, // Requirement: VER-06
+		// Requirement: VER-06
+		{"discovered old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized,
 			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
 		{"unknown version of initialize", `{"code":-32601,"message":"?"}`, // Requirement: LIFE-10
 			strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "",
@@ -376,9 +380,12 @@ func TestRoundsAndTimeAreLimited(t *testing.T) {
 func TestInvalidResultsAreErrors(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
 	for _, test := range []struct{ name, result, says string }{
-		{"an unknown result type", `{"resultType":"maybe","content":[]}`, `unknown resultType "maybe"`},      // Requirement: RPC-22
-		{"a result type of another type", `{"resultType":5,"content":[]}`, "resultType"},                     // Requirement: RPC-22
-		{"a result type of an extension", `{"resultType":"task","taskId":"1"}`, `unknown resultType "task"`}, // Requirement: RPC-23
+		// Requirement: RPC-22
+		{"an unknown result type", `{"resultType":"maybe","content":[]}`, `unknown resultType "maybe"`},
+		// Requirement: RPC-22
+		{"a result type of another type", `{"resultType":5,"content":[]}`, "resultType"},
+		// Requirement: RPC-23
+		{"a result type of an extension", `{"resultType":"task","taskId":"1"}`, `unknown resultType "task"`},
 		{"neither input requests nor state", `{"resultType":"input_required"}`,
 			"without inputRequests and requestState"},
 		{"input requests as an array", `{"resultType":"input_required","inputRequests":[]}`, "must be an object"},

@@ -179,7 +179,8 @@ func TestCompletionInEveryRevision(t *testing.T) {
 		}
 		got = decode[completion](t, c.Call("completion/complete", complete(streets, "street", "A", with))).Completion
 		if len(got.Values) != 100 || got.Total != 150 || !got.HasMore || strings.Contains(got.Values[99], "Berlin") != (with != nil) {
-			t.Errorf("got %d of %d, %v, %q", len(got.Values), got.Total, got.HasMore, got.Values[99]) // Requirement: CMP-03
+			// Requirement: CMP-03
+			t.Errorf("got %d of %d, %v, %q", len(got.Values), got.Total, got.HasMore, got.Values[99])
 		}
 		for _, bad := range []object{
 			complete(prompt, "colour", "", nil), complete(object{"type": "ref/prompt", "name": "none"}, "a", "", nil),

@@ -119,12 +119,14 @@ func TestInvalidSamplingRequestsAreRefused(t *testing.T) {
 		params *mcp.CreateMessageParams
 		says   string
 	}{
-		"none":                      {nil, "nil"},
-		"no messages":               {conversation(), "no messages"},
-		"no bound":                  {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
-		"no content":                {conversation(samplingMessage(mcp.RoleUser)), "no content"}, // Requirement: SAMP-18
-		"nil content":               {conversation(samplingMessage(mcp.RoleUser, nil)), "nil"},
-		"unknown role":              {conversation(samplingMessage("system", mcp.Text("hi"))), "role"}, // Requirement: SAMP-18
+		"none":        {nil, "nil"},
+		"no messages": {conversation(), "no messages"},
+		"no bound":    {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
+		// Requirement: SAMP-18
+		"no content":  {conversation(samplingMessage(mcp.RoleUser)), "no content"},
+		"nil content": {conversation(samplingMessage(mcp.RoleUser, nil)), "nil"},
+		// Requirement: SAMP-18
+		"unknown role":              {conversation(samplingMessage("system", mcp.Text("hi"))), "role"},
 		"a link":                    {conversation(samplingMessage(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
 		"unknown context":           {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
 		"unknown choice":            {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
@@ -142,8 +144,9 @@ func TestInvalidSamplingRequestsAreRefused(t *testing.T) {
 		"another one answered":      {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("2"))), "does not exist or has a result"},
 		"one answered too late":     {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), hi, samplingMessage(mcp.RoleUser, result("1"))), "has no results"},
 		"a result without a use":    {conversation(hi, samplingMessage(mcp.RoleUser, result("1"))), "1 results for 0"},
-		"a mixed message":           {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"}, // Requirement: SAMP-07
-		"an assistant's result":     {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
+		// Requirement: SAMP-07
+		"a mixed message":       {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
+		"an assistant's result": {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newHandlerPeer(t, nil, sampling(test.params)).call("t", "", "", "")

@@ -33,15 +33,24 @@ func TestNameHeaderEqualsTheBody(t *testing.T) {
 		{"markers in upper case", "tools/call", `"name":"echo"`, "=?BASE64?ZWNobw==?=", false}, // Requirement: HDR-25
 		{"bad padding", "tools/call", `"name":"echo"`, "=?base64?ZWNobw=?=", false},            // Requirement: HDR-29
 		{"raw UTF-8", "tools/call", `"name":"日本"`, "日本", false},                                // Requirement: HDR-29
-		{"task", "tasks/get", `"taskId":"1"`, "1", true},                                       // Requirement: HDR-05, TASKX-23
-		{"task without a header", "tasks/get", `"taskId":"1"`, "-", false},                     // Requirement: HDR-05, TASKX-23
-		{"another task", "tasks/get", `"taskId":"1"`, "2", false},                              // Requirement: HDR-05, TASKX-23
-		{"update without a header", "tasks/update", `"taskId":"1"`, "-", false},                // Requirement: HDR-05, TASKX-23
-		{"update of another task", "tasks/update", `"taskId":"1"`, "2", false},                 // Requirement: HDR-05, TASKX-23
-		{"cancellation without a header", "tasks/cancel", `"taskId":"1"`, "-", false},          // Requirement: HDR-05, TASKX-23
-		{"cancellation of another task", "tasks/cancel", `"taskId":"1"`, "2", false},           // Requirement: HDR-05, TASKX-23
-		{"task in the header only", "tasks/get", ``, "1", false},                               // Requirement: HDR-05, TASKX-23
-		{"no task", "tasks/get", ``, "-", true},                                                // Requirement: HDR-05, TASKX-23
+		// Requirement: HDR-05, TASKX-23
+		{"task", "tasks/get", `"taskId":"1"`, "1", true},
+		// Requirement: HDR-05, TASKX-23
+		{"task without a header", "tasks/get", `"taskId":"1"`, "-", false},
+		// Requirement: HDR-05, TASKX-23
+		{"another task", "tasks/get", `"taskId":"1"`, "2", false},
+		// Requirement: HDR-05, TASKX-23
+		{"update without a header", "tasks/update", `"taskId":"1"`, "-", false},
+		// Requirement: HDR-05, TASKX-23
+		{"update of another task", "tasks/update", `"taskId":"1"`, "2", false},
+		// Requirement: HDR-05, TASKX-23
+		{"cancellation without a header", "tasks/cancel", `"taskId":"1"`, "-", false},
+		// Requirement: HDR-05, TASKX-23
+		{"cancellation of another task", "tasks/cancel", `"taskId":"1"`, "2", false},
+		// Requirement: HDR-05, TASKX-23
+		{"task in the header only", "tasks/get", ``, "1", false},
+		// Requirement: HDR-05, TASKX-23
+		{"no task", "tasks/get", ``, "-", true},
 		{"T-22 another method", "tools/list", ``, "anything", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -80,15 +89,24 @@ func TestParamHeadersEqualTheArguments(t *testing.T) {
 		{"boolean", `{"dryRun":true}`, []string{"Dry-Run: true"}, true},
 		{"unknown header is ignored", `{}`, []string{"Other: x"}, true},
 
-		{"missing", `{"region":"Hello"}`, nil, false},                                                           // Requirement: HDR-28
-		{"another value", `{"region":"Hello"}`, []string{"Region: hello"}, false},                               // Requirement: HDR-08
-		{"not in the body", `{}`, []string{"Region: Hello"}, false},                                             // Requirement: HDR-08
-		{"null in the body", `{"region":null}`, []string{"Region: null"}, false},                                // Requirement: HDR-08
-		{"bad padding", `{"region":"Hello"}`, []string{"Region: =?base64?SGVsbG8?="}, false},                    // Requirement: HDR-29
-		{"bad characters", `{"region":"Hello"}`, []string{"Region: =?base64?SGVs!!!bG8=?="}, false},             // Requirement: HDR-29
-		{"not UTF-8", `{"region":"Hello"}`, []string{"Region: =?base64?/w==?="}, false},                         // Requirement: HDR-29
-		{"another integer", `{"nested":{"count":42}}`, []string{"Count: 43"}, false},                            // Requirement: HDR-08
-		{"unsafe integer", `{"nested":{"count":9007199254740992}}`, []string{"Count: 9007199254740992"}, false}, // Requirement: HDR-17
+		// Requirement: HDR-28
+		{"missing", `{"region":"Hello"}`, nil, false},
+		// Requirement: HDR-08
+		{"another value", `{"region":"Hello"}`, []string{"Region: hello"}, false},
+		// Requirement: HDR-08
+		{"not in the body", `{}`, []string{"Region: Hello"}, false},
+		// Requirement: HDR-08
+		{"null in the body", `{"region":null}`, []string{"Region: null"}, false},
+		// Requirement: HDR-29
+		{"bad padding", `{"region":"Hello"}`, []string{"Region: =?base64?SGVsbG8?="}, false},
+		// Requirement: HDR-29
+		{"bad characters", `{"region":"Hello"}`, []string{"Region: =?base64?SGVs!!!bG8=?="}, false},
+		// Requirement: HDR-29
+		{"not UTF-8", `{"region":"Hello"}`, []string{"Region: =?base64?/w==?="}, false},
+		// Requirement: HDR-08
+		{"another integer", `{"nested":{"count":42}}`, []string{"Count: 43"}, false},
+		// Requirement: HDR-17
+		{"unsafe integer", `{"nested":{"count":9007199254740992}}`, []string{"Count: 9007199254740992"}, false},
 		{"boolean in another case", `{"dryRun":true}`, []string{"Dry-Run: True"}, false},
 		{"object", `{"region":{}}`, []string{"Region: {}"}, false},
 	} {

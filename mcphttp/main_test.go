@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) {

@@ -39,8 +39,10 @@ func TestStatusFollowsTheError(t *testing.T) {
 		{"success", "tools/call", `"name":"echo"`, 200, 0},
 		{"unknown method", "no/such", ``, 404, mcp.CodeMethodNotFound}, // Requirement: MHTTP-13
 		{"T-14 initialize with an envelope", "initialize", ``, 404, mcp.CodeMethodNotFound},
-		{"missing capability", "tools/call", `"name":"missing"`, 400, mcp.CodeMissingRequiredClientCapability}, // Requirement: MHTTP-15
-		{"another error", "tools/call", `"name":"error"`, 200, mcp.CodeInvalidParams},                          // Requirement: MHTTP-17
+		// Requirement: MHTTP-15
+		{"missing capability", "tools/call", `"name":"missing"`, 400, mcp.CodeMissingRequiredClientCapability},
+		// Requirement: MHTTP-17
+		{"another error", "tools/call", `"name":"error"`, 200, mcp.CodeInvalidParams},
 		{"panic", "tools/call", `"name":"panic"`, 200, mcp.CodeInternalError},
 		{"busy", "tools/call", `"name":"busy"`, 503, mcp.CodeBusy},
 		{"busy in older revisions", "tools/call", `"name":"implementation code"`, 200, -32000}, // Requirement: RPC-28
@@ -78,23 +80,31 @@ func TestFirstFailedCheckDecides(t *testing.T) {
 		code       int
 	}{
 		{"no _meta", body(""), []string{header + modern, method}, 400, mcp.CodeInvalidParams}, // Requirement: META-10
-		{"no _meta is checked before the method header", body(""), []string{header + modern}, 400, // Requirement: META-10
+		// Requirement: META-10
+		{"no _meta is checked before the method header", body(""), []string{header + modern}, 400,
 			mcp.CodeInvalidParams},
 		{"no version", body(`"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`), // Requirement: META-10
 			[]string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"no capabilities", body(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`), // Requirement: META-10
+		// Requirement: META-10
+		{"no capabilities", body(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`),
 			[]string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"no client info", body(version(modern)), []string{header + modern, method}, 200, 0},        // Requirement: META-11
-		{"no version header", body(version(modern)), []string{method}, 400, mcp.CodeHeaderMismatch}, // Requirement: MHTTP-22
-		{"header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400, // Requirement: HDR-02
+		// Requirement: META-11
+		{"no client info", body(version(modern)), []string{header + modern, method}, 200, 0},
+		// Requirement: MHTTP-22
+		{"no version header", body(version(modern)), []string{method}, 400, mcp.CodeHeaderMismatch},
+		// Requirement: HDR-02
+		{"header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400,
 			mcp.CodeHeaderMismatch},
-		{"header with an older version", body(version(modern)), []string{header + november2025, method}, 400, // Requirement: HDR-02
+		// Requirement: HDR-02
+		{"header with an older version", body(version(modern)), []string{header + november2025, method}, 400,
 			mcp.CodeHeaderMismatch},
-		{"unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400, // Requirement: MHTTP-14
+		// Requirement: MHTTP-14
+		{"unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400,
 			mcp.CodeUnsupportedProtocolVersion},
 		{"version that needs initialize", body(version(november2025)), // Requirement: MHTTP-14
 			[]string{header + november2025, method}, 400, mcp.CodeUnsupportedProtocolVersion},
-		{"no method header", body(version(modern)), []string{header + modern}, 400, mcp.CodeHeaderMismatch}, // Requirement: HDR-09
+		// Requirement: HDR-09
+		{"no method header", body(version(modern)), []string{header + modern}, 400, mcp.CodeHeaderMismatch},
 		{"the method header is checked before the version", body(version("v999.0.0")), // Requirement: HDR-09
 			[]string{header + "v999.0.0"}, 400,
 			mcp.CodeHeaderMismatch},
@@ -144,19 +154,22 @@ func TestMHTTP_NotificationsAndInvalidMessages(t *testing.T) {
 		headers      []string
 		status, code int
 	}{
-		{"notification", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header}, 202, 0}, // Requirement: HTTP-12
+		// Requirement: HTTP-12
+		{"notification", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header}, 202, 0},
 		{"T-05 notification with its method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
 			[]string{header, "Mcp-Method: notifications/x"}, 202, 0},
 		{"T-05 notification with another method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
 			[]string{header, "Mcp-Method: notifications/y"}, 400, mcp.CodeHeaderMismatch},
 		{"notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`, // Requirement: HTTP-13
 			[]string{"MCP-Protocol-Version: v999"}, 400, mcp.CodeUnsupportedProtocolVersion},
-		{"response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest}, // Requirement: HTTP-11
+		// Requirement: HTTP-11
+		{"response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest},
 		{"batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400, // Requirement: RPC-18
 			mcp.CodeInvalidRequest},
 		{"not JSON", `{"jsonrpc":`, []string{header}, 400, jsonrpc.CodeParseError}, // Requirement: RPC-32
 		{"trailing data", `{"jsonrpc":"2.0","method":"x"} {}`, []string{header}, 400, jsonrpc.CodeParseError},
-		{"null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, []string{header}, 400, mcp.CodeInvalidRequest}, // Requirement: RPC-03
+		// Requirement: RPC-03
+		{"null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, []string{header}, 400, mcp.CodeInvalidRequest},
 		{"duplicate key", `{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}`, []string{header}, 400,
 			mcp.CodeInvalidRequest},
 	} {

@@ -159,9 +159,11 @@ func TestSessionHeaders(t *testing.T) {
 			{"unknown session id", []string{version, "Mcp-Session-Id: nonsense"}, 404},
 			{"another principal", []string{version, id, "Authorization: bob"}, 404}, // Requirement: SEC-10
 			{"no principal", []string{version, id}, 404},                            // Requirement: SEC-10
-			{"unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", id, "Authorization: ann"}, // Requirement: LHTTP-35
+			// Requirement: LHTTP-35
+			{"unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", id, "Authorization: ann"},
 				400},
-			{"invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400}, // Requirement: LHTTP-35
+			// Requirement: LHTTP-35
+			{"invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400},
 		} {
 			for _, method := range methods {
 				if method == http.MethodGet && len(test.headers) == 1 {

@@ -106,13 +106,18 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 		{"version, method and Accept", "tools/list", ``, // Requirement: HDR-01, HDR-03, HTTP-08
 			map[string]string{"Mcp-Protocol-Version": modern, "Mcp-Method": "tools/list", "Mcp-Name": "-",
 				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
-		{"tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},                         // Requirement: HDR-04
-		{"prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},                          // Requirement: HDR-04
-		{"resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}}, // Requirement: HDR-04
-		{"task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},                          // Requirement: HDR-05
+		// Requirement: HDR-04
+		{"tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
+		// Requirement: HDR-04
+		{"prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
+		// Requirement: HDR-04
+		{"resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
+		// Requirement: HDR-05
+		{"task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
 		{"tasks/update", "tasks/update", `"inputResponses":{},"taskId":"t1"`, // Requirement: HDR-05, TASKX-23
 			map[string]string{"Mcp-Name": "t1"}},
-		{"tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}}, // Requirement: HDR-05, TASKX-23
+		// Requirement: HDR-05, TASKX-23
+		{"tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
 		{"task id that is not ASCII", "tasks/get", `"taskId":"日本"`, // Requirement: HDR-05, TASKX-23, HDR-06
 			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("日本") + "?="}},
 		{"name that is not ASCII", "tools/call", `"name":"né"`, // Requirement: HDR-06
@@ -121,19 +126,24 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 		{"values of each type", "tools/call", // Requirement: HDR-12, HDR-22
 			`"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
-		{"integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`, // Requirement: HDR-22
+		// Requirement: HDR-22
+		{"integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
-		{"space and control character", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`, // Requirement: HDR-23
+		// Requirement: HDR-23
+		{"space and control character", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
-		{"literal that looks encoded", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`, // Requirement: HDR-24
+		// Requirement: HDR-24
+		{"literal that looks encoded", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64("=?base64?eA==?=") + "?="}},
-		{"markers in upper case", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`, // Requirement: HDR-25
+		// Requirement: HDR-25
+		{"markers in upper case", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
 		{"null and absent", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`, // Requirement: HDR-26
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
 		{"empty string", "tools/call", `"name":"x","arguments":{"region":""}`, // Requirement: HDR-36
 			map[string]string{"Mcp-Param-Region": ""}},
-		{"largest integer", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`, // Requirement: HDR-17
+		// Requirement: HDR-17
+		{"largest integer", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
 			map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
 		{"prompt arguments", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
 			map[string]string{"Mcp-Param-Region": "-"}},

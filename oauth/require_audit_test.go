@@ -70,7 +70,8 @@ func TestAuditReceivesEachDecision(t *testing.T) {
 		"token in the URL": {"X-Other: 1", "/mcp?access_token=" + good, 400, "", func(err error) bool { return err != nil }},
 		"expired": {"Authorization: Bearer " + issue(t, claims{"exp": time.Now().Add(-time.Hour).Unix()}), "/mcp", 401, "",
 			func(err error) bool { return errors.Is(err, oauth.ErrTokenExpired) }},
-		"another audience": {"Authorization: Bearer " + issue(t, claims{"aud": "https://other.example"}), "/mcp", 401, "", // Requirement: SEC-06
+		// Requirement: SEC-06
+		"another audience": {"Authorization: Bearer " + issue(t, claims{"aud": "https://other.example"}), "/mcp", 401, "",
 			func(err error) bool {
 				return errors.Is(err, oauth.ErrInvalidToken) && strings.Contains(err.Error(), "audience")
 			}},

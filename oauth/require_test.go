@@ -185,9 +185,10 @@ func bearerChallenge(t testing.TB, w *httptest.ResponseRecorder) params {
 func TestValidTokens(t *testing.T) {
 	h := protect(t, echo, nil)
 	for name, token := range map[string]string{
-		"unchanged":                      issue(t),
-		"several audiences":              issue(t, claims{"aud": []string{"https://other.example", resourceURL}}),
-		"upper case":                     issue(t, claims{"aud": "HTTPS://MCP.Example.COM/mcp"}), // Requirement: AUTHR-16
+		"unchanged":         issue(t),
+		"several audiences": issue(t, claims{"aud": []string{"https://other.example", resourceURL}}),
+		// Requirement: AUTHR-16
+		"upper case":                     issue(t, claims{"aud": "HTTPS://MCP.Example.COM/mcp"}),
 		"audience with a trailing slash": issue(t, claims{"aud": resourceURL + "/"}),
 		"scopes as a list":               issue(t, claims{"scope": nil, "scp": []string{"read"}}),
 		"azp":                            issue(t, claims{"client_id": nil, "azp": "app"}),
@@ -245,15 +246,24 @@ func TestInvalidTokens(t *testing.T) {
 		t.Error("the request reached the handler")
 	}), nil)
 	for name, token := range map[string]string{
-		"another audience":            issue(t, claims{"aud": "https://other.example/mcp"}),         // Requirement: AUTHR-17
-		"a longer path":               issue(t, claims{"aud": resourceURL + "/other"}),              // Requirement: AUTHR-17
-		"the origin":                  issue(t, claims{"aud": "https://mcp.example.com"}),           // Requirement: AUTHR-17
-		"another case":                issue(t, claims{"aud": "https://mcp.example.com/MCP"}),       // Requirement: AUTHR-17
-		"a query":                     issue(t, claims{"aud": resourceURL + "?x"}),                  // Requirement: AUTHR-17
-		"two slashes":                 issue(t, claims{"aud": resourceURL + "//"}),                  // Requirement: AUTHR-17
-		"look-alike host":             issue(t, claims{"aud": "https://mcp.example.com\u212a/mcp"}), // Requirement: AUTHR-17
-		"no audience":                 issue(t, claims{"aud": nil}),                                 // Requirement: AUTHR-17
-		"an audience of null":         issue(t, claims{"aud": []any{nil}}),                          // Requirement: AUTHR-17
+		// Requirement: AUTHR-17
+		"another audience": issue(t, claims{"aud": "https://other.example/mcp"}),
+		// Requirement: AUTHR-17
+		"a longer path": issue(t, claims{"aud": resourceURL + "/other"}),
+		// Requirement: AUTHR-17
+		"the origin": issue(t, claims{"aud": "https://mcp.example.com"}),
+		// Requirement: AUTHR-17
+		"another case": issue(t, claims{"aud": "https://mcp.example.com/MCP"}),
+		// Requirement: AUTHR-17
+		"a query": issue(t, claims{"aud": resourceURL + "?x"}),
+		// Requirement: AUTHR-17
+		"two slashes": issue(t, claims{"aud": resourceURL + "//"}),
+		// Requirement: AUTHR-17
+		"look-alike host": issue(t, claims{"aud": "https://mcp.example.com\u212a/mcp"}),
+		// Requirement: AUTHR-17
+		"no audience": issue(t, claims{"aud": nil}),
+		// Requirement: AUTHR-17
+		"an audience of null":         issue(t, claims{"aud": []any{nil}}),
 		"expired":                     issue(t, claims{"exp": now.Add(-31 * time.Second).Unix()}),
 		"no expiry":                   issue(t, claims{"exp": nil}),
 		"an expiry that is text":      issue(t, claims{"exp": "9999999999"}),

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 // TestMain lets the processes of a measurement be this program.

@@ -21,8 +21,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/migrate/gosdk"
 	"github.com/patchbay-mcp/patchbay/bench/migrate/mcpgo"
 	"github.com/patchbay-mcp/patchbay/bench/migrate/patchbay"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 var programs = map[string]struct {

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }

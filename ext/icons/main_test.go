@@ -14,9 +14,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/icons"
 	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 

@@ -25,8 +25,10 @@ func TestProjectResult(t *testing.T) {
 		result string
 		want   string
 	}{
-		{"modern members are removed", d, "tools/call", `{` + resultFrame + `,"content":[]}`, `{"_meta":{"com.example/k":{"a":[1]}},"content":[]}`},                  // Requirement: RPC-20
-		{"an empty _meta is removed", d, "tools/call", `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{}},"content":[]}`, `{"content":[]}`}, // Requirement: META-13
+		// Requirement: RPC-20
+		{"modern members are removed", d, "tools/call", `{` + resultFrame + `,"content":[]}`, `{"_meta":{"com.example/k":{"a":[1]}},"content":[]}`},
+		// Requirement: META-13
+		{"an empty _meta is removed", d, "tools/call", `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{}},"content":[]}`, `{"content":[]}`},
 		{"trace context stays", a, "x/y", `{"resultType":"complete","_meta":{"traceparent":"00"}}`, `{"_meta":{"traceparent":"00"}}`},
 		{"modern keys in other spellings", d, "x/y", `{"result\u0054ype":"complete","_meta":{"io.modelcontextprotocol\/serverInfo":{}}}`, `{}`},
 		{"keys keep their meaning", d, "x/y", `{ "a\"b" : 1 , "\u00e9" : "\u00e9", "resultType":"complete" }`, `{"a\"b":1,"é":"\u00e9"}`},
@@ -41,14 +43,16 @@ func TestProjectResult(t *testing.T) {
 		{"audio in another spelling", a, "tools/call", `{"content":[{"type":"\u0061udio"}]}`,
 			`{"content":[{"type":"text","text":"[audio that this client cannot take: unknown type, about 0 bytes]"}]}`},
 		{"audio stays", b, "tools/call", `{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}]}`, `{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}]}`},
-		{"links become text", b, "tools/call", `{"content":[{"type":"resource_link","uri":"file:///a","name":"n","description":"d"}]}`, // Requirement: TOOL-18
+		// Requirement: TOOL-18
+		{"links become text", b, "tools/call", `{"content":[{"type":"resource_link","uri":"file:///a","name":"n","description":"d"}]}`,
 			`{"content":[{"type":"text","text":"[resource n: file:///a] d"}]}`},
 		{"links in prompts become text", a, "prompts/get", `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"n","title":"N"}}]}`,
 			`{"messages":[{"role":"user","content":{"type":"text","text":"[resource N: x:y]"}}]}`},
 		{"icons of links", c, "tools/call", `{"content":[{"type":"resource_link","uri":"x:y","name":"n","icons":[],"_meta":{}}]}`,
 			`{"content":[{"type":"resource_link","uri":"x:y","name":"n","_meta":{}}]}`},
 
-		{"an object stays", c, "tools/call", `{"content":[],"structuredContent":{"a":1}}`, `{"content":[],"structuredContent":{"a":1}}`}, // Requirement: TOOL-16
+		// Requirement: TOOL-16
+		{"an object stays", c, "tools/call", `{"content":[],"structuredContent":{"a":1}}`, `{"content":[],"structuredContent":{"a":1}}`},
 		{"T-42: other values are removed, text stays", d, "tools/call", `{"content":[{"type":"text","text":"x"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"x"}]}`},
 		{"T-42: without text, the value is the text", d, "tools/call", `{"structuredContent":["\"",1],"isError":false,"content":[{"type":"image"}]}`,
 			`{"content":[{"type":"image"},{"type":"text","text":"[\"\\\"\",1]"}],"isError":false}`},
@@ -61,7 +65,8 @@ func TestProjectResult(t *testing.T) {
 		{"input schemas stay open", a, "tools/list", `{"tools":[{"inputSchema":{"type":"object","$defs":{},"properties":{"x":{"x-mcp-header":"X"}}}}]}`,
 			`{"tools":[{"inputSchema":{"type":"object","$defs":{},"properties":{"x":{"x-mcp-header":"X"}}}}]}`},
 		{"execution", c, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a"}]}`},
-		{"execution stays", d, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`}, // Requirement: TOOL-30
+		// Requirement: TOOL-30
+		{"execution stays", d, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`},
 		{"members of MCP Apps stay in the _meta of tools", a, "tools/list", `{"tools":[{"name":"a","_meta":{"x":1,"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a","ui/x":2}},{"name":"b","_meta":{"x":1}}]}`,
 			`{"tools":[{"name":"a","_meta":{"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a"}},{"name":"b"}]}`},
 		{"members of MCP Apps stay in the _meta of resources", b, "resources/list", `{"resources":[{"uri":"ui://a","_meta":{"u\u0069":{"csp":{}},"x":1}},{"uri":"x:y","_meta":{}}]}`,

@@ -17,8 +17,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }

@@ -34,25 +34,37 @@ func TestHeadersAreFoundThroughProperties(t *testing.T) {
 func TestInvalidHeadersAreRefused(t *testing.T) {
 	property := func(members string) string { return `{"type":"object","properties":{"a":{` + members + `}}}` }
 	for name, c := range map[string]struct{ schema, want string }{
-		"empty":          {property(`"type":"string","x-mcp-header":""`), "a header name"},    // Requirement: HDR-13
-		"control":        {property(`"type":"string","x-mcp-header":"a\n"`), "a header name"}, // Requirement: HDR-13
-		"space":          {property(`"type":"string","x-mcp-header":"a b"`), "a header name"}, // Requirement: HDR-14
-		"colon":          {property(`"type":"string","x-mcp-header":"a:b"`), "a header name"}, // Requirement: HDR-14
-		"non-ASCII":      {property(`"type":"string","x-mcp-header":"é"`), "a header name"},   // Requirement: HDR-14
-		"not a string":   {property(`"type":"string","x-mcp-header":true`), "a header name"},
-		"twice":          {`{"properties":{"a":{"type":"string","x-mcp-header":"Ab"},"b":{"type":"string","x-mcp-header":"aB"}}}`, "occurs twice"}, // Requirement: HDR-15
-		"number":         {property(`"type":"number","x-mcp-header":"A"`), "string, integer or boolean"},                                           // Requirement: HDR-16
-		"object":         {property(`"type":"object","x-mcp-header":"A"`), "string, integer or boolean"},                                           // Requirement: HDR-16
-		"any type":       {property(`"x-mcp-header":"A"`), "string, integer or boolean"},                                                           // Requirement: HDR-16
+		"empty":        {property(`"type":"string","x-mcp-header":""`), "a header name"},    // Requirement: HDR-13
+		"control":      {property(`"type":"string","x-mcp-header":"a\n"`), "a header name"}, // Requirement: HDR-13
+		"space":        {property(`"type":"string","x-mcp-header":"a b"`), "a header name"}, // Requirement: HDR-14
+		"colon":        {property(`"type":"string","x-mcp-header":"a:b"`), "a header name"}, // Requirement: HDR-14
+		"non-ASCII":    {property(`"type":"string","x-mcp-header":"é"`), "a header name"},   // Requirement: HDR-14
+		"not a string": {property(`"type":"string","x-mcp-header":true`), "a header name"},
+		// Requirement: HDR-15
+		"twice": {`{"properties":{"a":{"type":"string","x-mcp-header":"Ab"},"b":{"type":"string","x-mcp-header":"aB"}}}`, "occurs twice"},
+		// Requirement: HDR-16
+		"number": {property(`"type":"number","x-mcp-header":"A"`), "string, integer or boolean"},
+		// Requirement: HDR-16
+		"object": {property(`"type":"object","x-mcp-header":"A"`), "string, integer or boolean"},
+		// Requirement: HDR-16
+		"any type":       {property(`"x-mcp-header":"A"`), "string, integer or boolean"},
 		"T-49 two types": {property(`"type":["string","integer"],"x-mcp-header":"A"`), "string, integer or boolean"},
-		"root":           {`{"type":"string","x-mcp-header":"A"}`, "string, integer or boolean"},                                                  // Requirement: HDR-18
-		"items":          {property(`"items":{"type":"string","x-mcp-header":"A"}`), "by properties alone"},                                       // Requirement: HDR-18
-		"additional":     {`{"additionalProperties":{"type":"string","x-mcp-header":"A"}}`, "by properties alone"},                                // Requirement: HDR-18
-		"composition":    {`{"allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`, "by properties alone"},                        // Requirement: HDR-18
-		"conditional":    {`{"then":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, "by properties alone"},                           // Requirement: HDR-18
-		"reference":      {`{"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"}, // Requirement: HDR-18
-		"unused":         {`{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"},                                         // Requirement: HDR-18
-		"unknown place":  {`{"properties":{"a":{"$ref":"#/parts/d"}},"parts":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"}, // Requirement: HDR-18
+		// Requirement: HDR-18
+		"root": {`{"type":"string","x-mcp-header":"A"}`, "string, integer or boolean"},
+		// Requirement: HDR-18
+		"items": {property(`"items":{"type":"string","x-mcp-header":"A"}`), "by properties alone"},
+		// Requirement: HDR-18
+		"additional": {`{"additionalProperties":{"type":"string","x-mcp-header":"A"}}`, "by properties alone"},
+		// Requirement: HDR-18
+		"composition": {`{"allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`, "by properties alone"},
+		// Requirement: HDR-18
+		"conditional": {`{"then":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, "by properties alone"},
+		// Requirement: HDR-18
+		"reference": {`{"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"},
+		// Requirement: HDR-18
+		"unused": {`{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"},
+		// Requirement: HDR-18
+		"unknown place": {`{"properties":{"a":{"$ref":"#/parts/d"}},"parts":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"},
 	} {
 		if got, err := compile(t, c.schema).Headers(); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "x-mcp-header") {
 			t.Errorf("%s: got %v, %v, want %q", name, got, err, c.want)

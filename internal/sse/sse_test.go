@@ -46,20 +46,27 @@ func TestReaderDecodesEvents(t *testing.T) {
 		{"one event", "data: a\n\n", []sse.Event{message("a")}, ""},
 		{"only the first space is removed", "data:a\n\ndata:  b\n\ndata:\tc\n\n",
 			[]sse.Event{message("a"), message(" b"), message("\tc")}, ""},
-		{"lines of data are joined", "data: a\ndata\ndata: b\n\n", []sse.Event{message("a\n\nb")}, ""}, // Requirement: HTTP-17
+		// Requirement: HTTP-17
+		{"lines of data are joined", "data: a\ndata\ndata: b\n\n", []sse.Event{message("a\n\nb")}, ""},
 		{"empty data", "data\n\ndata:\n\ndata: \n\n", []sse.Event{message(""), message(""), message("")}, ""},
 		{"two empty lines", "data\ndata\n\n", []sse.Event{message("\n")}, ""},
 		{"no blank line at the end", "data: a\n\ndata: b\n", []sse.Event{message("a")}, ""},
 		{"end in a line", "data: a\n\ndata: b", []sse.Event{message("a")}, ""},
-		{"CR", "data: a\rdata: b\r\rdata: c\r\r", []sse.Event{message("a\nb"), message("c")}, ""},             // Requirement: HTTP-17
-		{"CR, then LF", "data: a\rdata: b\n\n", []sse.Event{message("a\nb")}, ""},                             // Requirement: HTTP-17
-		{"CRLF", "data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", []sse.Event{message("a\nb"), message("c")}, ""}, // Requirement: HTTP-17
+		// Requirement: HTTP-17
+		{"CR", "data: a\rdata: b\r\rdata: c\r\r", []sse.Event{message("a\nb"), message("c")}, ""},
+		// Requirement: HTTP-17
+		{"CR, then LF", "data: a\rdata: b\n\n", []sse.Event{message("a\nb")}, ""},
+		// Requirement: HTTP-17
+		{"CRLF", "data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", []sse.Event{message("a\nb"), message("c")}, ""},
 		{"mixed line ends", "data: a\r\n\ndata: b\n\r\ndata: c\r\r\n\n", // Requirement: HTTP-17
 			[]sse.Event{message("a"), message("b"), message("c")}, ""},
-		{"comments", ": hello\n\n:\ndata: a\n:data: x\n\n", []sse.Event{message("a")}, ""},                      // Requirement: HTTP-17
-		{"unknown fields", "datum: x\nDATA: x\n data: x\ndata : x\ndata: a\n\n", []sse.Event{message("a")}, ""}, // Requirement: HTTP-17
+		// Requirement: HTTP-17
+		{"comments", ": hello\n\n:\ndata: a\n:data: x\n\n", []sse.Event{message("a")}, ""},
+		// Requirement: HTTP-17
+		{"unknown fields", "datum: x\nDATA: x\n data: x\ndata : x\ndata: a\n\n", []sse.Event{message("a")}, ""},
 		{"colons in the value", "data: {\"a\":1}\n\n", []sse.Event{message(`{"a":1}`)}, ""},
-		{"byte order mark", "\uFEFFdata: a\n\n\uFEFFdata: b\n\n", []sse.Event{message("a")}, ""}, // Requirement: HTTP-17
+		// Requirement: HTTP-17
+		{"byte order mark", "\uFEFFdata: a\n\n\uFEFFdata: b\n\n", []sse.Event{message("a")}, ""},
 		{"only one byte order mark", "\uFEFF\uFEFFdata: a\n\ndata: b\n\n", []sse.Event{message("b")}, ""},
 		{"byte order mark alone", "\uFEFF\n\n", nil, ""},
 		{"type", "event: endpoint\ndata: /m\n\n", []sse.Event{{Type: "endpoint", Data: []byte("/m")}}, ""},

@@ -177,8 +177,9 @@ func TestClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
 
 func TestInvalidOptionsAreErrors(t *testing.T) {
 	for name, change := range map[string]func(*authserver.Options){
-		"no issuer":                 func(o *authserver.Options) { o.Issuer = "" },
-		"issuer over http":          func(o *authserver.Options) { o.Issuer = "http://as.example" }, // Requirement: AUTH-10
+		"no issuer": func(o *authserver.Options) { o.Issuer = "" },
+		// Requirement: AUTH-10
+		"issuer over http":          func(o *authserver.Options) { o.Issuer = "http://as.example" },
 		"issuer with a slash":       func(o *authserver.Options) { o.Issuer = "https://as.example/" },
 		"issuer with a query":       func(o *authserver.Options) { o.Issuer = "https://as.example?x" },
 		"issuer with an empty port": func(o *authserver.Options) { o.Issuer = "https://as.example:" },

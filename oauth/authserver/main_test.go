@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }

@@ -254,10 +254,14 @@ func TestRequestedScopes(t *testing.T) {
 		want            string
 		prompt          string
 	}{
-		"of the challenge":      {challenge: "a b", resource: []string{"c"}, want: "a b"},                 // Requirement: AUTHR-32
-		"of the metadata":       {resource: []string{"c", "d"}, want: "c d"},                              // Requirement: AUTHR-32
-		"none":                  {want: ""},                                                               // Requirement: AUTHR-32
-		"not in the metadata":   {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"}, // Requirement: AUTHR-31
+		// Requirement: AUTHR-32
+		"of the challenge": {challenge: "a b", resource: []string{"c"}, want: "a b"},
+		// Requirement: AUTHR-32
+		"of the metadata": {resource: []string{"c", "d"}, want: "c d"},
+		// Requirement: AUTHR-32
+		"none": {want: ""},
+		// Requirement: AUTHR-31
+		"not in the metadata":   {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
 		"options and challenge": {challenge: "a", options: []string{"b", "a"}, want: "a b"},
 		"options and metadata":  {resource: []string{"c"}, options: []string{"b"}, want: "b"},
 		"offline": {challenge: "a", has: []string{"a", "offline_access"}, // Requirement: AUTHR-40
@@ -451,15 +455,18 @@ func TestClientKind(t *testing.T) {
 			documentURL},
 		"document, not supported": {oauthclient.Identity{MetadataURL: documentURL}, false, true,
 			"client-1-of-as.example"},
-		"registered":                 {oauthclient.Identity{}, true, true, "client-1-of-as.example"}, // Requirement: AUTHR-28, AUTHR-29
+		// Requirement: AUTHR-28, AUTHR-29
+		"registered":                 {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
 		"no way, document supported": {oauthclient.Identity{}, true, false, ""},
 		"no way":                     {oauthclient.Identity{}, false, false, ""},
 		"of another server": {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true, // Requirement: REG-17
 			true, ""},
-		"issuer in another case": {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"}, // Requirement: REG-17
+		// Requirement: REG-17
+		"issuer in another case": {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"},
 			true, true, ""},
 		"issuer not configured": {oauthclient.Identity{ID: "mine"}, true, true, ""}, // Requirement: REG-17
-		"issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, // Requirement: REG-17
+		// Requirement: REG-17
+		"issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true,
 			true, "mine"},
 	} {
 		t.Run(name, func(t *testing.T) {

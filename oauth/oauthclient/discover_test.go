@@ -280,10 +280,14 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"#")}, 1},
 		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
 		{"issuer with http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
-		{"another issuer", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},          // Requirement: AUTHR-13
-		{"issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},    // Requirement: AUTHR-13
-		{"issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},           // Requirement: AUTHR-13
-		{"no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2}, // Requirement: AUTHR-13
+		// Requirement: AUTHR-13
+		{"another issuer", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
+		// Requirement: AUTHR-13
+		{"issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
+		// Requirement: AUTHR-13
+		{"issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
+		// Requirement: AUTHR-13
+		{"no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
 		{"no token endpoint", map[string]string{asRoot: `{"issuer":"` + issuer + `"}`}, 2},
 		{"server metadata that is not JSON", map[string]string{asRoot: `{`}, 2},
 	} {

@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 // browserCommand is the command that opens pages. A test may start itself by this name.

@@ -79,8 +79,7 @@ func (o *owner) want(t *testing.T, kinds ...connection.EventKind) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	got := slices.Sorted(slices.Values(o.events)) // the end may be reported before its cause
-	if !slices.Equal(got, kinds) {
+	if !slices.Equal(o.events, kinds) {
 		t.Errorf("got events %v, want %v", o.events, kinds)
 	}
 }

@@ -1,6 +1,10 @@
 package connection
 
-import "time"
+import (
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
 
 // checkInterval is how often a connection that ends with its requests is checked for suspended
 // requests, whose end is not reported. idleCheck is how often a connection is checked that is busy
@@ -37,8 +41,13 @@ func (c *Conn) Release() { c.release(0) }
 func (c *Conn) ReleaseResumed() { c.release(1) }
 
 func (c *Conn) release(resumed int) {
-	if kind := c.endRequest(resumed); kind != 0 {
-		c.notify(kind, nil)
+	kind := c.endRequest(resumed)
+	if kind == 0 {
+		return
+	}
+	c.notify(kind, nil)
+	if kind == Stopped {
+		c.cancel(mcp.ErrClosed) // after its cause was reported, so that Ended follows Stopped
 	}
 }
 
@@ -61,7 +70,7 @@ func (c *Conn) endRequest(resumed int) (event EventKind) {
 	if c.isBusyLocked(now) {
 		return Unused
 	}
-	c.stopLocked()
+	c.stopping = true
 	return Stopped
 }
 

@@ -198,6 +198,29 @@ func (s *Server) at(ctx context.Context, e *server.Server, p *mcp.Principal) (*C
 	return s.credential(e, p, url), nil
 }
 
+// With returns the context of a request with the headers that the server receives.
+func (s *Server) With(ctx context.Context, f *Forwarded, req *mcp.Request) context.Context {
+	settings := s.opts.Entry().Settings
+	if settings.Auth != config.AuthForward {
+		return ctx
+	}
+	header := http.Header{}
+	for _, name := range settings.ForwardHeaders {
+		if values := req.Header[name]; len(values) > 0 {
+			header[name] = append([]string(nil), values...)
+		}
+	}
+	if value, _ := ctx.Value(authorizationKey{}).(string); settings.InsecureForwardAuthorization && value != "" {
+		header["Authorization"] = []string{value}
+		_, token, _ := strings.Cut(value, " ")
+		if len(token) >= minToken {
+			s.opts.KeepSecrets([]string{token})
+		}
+	}
+	f.last.Store(&header)
+	return context.WithValue(ctx, forwardedKey{f}, header)
+}
+
 // TokensOf returns the tokens that were last sent for a caller; nil means for all callers.
 func (s *Server) TokensOf(c *policy.Caller) (all []string) {
 	s.mu.Lock()

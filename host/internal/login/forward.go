@@ -3,11 +3,7 @@ package login
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync/atomic"
-
-	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 type authorizationKey struct{}
@@ -23,29 +19,6 @@ func WithAuthorization(ctx context.Context, value string) context.Context {
 type Forwarded struct{ last atomic.Pointer[http.Header] }
 
 type forwardedKey struct{ headers *Forwarded }
-
-// With returns the context of a request with the headers that the server receives.
-func (s *Server) With(ctx context.Context, f *Forwarded, req *mcp.Request) context.Context {
-	settings := s.opts.Entry().Settings
-	if settings.Auth != config.AuthForward {
-		return ctx
-	}
-	header := http.Header{}
-	for _, name := range settings.ForwardHeaders {
-		if values := req.Header[name]; len(values) > 0 {
-			header[name] = append([]string(nil), values...)
-		}
-	}
-	if value, _ := ctx.Value(authorizationKey{}).(string); settings.InsecureForwardAuthorization && value != "" {
-		header["Authorization"] = []string{value}
-		_, token, _ := strings.Cut(value, " ")
-		if len(token) >= minToken {
-			s.opts.KeepSecrets([]string{token})
-		}
-	}
-	f.last.Store(&header)
-	return context.WithValue(ctx, forwardedKey{f}, header)
-}
 
 // Forward returns a round tripper that adds the headers of a caller to requests.
 func Forward(f *Forwarded, base http.RoundTripper) http.RoundTripper { return &forwarding{f, base} }

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }

@@ -43,11 +43,12 @@ type cgroup struct {
 	err      error
 }
 
-// enter makes a cgroup with as many of the limits as possible, and returns the others.
-func (r *Limiter) enter(l Limits) Limits {
+// enter makes a cgroup with as many of the limits as possible, and returns the others. The cgroup is nil
+// if it would limit nothing.
+func enter(l Limits) (*cgroup, Limits) {
 	wanted := controllers(l)
 	if len(wanted) == 0 {
-		return l
+		return nil, l
 	}
 	var best string
 	var offered []string
@@ -57,13 +58,12 @@ func (r *Limiter) enter(l Limits) Limits {
 		}
 	}
 	if len(offered) == 0 {
-		return l
+		return nil, l
 	}
 	c, err := newCgroup(best, l, offered)
 	if err != nil {
-		return l
+		return nil, l
 	}
-	r.cgroup = c
 	for _, controller := range offered {
 		switch controller {
 		case "memory":
@@ -74,7 +74,7 @@ func (r *Limiter) enter(l Limits) Limits {
 			l.CPU = 0
 		}
 	}
-	return l
+	return c, l
 }
 
 // controllers returns the controllers that limits need.

@@ -17,30 +17,12 @@ import (
 	"strings"
 )
 
-// Limits bound the processes of a server together. Zero is no limit.
-type Limits struct {
-	// Memory is the memory in bytes. Without a cgroup it bounds the private data of each process.
-	Memory int64
-	// Processes is the number of processes. Each further thread of a process counts, too. It needs a
-	// cgroup.
-	Processes int
-	// OpenFiles is the number of open files of each process.
-	OpenFiles int
-	// CPU is the time of processors per time: 0.5 is half of one, 2 is two. It needs a cgroup.
-	CPU float64
-	// BestEffort ignores limits that the system cannot enforce; see [Limiter.Missing].
-	BestEffort bool
-}
-
 // A Limiter starts the processes of one server with limits. Close releases it.
 type Limiter struct {
 	cgroup  *cgroup  // nil if there is none
 	ulimits []string // pairs of an option of ulimit and its value
 	missing []string
 }
-
-// shell sets resource limits. It is not from PATH, which may name another program.
-const shell = "/bin/sh"
 
 // limitScript sets the resource limits that are pairs of arguments before "--", and becomes the
 // command after it.
@@ -53,7 +35,8 @@ func New(l Limits) (*Limiter, error) {
 		return nil, fmt.Errorf("invalid limits %+v: must not be negative, and CPU less than %d", l, maxProcessors)
 	}
 	r := &Limiter{}
-	left := r.enter(l)
+	var left Limits
+	r.cgroup, left = enter(l)
 	if left.Memory > 0 && (!dataLimited || !r.ulimit("-d", resourceData, max(left.Memory>>10, 1), 1<<10)) {
 		r.missing = append(r.missing, "memory")
 	}

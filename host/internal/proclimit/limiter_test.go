@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
-	"github.com/patchbay-mcp/patchbay/internal/testhome"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
 
 // roleVariable makes the test binary a server, or an idle process.

@@ -78,8 +78,10 @@ func TestExitCodes(t *testing.T) {
 		{"tool fails", []string{"call", odd, "fail"}, exit.Tool},
 		{"no such tool", []string{"call", odd, "nope"}, exit.NotFound},
 		{"no such prompt", []string{"get", odd, "nope"}, exit.NotFound},
-		{"no such resource", []string{"read", odd, "x://nope"}, exit.NotFound},                                           // Requirement: RES-12
-		{"no such resource in 2025-03-26", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exit.NotFound}, // Requirement: RES-12
+		// Requirement: RES-12
+		{"no such resource", []string{"read", odd, "x://nope"}, exit.NotFound},
+		// Requirement: RES-12
+		{"no such resource in 2025-03-26", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exit.NotFound},
 		{"no such method", []string{"rpc", odd, "nope"}, exit.NotFound},
 		{"JSON-RPC error", []string{"call", odd, "refuse"}, exit.Failure},
 		{"timeout", []string{"call", "--timeout", "200ms", odd, "wait"}, exit.Timeout},
