@@ -25,7 +25,9 @@ type call struct {
 	own bool
 	// suspended means that the call answers a question of a server that no longer lists the item.
 	suspended bool
-	task      *task.Task // the task that the call is about; nil for other calls
+	// quarantined refuses the call after the policy: the definition of its item is not approved.
+	quarantined error
+	task        *task.Task // the task that the call is about; nil for other calls
 
 	request   *mcp.Request // replaced, never changed in place: hideArguments, approveCall
 	recording *recording   // observeCall; nil without a Recorder

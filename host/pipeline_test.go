@@ -67,6 +67,17 @@ func TestPolicyRunsBeforePins(t *testing.T) {
 		_ = toolNames(t, c)
 		turn(t, c, true)
 		wantFailure(t, c, "shop__search", hosterr.CodeQuarantined, "approve")
+		h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
+			if a.Kind == host.ActionCall && a.Target == "search" {
+				return host.Decision{Do: host.OutcomeHide}
+			}
+			return host.Decision{Do: host.OutcomeAllow}
+		}))
+		if _, err := c.CallTool(t.Context(), "shop__search", nil); err == nil ||
+			!strings.Contains(err.Error(), `unknown tool "shop__search"`) {
+			t.Errorf("tool in quarantine that may not be called: got %v, want an unknown tool", err)
+		}
+		h.SetPolicy(hideCalls("add"))
 		for _, name := range []string{"shop__add", "shop__none"} {
 			_, err := c.CallTool(t.Context(), name, nil)
 			if want := `unknown tool "` + name + `"`; err == nil || !strings.Contains(err.Error(), want) {

@@ -188,6 +188,9 @@ func (p *pool) Reviewed(kind catalogue.Kind) (*catalogue.List, *pins.Server) {
 // checkPins refuses a call for a definition that is not approved.
 func (h *Host) checkPins(next next) next {
 	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if c.quarantined != nil {
+			return nil, c.quarantined
+		}
 		if !c.suspended && !c.own && c.pool.pinned() != nil {
 			if err := pins.Check(ctx, c.pool, c.uses()); err != nil {
 				return nil, err
@@ -200,27 +203,32 @@ func (h *Host) checkPins(next next) next {
 // uses returns the definition that a request uses.
 func (c *call) uses() pins.Target { return pins.TargetOf(c.kind, c.target) }
 
-// quarantined returns the refusal of a name whose definition is not approved, or nil for other names.
+// A quarantinedError refuses a name whose definition is not approved. A call of the name passes the policy
+// before it is refused; see [Host.checkPins].
+type quarantinedError struct {
+	error
+	item catalogue.Item // without its definition, which nobody approved
+	pool *pool
+}
+
+// quarantined returns a [quarantinedError] for a name whose definition is not approved, or nil for other names.
 func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {
 	item := m.catalogue.Hidden(kind, name)
-	if item == nil || !v.mayReveal(item) {
+	if item == nil {
 		return nil
 	}
 	_, server := m.pools[item.Server].Reviewed(kind)
 	if server == nil { // the list was read again meanwhile, without pins
 		return nil
 	}
-	return server.Refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original)
-}
-
-// mayReveal reports whether the caller may learn that an item without an approved definition exists: the
-// policy and the limits of the caller decide without its definition, which nobody approved.
-func (v *View) mayReveal(item *catalogue.Item) bool {
 	unseen := *item
 	unseen.Raw, unseen.Digest = nil, [32]byte{}
-	p := v.host.currentPolicy()
-	return mayUse(v.caller, &unseen) && (p == nil || v.isVisible(p, &unseen))
+	return quarantinedError{server.Refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original), unseen,
+		m.pools[item.Server]}
 }
+
+// Unwrap returns the refusal.
+func (e quarantinedError) Unwrap() error { return e.error }
 
 // setApproved sets the instructions and the serverInfo of a result to the approved texts.
 func (p *pool) setApproved(d *mcp.DiscoverResult) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,10 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 		}
 	}
 	item, p, err := v.find(ctx, kind, name)
+	if q, ok := errors.AsType[quarantinedError](err); ok {
+		return v.send(ctx, req, &call{kind: actionOf(kind), pool: q.pool, target: q.item.Original, item: &q.item,
+			quarantined: q.error})
+	}
 	if err != nil {
 		return nil, v.refused(req, actionOf(kind), name, err)
 	}
