@@ -67,27 +67,27 @@ func TestPolicyRunsBeforePins(t *testing.T) {
 		_ = toolNames(t, c)
 		turn(t, c, true)
 		wantFailure(t, c, "shop__search", hosterr.CodeQuarantined, "approve")
+		wantUnknown := func(c *mcp.Client, name string) {
+			t.Helper()
+			_, err := c.CallTool(t.Context(), name, nil)
+			if want := `unknown tool "` + name + `"`; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		wantUnknown(c, "shop__add") // in quarantine
+		wantUnknown(c, "shop__none")
+		wantUnknown(clientWith(t, h, &host.Caller{ReadOnly: true}, nil), "shop__add")
+
+		// A rule about calls only: the lists would show both tools, if their definitions were approved.
 		h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionCall && a.Target == "search" {
+			if a.Kind == host.ActionCall && (a.Target == "search" || a.Target == "add") {
 				return host.Decision{Do: host.OutcomeHide}
 			}
 			return host.Decision{Do: host.OutcomeAllow}
 		}))
-		if _, err := c.CallTool(t.Context(), "shop__search", nil); err == nil ||
-			!strings.Contains(err.Error(), `unknown tool "shop__search"`) {
-			t.Errorf("tool in quarantine that may not be called: got %v, want an unknown tool", err)
-		}
-		h.SetPolicy(hideCalls("add"))
-		for _, name := range []string{"shop__add", "shop__none"} {
-			_, err := c.CallTool(t.Context(), name, nil)
-			if want := `unknown tool "` + name + `"`; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("hidden tool in quarantine: got %v, want %s", err, want)
-			}
-		}
-		readOnly := clientWith(t, h, &host.Caller{ReadOnly: true}, nil)
-		if _, err := readOnly.CallTool(t.Context(), "shop__add", nil); err == nil || !strings.Contains(err.Error(), "unknown tool") {
-			t.Errorf("caller that may only read: got %v, want an unknown tool", err)
-		}
+		_ = toolNames(t, c)
+		wantUnknown(c, "shop__search") // a changed definition
+		wantUnknown(c, "shop__add")    // a new definition
 	})
 }
 
