@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // AdminOptions configures [Gateway.Admin]. A path whose function is nil responds with the status 501.
@@ -40,7 +41,7 @@ type AdminOptions struct {
 	// SetConfig writes the user's configuration file, or reports the changes that it would make.
 	SetConfig func(ctx context.Context, c *ConfigChange) (*ConfigResult, error)
 	// Explain returns the policy's decision about an action, and the rules up to the deciding rule.
-	Explain func(ctx context.Context, a *host.Action) (host.Decision, []RuleStep, error)
+	Explain func(ctx context.Context, a *policy.Action) (policy.Decision, []RuleStep, error)
 	// CheckLogin returns an error if a login of the local user at a server, on a page of the
 	// gateway, would be unused, such as for a connection that logs in as another client. Default:
 	// every login is used.
@@ -235,7 +236,7 @@ func (a *admin) record(r *adminRequest, status int, p *Problem) {
 	if p != nil {
 		detail["code"] = p.Code
 	}
-	record := &host.Record{Event: event.Admin, Detail: mustMarshal(detail)}
+	record := &event.Record{Event: event.Admin, Detail: mustMarshal(detail)}
 	if strings.HasPrefix(r.route.path, "/servers/") {
 		record.Server = cut(r.name, maxEventText)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -14,24 +15,24 @@ import (
 // An asking policy asks for the approval of every call.
 type asking struct{}
 
-func (asking) Decide(_ context.Context, a *host.Action) host.Decision {
-	if a.Kind == host.ActionCall {
-		return host.Decision{Do: host.OutcomeAsk, Rule: "calls"}
+func (asking) Decide(_ context.Context, a *policy.Action) policy.Decision {
+	if a.Kind == policy.ActionCall {
+		return policy.Decision{Do: policy.OutcomeAsk, Rule: "calls"}
 	}
-	return host.Decision{Do: host.OutcomeAllow}
+	return policy.Decision{Do: policy.OutcomeAllow}
 }
 
-func (asking) Needs(host.ActionKind) host.Fields { return 0 }
-func (asking) Epoch() uint64                     { return 1 }
+func (asking) Needs(policy.ActionKind) policy.Fields { return 0 }
+func (asking) Epoch() uint64                         { return 1 }
 
 // A request that waits for approval is in the list at once, and is sent or refused as the answer says.
 // Its grant is listed, and asked for again when it was revoked.
 func TestAdminDecidesAboutRequests(t *testing.T) {
 	mcptest.NoLeaks(t)
 	a := newAdmin(t, twoServers, func(o *host.Options, _ *gateway.AdminOptions) {
-		o.Policy, o.Channels = asking{}, []host.Channel{host.ChannelConsole}
+		o.Policy, o.Channels = asking{}, []policy.Channel{policy.ChannelConsole}
 	})
-	c, err := mcp.Connect(t.Context(), mcp.InMemory(a.host.For(&host.Caller{Session: "s"})), nil)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(a.host.For(&policy.Caller{Session: "s"})), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -147,7 +147,7 @@ func (r *adminRequest) explain(body *explainRequest) (*explanation, error) {
 		return nil, unsupported("explaining decisions")
 	}
 	on := cmp.Or(body.On, "call")
-	a := &host.Action{Kind: host.ActionKind(on), Method: explainMethods[on], Caller: &host.Caller{},
+	a := &policy.Action{Kind: policy.ActionKind(on), Method: explainMethods[on], Caller: &policy.Caller{},
 		Server: body.Server, Target: body.Target, Definition: body.Definition, Arguments: body.Arguments,
 		Result: body.Result, Question: body.Question, Recent: body.Recent, Time: time.Now()}
 	if body.Subject != "" {

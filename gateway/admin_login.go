@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -35,9 +37,9 @@ func logoutRoute() *adminRoute {
 
 // caller returns the caller of the host that a request names; nil names the local user. If the
 // principal of a key lacks its client ID, caller adds the generation of the key.
-func (r *adminRequest) caller(given *loginCaller) (*host.Caller, error) {
+func (r *adminRequest) caller(given *loginCaller) (*policy.Caller, error) {
 	if given == nil {
-		return &host.Caller{}, nil
+		return &policy.Caller{}, nil
 	}
 	p := &mcp.Principal{Subject: given.Subject, Issuer: given.Issuer, ClientID: given.ClientID}
 	if live := r.admin.gateway.live; live != nil && p.Issuer == KeyIssuer && p.ClientID == "" {
@@ -51,7 +53,7 @@ func (r *adminRequest) caller(given *loginCaller) (*host.Caller, error) {
 			}
 		}
 	}
-	return &host.Caller{Principal: p}, nil
+	return &policy.Caller{Principal: p}, nil
 }
 
 // A loginRequest identifies the user who logs in.
@@ -91,9 +93,9 @@ func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
 			return nil, problemf(http.StatusConflict, "login_unused", "%v", err)
 		}
 	}
-	unverified, ok := errors.AsType[*host.Error](err)
+	unverified, ok := errors.AsType[*hosterr.Error](err)
 	switch {
-	case ok && unverified.Code == host.CodeAuthRequired: // the login page could not verify its visitor
+	case ok && unverified.Code == hosterr.CodeAuthRequired: // the login page could not verify its visitor
 		return nil, problemf(http.StatusConflict, string(unverified.Code), "%v", unverified)
 	case err != nil:
 		return nil, err

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 func pinRoutes() []*adminRoute {
@@ -139,8 +139,8 @@ func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
 	}
 	for _, p := range pins {
 		for _, d := range p.Pending {
-			_ = r.host().Record(&host.Record{Event: event.Admin, Start: time.Now(),
-				Action: host.Action{Server: p.Server},
+			_ = r.host().Record(&event.Record{Event: event.Admin, Start: time.Now(),
+				Action: policy.Action{Server: p.Server},
 				Detail: mustMarshal(map[string]any{"action": "approve definition", "kind": p.Kind,
 					"name": cut(p.Name, maxEventText), "digest": d.Digest})}) // the Recorder reports its failures
 		}

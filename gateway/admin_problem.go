@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
@@ -45,7 +46,7 @@ func invalidParameter(format string, args ...any) *Problem {
 // problemOf returns the response for an error, nil for nil.
 func problemOf(err error) *Problem {
 	var p *Problem
-	var e *host.Error
+	var e *hosterr.Error
 	switch {
 	case err == nil:
 		return nil

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A serverList contains the servers of the host.
@@ -84,7 +85,7 @@ type adminCaller struct {
 	Server  string `json:"server,omitzero"`
 }
 
-func newAdminCaller(c *host.Caller) *adminCaller {
+func newAdminCaller(c *policy.Caller) *adminCaller {
 	if c == nil {
 		return nil
 	}

@@ -32,14 +32,14 @@ type adminTest struct {
 	socket  string
 	client  *http.Client
 
-	recorder host.Recorder // of the events
+	recorder event.Recorder // of the events
 
 	mu      sync.Mutex // guards records
-	records []host.Record
+	records []event.Record
 }
 
 // Record keeps a record.
-func (a *adminTest) Record(r *host.Record) error {
+func (a *adminTest) Record(r *event.Record) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.records = append(a.records, *r)

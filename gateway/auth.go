@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -29,7 +30,7 @@ var localGrant = &grant{}
 // Limits restrict the requests of a caller on a route.
 type limits struct {
 	servers  []string
-	only     []host.ActionKind
+	only     []policy.ActionKind
 	readOnly bool
 	id       string // differs between different limits; empty without limits
 }

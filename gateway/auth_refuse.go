@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -126,9 +126,9 @@ func (g *Gateway) recordLogin(p *mcp.Principal, d loginDetail) {
 	if err != nil {
 		return // of strings only
 	}
-	r := &host.Record{Event: event.Login, Detail: text}
+	r := &event.Record{Event: event.Login, Detail: text}
 	if p != nil {
-		r.Caller = &host.Caller{Principal: p}
+		r.Caller = &policy.Caller{Principal: p}
 	}
 	_ = g.host.Record(r) // the Recorder reports its failure
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
@@ -356,7 +356,7 @@ func TestLoginByAnotherProcess(t *testing.T) {
 	ann := other.visitor(t, "ann@notes")
 	visit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		l, err := other.host.BeginLogin(t.Context(), "notes",
-			&host.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
+			&policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
 		if err != nil {
 			t.Error(err)
 			return nil, err
@@ -380,7 +380,7 @@ func TestLoginByAnotherProcessBeforeTheAnswer(t *testing.T) {
 	second := g.client(t, "ann", "2026-07-28", nil)
 	visit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		l, err := other.host.BeginLogin(t.Context(), "notes",
-			&host.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
+			&policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
 		if err != nil {
 			t.Error(err)
 			return nil, err
@@ -412,7 +412,7 @@ func TestLogoutIsOfOneCaller(t *testing.T) {
 	b := g.client(t, "bob", "2026-07-28", g.visitor(t, "bob@notes").elicit)
 	call(t, a, "log_in")
 	call(t, b, "log_in")
-	if err := g.host.Logout(t.Context(), "notes", &host.Caller{Principal: &mcp.Principal{Issuer: loginIssuer,
+	if err := g.host.Logout(t.Context(), "notes", &policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer,
 		Subject: "ann"}}); err != nil {
 		t.Error(err)
 	}

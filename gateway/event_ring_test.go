@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -24,7 +24,7 @@ func TestEventsOfDifferentSizesStayInOrder(t *testing.T) {
 			size = 1
 		}
 		detail := fmt.Appendf(nil, `{"n":%d,"text":%q}`, n, strings.Repeat("x", size))
-		_ = a.recorder.Record(&host.Record{Event: event.Admin, Start: time.Now(), Detail: detail})
+		_ = a.recorder.Record(&event.Record{Event: event.Admin, Start: time.Now(), Detail: detail})
 	}
 	s := a.events("?types=audit&after=0", "")
 	if e := s.next(); e.kind != "gap" {
@@ -46,8 +46,8 @@ func TestEventsOfDifferentSizesStayInOrder(t *testing.T) {
 // BenchmarkRecorder measures what the events of a gateway without readers cost for a call.
 func BenchmarkRecorder(b *testing.B) {
 	r := gateway.NewEventLog().Recorder(nil)
-	record := &host.Record{Event: event.End, Call: "abcdefghijkl-1", Start: time.Now(), Duration: time.Millisecond,
-		Action: host.Action{Kind: host.ActionCall, Server: "files", Target: "read_file", Caller: &host.Caller{}}}
+	record := &event.Record{Event: event.End, Call: "abcdefghijkl-1", Start: time.Now(), Duration: time.Millisecond,
+		Action: policy.Action{Kind: policy.ActionCall, Server: "files", Target: "read_file", Caller: &policy.Caller{}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := r.Record(record); err != nil {

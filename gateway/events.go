@@ -14,6 +14,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -92,7 +94,7 @@ type EventLog struct {
 // A callerKey identifies a caller.
 type callerKey struct{ issuer, subject, clientID, profile string }
 
-func keyOf(c *host.Caller) callerKey {
+func keyOf(c *policy.Caller) callerKey {
 	k := callerKey{profile: c.Profile}
 	if p := c.Principal; p != nil {
 		k.issuer, k.subject, k.clientID = p.Issuer, p.Subject, p.ClientID
@@ -108,15 +110,15 @@ func NewEventLog() *EventLog {
 
 // Recorder returns a Recorder for [host.Options] that adds the events of requests to the log. It
 // passes each record to next, which may be nil.
-func (l *EventLog) Recorder(next host.Recorder) host.Recorder { return &eventRecorder{l, next} }
+func (l *EventLog) Recorder(next event.Recorder) event.Recorder { return &eventRecorder{l, next} }
 
 type eventRecorder struct {
 	log  *EventLog
-	next host.Recorder
+	next event.Recorder
 }
 
 // Record takes a record.
-func (r *eventRecorder) Record(record *host.Record) error {
+func (r *eventRecorder) Record(record *event.Record) error {
 	r.log.record(record)
 	if r.next == nil {
 		return nil
@@ -125,10 +127,10 @@ func (r *eventRecorder) Record(record *host.Record) error {
 }
 
 // Unwrap returns the recorder whose records [host.Stats] counts.
-func (r *eventRecorder) Unwrap() host.Recorder { return r.next }
+func (r *eventRecorder) Unwrap() event.Recorder { return r.next }
 
 // record adds the event of a record, if the record describes an event.
-func (l *EventLog) record(r *host.Record) {
+func (l *EventLog) record(r *event.Record) {
 	e := adminEvent{Time: r.Start, Server: r.Server, Call: r.Call, Method: cut(r.Method, maxEventText),
 		Target: cut(cmp.Or(r.Target, r.Public), maxEventText), Rule: r.Rule,
 		Caller: cut(callerName(r.Caller), maxEventText)}
@@ -166,7 +168,7 @@ func smallDetail(detail json.RawMessage) json.RawMessage {
 
 // codeOf returns the code of an error for programs.
 func codeOf(err error) string {
-	if e, ok := errors.AsType[*host.Error](err); ok {
+	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		return string(e.Code)
 	}
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
@@ -176,7 +178,7 @@ func codeOf(err error) string {
 }
 
 // callerName returns the name of a principal, "" for the local user.
-func callerName(c *host.Caller) string {
+func callerName(c *policy.Caller) string {
 	if c == nil || c.Principal == nil {
 		return ""
 	}
@@ -261,7 +263,7 @@ func (l *EventLog) last() uint64 {
 }
 
 // count counts a request of a caller.
-func (l *EventLog) count(r *host.Record, outcome string) {
+func (l *EventLog) count(r *event.Record, outcome string) {
 	if r.Caller == nil {
 		return
 	}

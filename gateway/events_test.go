@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -120,7 +120,7 @@ func (s *eventStream) until(kind string) streamEvent {
 // call calls a tool as the local user.
 func (a *adminTest) call(tool string) {
 	a.t.Helper()
-	c, err := mcp.Connect(a.t.Context(), mcp.InMemory(a.host.For(&host.Caller{})), nil)
+	c, err := mcp.Connect(a.t.Context(), mcp.InMemory(a.host.For(&policy.Caller{})), nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestEventsReportGaps(t *testing.T) {
 	}
 	const most = 4096
 	for range most + 100 {
-		_ = a.recorder.Record(&host.Record{Event: event.Admin, Start: time.Now()})
+		_ = a.recorder.Record(&event.Record{Event: event.Admin, Start: time.Now()})
 	}
 	s := a.events("", first.id)
 	gap := s.next()
@@ -219,7 +219,7 @@ func TestSlowReaderOfEventsReceivesAGap(t *testing.T) {
 	detail := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 4<<10)))
 	begun := time.Now()
 	for range 5000 { // 20 MB: more than the log and the buffers of a socket
-		_ = a.recorder.Record(&host.Record{Event: event.Admin, Start: time.Now(), Detail: detail})
+		_ = a.recorder.Record(&event.Record{Event: event.Admin, Start: time.Now(), Detail: detail})
 	}
 	if took := time.Since(begun); took > 20*time.Second { // the reader would delay them for the 30 seconds of a write
 		t.Errorf("records took %v", took)

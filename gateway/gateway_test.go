@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -25,8 +26,8 @@ type upstreams struct {
 	observer mcp.Observer // may be nil
 
 	mu      sync.Mutex
-	callers []*host.Caller // of connections
-	headers []http.Header  // of calls
+	callers []*policy.Caller // of connections
+	headers []http.Header    // of calls
 }
 
 const settings = `"patchbay": {"profiles": {"code": {"servers": ["two"]}}}`

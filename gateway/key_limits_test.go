@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -88,11 +89,11 @@ func TestLimitsOverEveryRevision(t *testing.T) {
 		want string
 	}{
 		"all":               {gateway.Key{}, tools + ",prompt hello,get hello,resource test://one,read"},
-		"tools":             {gateway.Key{Only: []host.ActionKind{host.ActionCall}}, tools},
-		"prompts":           {gateway.Key{Only: []host.ActionKind{host.ActionGet}}, "prompt hello,get hello"},
-		"resources":         {gateway.Key{Only: []host.ActionKind{host.ActionRead}}, "resource test://one,read"},
+		"tools":             {gateway.Key{Only: []policy.ActionKind{policy.ActionCall}}, tools},
+		"prompts":           {gateway.Key{Only: []policy.ActionKind{policy.ActionGet}}, "prompt hello,get hello"},
+		"resources":         {gateway.Key{Only: []policy.ActionKind{policy.ActionRead}}, "resource test://one,read"},
 		"read-only":         {gateway.Key{ReadOnly: true}, "tool look,call look,prompt hello,get hello,resource test://one,read"},
-		"read-only-prompts": {gateway.Key{ReadOnly: true, Only: []host.ActionKind{host.ActionGet}}, "prompt hello,get hello"},
+		"read-only-prompts": {gateway.Key{ReadOnly: true, Only: []policy.ActionKind{policy.ActionGet}}, "prompt hello,get hello"},
 	} {
 		c.key.Name, c.key.Servers = name, []string{"one"}
 		secret := newKey(t, store, c.key)

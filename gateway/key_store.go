@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
@@ -56,9 +56,9 @@ type Key struct {
 	Profile string `json:"profile,omitzero"`
 	// Servers are the names of the only servers that the key opens; nil for all.
 	Servers []string `json:"servers,omitempty"`
-	// Only are the kinds of requests that the key opens; see [host.Caller]. Nil for all.
-	Only []host.ActionKind `json:"only,omitempty"`
-	// ReadOnly hides tools that do not declare readOnlyHint; see [host.Caller].
+	// Only are the kinds of requests that the key opens; see [policy.Caller]. Nil for all.
+	Only []policy.ActionKind `json:"only,omitempty"`
+	// ReadOnly hides tools that do not declare readOnlyHint; see [policy.Caller].
 	ReadOnly bool `json:"readOnly,omitzero"`
 	// Created is when the key was made. Create sets it.
 	Created time.Time `json:"created"`
@@ -89,8 +89,8 @@ var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // check returns an error for a key that cannot be made.
 func (k *Key) check(now time.Time) error {
-	kinds := []host.ActionKind{host.ActionCall, host.ActionGet, host.ActionRead}
-	isUnknown := func(kind host.ActionKind) bool { return !slices.Contains(kinds, kind) }
+	kinds := []policy.ActionKind{policy.ActionCall, policy.ActionGet, policy.ActionRead}
+	isUnknown := func(kind policy.ActionKind) bool { return !slices.Contains(kinds, kind) }
 	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
 	switch {
 	case !keyName.MatchString(k.Name):

@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -141,7 +142,7 @@ func TestKeysAreLimited(t *testing.T) {
 		"a profile that does not exist": {gateway.Key{Profile: "gone"}, map[string]string{"/mcp": "404", "/mcp/p/code": "404", "/mcp/p/gone": "404"}},
 		"a server":                      {gateway.Key{Servers: []string{"one"}}, map[string]string{"/mcp": "one__", "/mcp/p/code": "", "/mcp/s/one": "plain", "/mcp/s/two": "404"}},
 		"both":                          {gateway.Key{Servers: []string{"one"}, Profile: "code"}, map[string]string{"/mcp": "", "/mcp/s/two": "404"}},
-		"prompts":                       {gateway.Key{Only: []host.ActionKind{host.ActionGet}}, map[string]string{"/mcp": "", "/mcp/s/one": ""}},
+		"prompts":                       {gateway.Key{Only: []policy.ActionKind{policy.ActionGet}}, map[string]string{"/mcp": "", "/mcp/s/one": ""}},
 		"read only":                     {gateway.Key{ReadOnly: true}, map[string]string{"/mcp": "", "/mcp/s/one": ""}},
 	} {
 		c.key.Name = strings.ReplaceAll(name, " ", "-")
@@ -378,7 +379,7 @@ func TestKeyStore(t *testing.T) {
 	for name, k := range map[string]gateway.Key{
 		"no name": {}, "a path": {Name: "../x"}, "a long name": {Name: strings.Repeat("a", 65)},
 		"a control character": {Name: "a", Subject: "a\nb"}, "a past end": {Name: "a", Expires: time.Now().Add(-time.Second)},
-		"an unknown kind": {Name: "a", Only: []host.ActionKind{"sing"}},
+		"an unknown kind": {Name: "a", Only: []policy.ActionKind{"sing"}},
 	} {
 		if _, err := store.Create(t.Context(), k); err == nil {
 			t.Errorf("%s: no error", name)
@@ -487,10 +488,10 @@ func openStream(t *testing.T, url, revision, secret string, sse bool) *stream {
 // records keeps records.
 type records struct {
 	mu  sync.Mutex
-	all []*host.Record
+	all []*event.Record
 }
 
-func (r *records) Record(record *host.Record) error {
+func (r *records) Record(record *event.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	own := *record

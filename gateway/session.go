@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -16,7 +17,7 @@ type endpoint struct {
 	limits  *limits
 	session string // of a stream; empty for HTTP, where each request names its own
 
-	workspace string // see [host.Caller]
+	workspace string // see [policy.Caller]
 }
 
 var _ interface {
@@ -43,7 +44,7 @@ func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
 	if session == "" && !e.gateway.opts.HTTP.Sessions.Stateless { // whose sessions end with each request
 		session = driver.SessionID(ctx)
 	}
-	return e.gateway.host.For(&host.Caller{
+	return e.gateway.host.For(&policy.Caller{
 		Principal: p, Session: session, Profile: e.route.Profile, Server: e.route.Server,
 		Single: e.route == Route{}, Servers: e.limits.servers, Only: e.limits.only, ReadOnly: e.limits.readOnly,
 		Workspace: e.workspace,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -25,7 +26,7 @@ func (a *agent) connect(ctx context.Context, h *Host) (*mcp.Client, error) {
 		return a.client, nil
 	}
 	opts := h.opts.Client
-	c, err := mcp.Connect(ctx, mcp.InMemory(h.For(&Caller{})), &opts)
+	c, err := mcp.Connect(ctx, mcp.InMemory(h.For(&policy.Caller{})), &opts)
 	a.client = c
 	return c, err
 }
@@ -52,7 +53,7 @@ func (h *Host) Tools(ctx context.Context) ([]*mcp.Tool, error) {
 // Questions of the server go to the functions of [Options.Client]. The error is an [*Error] if the
 // call was refused or has no valid response, and an [*mcp.Error] if the server responded with one.
 func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolResult, error) {
-	v := h.For(&Caller{})
+	v := h.For(&policy.Caller{})
 	item, p, err := v.find(ctx, catalogue.Tools, tool)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if err != nil {
 		return nil, err
 	}
-	a := &Action{Kind: ActionCall, Caller: v.caller, Server: p.up.name, Target: item.Original,
+	a := &policy.Action{Kind: policy.ActionCall, Caller: v.caller, Server: p.up.name, Target: item.Original,
 		Definition: item.Raw, Arguments: arguments}
 	if err := h.consent(ctx, a); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	// The user may have taken long: what runs must be what was shown.
 	if now, _, err := v.find(ctx, catalogue.Tools, tool); err != nil || now == nil || now.Server != a.Server ||
 		now.Digest != item.Digest {
-		return nil, &Error{Code: CodeDenied, Server: a.Server, Err: errChanged}
+		return nil, &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: errChanged}
 	}
 	c, err := h.agent.connect(ctx, h)
 	if err != nil {
@@ -86,16 +87,16 @@ var errChanged = hosterr.Public{Err: errors.New(
 
 var errNoConsent = errors.New("denied: no user can be asked to allow the call")
 
-func (h *Host) consent(ctx context.Context, a *Action) error {
+func (h *Host) consent(ctx context.Context, a *policy.Action) error {
 	if h.opts.Consent == nil {
-		return &Error{Code: CodeDenied, Server: a.Server, Err: errNoConsent}
+		return &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: errNoConsent}
 	}
 	verdict, err := h.opts.Consent(ctx, a)
 	switch {
 	case err != nil:
-		return &Error{Code: CodeDenied, Server: a.Server, Err: err}
+		return &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: err}
 	case !verdict.Allow:
-		return &Error{Code: CodeDenied, Server: a.Server,
+		return &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server,
 			Err: hosterr.Public{Err: errors.New("denied: " + verdict.Reason)}}
 	}
 	return nil

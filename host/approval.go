@@ -17,9 +17,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -36,12 +38,12 @@ type approverOptions struct {
 	// process binds questions to this process; empty if the state outlives it.
 	process string
 	logger  *slog.Logger
-	ctx     context.Context // ends with the host
-	run     func(f func())  // runs f in a goroutine that ends with ctx
-	epoch   func() uint64   // of the policy
-	changed func(e Event)   // a request begins to wait, or is decided
-	record  func(r *Record) // records an answer of the operator
-	held    *heldRequests   // counts the requests that wait
+	ctx     context.Context       // ends with the host
+	run     func(f func())        // runs f in a goroutine that ends with ctx
+	epoch   func() uint64         // of the policy
+	changed func(e Event)         // a request begins to wait, or is decided
+	record  func(r *event.Record) // records an answer of the operator
+	held    *heldRequests         // counts the requests that wait
 	// waits counts a request for a server that waits, until done is called.
 	waits func(server string) (done func())
 	// count counts the end of a request that needed an approval.
@@ -61,10 +63,10 @@ type approver struct {
 // An approval is the approval of one request.
 type approval struct {
 	*approver
-	caller      *Caller
+	caller      *policy.Caller
 	principal   string
-	action      *Action
-	decision    Decision
+	action      *policy.Action
+	decision    policy.Decision
 	identity    string // of the server; configurations with one state may have different servers with one name
 	withoutMeta string // the member of `_meta` that the server does not receive
 	call        string // identifies the events of the request
@@ -111,7 +113,7 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 	}()
 	switch {
 	case err != nil:
-		return nil, nil, p.fail(CodeApprovalNeeded, err)
+		return nil, nil, p.fail(hosterr.CodeApprovalNeeded, err)
 	case grant != nil:
 		p.decision.Channel, p.decision.Approver, p.nonce = grant.Channel, grant.Approver, rand.Text()
 		return send, nil, nil
@@ -124,25 +126,25 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Result, err error) {
 	channels := p.asking.Load().channels
 	if len(channels) == 0 {
-		channels = []Channel{ChannelClient}
+		channels = []policy.Channel{policy.ChannelClient}
 	}
 	if p.decision.Channel != "" {
-		channels = []Channel{p.decision.Channel}
+		channels = []policy.Channel{p.decision.Channel}
 	}
 	why := "no channel can ask for it"
 	for n, c := range channels {
 		switch {
-		case c == ChannelClient && len(shown(string(p.action.Arguments)))+len(shown(string(p.meta))) > maxShown:
+		case c == policy.ChannelClient && len(shown(string(p.action.Arguments)))+len(shown(string(p.meta))) > maxShown:
 			why = fmt.Sprintf("its arguments and _meta are too long for a question, which shows %d bytes: "+
 				"approve with \"patchbay gateway approve\", which needs the channel console", maxShown)
-		case c == ChannelClient && mayElicit(req):
+		case c == policy.ChannelClient && mayElicit(req):
 			p.decision.Channel = c
 			return p.question(req), nil
-		case c == ChannelConsole, c == ChannelWebhook && p.asking.Load().webhook != nil:
+		case c == policy.ChannelConsole, c == policy.ChannelWebhook && p.asking.Load().webhook != nil:
 			return nil, p.await(ctx, req, channels[n:])
 		}
 	}
-	return nil, p.fail(CodeApprovalNeeded, hosterr.Public{Err: errors.New(
+	return nil, p.fail(hosterr.CodeApprovalNeeded, hosterr.Public{Err: errors.New(
 		"the request needs the approval of a user, and " + why + because(&p.decision))})
 }
 
@@ -154,7 +156,7 @@ func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
 	case err != nil:
 		return err
 	case !continues || st.Policy != p.binding:
-		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
+		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy or the definition has changed since the request was approved: start it again")})
 	case st.Nonce == "": // it was allowed when it began: each of its answers is for one request, too
 		text, _, _ := round.StateOf(req)
@@ -265,10 +267,10 @@ func (p *approval) consume(ctx context.Context, nonce string) error {
 	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(round.TTL).Unix()))
 	switch {
 	case errors.Is(err, state.ErrConflict):
-		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
+		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"this approval was used before: it is for one request")})
 	case err != nil:
-		return p.fail(CodeApprovalNeeded, err)
+		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
 	if p.pruned.Add(1)%pruneInterval == 0 {
 		p.pruneUsed(ctx)
@@ -293,11 +295,11 @@ func (p *approver) pruneUsed(ctx context.Context) {
 }
 
 func (p *approval) fail(code hosterr.Code, err error) error {
-	return &Error{Code: code, Server: p.action.Server, Err: err}
+	return &hosterr.Error{Code: code, Server: p.action.Server, Err: err}
 }
 
 // because returns the rule and the reason as the end of a sentence.
-func because(d *Decision) (text string) {
+func because(d *policy.Decision) (text string) {
 	if d.Rule != "" {
 		text = " (rule " + d.Rule + ")"
 	}
@@ -308,7 +310,7 @@ func because(d *Decision) (text string) {
 }
 
 // sessionOf returns the digest of the session of a request, empty without one.
-func sessionOf(ctx context.Context, c *Caller) string {
+func sessionOf(ctx context.Context, c *policy.Caller) string {
 	if c.Session != "" {
 		return sessionDigest(c.Session)
 	}
@@ -316,7 +318,7 @@ func sessionOf(ctx context.Context, c *Caller) string {
 }
 
 // principalText returns who a caller is, for users; empty for the local user.
-func principalText(c *Caller) string {
+func principalText(c *policy.Caller) string {
 	if c.Principal == nil {
 		return ""
 	}

@@ -5,19 +5,20 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A request that was allowed when it began goes on once when the policy asks about such requests meanwhile: its
 // answer, sent again, executes nothing.
 func TestAnswersOfAllowedRequestsAreUsedOnce(t *testing.T) {
-	flow := recentPolicy{policyFunc(func(a *host.Action) host.Decision {
-		if a.Kind == host.ActionCall && slices.Contains(a.Recent, "bank") {
-			return host.Decision{Do: host.OutcomeAsk}
+	flow := recentPolicy{policyFunc(func(a *policy.Action) policy.Decision {
+		if a.Kind == policy.ActionCall && slices.Contains(a.Recent, "bank") {
+			return policy.Decision{Do: policy.OutcomeAsk}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	})}
 	h, b := openBank(t, "modern", host.Options{Policy: flow})
-	f := &forger{t, h.For(&host.Caller{})}
+	f := &forger{t, h.For(&policy.Caller{})}
 	asked := f.call("bank__confirm", "{}", "")
 	answer := `,"requestState":` + string(asked["requestState"]) +
 		`,"inputResponses":{"sure":{"action":"accept","content":{"value":true}}}`

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -73,7 +74,8 @@ func (p *approval) choices() []Answer {
 	if p.session == "" {
 		answers = slices.Delete(answers, 1, 2)
 	}
-	if p.action.Kind == ActionOther || len(p.action.Target) > maxGranted { // or what it would be for is not clear
+	// It would not be clear what a grant is for.
+	if p.action.Kind == policy.ActionOther || len(p.action.Target) > maxGranted {
 		answers = []Answer{AnswerOnce, AnswerDeny}
 	}
 	return answers
@@ -84,7 +86,7 @@ func (p *approval) message() string {
 	a := p.action
 	var b strings.Builder
 	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(&p.decision)), shown(a.Server),
-		map[ActionKind]string{ActionCall: "Tool", ActionGet: "Prompt", ActionRead: "Resource"}[a.Kind], shown(a.Target))
+		map[policy.ActionKind]string{policy.ActionCall: "Tool", policy.ActionGet: "Prompt", policy.ActionRead: "Resource"}[a.Kind], shown(a.Target))
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)
 	}
@@ -135,27 +137,27 @@ func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 
 // answered returns the request to send if the user has approved it.
 func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
-	if c := p.decision.Channel; c != "" && c != ChannelClient {
-		return nil, p.fail(CodeDenied, hosterr.Public{Err: errors.New(
+	if c := p.decision.Channel; c != "" && c != policy.ChannelClient {
+		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy now requires another approval: start it again")})
 	}
-	p.decision.Channel, p.decision.Approver = ChannelClient, cutApprover(cmp.Or(principalText(p.caller), "local"))
+	p.decision.Channel, p.decision.Approver = policy.ChannelClient, cutApprover(cmp.Or(principalText(p.caller), "local"))
 	responses, _ := req.Param("inputResponses")
 	answer := answerOf(responses)
 	switch {
 	case st.Binding != p.binding:
-		return nil, p.fail(CodeDenied, hosterr.Public{Err: errors.New(
+		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the approval is for another request, or the policy or the definition has changed since: start it again")})
 	case time.Now().Unix() > st.Expires:
-		return nil, p.fail(CodeApprovalExpired, errNotInTime)
+		return nil, p.fail(hosterr.CodeApprovalExpired, errNotInTime)
 	case answer == AnswerDeny || !slices.Contains(p.choices(), answer):
-		return nil, p.fail(CodeDenied, hosterr.Public{Err: errors.New("the user has not approved the request")})
+		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New("the user has not approved the request")})
 	}
 	if err := p.consume(ctx, st.Nonce); err != nil {
 		return nil, err
 	}
 	if err := p.grant(ctx, answer); err != nil {
-		return nil, p.fail(CodeApprovalNeeded, err)
+		return nil, p.fail(hosterr.CodeApprovalNeeded, err)
 	}
 	p.nonce = rand.Text()
 	inner := *req

@@ -11,6 +11,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -18,11 +20,11 @@ import (
 )
 
 // askPolicy asks before each call.
-var askPolicy = policyFunc(func(a *host.Action) host.Decision {
-	if a.Kind == host.ActionCall {
-		return host.Decision{Do: host.OutcomeAsk, Rule: "calls", Reason: "be careful"}
+var askPolicy = policyFunc(func(a *policy.Action) policy.Decision {
+	if a.Kind == policy.ActionCall {
+		return policy.Decision{Do: policy.OutcomeAsk, Rule: "calls", Reason: "be careful"}
 	}
-	return host.Decision{Do: host.OutcomeAllow}
+	return policy.Decision{Do: policy.OutcomeAllow}
 })
 
 // A bank is a server that counts what it has executed.
@@ -97,7 +99,7 @@ func TestApprovalByTheClient(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, b := openBank(t, era, host.Options{Policy: askPolicy})
 					var shown []string
-					c := mcptest.Dial(t, h.For(&host.Caller{}), down, deciding("once", &shown))
+					c := mcptest.Dial(t, h.For(&policy.Caller{}), down, deciding("once", &shown))
 					for n := range 2 { // each call needs its own approval
 						r, err := c.CallTool(t.Context(), "bank__pay", map[string]any{"to": "eve\u202E", "amount": 9007199254740993})
 						if err != nil || r.Text() != "paid" || int(b.runs.Load()) != n+1 || len(shown) != n+1 {
@@ -126,9 +128,9 @@ func TestRefusedApprovals(t *testing.T) {
 			t.Run(answer+" "+down.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, b := openBank(t, "auto", host.Options{Policy: askPolicy})
-					c := mcptest.Dial(t, h.For(&host.Caller{}), down, deciding(answer, nil))
+					c := mcptest.Dial(t, h.For(&policy.Caller{}), down, deciding(answer, nil))
 					f, text := failureOf(t, c, "bank__pay")
-					if f == nil || f.Code != host.CodeDenied || f.MayHaveRun || b.runs.Load() != 0 ||
+					if f == nil || f.Code != hosterr.CodeDenied || f.MayHaveRun || b.runs.Load() != 0 ||
 						!strings.Contains(text, "has not approved") {
 						t.Errorf("got %+v, %q, %d runs", f, text, b.runs.Load())
 					}
@@ -144,9 +146,9 @@ func TestRefusedApprovals(t *testing.T) {
 func TestAskWithoutAChannel(t *testing.T) {
 	h, b := openBank(t, "auto", host.Options{Policy: askPolicy})
 	for _, down := range mcptest.Combinations() {
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil) // without elicitation
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil) // without elicitation
 		f, text := failureOf(t, c, "bank__pay")
-		if f == nil || f.Code != host.CodeApprovalNeeded || f.MayHaveRun || b.runs.Load() != 0 ||
+		if f == nil || f.Code != hosterr.CodeApprovalNeeded || f.MayHaveRun || b.runs.Load() != 0 ||
 			!strings.Contains(text, "be careful") {
 			t.Errorf("%v: got %+v, %q, %d runs", down, f, text, b.runs.Load())
 		}
@@ -160,7 +162,7 @@ func TestArgumentsThatAreTooLongForAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
 		var shown []string
-		c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{Server: "bank"})), deciding("once", &shown))
+		c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{Server: "bank"})), deciding("once", &shown))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +218,7 @@ const payment = `{"to":"bob","amount":9007199254740992}`
 func TestReplayedApproval(t *testing.T) {
 	keys, shared := [][]byte{[]byte("0123456789abcdef0123456789abcdef")}, &state.Memory{}
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy, StateKeys: keys, State: shared})
-	f := &forger{t, h.For(&host.Caller{})}
+	f := &forger{t, h.For(&policy.Caller{})}
 	asked := f.call("bank__pay", payment, "")
 	answer := approveMember(asked, "once")
 	if r := f.call("bank__pay", payment, answer); !strings.Contains(string(r["content"]), "paid") || b.runs.Load() != 1 {
@@ -227,7 +229,7 @@ func TestReplayedApproval(t *testing.T) {
 		t.Errorf("a replay: got %s and %d runs", r, b.runs.Load())
 	}
 	other, b2 := openBank(t, "modern", host.Options{Policy: askPolicy, StateKeys: keys, State: shared})
-	f = &forger{t, other.For(&host.Caller{})}
+	f = &forger{t, other.For(&policy.Caller{})}
 	if r := f.call("bank__pay", payment, answer); b2.runs.Load() != 0 {
 		t.Errorf("a replay in another process: got %s and %d runs", r, b2.runs.Load())
 	}
@@ -236,7 +238,7 @@ func TestReplayedApproval(t *testing.T) {
 // The answer to a question of the server continues an approved call once.
 func TestReplayedAnswerOfAnApprovedCall(t *testing.T) {
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
-	f := &forger{t, h.For(&host.Caller{})}
+	f := &forger{t, h.For(&policy.Caller{})}
 	asked := f.call("bank__confirm", "{}", "")
 	question := f.call("bank__confirm", "{}", approveMember(asked, "once"))
 	var requests map[string]json.RawMessage
@@ -259,8 +261,8 @@ func TestReplayedAnswerOfAnApprovedCall(t *testing.T) {
 // policy, nor for numbers that differ beyond the digits of a double.
 func TestApprovalForAnotherCall(t *testing.T) {
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
-	f := &forger{t, h.For(&host.Caller{})}
-	eve := &forger{t, h.For(&host.Caller{Principal: principal("eve")})}
+	f := &forger{t, h.For(&policy.Caller{})}
+	eve := &forger{t, h.For(&policy.Caller{Principal: principal("eve")})}
 	tests := map[string]func(answer string) map[string]json.RawMessage{
 		"another amount": func(a string) map[string]json.RawMessage {
 			return f.call("bank__pay", `{"to":"bob","amount":1}`, a)
@@ -294,7 +296,7 @@ func TestApprovalForAnotherCall(t *testing.T) {
 
 // An epochPolicy is a policy of another epoch.
 type epochPolicy struct {
-	host.Policy
+	policy.Policy
 	epoch uint64
 }
 
@@ -310,7 +312,7 @@ func TestApprovalOfAFoundTool(t *testing.T) {
 	for _, down := range mcptest.Since("2025-06-18") {
 		b.runs.Store(0)
 		var shown []string
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, deciding("once", &shown))
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, deciding("once", &shown))
 		r, err := c.CallTool(t.Context(), "call_tool", map[string]any{"name": "bank__pay", "arguments": map[string]any{"to": "bob"}})
 		if err != nil || r.Text() != "paid" || b.runs.Load() != 1 || len(shown) != 1 || !strings.Contains(shown[0], "Tool: pay") {
 			t.Errorf("%v: got %+v, %v, %d runs, questions %q", down, r, err, b.runs.Load(), shown)

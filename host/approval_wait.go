@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -109,9 +110,9 @@ func (h *heldRequests) remove(principal string) {
 }
 
 // await waits until the operator or the webhook has approved the request.
-func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Channel) error {
+func (p *approval) await(ctx context.Context, req *mcp.Request, channels []policy.Channel) error {
 	if !p.held.add(p.principal) {
-		return p.fail(CodeLimited, hosterr.Public{Err: errors.New("too many requests wait for approval")})
+		return p.fail(hosterr.CodeLimited, hosterr.Public{Err: errors.New("too many requests wait for approval")})
 	}
 	defer p.held.remove(p.principal)
 	defer p.waits(p.action.Server)()
@@ -124,7 +125,7 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 		Meta: p.meta, Definition: p.action.Definition,
 		Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.choices()}}
 	if err := p.state.CompareAndSet(ctx, statePending, entry.ID, 0, mustJSON(entry)); err != nil {
-		return p.fail(CodeApprovalNeeded, err)
+		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
 	kept := false // the entry, for whom decides about the request later
 	defer func() {
@@ -143,20 +144,20 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []Chann
 		p.voidPending(entry.ID)
 	}
 	p.changed(Event{Server: p.action.Server, Pending: entry.ID, Decided: true, Answer: answer})
-	if err == nil && p.decision.Channel == ChannelConsole {
+	if err == nil && p.decision.Channel == policy.ChannelConsole {
 		p.recordAnswer(entry.ID, answer)
 	}
 	switch {
 	case err != nil:
 		return err
 	case answer == AnswerDeny:
-		return p.fail(CodeDenied, hosterr.Public{Err: errors.New("the operator has not approved the request")})
+		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New("the operator has not approved the request")})
 	}
 	if err := p.checkAgain(ctx, req); err != nil {
 		return err
 	}
 	if err := p.grant(ctx, answer); err != nil {
-		return p.fail(CodeApprovalNeeded, err)
+		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
 	p.nonce = rand.Text()
 	return nil
@@ -170,9 +171,9 @@ func (p *approval) recordAnswer(id string, answer Answer) {
 	}
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
 		"principal": principalText(p.caller)})
-	p.record(&Record{Event: event.Admin, Call: p.call, Start: time.Now(), Method: p.action.Method,
-		Rule: p.decision.Rule, Channel: string(ChannelConsole), Approver: p.decision.Approver, Detail: detail,
-		Action: Action{Server: p.action.Server, Target: p.action.Target}})
+	p.record(&event.Record{Event: event.Admin, Call: p.call, Start: time.Now(), Method: p.action.Method,
+		Rule: p.decision.Rule, Channel: string(policy.ChannelConsole), Approver: p.decision.Approver, Detail: detail,
+		Action: policy.Action{Server: p.action.Server, Target: p.action.Target}})
 }
 
 // forgetPending removes the entry of a request that does not wait any more.
@@ -212,11 +213,11 @@ type webhookAnswer struct {
 // answer waits for the answer to a request and returns it. It sets the channel and the approver of
 // the decision.
 func (p *approval) answer(
-	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []Channel,
+	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []policy.Channel,
 ) (Answer, error) {
 	answered := make(chan webhookAnswer, 1)
 	from := p.asking.Load()
-	if webhook := from.webhook; webhook != nil && slices.Contains(channels, ChannelWebhook) {
+	if webhook := from.webhook; webhook != nil && slices.Contains(channels, policy.ChannelWebhook) {
 		pending := entry.Pending
 		p.run(func() { // ends with ctx
 			answer, err := webhook(ctx, &pending)
@@ -230,10 +231,10 @@ func (p *approval) answer(
 	for n := 1; ; {
 		next := p.answers.next()
 		if p.answers.ended() {
-			return "", p.fail(CodeUnavailable, errEnding)
+			return "", p.fail(hosterr.CodeUnavailable, errEnding)
 		}
 		if p.epoch() != epoch {
-			return "", p.fail(CodeDenied, hosterr.Public{Err: fmt.Errorf(
+			return "", p.fail(hosterr.CodeDenied, hosterr.Public{Err: fmt.Errorf(
 				"%w since the request began: start it again", errPolicyChanged)})
 		}
 		if answer, err := p.stored(ctx, entry.ID); answer != "" || err != nil {
@@ -245,13 +246,13 @@ func (p *approval) answer(
 		case got := <-answered:
 			answered = nil
 			switch {
-			case got.err != nil && !slices.Contains(channels, ChannelConsole):
-				return "", p.fail(CodeApprovalNeeded, fmt.Errorf("ask the webhook: %w", got.err))
+			case got.err != nil && !slices.Contains(channels, policy.ChannelConsole):
+				return "", p.fail(hosterr.CodeApprovalNeeded, fmt.Errorf("ask the webhook: %w", got.err))
 			case got.err != nil:
 				p.logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
 					"error", got.err)
 			case got.answer != "":
-				p.decision.Channel, p.decision.Approver = ChannelWebhook, cutApprover(from.webhookName)
+				p.decision.Channel, p.decision.Approver = policy.ChannelWebhook, cutApprover(from.webhookName)
 				if !slices.Contains(entry.Answers, got.answer) {
 					return AnswerDeny, nil
 				}
@@ -262,7 +263,7 @@ func (p *approval) answer(
 			n++
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return "", p.fail(CodeApprovalExpired, errNotInTime)
+				return "", p.fail(hosterr.CodeApprovalExpired, errNotInTime)
 			}
 			return "", context.Cause(ctx)
 		}
@@ -276,12 +277,12 @@ func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
 	var entry pendingEntry
 	switch {
 	case err != nil:
-		return "", p.fail(CodeApprovalNeeded, err)
+		return "", p.fail(hosterr.CodeApprovalNeeded, err)
 	case version == 0 || json.Unmarshal(value, &entry) != nil:
 		entry = pendingEntry{Answer: AnswerDeny}
 	}
 	if entry.Answer != "" {
-		p.decision.Channel, p.decision.Approver = ChannelConsole, entry.Approver
+		p.decision.Channel, p.decision.Approver = policy.ChannelConsole, entry.Approver
 	}
 	return entry.Answer, nil
 }
@@ -306,7 +307,7 @@ func (p *approval) checkAgain(ctx context.Context, req *mcp.Request) error {
 		same, err = p.stillApplies(ctx, req)
 	}
 	if !same {
-		return p.fail(CodeDenied, hosterr.Public{Err: errors.New(
+		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy or the definition has changed since the request began: start it again")})
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -37,9 +38,9 @@ func TestApprovalByTheOperator(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := &state.Memory{}
 				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, State: shared,
-					Channels: []host.Channel{host.ChannelClient, host.ChannelConsole}})
+					Channels: []policy.Channel{policy.ChannelClient, policy.ChannelConsole}})
 				operator := host.NewApprovals(shared)
-				c := mcptest.Dial(t, h.For(&host.Caller{Principal: principal("bob")}), down, nil)
+				c := mcptest.Dial(t, h.For(&policy.Caller{Principal: principal("bob")}), down, nil)
 				for _, answer := range []host.Answer{host.AnswerOnce, host.AnswerDeny} {
 					b.runs.Store(0)
 					done := make(chan string)
@@ -77,9 +78,9 @@ func TestApprovalByTheOperator(t *testing.T) {
 // A request waits for five minutes, with progress; one that its client has canceled waits no more.
 func TestApprovalExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{host.ChannelConsole}})
+		h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelConsole}})
 		on := mcptest.Combination{Transport: mcptest.Stdio, Revision: mcptest.Modern}
-		c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 		steps, begin := 0, time.Now()
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { steps++ }})
 		r, err := c.CallTool(ctx, "bank__pay", map[string]any{})
@@ -117,14 +118,14 @@ func TestApprovalByWebhook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{host.ChannelWebhook},
+				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelWebhook},
 					Webhook: func(_ context.Context, p *host.Pending) (host.Answer, error) {
 						if string(p.Arguments) != `{"to":"eve"}` {
 							t.Errorf("asked about %s", p.Arguments)
 						}
 						return test.answer, test.err
 					}})
-				c := client(t, h, &host.Caller{})
+				c := client(t, h, &policy.Caller{})
 				r, err := c.CallTool(t.Context(), "bank__pay", map[string]any{"to": "eve"})
 				if err != nil || !strings.Contains(r.Text(), test.want) || (b.runs.Load() == 1) != (test.want == "paid") {
 					t.Errorf("got %+v, %v, %d runs", r, err, b.runs.Load())
@@ -137,8 +138,8 @@ func TestApprovalByWebhook(t *testing.T) {
 // What was approved during a wait must still be what would run.
 func TestApprovalAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{host.ChannelConsole}})
-		c := client(t, h, &host.Caller{})
+		h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelConsole}})
+		c := client(t, h, &policy.Caller{})
 		done := make(chan string)
 		go func() {
 			r, err := c.CallTool(t.Context(), "bank__pay", map[string]any{})
@@ -161,11 +162,11 @@ func TestGrants(t *testing.T) {
 	for _, scope := range []string{"session", "always"} {
 		t.Run(scope, func(t *testing.T) {
 			rule := "calls"
-			policy := policyFunc(func(a *host.Action) host.Decision {
-				if a.Kind == host.ActionCall {
-					return host.Decision{Do: host.OutcomeAsk, Rule: rule}
+			rules := policyFunc(func(a *policy.Action) policy.Decision {
+				if a.Kind == policy.ActionCall {
+					return policy.Decision{Do: policy.OutcomeAsk, Rule: rule}
 				}
-				return host.Decision{Do: host.OutcomeAllow}
+				return policy.Decision{Do: policy.OutcomeAllow}
 			})
 			var s *mcp.Server
 			define := func(description string) {
@@ -176,13 +177,13 @@ func TestGrants(t *testing.T) {
 				}
 			}
 			define("Pays.")
-			o := host.Options{Policy: policy, Dial: func(context.Context, *config.Server) (mcp.Transport, error) {
+			o := host.Options{Policy: rules, Dial: func(context.Context, *config.Server) (mcp.Transport, error) {
 				return mcp.InMemory(s), nil
 			}}
 			h := openFile(t, map[string]any{"bank": map[string]string{"command": "bank"}},
 				`{"servers": {"bank": {"share": "session"}}}`, &o)
 			var shown []string
-			call := func(caller *host.Caller, tool string, questions int) {
+			call := func(caller *policy.Caller, tool string, questions int) {
 				t.Helper()
 				shown = nil
 				c := clientWith(t, h, caller, deciding(scope, &shown))
@@ -190,13 +191,13 @@ func TestGrants(t *testing.T) {
 					t.Errorf("got %+v, %v, %d questions, want %d", r, err, len(shown), questions)
 				}
 			}
-			one, two := &host.Caller{Session: "1"}, &host.Caller{Session: "2"}
+			one, two := &policy.Caller{Session: "1"}, &policy.Caller{Session: "2"}
 			inOther := map[string]int{"session": 1, "always": 0}[scope]
 			call(one, "bank__pay", 1)
 			call(one, "bank__pay", 0)
 			call(two, "bank__pay", inOther)
 			call(one, "bank__other", 1)
-			call(&host.Caller{Principal: principal("eve"), Session: "3"}, "bank__pay", 1)
+			call(&policy.Caller{Principal: principal("eve"), Session: "3"}, "bank__pay", 1)
 			rule = "another"
 			call(one, "bank__pay", 1)
 			rule = "calls"
@@ -230,7 +231,7 @@ func TestGrants(t *testing.T) {
 }
 
 // waitForDescription waits until a view has the description of the tool pay.
-func waitForDescription(t *testing.T, h *host.Host, caller *host.Caller, want string) {
+func waitForDescription(t *testing.T, h *host.Host, caller *policy.Caller, want string) {
 	t.Helper()
 	c := client(t, h, caller)
 	for range 100 {
@@ -253,8 +254,8 @@ func TestEndApprovalsRefusesWhatWaits(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		t.Run(down.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{host.ChannelConsole}})
-				c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelConsole}})
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 				call := func() string {
 					r, err := c.CallTool(t.Context(), "bank__pay", map[string]any{})
 					return must(r, err).Text()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
@@ -51,7 +52,7 @@ type Pending struct {
 	Target string `json:"target"`
 	// Arguments are exactly the arguments that the server receives: canonical JSON, except that
 	// numbers are unchanged. For a method without the member arguments, they are its params; see
-	// [Action].
+	// [policy.Action].
 	Arguments json.RawMessage `json:"arguments,omitzero"`
 	// Meta is a JSON object with the members of `_meta` that the server receives, except the trace
 	// context. Nil means that there are none.
@@ -76,16 +77,16 @@ type pendingEntry struct {
 // A Grant is an approval for further requests. It is void if the definition of its item, its rule or
 // the command or URL of its server changes.
 type Grant struct {
-	ID        string    `json:"id"`
-	Created   time.Time `json:"created"`
-	Expires   time.Time `json:"expires,omitzero"` // zero for never
-	Principal string    `json:"principal,omitzero"`
-	Server    string    `json:"server"`
-	Method    string    `json:"method"`
-	Target    string    `json:"target"`
-	Rule      string    `json:"rule,omitzero"`
-	Scope     Answer    `json:"scope"` // AnswerSession or AnswerAlways
-	Channel   Channel   `json:"channel"`
+	ID        string         `json:"id"`
+	Created   time.Time      `json:"created"`
+	Expires   time.Time      `json:"expires,omitzero"` // zero for never
+	Principal string         `json:"principal,omitzero"`
+	Server    string         `json:"server"`
+	Method    string         `json:"method"`
+	Target    string         `json:"target"`
+	Rule      string         `json:"rule,omitzero"`
+	Scope     Answer         `json:"scope"` // AnswerSession or AnswerAlways
+	Channel   policy.Channel `json:"channel"`
 	// Approver identifies who gave the grant: the user passed to [Approvals.Decide], the principal
 	// of a client, or [Options.WebhookName]. It may contain characters that change how it is
 	// displayed, and is empty for a grant of an earlier version.
@@ -96,8 +97,9 @@ type Grant struct {
 	Session string `json:"session,omitzero"`
 }
 
-// An Approvals has the requests that wait for an approval by [ChannelConsole] or [ChannelWebhook], and
-// the grants, of all hosts that use a state.Store, in any process. It is safe for concurrent use.
+// An Approvals gives access to the requests that wait for an approval by [policy.ChannelConsole] or
+// [policy.ChannelWebhook], and to the grants, of all hosts that share a state.Store, in any process. It
+// is safe for concurrent use.
 type Approvals struct {
 	state state.Store
 	woken func() // called after each answer; nil if no host of this process waits for one

@@ -3,8 +3,10 @@ package host
 import (
 	"context"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -12,7 +14,7 @@ import (
 func (h *Host) newApprover() *approver {
 	o := approverOptions{state: h.opts.State, ring: h.states.Ring, logger: h.opts.Logger, ctx: h.ctx, run: h.work.run,
 		epoch: h.epoch, changed: h.events.send, held: &h.held, count: h.countApproval,
-		record: func(r *Record) { _ = h.Record(r) }, // the Recorder reports its failures
+		record: func(r *event.Record) { _ = h.Record(r) }, // the Recorder reports its failures
 		waits: func(server string) (done func()) {
 			u := h.set.Load().byName[server]
 			if u == nil { // removed
@@ -52,7 +54,7 @@ func (h *Host) authorizeCall(next next) next {
 		d := &c.approval.decision
 		h.countDecision(c.kind, d)
 		c.recording.decided(d)
-		if d.Do != OutcomeAllow && d.Do != OutcomeAsk {
+		if d.Do != policy.OutcomeAllow && d.Do != policy.OutcomeAsk {
 			return nil, v.denied(c.request, c, d)
 		}
 		return next(ctx, c)
@@ -63,7 +65,7 @@ func (h *Host) authorizeCall(next next) next {
 // call carries, or asks. The result of a question for the client of the caller ends the call.
 func (h *Host) approveCall(next next) next {
 	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if c.policy == nil || c.approval.decision.Do != OutcomeAsk {
+		if c.policy == nil || c.approval.decision.Do != policy.OutcomeAsk {
 			return next(ctx, c)
 		}
 		req, asks, err := c.approval.approve(ctx, c.request)
@@ -76,7 +78,7 @@ func (h *Host) approveCall(next next) next {
 	}
 }
 
-func (v *View) newApproval(req *mcp.Request, r *call, a *Action, d Decision) *approval {
+func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approval {
 	p := &approval{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
 		withoutMeta: r.pool.withoutMeta(), call: r.id(), original: req}
 	if s := r.pool.up.entry().Config; s != nil {
@@ -89,7 +91,7 @@ func (v *View) newApproval(req *mcp.Request, r *call, a *Action, d Decision) *ap
 		}
 		again := *a
 		d := v.ask(ctx, v.host.currentPolicy(), req, &again)
-		if d.Do != OutcomeAllow && d.Do != OutcomeAsk {
+		if d.Do != policy.OutcomeAllow && d.Do != policy.OutcomeAsk {
 			return true, v.denied(req, r, &d)
 		}
 		return true, nil

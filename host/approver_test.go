@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -18,29 +19,29 @@ import (
 func TestApproverIsRecorded(t *testing.T) {
 	long := strings.Repeat("é", 200) // more than is kept
 	for name, test := range map[string]struct {
-		channel host.Channel
+		channel policy.Channel
 		answer  host.Answer
-		caller  *host.Caller
+		caller  *policy.Caller
 		by      string // of the operator
 		want    string
 	}{
-		"console":         {host.ChannelConsole, host.AnswerAlways, &host.Caller{}, "olga", "olga"},
-		"console refuses": {host.ChannelConsole, host.AnswerDeny, &host.Caller{}, "olga", "olga"},
-		"long name":       {host.ChannelConsole, host.AnswerAlways, &host.Caller{}, long, long[:252] + "…"},
-		"client":          {host.ChannelClient, host.AnswerAlways, &host.Caller{Principal: principal("bob")}, "", "bob (test)"},
-		"client refuses":  {host.ChannelClient, host.AnswerDeny, &host.Caller{Principal: principal("bob")}, "", "bob (test)"},
-		"local client":    {host.ChannelClient, host.AnswerAlways, &host.Caller{}, "", "local"},
-		"webhook":         {host.ChannelWebhook, host.AnswerAlways, &host.Caller{}, "", "hook.example.com"},
-		"webhook refuses": {host.ChannelWebhook, host.AnswerDeny, &host.Caller{}, "", "hook.example.com"},
+		"console":         {policy.ChannelConsole, host.AnswerAlways, &policy.Caller{}, "olga", "olga"},
+		"console refuses": {policy.ChannelConsole, host.AnswerDeny, &policy.Caller{}, "olga", "olga"},
+		"long name":       {policy.ChannelConsole, host.AnswerAlways, &policy.Caller{}, long, long[:252] + "…"},
+		"client":          {policy.ChannelClient, host.AnswerAlways, &policy.Caller{Principal: principal("bob")}, "", "bob (test)"},
+		"client refuses":  {policy.ChannelClient, host.AnswerDeny, &policy.Caller{Principal: principal("bob")}, "", "bob (test)"},
+		"local client":    {policy.ChannelClient, host.AnswerAlways, &policy.Caller{}, "", "local"},
+		"webhook":         {policy.ChannelWebhook, host.AnswerAlways, &policy.Caller{}, "", "hook.example.com"},
+		"webhook refuses": {policy.ChannelWebhook, host.AnswerDeny, &policy.Caller{}, "", "hook.example.com"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
-				var records []host.Record
-				h, _ := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{test.channel},
+				var records []event.Record
+				h, _ := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{test.channel},
 					WebhookName: "hook.example.com",
 					Webhook:     func(context.Context, *host.Pending) (host.Answer, error) { return test.answer, nil },
-					Recorder: recorderFunc(func(r *host.Record) {
+					Recorder: recorderFunc(func(r *event.Record) {
 						mu.Lock()
 						defer mu.Unlock()
 						records = append(records, *r)
@@ -53,7 +54,7 @@ func TestApproverIsRecorded(t *testing.T) {
 				}
 				done := make(chan bool)
 				go func() { call(); close(done) }()
-				if test.channel == host.ChannelConsole {
+				if test.channel == policy.ChannelConsole {
 					if err := h.Approvals().Decide(t.Context(), pending(t, h.Approvals()).ID, test.answer, test.by); err != nil {
 						t.Error(err)
 					}

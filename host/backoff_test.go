@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -23,7 +23,7 @@ func TestFailedStartsDelayAllSessions(t *testing.T) {
 				connect := func(n int) {
 					session := fmt.Sprint(n)
 					c, err := mcp.Connect(t.Context(),
-						mcp.InMemory(h.For(&host.Caller{Session: session, Principal: principal(session)})), nil)
+						mcp.InMemory(h.For(&policy.Caller{Session: session, Principal: principal(session)})), nil)
 					if err != nil {
 						return
 					}
@@ -42,7 +42,7 @@ func TestFailedStartsDelayAllSessions(t *testing.T) {
 				p.setFail(nil)
 				before := len(p.started())
 				for n := range 3 {
-					c := client(t, h, &host.Caller{Session: fmt.Sprint("later ", n), Principal: principal(fmt.Sprint("later ", n))})
+					c := client(t, h, &policy.Caller{Session: fmt.Sprint("later ", n), Principal: principal(fmt.Sprint("later ", n))})
 					if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {
 						t.Errorf("session %d after the repair: got %+v, %q", n, f, text)
 					}

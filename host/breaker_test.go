@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -20,7 +22,7 @@ const breakerSettings = `{"servers": {"a": {"share": "shared", "timeout": "1s", 
 func wantTimeouts(t *testing.T, c *mcp.Client, n int) {
 	t.Helper()
 	for range n {
-		wantFailure(t, c, "a__slow", host.CodeTimeout, "within timeout of 1s")
+		wantFailure(t, c, "a__slow", hosterr.CodeTimeout, "within timeout of 1s")
 	}
 }
 
@@ -38,20 +40,20 @@ func wantBreaker(t *testing.T, h *host.Host, state host.BreakerState, after time
 func TestBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), breakerSettings)
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		wantTimeouts(t, c, 2)
 		wantText(t, c, "a__name", "a") // a response
 		wantTimeouts(t, c, 3)
 		wantBreaker(t, h, host.BreakerOpen, 10*time.Second)
 		const want = `server "a": the last 3 requests had no response (breaker of 3 failures, open for 10s): ` +
 			"the server is tried again in 10s; the request did not run"
-		if wait := wantFailure(t, c, "a__name", host.CodeUnavailable, want); wait != 10*time.Second {
+		if wait := wantFailure(t, c, "a__name", hosterr.CodeUnavailable, want); wait != 10*time.Second {
 			t.Errorf("got %v, want 10s", wait)
 		}
 		time.Sleep(10 * time.Second)
 		wantBreaker(t, h, host.BreakerHalfOpen, 0)
 		wantTimeouts(t, c, 1)
-		wantFailure(t, c, "a__name", host.CodeUnavailable, "the last 4 requests")
+		wantFailure(t, c, "a__name", hosterr.CodeUnavailable, "the last 4 requests")
 		time.Sleep(10 * time.Second)
 		wantText(t, c, "a__name", "a")
 		wantBreaker(t, h, host.BreakerClosed, 0)
@@ -68,7 +70,7 @@ func TestBreakerOpens(t *testing.T) {
 func TestOneRequestTriesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), strings.Replace(breakerSettings, `"1s"`, `"30s"`, 1))
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		slow := func() { go func() { _, _ = c.CallTool(t.Context(), "a__slow", nil) }() }
 		for range 3 {
 			slow()
@@ -78,7 +80,7 @@ func TestOneRequestTriesTheServer(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		slow()
 		synctest.Wait()
-		wantFailure(t, c, "a__name", host.CodeUnavailable, "breaker")
+		wantFailure(t, c, "a__name", hosterr.CodeUnavailable, "breaker")
 		time.Sleep(10 * time.Second)
 		wantText(t, c, "a__name", "a")
 		wantBreaker(t, h, host.BreakerClosed, 0)
@@ -97,7 +99,7 @@ func TestTimeoutsOfOnePrincipal(t *testing.T) {
 		wantBreaker(t, h, host.BreakerClosed, 0)
 		wantTimeouts(t, bob, 1)
 		wantBreaker(t, h, host.BreakerOpen, 10*time.Second)
-		wantFailure(t, ann, "a__name", host.CodeUnavailable, "breaker")
+		wantFailure(t, ann, "a__name", hosterr.CodeUnavailable, "breaker")
 		if err := upstream(t, h, "a").Restart(t.Context()); err != nil { // also ends the effect of the breaker
 			t.Fatal(err)
 		}
@@ -112,7 +114,7 @@ func TestBreakerOfAProcess(t *testing.T) {
 		r := newReloaded(t, fakesOf("a"), `"a": {"command": "a"}`, own)
 		ann, bob := clientOfView(t, annOf(r.Host)), clientOfView(t, bobOf(r.Host))
 		wantTimeouts(t, ann, 3)
-		wantFailure(t, ann, "a__name", host.CodeUnavailable, "breaker")
+		wantFailure(t, ann, "a__name", hosterr.CodeUnavailable, "breaker")
 		wantText(t, bob, "a__name", "a")
 		r.reload(t, `"a": {"command": "a"}`, strings.Replace(own, `"failures": 3`, `"failures": 0`, 1),
 			host.Diff{Updated: []string{"a"}})
@@ -130,7 +132,7 @@ func TestBreakerOverHTTP(t *testing.T) {
 	r := newRemote(t)
 	r.serve(simpleServer("r"))
 	h := openRemote(t, r, `{"breaker": {"failures": 3, "open": "1h"}}`)
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	wantText(t, c, "r__name", "r")
 	var requests atomic.Int64
 	fail := func(status int) {
@@ -143,17 +145,17 @@ func TestBreakerOverHTTP(t *testing.T) {
 	}
 	fail(http.StatusForbidden)
 	for range 5 {
-		wantFailure(t, c, "r__name", host.CodeAuthRequired, "403")
+		wantFailure(t, c, "r__name", hosterr.CodeAuthRequired, "403")
 	}
 	fail(http.StatusBadGateway)
 	for range 3 {
-		wantFailure(t, c, "r__name", host.CodeUnavailable, "502")
+		wantFailure(t, c, "r__name", hosterr.CodeUnavailable, "502")
 	}
 	if requests.Swap(0) == 0 {
 		t.Error("no call was counted before the breaker opened")
 	}
 	for range 5 {
-		wantFailure(t, c, "r__name", host.CodeUnavailable, "the last 3 requests had no response")
+		wantFailure(t, c, "r__name", hosterr.CodeUnavailable, "the last 3 requests had no response")
 	}
 	if n := requests.Load(); n != 0 {
 		t.Errorf("%d requests were sent", n)
@@ -164,7 +166,7 @@ func TestBreakerOverHTTP(t *testing.T) {
 func TestBreakerOnEveryTransport(t *testing.T) {
 	forEachCombination(t, func(t *testing.T, on mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"a": simpleServer("a")}, on, breakerSettings)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 		for n := range 4 {
 			res, err := c.CallTool(t.Context(), "a__slow", nil)
 			want := "within timeout of 1s; the request may have run"

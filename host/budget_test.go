@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -49,19 +50,19 @@ func TestCallsOfADay(t *testing.T) {
 		h := openBudget(t, limits, state)
 		ann, bob := clientOfView(t, annOf(h)), clientOfView(t, bobOf(h))
 		wantText(t, ann, "a__name", "a")
-		wait := wantFailure(t, ann, "a__name", host.CodeLimited,
+		wait := wantFailure(t, ann, "a__name", hosterr.CodeLimited,
 			"the caller has used limits.callsPerDay of 3: send the request again after midnight UTC, in 4h0m0s")
 		if wait != 4*time.Hour {
 			t.Errorf("got %v, want 4h", wait)
 		}
 		wantText(t, bob, "a__name", "a")
 		time.Sleep(wait - time.Second)
-		wantFailure(t, ann, "a__name", host.CodeLimited, "callsPerDay")
+		wantFailure(t, ann, "a__name", hosterr.CodeLimited, "callsPerDay")
 		time.Sleep(time.Second)
 		for range 3 {
 			wantText(t, ann, "a__name", "a")
 		}
-		wantFailure(t, ann, "a__name", host.CodeLimited, "in 24h0m0s")
+		wantFailure(t, ann, "a__name", hosterr.CodeLimited, "in 24h0m0s")
 		time.Sleep(time.Minute)
 		if n := entries(t, state); n != 1 { // that of bob was of the day before
 			t.Errorf("the state has %d budgets, want 1", n)
@@ -124,7 +125,7 @@ func TestBytesOfADay(t *testing.T) {
 				t.Fatalf("got %+v, %.100q", f, text)
 			}
 		}
-		wantFailure(t, c, "a__large", host.CodeLimited, "limits.bytesPerDay of 4KiB")
+		wantFailure(t, c, "a__large", hosterr.CodeLimited, "limits.bytesPerDay of 4KiB")
 		_, err := c.GetPrompt(t.Context(), "a__greet", nil)
 		var refused *mcp.Error
 		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "limits.bytesPerDay of 4KiB") {
@@ -153,9 +154,9 @@ func TestBudgetOfSeveralProcesses(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		wantText(t, first, "a__name", "a") // 6 over all processes
 		time.Sleep(6 * time.Second)
-		wantFailure(t, first, "a__name", host.CodeLimited, "callsPerDay")
+		wantFailure(t, first, "a__name", hosterr.CodeLimited, "callsPerDay")
 		last := clientOfView(t, annOf(openBudget(t, limits, state)))
-		wantFailure(t, last, "a__name", host.CodeLimited, "callsPerDay")
+		wantFailure(t, last, "a__name", hosterr.CodeLimited, "callsPerDay")
 	})
 }
 
@@ -204,15 +205,15 @@ func TestBudgetsOfABrokenState(t *testing.T) {
 		wantText(t, ann, "a__name", "a")
 		time.Sleep(time.Minute)
 		wantText(t, ann, "a__name", "a")
-		wantFailure(t, ann, "a__name", host.CodeLimited, "callsPerDay")
+		wantFailure(t, ann, "a__name", hosterr.CodeLimited, "callsPerDay")
 		f, text := failureOf(t, clientOfView(t, bobOf(h)), "a__name")
-		if f == nil || f.Code != host.CodeUnavailable || f.RetryAfterMs != 1000 || strings.Contains(text, "broken") {
+		if f == nil || f.Code != hosterr.CodeUnavailable || f.RetryAfterMs != 1000 || strings.Contains(text, "broken") {
 			t.Errorf("got %+v, %q, want unavailable without the reason", f, text)
 		}
 		state.fail(nil)
 		time.Sleep(time.Minute)
 		again := openBudget(t, `{"callsPerDay": 3}`, state)
-		wantFailure(t, clientOfView(t, annOf(again)), "a__name", host.CodeLimited, "callsPerDay")
+		wantFailure(t, clientOfView(t, annOf(again)), "a__name", hosterr.CodeLimited, "callsPerDay")
 		if state.writes > 2 {
 			t.Errorf("%d writes, want at most 2", state.writes)
 		}

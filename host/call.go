@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -15,7 +16,7 @@ import (
 // goroutine. Each field names the stages that write it; the fields before request are written by routing.
 type call struct {
 	view   *View // the caller
-	kind   ActionKind
+	kind   policy.ActionKind
 	pool   *pool           // the connections of the server; sendCall replaces a pool that was removed
 	target string          // name or URI at the server; empty for a method without an item
 	item   *catalogue.Item // nil without an item
@@ -29,15 +30,15 @@ type call struct {
 	quarantined error
 	task        *task.Task // the task that the call is about; nil for other calls
 
-	request   *mcp.Request // replaced, never changed in place: hideArguments, approveCall
-	recording *recording   // observeCall; nil without a Recorder
-	policy    Policy       // authorizeCall; nil without a policy
-	action    *Action      // authorizeCall; nil without a policy and a Recorder
-	approval  *approval    // authorizeCall; nil without a policy
-	taskCall  *task.Call   // beginTask; nil for a call that cannot become a task
-	sent      *mcp.Request // beginTask: the request in the form of the server; nil if equal to request
-	served    served       // sendCall, taskResult
-	earlier   *earlier     // see continues; nil for a call that begins
+	request   *mcp.Request   // replaced, never changed in place: hideArguments, approveCall
+	recording *recording     // observeCall; nil without a Recorder
+	policy    policy.Policy  // authorizeCall; nil without a policy
+	action    *policy.Action // authorizeCall; nil without a policy and a Recorder
+	approval  *approval      // authorizeCall; nil without a policy
+	taskCall  *task.Call     // beginTask; nil for a call that cannot become a task
+	sent      *mcp.Request   // beginTask: the request in the form of the server; nil if equal to request
+	served    served         // sendCall, taskResult
+	earlier   *earlier       // see continues; nil for a call that begins
 }
 
 // served identifies the connection that served a call. It is zero for a call that the host served.

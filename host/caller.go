@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // callerKey is the context key of the caller. callerUseKey is the context key of an [atomic.Bool],
@@ -18,16 +20,16 @@ type callerUseKey struct{}
 // CallerFrom returns the caller whose request ctx belongs to, or nil. It is for [Options.Dial] and
 // the middleware of [Options.Client]. If it is called while the host connects to a server, the host
 // assumes that the lists of the server depend on the caller.
-func CallerFrom(ctx context.Context) *Caller {
+func CallerFrom(ctx context.Context) *policy.Caller {
 	if used, ok := ctx.Value(callerUseKey{}).(*atomic.Bool); ok {
 		used.Store(true)
 	}
-	c, _ := ctx.Value(callerKey{}).(*Caller)
+	c, _ := ctx.Value(callerKey{}).(*policy.Caller)
 	return c
 }
 
 // viewKey returns a key of the view: callers with equal keys share it.
-func viewKey(c *Caller, sessions bool) string {
+func viewKey(c *policy.Caller, sessions bool) string {
 	parts := append(make([]string, 0, viewKeyParts), c.Key(), c.Profile, c.Server, "",
 		strconv.FormatBool(c.Single), c.Workspace, "", "")
 	if sessions {

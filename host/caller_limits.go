@@ -3,19 +3,20 @@ package host
 import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // mayUse reports whether the limits of the caller leave an item.
-func mayUse(c *Caller, item *catalogue.Item) bool {
+func mayUse(c *policy.Caller, item *catalogue.Item) bool {
 	switch item.Kind {
 	case catalogue.Tools:
-		return c.May(ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
+		return c.May(policy.ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
 	case catalogue.Prompts:
-		return c.May(ActionGet)
+		return c.May(policy.ActionGet)
 	}
-	return c.May(ActionRead)
+	return c.May(policy.ActionRead)
 }
 
 // isReadOnly reports whether a tool declares that it changes nothing.
@@ -35,32 +36,32 @@ func (v *View) checkMethod(req *mcp.Request) error {
 	if c.Only == nil && !c.ReadOnly {
 		return nil
 	}
-	kind, param := ActionOther, ""
+	kind, param := policy.ActionOther, ""
 	switch req.Method {
 	case "server/discover", "subscriptions/listen":
 		return nil
 	case "completion/complete":
-		if c.May(ActionGet) && c.May(ActionRead) || c.May(referenceKind(req)) {
+		if c.May(policy.ActionGet) && c.May(policy.ActionRead) || c.May(referenceKind(req)) {
 			return nil
 		}
 		return errUnknownReference
 	case methodToolsCall:
-		kind, param = ActionCall, "name"
+		kind, param = policy.ActionCall, "name"
 	case "prompts/get":
-		kind, param = ActionGet, "name"
+		kind, param = policy.ActionGet, "name"
 	case "resources/read":
-		kind, param = ActionRead, "uri"
+		kind, param = policy.ActionRead, "uri"
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
-		kind = ActionCall
+		kind = policy.ActionCall
 	case methodSkillList, methodSkillGet, methodDirectoryRead:
-		kind = ActionRead
+		kind = policy.ActionRead
 	default:
 		if _, isList := catalogue.KindOf(req.Method); isList {
 			return nil
 		}
 	}
 	switch {
-	case kind != ActionOther && c.May(kind), kind == ActionOther && c.Only == nil && !c.ReadOnly:
+	case kind != policy.ActionOther && c.May(kind), kind == policy.ActionOther && c.Only == nil && !c.ReadOnly:
 		return nil
 	case param == "":
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
@@ -70,20 +71,20 @@ func (v *View) checkMethod(req *mcp.Request) error {
 }
 
 // referenceKind returns the kind of request that a reference of completion/complete is for.
-func referenceKind(req *mcp.Request) ActionKind {
+func referenceKind(req *mcp.Request) policy.ActionKind {
 	ref, _ := req.Param("ref")
 	if jsonscan.GetString(ref, "type") == "ref/prompt" {
-		return ActionGet
+		return policy.ActionGet
 	}
-	return ActionRead
+	return policy.ActionRead
 }
 
 // unknownTarget is the error of a request that names what the caller does not see.
-func unknownTarget(kind ActionKind, name string) error {
+func unknownTarget(kind policy.ActionKind, name string) error {
 	switch kind {
-	case ActionRead:
+	case policy.ActionRead:
 		return mcp.NotFound(name)
-	case ActionGet:
+	case policy.ActionGet:
 		return unknownItem(catalogue.Prompts, name)
 	default:
 		return unknownItem(catalogue.Tools, name)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -36,7 +37,7 @@ func TestCancelledCallSaysWhetherItMayHaveRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &fakeProcess{handler: simpleServer("s")}
-				v := openFakes(t, map[string]*fakeProcess{"s": p}, "{}").For(&host.Caller{})
+				v := openFakes(t, map[string]*fakeProcess{"s": p}, "{}").For(&policy.Caller{})
 				call := func(ctx context.Context, tool string) *mcp.CallToolResult {
 					raw, err := v.ServeMCP(ctx, request(t, "tools/call", `"name":"s__`+tool+`","arguments":{}`))
 					if err != nil {
@@ -56,7 +57,7 @@ func TestCancelledCallSaysWhetherItMayHaveRun(t *testing.T) {
 				time.AfterFunc(time.Nanosecond, func() { cancel(mcp.ErrShutdown) })
 				res := call(ctx, c.tool)
 				f, _ := res.Meta["dev.patchbay/error"].(map[string]any)
-				if f["server"] != "s" || f["mayHaveRun"] != c.mayHaveRun || f["code"] != string(host.CodeUnavailable) {
+				if f["server"] != "s" || f["mayHaveRun"] != c.mayHaveRun || f["code"] != string(hosterr.CodeUnavailable) {
 					t.Errorf("got %+v, %q, want mayHaveRun %t", f, res.Text(), c.mayHaveRun)
 				}
 			})
@@ -87,12 +88,12 @@ func TestTimeoutOfANewSessionNamesTheServer(t *testing.T) {
 	// The time limit is long enough for all but the response that the server never sends, on a loaded machine.
 	h := openFile(t, map[string]any{"s": map[string]string{"type": "http", "url": up.URL}},
 		`{"servers": {"s": {"era": "session", "timeout": "2s"}}}`, &host.Options{})
-	c := client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "p"}})
+	c := client(t, h, &policy.Caller{Principal: &mcp.Principal{Subject: "p"}})
 	if f, text := failureOf(t, c, "s__name"); f != nil {
 		t.Fatalf("got %+v, %q", f, text)
 	}
 	hangs.Store(true)
-	for _, code := range []hosterr.Code{host.CodeUnavailable, host.CodeTimeout, host.CodeTimeout} {
+	for _, code := range []hosterr.Code{hosterr.CodeUnavailable, hosterr.CodeTimeout, hosterr.CodeTimeout} {
 		if f, text := failureOf(t, c, "s__name"); f == nil || f.Server != "s" || f.Code != code {
 			t.Errorf("got %+v, %q, want %s", f, text, code)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -77,7 +78,7 @@ func TestCarelessServersGetNoOtherRequest(t *testing.T) {
 		files := newFiles()
 		h := newHost(t, map[string]mcp.Handler{"files": files, "calc": newServer("calc")}, up,
 			`{"servers":{"files":{"hideArgs":{"read":["secret"]}}}}`)
-		c := mcptest.Connect(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Connect(t, h.For(&policy.Caller{}), down, nil)
 		for _, r := range carelessRequests {
 			if raw, err := c.Try(r.method, paramsOf(t, r.params)); err == nil || err.Code != mcp.CodeInvalidParams {
 				t.Errorf("%s %s: got %s, %v, want invalid params", r.method, r.params, raw, err)
@@ -110,7 +111,7 @@ func TestServersGetDefinedMembersOnly(t *testing.T) {
 		files := newFiles()
 		h := newHost(t, map[string]mcp.Handler{"files": files, "calc": newServer("calc")}, up,
 			`{"servers":{"files":{"hideArgs":{"read":["secret"]}}}}`)
-		c := mcptest.Connect(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Connect(t, h.For(&policy.Caller{}), down, nil)
 		c.Call("tools/call", paramsOf(t, `{"name":"files__read","admin":true,"uri":"u","cursor":"c",
 			"arguments":{"path":"a","secret":"s","env":{"PATH":"/bin","path":"x"}}}`))
 		for _, req := range files.of("tools/call") {
@@ -132,7 +133,7 @@ func TestErrorCodesOfExtensionsAreRelayed(t *testing.T) {
 			return // has no extensions
 		}
 		h := openHost(t, map[string]mcp.Handler{"files": newFiles()}, up, "{}", "", nil)
-		_, failed := mcptest.Dial(t, h.For(&host.Caller{}), down, nil).Do(t.Context(), "files/count", nil)
+		_, failed := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil).Do(t.Context(), "files/count", nil)
 		var err *mcp.Error
 		if !errors.As(failed, &err) || err.Code != -32023 || err.Message != "no count" || string(err.Data) != `{"files":1}` {
 			t.Errorf("got %v, want the error of the server", failed)
@@ -145,7 +146,7 @@ func TestErrorCodesOfExtensionsAreRelayed(t *testing.T) {
 // Requirement: HOST-21
 func TestApprovalIsForMeta(t *testing.T) {
 	h, b := openBank(t, "modern", host.Options{Policy: askPolicy})
-	view := h.For(&host.Caller{})
+	view := h.For(&policy.Caller{})
 	call := func(meta, more string) map[string]json.RawMessage {
 		t.Helper()
 		params := `{"name":"bank__pay","arguments":` + payment + more + `,"_meta":{` + meta +

@@ -55,7 +55,7 @@ func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 	s.setEntry(e, u.host.fingerprint(e))
 	server, err := u.expanded(ctx, e, caller)
 	if err != nil {
-		return ctx, nil, &Error{Code: CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
+		return ctx, nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
 	ctx = context.WithValue(ctx, callerKey{}, caller)
 	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
@@ -100,10 +100,10 @@ func (s *conn) connected(err error) {
 	}
 	_, watched := p.lists.HasListeners()
 	u.mu.Lock()
-	var failed *Error
+	var failed *hosterr.Error
 	switch {
 	case s.IsStopping():
-		failed = u.errorf(CodeUnavailable, "%w", errStopped)
+		failed = u.errorf(hosterr.CodeUnavailable, "%w", errStopped)
 	case err == nil:
 		s.in.ready(s)
 	default:
@@ -124,12 +124,12 @@ func (s *conn) connected(err error) {
 }
 
 // startError returns the Error of an attempt to connect.
-func (u *Upstream) startError(err error) *Error {
+func (u *Upstream) startError(err error) *hosterr.Error {
 	if errors.Is(err, connection.ErrNotReady) {
-		return &Error{Code: CodeStarting, Server: u.name, Err: hosterr.Public{Err: err}}
+		return &hosterr.Error{Code: hosterr.CodeStarting, Server: u.name, Err: hosterr.Public{Err: err}}
 	}
 	if limits, ok := errors.AsType[*connection.LimitsError](err); ok {
-		return &Error{Code: CodeConfigError, Server: u.name, Err: limits}
+		return &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: limits}
 	}
 	e := u.failure(u.host.ctx, err)
 	e.MayHaveRun = false // the request was not sent
@@ -142,7 +142,7 @@ func (s *conn) sessionLost() {
 	u.mu.Lock()
 	stopping := s.IsStopping()
 	if !stopping {
-		u.event(s, State(s.State()), &Error{Code: CodeUnavailable, Server: u.name, Err: driver.ErrSessionLost})
+		u.event(s, State(s.State()), &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: driver.ErrSessionLost})
 	}
 	u.mu.Unlock()
 	if !stopping {
@@ -221,9 +221,9 @@ func (s *conn) releaseCall(id string) {
 }
 
 // startFailedLocked delays the starts of all callers after a start that did not become ready.
-func (u *Upstream) startFailedLocked(s *conn, e *Error, now time.Time) {
+func (u *Upstream) startFailedLocked(s *conn, e *hosterr.Error, now time.Time) {
 	if !u.isCommand() || s.State() != connection.StateStarting ||
-		e.Code == CodeConfigError || e.Code == CodeAuthRequired {
+		e.Code == hosterr.CodeConfigError || e.Code == hosterr.CodeAuthRequired {
 		return
 	}
 	u.delay.Failed(s.Began(), now)
@@ -252,7 +252,7 @@ func (i *instance) startsAtLocked() time.Time {
 }
 
 // withoutServer returns an error of the configuration without the name of the server, which an
-// [Error] contains, too.
+// [hosterr.Error] contains, too.
 func withoutServer(err error, name string) error {
 	inner := errors.Unwrap(err)
 	if inner != nil && strings.HasPrefix(err.Error(), fmt.Sprintf("server %.64q: ", name)) {

@@ -8,6 +8,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -37,17 +40,17 @@ func openWith(t *testing.T, o *host.Options, calls *int) *host.Host {
 func TestCallsNeedConsent(t *testing.T) {
 	asked := errors.New("no terminal")
 	for name, test := range map[string]struct {
-		consent func(context.Context, *host.Action) (*host.Verdict, error)
+		consent func(context.Context, *policy.Action) (*host.Verdict, error)
 		want    string // in the error; empty for none
 	}{
 		"not configured": {nil, "no user can be asked to allow the call"},
-		"allowed": {func(context.Context, *host.Action) (*host.Verdict, error) {
+		"allowed": {func(context.Context, *policy.Action) (*host.Verdict, error) {
 			return &host.Verdict{Allow: true}, nil
 		}, ""},
-		"refused": {func(context.Context, *host.Action) (*host.Verdict, error) {
+		"refused": {func(context.Context, *policy.Action) (*host.Verdict, error) {
 			return &host.Verdict{Reason: "too expensive"}, nil
 		}, "too expensive"},
-		"failed": {func(context.Context, *host.Action) (*host.Verdict, error) { return nil, asked }, asked.Error()},
+		"failed": {func(context.Context, *policy.Action) (*host.Verdict, error) { return nil, asked }, asked.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -59,8 +62,8 @@ func TestCallsNeedConsent(t *testing.T) {
 				}
 				return
 			}
-			var refused *host.Error
-			if !errors.As(err, &refused) || refused.Code != host.CodeDenied || refused.Server != "calc" || refused.MayHaveRun ||
+			var refused *hosterr.Error
+			if !errors.As(err, &refused) || refused.Code != hosterr.CodeDenied || refused.Server != "calc" || refused.MayHaveRun ||
 				!strings.Contains(err.Error(), test.want) || calls != 0 {
 				t.Errorf("got %v and %d calls, want a refusal with %q", err, calls, test.want)
 			}
@@ -73,8 +76,8 @@ func TestCallsNeedConsent(t *testing.T) {
 // Requirement: HOST-17, HOST-21
 func TestConsentShowsTheCall(t *testing.T) {
 	calls := 0
-	var seen *host.Action
-	h := openWith(t, &host.Options{Consent: func(_ context.Context, a *host.Action) (*host.Verdict, error) {
+	var seen *policy.Action
+	h := openWith(t, &host.Options{Consent: func(_ context.Context, a *policy.Action) (*host.Verdict, error) {
 		if calls != 0 {
 			t.Error("asked after the call")
 		}
@@ -94,15 +97,15 @@ func TestConsentShowsTheCall(t *testing.T) {
 }
 
 // A policyFunc decides about each action anew.
-type policyFunc func(a *host.Action) host.Decision
+type policyFunc func(a *policy.Action) policy.Decision
 
-func (f policyFunc) Decide(_ context.Context, a *host.Action) host.Decision { return f(a) }
-func (f policyFunc) Needs(host.ActionKind) host.Fields                      { return host.FieldTime }
-func (f policyFunc) Epoch() uint64                                          { return 1 }
+func (f policyFunc) Decide(_ context.Context, a *policy.Action) policy.Decision { return f(a) }
+func (f policyFunc) Needs(policy.ActionKind) policy.Fields                      { return policy.FieldTime }
+func (f policyFunc) Epoch() uint64                                              { return 1 }
 
-type recorderFunc func(*host.Record)
+type recorderFunc func(*event.Record)
 
-func (f recorderFunc) Record(r *host.Record) error {
+func (f recorderFunc) Record(r *event.Record) error {
 	kept := *r // an intent is valid until this returns
 	f(&kept)
 	return nil
@@ -113,18 +116,18 @@ func (f recorderFunc) Record(r *host.Record) error {
 // Requirement: HOST-06, HOST-23
 func TestPolicyAndRecords(t *testing.T) {
 	calls := 0
-	var records []*host.Record
+	var records []*event.Record
 	allow := false
 	h := openWith(t, &host.Options{
-		Policy: policyFunc(func(a *host.Action) host.Decision {
-			if allow || a.Kind == host.ActionList {
-				return host.Decision{Do: host.OutcomeAllow}
+		Policy: policyFunc(func(a *policy.Action) policy.Decision {
+			if allow || a.Kind == policy.ActionList {
+				return policy.Decision{Do: policy.OutcomeAllow}
 			}
-			return host.Decision{Reason: "closed on " + a.Server}
+			return policy.Decision{Reason: "closed on " + a.Server}
 		}),
-		Recorder: recorderFunc(func(r *host.Record) { records = append(records, r) }),
+		Recorder: recorderFunc(func(r *event.Record) { records = append(records, r) }),
 	}, &calls)
-	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +148,7 @@ func TestPolicyAndRecords(t *testing.T) {
 		t.Fatalf("records: %q, want %s", got, want)
 	}
 	last := records[3]
-	if records[1].Err == nil || last.Err != nil || last.Kind != host.ActionCall || last.Target != "run" ||
+	if records[1].Err == nil || last.Err != nil || last.Kind != policy.ActionCall || last.Target != "run" ||
 		last.Public != "calc__run" || last.Start.IsZero() || last.Call != records[2].Call ||
 		last.Call == records[1].Call || len(last.Result) == 0 || len(last.Client) == 0 || last.Digest == [32]byte{} {
 		t.Errorf("records: %+v, want the refusal and the call", records)

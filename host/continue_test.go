@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -33,7 +33,7 @@ func failAfterAQuestion(t *testing.T, era string, down mcptest.Combination) {
 	})
 	p.handler = s
 	h := openFakes(t, map[string]*fakeProcess{"s": p}, `{"servers": {"s": {"era": "`+era+`"}}}`)
-	c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{
 		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			p.setFail(errBroken)
 			p.exit()

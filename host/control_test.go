@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -27,7 +27,7 @@ func TestPromptsAndResourcesOnlyOnRequest(t *testing.T) {
 		if err != nil || len(tools) != 5 {
 			t.Fatalf("got %d tools for the model, %v, want the tools only", len(tools), err)
 		}
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		if _, err := mcp.Collect(c.Prompts(t.Context())); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -28,16 +29,16 @@ const (
 type decisionCache struct {
 	mu      sync.RWMutex // guards the fields below
 	epoch   uint64
-	decided map[decisionKey]Decision
+	decided map[decisionKey]policy.Decision
 }
 
 type decisionKey struct {
-	kind                   ActionKind
+	kind                   policy.ActionKind
 	method, server, target string
 	digest                 [32]byte
 }
 
-func (c *decisionCache) get(k *decisionKey, epoch uint64) (d Decision, ok bool) {
+func (c *decisionCache) get(k *decisionKey, epoch uint64) (d policy.Decision, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.epoch != epoch {
@@ -47,21 +48,21 @@ func (c *decisionCache) get(k *decisionKey, epoch uint64) (d Decision, ok bool) 
 	return d, ok
 }
 
-func (c *decisionCache) put(k *decisionKey, epoch uint64, d Decision) {
+func (c *decisionCache) put(k *decisionKey, epoch uint64, d policy.Decision) {
 	if len(k.method)+len(k.target) > maxDecisionKey { // callers choose them
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.decided == nil || c.epoch != epoch || len(c.decided) >= maxDecisions {
-		c.epoch, c.decided = epoch, map[decisionKey]Decision{}
+		c.epoch, c.decided = epoch, map[decisionKey]policy.Decision{}
 	}
 	c.decided[*k] = d
 }
 
 // SetPolicy replaces the policy, until [Host.Reload] with [Options.Configure] does. Requests that
 // were sent before keep their decision; their results are decided by the new one.
-func (h *Host) SetPolicy(p Policy) {
+func (h *Host) SetPolicy(p policy.Policy) {
 	h.policy.Store(&p)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +72,7 @@ func (h *Host) SetPolicy(p Policy) {
 }
 
 // currentPolicy returns the policy, nil if there is none.
-func (h *Host) currentPolicy() Policy {
+func (h *Host) currentPolicy() policy.Policy {
 	if p := h.policy.Load(); p != nil {
 		return *p
 	}
@@ -87,8 +88,8 @@ func (h *Host) epoch() uint64 {
 }
 
 // action returns what a request does.
-func (v *View) action(req *mcp.Request, r *call) *Action {
-	a := &Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.up.name, Target: r.target,
+func (v *View) action(req *mcp.Request, r *call) *policy.Action {
+	a := &policy.Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.up.name, Target: r.target,
 		Definition: r.definition()}
 	if r.item != nil {
 		a.Digest = r.item.Digest
@@ -98,7 +99,7 @@ func (v *View) action(req *mcp.Request, r *call) *Action {
 }
 
 // argumentsOf returns the arguments of a request, or nil if there are none. For a method without
-// the member arguments, they are the params, except members that other fields of an [Action]
+// the member arguments, they are the params, except members that other fields of an [policy.Action]
 // contain.
 func argumentsOf(req *mcp.Request) json.RawMessage {
 	elsewhere := []string{"_meta", "requestState"}
@@ -122,7 +123,7 @@ func argumentsOf(req *mcp.Request) json.RawMessage {
 }
 
 // ask returns the decision of a policy. Action members that it does not need are not set.
-func (v *View) ask(ctx context.Context, p Policy, req *mcp.Request, a *Action) Decision {
+func (v *View) ask(ctx context.Context, p policy.Policy, req *mcp.Request, a *policy.Action) policy.Decision {
 	needs, key := p.Needs(a.Kind), decisionKey{a.Kind, a.Method, a.Server, a.Target, a.Digest}
 	epoch := p.Epoch()
 	if needs == 0 {
@@ -130,13 +131,13 @@ func (v *View) ask(ctx context.Context, p Policy, req *mcp.Request, a *Action) D
 			return d
 		}
 	}
-	if needs&FieldClient != 0 && req != nil {
+	if needs&policy.FieldClient != 0 && req != nil {
 		a.Client = req.ClientInfo()
 	}
-	if needs&FieldTime != 0 {
+	if needs&policy.FieldTime != 0 {
 		a.Time = time.Now()
 	}
-	if needs&FieldRecent != 0 {
+	if needs&policy.FieldRecent != 0 {
 		a.Recent = v.host.recent.Servers(v.principal)
 	}
 	d := p.Decide(ctx, a)
@@ -147,7 +148,7 @@ func (v *View) ask(ctx context.Context, p Policy, req *mcp.Request, a *Action) D
 }
 
 // kept returns the decision about an action of another kind, if one is kept.
-func (v *View) kept(p Policy, kind ActionKind, a *Action) (d Decision, ok bool) {
+func (v *View) kept(p policy.Policy, kind policy.ActionKind, a *policy.Action) (d policy.Decision, ok bool) {
 	if p.Needs(kind) != 0 {
 		return d, false
 	}
@@ -155,17 +156,17 @@ func (v *View) kept(p Policy, kind ActionKind, a *Action) (d Decision, ok bool) 
 }
 
 // isVisible reports whether the policy allows an item in lists of the caller.
-func (v *View) isVisible(p Policy, item *catalogue.Item) bool {
-	a := &Action{Kind: ActionList, Method: item.Kind.Method(), Caller: v.caller, Server: item.Server,
+func (v *View) isVisible(p policy.Policy, item *catalogue.Item) bool {
+	a := &policy.Action{Kind: policy.ActionList, Method: item.Kind.Method(), Caller: v.caller, Server: item.Server,
 		Target: item.Original, Definition: item.Raw, Digest: item.Digest}
 	d := p.Decide(v.host.ctx, a)
-	return d.Do == OutcomeAllow || d.Do == OutcomeAsk
+	return d.Do == policy.OutcomeAllow || d.Do == policy.OutcomeAsk
 }
 
 // denied returns the error of a decision that refuses a request.
-func (v *View) denied(req *mcp.Request, r *call, d *Decision) error {
-	if d.Do == OutcomeHide { // as if the item did not exist
-		if r.kind == ActionRead {
+func (v *View) denied(req *mcp.Request, r *call, d *policy.Decision) error {
+	if d.Do == policy.OutcomeHide { // as if the item did not exist
+		if r.kind == policy.ActionRead {
 			return mcp.NotFound(jsonscan.GetString(req.Params, "uri"))
 		}
 		if r.item != nil {
@@ -173,7 +174,7 @@ func (v *View) denied(req *mcp.Request, r *call, d *Decision) error {
 		}
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return &Error{Code: CodeDenied, Server: r.pool.up.name, Err: refusalOf(d)}
+	return &hosterr.Error{Code: hosterr.CodeDenied, Server: r.pool.up.name, Err: refusalOf(d)}
 }
 
 // unknownItem returns the error of a request for an item that does not exist for the caller.
@@ -182,7 +183,7 @@ func unknownItem(kind catalogue.Kind, name string) error {
 }
 
 // refusal returns the reason of a decision for the caller.
-func refusalOf(d *Decision) error {
+func refusalOf(d *policy.Decision) error {
 	text := "denied"
 	if d.Rule != "" {
 		text += " by rule " + d.Rule
@@ -196,7 +197,7 @@ func refusalOf(d *Decision) error {
 // decideResult decides about the result or the error of a request, and about each of its questions. It
 // returns what the caller receives.
 func (v *View) decideResult(
-	ctx context.Context, p Policy, req *mcp.Request, a *Action, res mcp.Result, failed error,
+	ctx context.Context, p policy.Policy, req *mcp.Request, a *policy.Action, res mcp.Result, failed error,
 ) (mcp.Result, error) {
 	raw, isRaw := res.(mcp.RawResult)
 	fault, isFault := errors.AsType[*mcp.Error](failed)
@@ -211,28 +212,28 @@ func (v *View) decideResult(
 		return v.decideQuestions(ctx, p, req, a, raw)
 	}
 	v.host.recent.Add(v.principal, a.Server)
-	if !isFault && (a.Kind == ActionOther || resultType == task.ResultType) { // a task may have questions
+	if !isFault && (a.Kind == policy.ActionOther || resultType == task.ResultType) { // a task may have questions
 		if _, err := v.decideQuestions(ctx, p, req, a, raw); err != nil {
 			return nil, err
 		}
 	}
-	d, ok := v.kept(p, ActionResult, a)
+	d, ok := v.kept(p, policy.ActionResult, a)
 	if !ok {
 		about := *a
-		about.Kind, about.Result = ActionResult, []byte(raw)
+		about.Kind, about.Result = policy.ActionResult, []byte(raw)
 		d = v.ask(ctx, p, req, &about)
 	}
-	v.host.countDecision(ActionResult, &d)
+	v.host.countDecision(policy.ActionResult, &d)
 	switch {
-	case d.Do != OutcomeAllow:
-		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: refusalOf(&d)}
+	case d.Do != policy.OutcomeAllow:
+		return nil, &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, MayHaveRun: true, Err: refusalOf(&d)}
 	case len(d.Redact) == 0:
 		return res, failed
 	}
 	left, err := authorize.Redact(raw, d.Redact)
 	switch {
 	case err != nil:
-		return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: err}
+		return nil, &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, MayHaveRun: true, Err: err}
 	case isFault:
 		return nil, authorize.RedactedFault(fault, left)
 	}
@@ -241,7 +242,7 @@ func (v *View) decideResult(
 
 // decideQuestions decides about the questions of a server. One that is refused ends the request.
 func (v *View) decideQuestions(
-	ctx context.Context, p Policy, req *mcp.Request, a *Action, raw mcp.RawResult,
+	ctx context.Context, p policy.Policy, req *mcp.Request, a *policy.Action, raw mcp.RawResult,
 ) (mcp.Result, error) {
 	requests, _ := jsonscan.Get(raw, "inputRequests")
 	if jsonscan.Kind(requests) != '{' {
@@ -249,11 +250,11 @@ func (v *View) decideQuestions(
 	}
 	for _, question := range jsonscan.Members(requests) {
 		about := *a
-		about.Kind, about.Question = ActionQuestion, question
+		about.Kind, about.Question = policy.ActionQuestion, question
 		d := v.ask(ctx, p, req, &about)
-		v.host.countDecision(ActionQuestion, &d)
-		if d.Do != OutcomeAllow {
-			return nil, &Error{Code: CodeDenied, Server: a.Server, MayHaveRun: true, Err: refusalOf(&d)}
+		v.host.countDecision(policy.ActionQuestion, &d)
+		if d.Do != policy.OutcomeAllow {
+			return nil, &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, MayHaveRun: true, Err: refusalOf(&d)}
 		}
 	}
 	return raw, nil

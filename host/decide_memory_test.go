@@ -7,18 +7,19 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A staticPolicy decides by the item only, so that its decisions are kept.
 type staticPolicy struct{ policyFunc }
 
-func (staticPolicy) Needs(host.ActionKind) host.Fields { return 0 }
+func (staticPolicy) Needs(policy.ActionKind) policy.Fields { return 0 }
 
 // A caller cannot fill the memory with decisions about long URIs, which it chooses.
 func TestDecisionsAboutLongURIs(t *testing.T) {
-	allow := staticPolicy{func(*host.Action) host.Decision { return host.Decision{Do: host.OutcomeAllow} }}
-	c := client(t, newHostWith(t, map[string]mcp.Handler{"a": serverOf("a", "")}, host.Options{Policy: allow}), &host.Caller{})
+	allow := staticPolicy{func(*policy.Action) policy.Decision { return policy.Decision{Do: policy.OutcomeAllow} }}
+	c := client(t, newHostWith(t, map[string]mcp.Handler{"a": serverOf("a", "")}, host.Options{Policy: allow}), &policy.Caller{})
 	before := heapSize()
 	for n := range 100 {
 		if _, err := c.ReadResource(t.Context(), fmt.Sprint("x://", n, strings.Repeat("a", 1<<20))); err == nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -22,7 +23,7 @@ func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 type insecureHTTPKey struct{}
 
 // expanded returns the entry with its variables replaced, for a caller.
-func (u *Upstream) expanded(ctx context.Context, e *entry, c *Caller) (*config.Server, error) {
+func (u *Upstream) expanded(ctx context.Context, e *entry, c *policy.Caller) (*config.Server, error) {
 	if e.Invalid != nil {
 		return nil, e.Invalid
 	}

@@ -7,7 +7,7 @@
 // every client use it:
 //
 //	h, err := host.Open(ctx, file, nil)
-//	client, err := mcp.Connect(ctx, mcp.InMemory(h.For(&host.Caller{})), nil)
+//	client, err := mcp.Connect(ctx, mcp.InMemory(h.For(&policy.Caller{})), nil)
 //
 // Callers and servers may use different revisions of the protocol. Questions of a server during a
 // request (elicitation, sampling, roots) go to the caller of this request, and to no other.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -16,7 +17,7 @@ func TestDocHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := host.Open(ctx, file, nil)
-	client, err := mcp.Connect(ctx, mcp.InMemory(h.For(&host.Caller{})), nil)
+	client, err := mcp.Connect(ctx, mcp.InMemory(h.For(&policy.Caller{})), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

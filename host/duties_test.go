@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -49,7 +50,7 @@ func (r *recorded) of(method string) (found []*mcp.Request) {
 func TestFailedServerLeavesOthers(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "dead": nil}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		begin := time.Now()
 		if tools, err := mcp.Collect(c.Tools(t.Context())); err != nil || len(tools) != 2 {
 			t.Errorf("got %d tools, %v, want those of the other server", len(tools), err)
@@ -61,7 +62,7 @@ func TestFailedServerLeavesOthers(t *testing.T) {
 			t.Errorf("the other server was used after %v", took)
 		}
 		err := h.Start(t.Context(), "dead")
-		var failed *host.Error
+		var failed *hosterr.Error
 		if !errors.As(err, &failed) || failed.Server != "dead" || failed.MayHaveRun {
 			t.Errorf("start: got %v, want an error that names the server", err)
 		}
@@ -82,7 +83,7 @@ func TestServersSeeTheirOwnRequests(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		calc, shop := &recorded{Handler: newServer("calc")}, &recorded{Handler: newServer("shop")}
 		h := newHost(t, map[string]mcp.Handler{"calc": calc, "shop": shop}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Extensions: ownExtension})
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Extensions: ownExtension})
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: mcp.Meta{"com.example/own": "x", "org.other/own": "y"}})
 		if _, err := c.CallTool(ctx, "calc__add", map[string]any{"A": 19, "B": 23}); err != nil {
 			t.Fatal(err)
@@ -112,7 +113,7 @@ func TestRevisionAndSessions(t *testing.T) {
 		calc := &recorded{Handler: newServer("calc")}
 		h := newHost(t, map[string]mcp.Handler{"calc": calc}, up, "{}")
 		for range 2 {
-			c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 			if _, err := c.CallTool(t.Context(), "calc__add", map[string]any{"A": 1, "B": 1}); err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +139,7 @@ func TestHostStartsAndEndsServers(t *testing.T) {
 	calc := &recorded{Handler: newServer("calc")}
 	on := mcptest.Combination{Transport: mcptest.Stdio, Revision: mcptest.Modern}
 	h := newHost(t, map[string]mcp.Handler{"calc": calc}, on, "{}")
-	view := h.For(&host.Caller{})
+	view := h.For(&policy.Caller{})
 	if len(calc.of("server/discover")) != 0 {
 		t.Error("a view has connected to the server")
 	}
@@ -160,7 +161,7 @@ func TestHostStartsAndEndsServers(t *testing.T) {
 func TestUndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": featureServer()}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil) // supports nothing
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil) // supports nothing
 		for _, tool := range []string{"all__ask", "all__sample", "all__roots", "all__url"} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := c.CallTool(ctx, tool, nil)
@@ -186,7 +187,7 @@ func TestErrorsOfToolsReachTheModel(t *testing.T) {
 		})
 		h := newHost(t, map[string]mcp.Handler{"all": all, "silent": silent}, up,
 			`{"servers":{"silent":{"timeout":"5s"}}}`)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		if r, err := c.CallTool(t.Context(), "all__fail", nil); err != nil || !r.IsError || r.Text() != "no paper" {
 			t.Errorf("got %+v, %v, want the error of the tool", r, err)
 		}
@@ -228,7 +229,7 @@ func TestQuestionsNameTheServerAndMayBeRefused(t *testing.T) {
 				})
 				h := newHost(t, map[string]mcp.Handler{"forms": s, "other": newServer("other")}, up, "{}")
 				message := ""
-				c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{
 					Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						message = p.Message
 						r := &mcp.ElicitResult{Action: action}
@@ -253,7 +254,7 @@ func TestNamesComeFromTheConfiguration(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		// Each server claims to be the other.
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("shop"), "shop": newServer("calc")}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		for server, claimed := range map[string]string{"calc": "shop", "shop": "calc"} {
 			r, err := c.CallTool(t.Context(), server+"__add", map[string]any{"A": 1, "B": 1})
 			if err != nil || r.Text() != claimed+"2" {
@@ -285,7 +286,7 @@ func TestRoundsAreBounded(t *testing.T) {
 			return "done", nil
 		})
 		h := newHost(t, map[string]mcp.Handler{"endless": endless}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{ElicitationsPerMinute: 10_000,
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{ElicitationsPerMinute: 10_000,
 			Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				asked++
 				return yes(ctx, p)
@@ -306,12 +307,12 @@ func TestInstructionsAreCut(t *testing.T) {
 		long := mcp.NewServer("long", "1.0.0", &mcp.ServerOptions{Instructions: strings.Repeat("obey me. ", 10_000)})
 		short := mcp.NewServer("short", "1.0.0", &mcp.ServerOptions{Instructions: "Add numbers."})
 		h := newHost(t, map[string]mcp.Handler{"long": long, "short": short}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		if got := c.Instructions(); len(got) > 16<<10 || !strings.Contains(got, "## short\n") ||
 			!strings.Contains(got, "Add numbers.") || strings.Count(got, "obey me.") > 300 {
 			t.Errorf("got %d bytes: %.300s", len(got), got)
 		}
-		one := mcptest.Dial(t, h.For(&host.Caller{Server: "long"}), down, nil)
+		one := mcptest.Dial(t, h.For(&policy.Caller{Server: "long"}), down, nil)
 		if got := one.Instructions(); len(got) > 16<<10 || !strings.HasPrefix(got, "obey me. ") {
 			t.Errorf("one server: got %d bytes: %.300s", len(got), got)
 		}

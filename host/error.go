@@ -10,7 +10,7 @@ import (
 
 // unsent returns an error of what comes before a request: the request has not run.
 func unsent(err error) error {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok {
 		return err
 	}
@@ -25,7 +25,7 @@ func begun(err error) error {
 	if unbegun, ok := errors.AsType[unbegunError](err); ok {
 		return unbegun.error
 	}
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || e.MayHaveRun {
 		return err
 	}
@@ -37,7 +37,7 @@ func begun(err error) error {
 // response returns what a client receives for an error. A tool call that failed is a result that the
 // model can see: clients end sessions for some errors.
 func (v *View) response(ctx context.Context, method string, err error) (mcp.Result, error) {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -77,7 +78,7 @@ func TestErrorCodesHavePages(t *testing.T) {
 	}
 	slices.Sort(codes)
 	if diff := cmp.Diff(codes, pages); diff != "" || len(codes) < 15 {
-		t.Errorf("codes of host.Error (-) and pages in docs/errors (+) differ:\n%s", diff)
+		t.Errorf("codes of hosterr.Error (-) and pages in docs/errors (+) differ:\n%s", diff)
 	}
 	index, err := os.ReadFile(errorPages + "/README.md")
 	if err != nil {
@@ -91,7 +92,7 @@ func TestErrorCodesHavePages(t *testing.T) {
 		listed[string(row[1])] = true
 	}
 	if diff := cmp.Diff(codes, slices.Sorted(maps.Keys(listed))); diff != "" {
-		t.Errorf("codes of host.Error (-) and rows of docs/errors/README.md (+) differ:\n%s", diff)
+		t.Errorf("codes of hosterr.Error (-) and rows of docs/errors/README.md (+) differ:\n%s", diff)
 	}
 }
 
@@ -103,7 +104,7 @@ var (
 
 // The examples of the pages are what a client receives, byte for byte but for spaces.
 func TestErrorPagesHaveTheWireForm(t *testing.T) {
-	view := openFile(t, map[string]any{}, `{}`, &host.Options{}).For(&host.Caller{})
+	view := openFile(t, map[string]any{}, `{}`, &host.Options{}).For(&policy.Caller{})
 	for _, code := range errorCodes(t) {
 		t.Run(code, func(t *testing.T) {
 			page, err := os.ReadFile(filepath.Join(errorPages, code+".md"))
@@ -143,7 +144,7 @@ func TestErrorPagesHaveTheWireForm(t *testing.T) {
 }
 
 // documentedError returns the Error of an example.
-func documentedError(t *testing.T, example []byte) *host.Error {
+func documentedError(t *testing.T, example []byte) *hosterr.Error {
 	t.Helper()
 	var wire struct {
 		Message string
@@ -160,7 +161,7 @@ func documentedError(t *testing.T, example []byte) *host.Error {
 	if m == nil {
 		t.Fatalf("the text does not have the form of an error: %s", wire.Message)
 	}
-	return &host.Error{Code: hosterr.Code(wire.Data.Code), Server: m[1], MayHaveRun: wire.Data.MayHaveRun,
+	return &hosterr.Error{Code: hosterr.Code(wire.Data.Code), Server: m[1], MayHaveRun: wire.Data.MayHaveRun,
 		RetryAfter: time.Duration(wire.Data.RetryAfterMs) * time.Millisecond, Err: errors.New(m[2])}
 }
 

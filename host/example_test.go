@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -23,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	h, err := host.Open(ctx, file, &host.Options{
-		Consent: func(_ context.Context, a *host.Action) (*host.Verdict, error) {
+		Consent: func(_ context.Context, a *policy.Action) (*host.Verdict, error) {
 			fmt.Printf("allow %s of %s with %s?\n", a.Target, a.Server, a.Arguments)
 			return &host.Verdict{Allow: true}, nil
 		},

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -50,7 +51,7 @@ func LockInstances(h *Host, server string) (unlock func()) {
 // WaitForLogin returns what happens at the end of a login of a caller, and a channel that is closed when the
 // requests that wait for it go on.
 func WaitForLogin(
-	ctx context.Context, h *Host, server string, c *Caller,
+	ctx context.Context, h *Host, server string, c *policy.Caller,
 ) (loggedIn func(), woken <-chan struct{}, err error) {
 	cred, err := h.set.Load().byName[server].logins.Of(ctx, c)
 	if err != nil {
@@ -61,7 +62,7 @@ func WaitForLogin(
 
 // FailLogin begins a login of a caller, which fails. The result reports whether it is kept for requests that come
 // back.
-func FailLogin(ctx context.Context, h *Host, server string, c *Caller) (kept func() bool, err error) {
+func FailLogin(ctx context.Context, h *Host, server string, c *policy.Caller) (kept func() bool, err error) {
 	cred, err := h.set.Load().byName[server].logins.Of(ctx, c)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/ext/skills"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -39,7 +39,7 @@ func TestPagesOfAllServers(t *testing.T) {
 			return // has no extensions
 		}
 		h := openHost(t, map[string]mcp.Handler{"a": newPages("a", "one"), "b": newPages("b", "two")}, up, "{}", "", nil)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, apps.Declare(nil))
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, apps.Declare(nil))
 		pages := apps.NewHost(c, nil)
 		for _, name := range []string{"a", "b"} {
 			p, err := pages.Page(t.Context(), name+"__roll")
@@ -55,7 +55,7 @@ func TestPagesOfAllServers(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
 			t.Errorf("tool of two pages: got %v", err)
 		}
-		plain := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		plain := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		tools, err := mcp.Collect(plain.Tools(t.Context()))
 		if err != nil || len(tools) != 2 {
 			t.Errorf("a client without pages has %d tools, %v, want 2", len(tools), err)
@@ -94,7 +94,7 @@ func TestSkillsOfAllServers(t *testing.T) {
 		}
 		servers := map[string]mcp.Handler{"a": newSkills(t, "a", "pdf", "mail"), "b": newSkills(t, "b", "pdf", "chart")}
 		h := openHost(t, servers, up, "{}", "", nil)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		all, err := mcp.Collect(skills.List(t.Context(), c))
 		if err != nil || len(all) != 4 {
 			t.Fatalf("got %d skills, %v, want 4", len(all), err)
@@ -129,7 +129,7 @@ func TestSkillsAfterAServerThatFails(t *testing.T) {
 				return working.ServeMCP(ctx, req)
 			})
 			h := openHost(t, servers, up, "{}", "", nil)
-			c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 			if all, err := mcp.Collect(skills.List(t.Context(), c)); err != nil || len(all) != 2 {
 				t.Errorf("%s fails: got %d skills, %v, want 2", failing, len(all), err)
 			}
@@ -153,7 +153,7 @@ func TestSkillsAfterAServerWithoutAnEnd(t *testing.T) {
 		}),
 		"b": newSkills(t, "b", "skill-of-b"),
 	}, on, "{}", "", nil)
-	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 	if all, err := mcp.Collect(skills.List(t.Context(), c)); err != nil || len(all) != 1 || pages != 200 {
 		t.Errorf("got %d skills after %d pages, %v, want that of b after 200", len(all), pages, err)
 	}
@@ -208,10 +208,10 @@ func TestMethodsOfOtherExtensions(t *testing.T) {
 		}
 		servers := map[string]mcp.Handler{"calc": newServer("calc"), "acme": newExtended("acme"), "corp": newExtended("corp")}
 		two := map[string]mcp.Handler{"calc": servers["calc"], "acme": servers["acme"]}
-		dial := func(servers map[string]mcp.Handler, settings string, caller *host.Caller) *mcp.Client {
+		dial := func(servers map[string]mcp.Handler, settings string, caller *policy.Caller) *mcp.Client {
 			return mcptest.Dial(t, openHost(t, servers, up, settings, "", nil).For(caller), down, nil)
 		}
-		c := dial(two, "{}", &host.Caller{})
+		c := dial(two, "{}", &policy.Caller{})
 		if got, err := hello(t, c, "acme/hello"); err != nil || !strings.Contains(got, `"from":"acme"`) {
 			t.Errorf("one server with an extension: got %s, %v", got, err)
 		}
@@ -219,15 +219,15 @@ func TestMethodsOfOtherExtensions(t *testing.T) {
 			t.Errorf("the extensions are %q", got)
 		}
 		var refused *mcp.Error
-		if _, err := hello(t, dial(servers, "{}", &host.Caller{}), "corp/hello"); !errors.As(err, &refused) ||
+		if _, err := hello(t, dial(servers, "{}", &policy.Caller{}), "corp/hello"); !errors.As(err, &refused) ||
 			refused.Code != mcp.CodeMethodNotFound {
 			t.Errorf("two servers with extensions: got %v", err)
 		}
-		c = dial(servers, `{"servers":{"corp":{"methods":["corp/*"]}}}`, &host.Caller{})
+		c = dial(servers, `{"servers":{"corp":{"methods":["corp/*"]}}}`, &policy.Caller{})
 		if got, err := hello(t, c, "corp/hello"); err != nil || !strings.Contains(got, `"from":"corp"`) {
 			t.Errorf("configured: got %s, %v", got, err)
 		}
-		c = dial(servers, "{}", &host.Caller{Server: "acme"})
+		c = dial(servers, "{}", &policy.Caller{Server: "acme"})
 		if got, err := hello(t, c, "acme/hello"); err != nil || !strings.Contains(got, `"from":"acme"`) {
 			t.Errorf("single mode: got %s, %v", got, err)
 		}

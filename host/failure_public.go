@@ -67,23 +67,23 @@ func exitText(e *mcp.ExitError) string {
 
 // summaries replace reasons that only the log has.
 var summaries = map[hosterr.Code]string{
-	CodeUnavailable:    "the server cannot be reached",
-	CodeStarting:       "the server did not become ready in time",
-	CodeTimeout:        "the server did not respond in time",
-	CodeAuthRequired:   "the server requires authorization",
-	CodeDenied:         "denied",
-	CodeApprovalNeeded: "the request needs an approval that could not be asked for",
-	CodeUnrecorded:     "the request could not be recorded",
-	CodeInvalidResult:  "the response of the server violates the protocol",
-	CodeQuarantined:    "the definition is not known to be approved",
-	CodeConfigError:    "the entry of the server in the configuration is invalid",
+	hosterr.CodeUnavailable:    "the server cannot be reached",
+	hosterr.CodeStarting:       "the server did not become ready in time",
+	hosterr.CodeTimeout:        "the server did not respond in time",
+	hosterr.CodeAuthRequired:   "the server requires authorization",
+	hosterr.CodeDenied:         "denied",
+	hosterr.CodeApprovalNeeded: "the request needs an approval that could not be asked for",
+	hosterr.CodeUnrecorded:     "the request could not be recorded",
+	hosterr.CodeInvalidResult:  "the response of the server violates the protocol",
+	hosterr.CodeQuarantined:    "the definition is not known to be approved",
+	hosterr.CodeConfigError:    "the entry of the server in the configuration is invalid",
 }
 
 // reasonFor returns the reason of a failure for the caller of the view. The local user sees all but
 // secrets and what processes write; a caller with a principal sees reasons that say nothing about
 // the machine, else an incident id, with which the full reason is logged. With a policy, the local user
 // does not see parts of responses either.
-func (v *View) reasonFor(ctx context.Context, method string, e *Error) (text, incident string) {
+func (v *View) reasonFor(ctx context.Context, method string, e *hosterr.Error) (text, incident string) {
 	text, ok := publicReason(e.Err)
 	local := v.caller.Principal == nil && !(v.host.currentPolicy() != nil && quotesResponse(e))
 	if _, exited := errors.AsType[*mcp.ExitError](e.Err); !exited && (!ok || local) {
@@ -110,9 +110,9 @@ func (v *View) reasonFor(ctx context.Context, method string, e *Error) (text, in
 
 // quotesResponse reports whether the text of an error may have a part of a response. A policy does not
 // decide about it, and might hide or redact it.
-func quotesResponse(e *Error) bool {
+func quotesResponse(e *hosterr.Error) bool {
 	_, status := errors.AsType[*mcphttp.StatusError](e.Err)
-	return status || e.Code == CodeInvalidResult
+	return status || e.Code == hosterr.CodeInvalidResult
 }
 
 // keepSecrets adds to the texts that errors and the lines of standard error must not contain.

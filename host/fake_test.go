@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -155,12 +156,12 @@ func openFile(t *testing.T, servers map[string]any, settings string, opts *host.
 }
 
 // client returns a client of the view of a caller.
-func client(t *testing.T, h *host.Host, c *host.Caller) *mcp.Client {
+func client(t *testing.T, h *host.Host, c *policy.Caller) *mcp.Client {
 	t.Helper()
 	return clientWith(t, h, c, nil)
 }
 
-func clientWith(t *testing.T, h *host.Host, c *host.Caller, opts *mcp.ClientOptions) *mcp.Client {
+func clientWith(t *testing.T, h *host.Host, c *policy.Caller, opts *mcp.ClientOptions) *mcp.Client {
 	t.Helper()
 	client, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(c)), opts)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -23,7 +23,7 @@ func TestStopEndsAnInterruptedSubscription(t *testing.T) {
 			return s.ServeMCP(ctx, req)
 		})}
 		h := openFakes(t, map[string]*fakeProcess{"s": p}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		if f, text := failureOf(t, c, "s__name"); f != nil {
 			t.Fatalf("got %+v, %q", f, text)
 		}

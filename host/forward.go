@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -88,7 +89,7 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
 		text, err := jsonscan.Unquote(inner)
 		if err != nil {
-			return nil, c.pool.up.errorf(CodeInvalidResult, "invalid requestState: must be a string")
+			return nil, c.pool.up.errorf(hosterr.CodeInvalidResult, "invalid requestState: must be a string")
 		}
 		st.State = &text
 	}
@@ -98,7 +99,7 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 	c.approval.mark(&st)
 	sealed, err := h.states.Seal(c.view.caller, c.request, st)
 	if err != nil {
-		return nil, &Error{Code: CodeTooLarge, Server: c.pool.up.name, MayHaveRun: true, Err: err}
+		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: c.pool.up.name, MayHaveRun: true, Err: err}
 	}
 	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
 	return mcp.RawResult(c.view.publicQuestions(out, c.pool.up.name)), nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -21,15 +22,15 @@ func TestGrantsAreForOneServer(t *testing.T) {
 			Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(b.server()), nil }}), b
 	}
 	test, _ := open("test-bank")
-	if f, text := failureOf(t, clientWith(t, test, &host.Caller{}, deciding("always", nil)), "bank__pay"); f != nil {
+	if f, text := failureOf(t, clientWith(t, test, &policy.Caller{}, deciding("always", nil)), "bank__pay"); f != nil {
 		t.Fatalf("%+v, %s", f, text)
 	}
 	again, b := open("test-bank")
-	if f, text := failureOf(t, client(t, again, &host.Caller{}), "bank__pay"); f != nil || b.runs.Load() != 1 {
+	if f, text := failureOf(t, client(t, again, &policy.Caller{}), "bank__pay"); f != nil || b.runs.Load() != 1 {
 		t.Errorf("the same server: %+v, %s", f, text)
 	}
 	other, b := open("real-bank")
-	if f, text := failureOf(t, client(t, other, &host.Caller{}), "bank__pay"); f == nil || b.runs.Load() != 0 {
+	if f, text := failureOf(t, client(t, other, &policy.Caller{}), "bank__pay"); f == nil || b.runs.Load() != 0 {
 		t.Errorf("another server: %+v, %s, %d runs, want a request for approval", f, text, b.runs.Load())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -18,17 +19,17 @@ func TestGrantsOfOneCallerAreBounded(t *testing.T) {
 	s := mcp.NewServer("a", "1", nil)
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://{N}", Name: "x"},
 		func(context.Context, struct{ N string }) (string, error) { return "text", nil })
-	ask := policyFunc(func(a *host.Action) host.Decision {
-		if a.Kind == host.ActionRead {
-			return host.Decision{Do: host.OutcomeAsk}
+	ask := policyFunc(func(a *policy.Action) policy.Decision {
+		if a.Kind == policy.ActionRead {
+			return policy.Decision{Do: policy.OutcomeAsk}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	})
 	h := newHostWith(t, map[string]mcp.Handler{"a": s}, host.Options{Policy: ask})
 	always := deciding("always", nil)
 	always.ElicitationsPerMinute = 1e6
-	bob := clientWith(t, h, &host.Caller{Principal: principal("bob")}, always)
-	ada := clientWith(t, h, &host.Caller{Principal: principal("ada")}, always)
+	bob := clientWith(t, h, &policy.Caller{Principal: principal("bob")}, always)
+	ada := clientWith(t, h, &policy.Caller{Principal: principal("ada")}, always)
 	refused := 0
 	for n := range 1010 {
 		if _, err := bob.ReadResource(t.Context(), fmt.Sprint("x://", n)); err != nil {

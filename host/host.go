@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
@@ -20,6 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -38,13 +40,13 @@ type Options struct {
 	// can support at most, declared to commands of revisions before 2026-07-28. Default: everything.
 	Client mcp.ClientOptions
 	// Consent asks the user before [Host.Call] calls a tool. Default: every call is refused.
-	Consent func(ctx context.Context, a *Action) (*Verdict, error)
+	Consent func(ctx context.Context, a *policy.Action) (*Verdict, error)
 	// Policy decides about the requests of all callers, and about their results. Default: all are
 	// allowed. [Host.SetPolicy] replaces it.
-	Policy Policy
+	Policy policy.Policy
 	// Channels are the ways to ask for the approval of a request, in order: the first that is there is
 	// used. A request that none can ask about is refused. Default: ChannelClient.
-	Channels []Channel
+	Channels []policy.Channel
 	// Webhook asks another program for the approval of a request, for ChannelWebhook. ctx ends when the
 	// request does, after 5 minutes at the latest. An empty Answer leaves the decision to others: see
 	// [Approvals]. An error refuses the request unless Channels has ChannelConsole.
@@ -58,7 +60,7 @@ type Options struct {
 	Configure func(f *config.File, o *Options) error
 	// Recorder records the requests of all callers, and what changes for them. Default: nothing is
 	// recorded.
-	Recorder Recorder
+	Recorder event.Recorder
 	// State keeps what the host must find again after a restart, such as pins. Default: a state.Memory.
 	State state.Store
 	// Pins compares the definitions of all servers with those in State that were approved, and neither
@@ -97,9 +99,9 @@ type Host struct {
 	approver *approver
 	states   *round.Sealer
 	callIDs  *observe.IDs
-	calls    next                                // the pipeline
-	masks    func(r *Record, text string) string // maskRecord
-	policy   atomic.Pointer[Policy]
+	calls    next                                      // the pipeline
+	masks    func(r *event.Record, text string) string // maskRecord
+	policy   atomic.Pointer[policy.Policy]
 	recent   observe.Recent
 	misnamed misnamedItems
 	held     heldRequests
@@ -136,7 +138,7 @@ type Host struct {
 
 // Open returns a host for a configuration. It starts no server: that happens when a request needs
 // it, or by [Host.Start]. An invalid entry of a server does not affect the others: requests for it
-// fail with [CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
+// fail with [hosterr.CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h := &Host{callIDs: observe.NewIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: server.NewFingerprintKey()}
@@ -193,7 +195,7 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 		}
 		wait.Go(func() {
 			u.resume()
-			s, err := u.pool(&Caller{}).acquire(ctx, "")
+			s, err := u.pool(&policy.Caller{}).acquire(ctx, "")
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -227,7 +229,7 @@ func (h *Host) Events(ctx context.Context) iter.Seq[Event] { return h.events.sub
 
 // For returns the view of a caller. It connects to no server. Callers with the same principal and
 // profile share a view.
-func (h *Host) For(c *Caller) *View {
+func (h *Host) For(c *policy.Caller) *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.views.get(h, c)

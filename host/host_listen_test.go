@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -22,7 +23,7 @@ func TestChangesReachSubscribers(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		calc, shop := newServer("calc"), newServer("shop")
 		h := newHost(t, map[string]mcp.Handler{"calc": calc, "shop": shop}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestChangesReachAllViewsOfAServer(t *testing.T) {
 				return mcp.InMemory(newServer("other")), nil
 			}})
 		var counts [2]atomic.Int64
-		for n, caller := range []*host.Caller{{}, {Server: "calc"}} {
+		for n, caller := range []*policy.Caller{{}, {Server: "calc"}} {
 			c := client(t, h, caller)
 			if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
 				t.Fatal(err)
@@ -91,7 +92,7 @@ func TestChangesReachAllViewsOfAServer(t *testing.T) {
 			for _, name := range tools { // listed, and changed again, while the list is read
 				mcp.AddTool(calc, &mcp.Tool{Name: name}, func(context.Context, struct{}) (string, error) { return "", nil })
 				time.Sleep(500 * time.Millisecond)
-				all, err := mcp.Collect(client(t, h, &host.Caller{}).Tools(t.Context()))
+				all, err := mcp.Collect(client(t, h, &policy.Caller{}).Tools(t.Context()))
 				if err != nil || !slices.ContainsFunc(all, func(v *mcp.Tool) bool { return v.Name == "calc__"+name }) {
 					t.Errorf("round %d: %s is not listed, with error %v", round, name, err)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
@@ -116,7 +117,7 @@ func TestViewServesAllServers(t *testing.T) {
 	}
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up, "{}")
-		useServers(t, mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes}), up)
+		useServers(t, mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Elicit: yes}), up)
 	})
 }
 
@@ -179,7 +180,7 @@ func TestReadOfLinkedResource(t *testing.T) {
 			})
 		}
 		h := newHost(t, servers, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		var missing *mcp.Error
 		if _, err := c.ReadResource(t.Context(), "db://shop"); !errors.As(err, &missing) {
 			t.Errorf("before a result has named it: got %v, want an error of the protocol", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -90,7 +91,7 @@ func useForeignStates(t *testing.T, up mcptest.Combination) {
 	foreign := hostileHost(t, map[string]mcp.Handler{"all": newServer("all"), "other": newServer("other")}, up, settings)
 	ann, bob := principal("ann"), principal("bob")
 	const call = `"name":"all__ask","arguments":{}`
-	own := h.For(&host.Caller{Principal: ann})
+	own := h.For(&policy.Caller{Principal: ann})
 	state := stateOf(t, own, call)
 	before := len(all.of("tools/call"))
 	long := strings.Repeat("A", 1<<20)
@@ -99,22 +100,22 @@ func useForeignStates(t *testing.T, up mcptest.Combination) {
 	answer := `,"inputResponses":{"sure":{"action":"accept","content":{"value":true}},"q1":{"action":"accept","content":{"value":true}}}`
 	for _, test := range []struct {
 		name   string
-		caller *host.Caller
+		caller *policy.Caller
 		call   string
 		state  string
 	}{
-		{"other principal", &host.Caller{Principal: bob}, call, state},
-		{"local user", &host.Caller{}, call, state},
-		{"profile", &host.Caller{Principal: ann, Profile: "p"}, call, state},
-		{"one server", &host.Caller{Principal: ann, Server: "all"}, `"name":"ask","arguments":{}`, state},
-		{"other tool", &host.Caller{Principal: ann}, `"name":"other__ask","arguments":{}`, state},
-		{"other arguments", &host.Caller{Principal: ann}, `"name":"all__ask","arguments":{"a":1}`, state},
-		{"extra member", &host.Caller{Principal: ann}, call + `,"task":{"ttl":1}`, state},
-		{"truncated", &host.Caller{Principal: ann}, call, state[:len(state)-1]},
-		{"flipped", &host.Caller{Principal: ann}, call, string(flipped)},
-		{"empty", &host.Caller{Principal: ann}, call, ""},
-		{"long", &host.Caller{Principal: ann}, call, long},
-		{"other host", &host.Caller{Principal: ann}, call, stateOf(t, foreign.For(&host.Caller{Principal: ann}), call)},
+		{"other principal", &policy.Caller{Principal: bob}, call, state},
+		{"local user", &policy.Caller{}, call, state},
+		{"profile", &policy.Caller{Principal: ann, Profile: "p"}, call, state},
+		{"one server", &policy.Caller{Principal: ann, Server: "all"}, `"name":"ask","arguments":{}`, state},
+		{"other tool", &policy.Caller{Principal: ann}, `"name":"other__ask","arguments":{}`, state},
+		{"other arguments", &policy.Caller{Principal: ann}, `"name":"all__ask","arguments":{"a":1}`, state},
+		{"extra member", &policy.Caller{Principal: ann}, call + `,"task":{"ttl":1}`, state},
+		{"truncated", &policy.Caller{Principal: ann}, call, state[:len(state)-1]},
+		{"flipped", &policy.Caller{Principal: ann}, call, string(flipped)},
+		{"empty", &policy.Caller{Principal: ann}, call, ""},
+		{"long", &policy.Caller{Principal: ann}, call, long},
+		{"other host", &policy.Caller{Principal: ann}, call, stateOf(t, foreign.For(&policy.Caller{Principal: ann}), call)},
 	} {
 		_, err := serve(t, h.For(test.caller), "tools/call", test.call+`,"requestState":"`+test.state+`"`+answer)
 		if err == nil || err.Code != mcp.CodeInvalidParams ||
@@ -165,7 +166,7 @@ func TestHostileCursors(t *testing.T) {
 		servers := map[string]mcp.Handler{"evil": evil, "good": newServer("good")}
 		h, other := newHost(t, servers, inMemory, settings), newHost(t, servers, inMemory, settings)
 		cursor := func(h *host.Host) string {
-			res, err := serve(t, h.For(&host.Caller{Principal: principal("ann")}), "tools/list", "")
+			res, err := serve(t, h.For(&policy.Caller{Principal: principal("ann")}), "tools/list", "")
 			raw, _ := jsonscan.Get([]byte(res), "nextCursor")
 			if err != nil || len(raw) == 0 {
 				t.Fatalf("got %.100s, %v, want a cursor", res, err)
@@ -174,16 +175,16 @@ func TestHostileCursors(t *testing.T) {
 		}
 		ours := cursor(h)
 		for name, test := range map[string]struct {
-			caller         *host.Caller
+			caller         *policy.Caller
 			method, cursor string
 		}{
-			"principal": {&host.Caller{Principal: principal("bob")}, "tools/list", ours},
-			"profile":   {&host.Caller{Principal: principal("ann"), Profile: "p"}, "tools/list", ours},
-			"server":    {&host.Caller{Principal: principal("ann"), Server: "evil"}, "tools/list", ours},
-			"kind":      {&host.Caller{Principal: principal("ann")}, "prompts/list", ours},
-			"host":      {&host.Caller{Principal: principal("ann")}, "tools/list", cursor(other)},
-			"cut":       {&host.Caller{Principal: principal("ann")}, "tools/list", ours[:len(ours)-3] + `"`},
-			"type":      {&host.Caller{Principal: principal("ann")}, "tools/list", "7"},
+			"principal": {&policy.Caller{Principal: principal("bob")}, "tools/list", ours},
+			"profile":   {&policy.Caller{Principal: principal("ann"), Profile: "p"}, "tools/list", ours},
+			"server":    {&policy.Caller{Principal: principal("ann"), Server: "evil"}, "tools/list", ours},
+			"kind":      {&policy.Caller{Principal: principal("ann")}, "prompts/list", ours},
+			"host":      {&policy.Caller{Principal: principal("ann")}, "tools/list", cursor(other)},
+			"cut":       {&policy.Caller{Principal: principal("ann")}, "tools/list", ours[:len(ours)-3] + `"`},
+			"type":      {&policy.Caller{Principal: principal("ann")}, "tools/list", "7"},
 		} {
 			_, err := serve(t, h.For(test.caller), test.method, `"cursor":`+test.cursor)
 			if err == nil || err.Code != mcp.CodeInvalidParams || !strings.HasSuffix(err.Message, "unknown or of another list") {
@@ -201,7 +202,7 @@ func TestHostileSuspendedCalls(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHost(t, map[string]mcp.Handler{"all": newServer("all"), "other": newServer("other")}, up,
 					`{"servers":{"all":{"share":"`+share+`"}}}`)
-				ann := h.For(&host.Caller{Principal: principal("ann")})
+				ann := h.For(&policy.Caller{Principal: principal("ann")})
 				asked := 0
 				var mu sync.Mutex
 				var wait sync.WaitGroup
@@ -219,7 +220,7 @@ func TestHostileSuspendedCalls(t *testing.T) {
 				if asked < 1 || asked > 16 {
 					t.Errorf("%d calls of one principal wait for it, want at most 16", asked)
 				}
-				stateOf(t, h.For(&host.Caller{Principal: principal("bob")}), `"name":"all__ask","arguments":{}`)
+				stateOf(t, h.For(&policy.Caller{Principal: principal("bob")}), `"name":"all__ask","arguments":{}`)
 				stateOf(t, ann, `"name":"other__ask","arguments":{}`)
 			})
 		})
@@ -234,7 +235,7 @@ func TestHostileUnknownNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		evil := &hostile{answer: usual}
 		h := newHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
-		v := h.For(&host.Caller{Principal: principal("ann")})
+		v := h.For(&policy.Caller{Principal: principal("ann")})
 		for n := range 10_000 {
 			for _, r := range []struct{ method, params string }{
 				{"tools/call", fmt.Sprintf(`"name":"evil__%d"`, n)},
@@ -260,14 +261,14 @@ func TestHostileSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers":{"calc":{"share":"session"}}}`)
-		bob := &host.Caller{Principal: principal("bob"), Session: "bob"}
+		bob := &policy.Caller{Principal: principal("bob"), Session: "bob"}
 		view := h.For(bob)
 		c := client(t, h, bob)
 		if f, text := failureOf(t, c, "calc__name"); f != nil {
 			t.Fatalf("got %+v, %q", f, text)
 		}
 		for n := range 3000 {
-			h.For(&host.Caller{Principal: principal("ann"), Session: fmt.Sprint(n)})
+			h.For(&policy.Caller{Principal: principal("ann"), Session: fmt.Sprint(n)})
 			time.Sleep(time.Millisecond)
 		}
 		if h.For(bob) != view {
@@ -277,7 +278,7 @@ func TestHostileSessions(t *testing.T) {
 			t.Errorf("%d views and %d pools are kept", views, pools)
 		}
 		for n := range 30 {
-			client(t, h, &host.Caller{Principal: principal("ann"), Session: fmt.Sprint(n)})
+			client(t, h, &policy.Caller{Principal: principal("ann"), Session: fmt.Sprint(n)})
 			time.Sleep(time.Second)
 		}
 		own := 0
@@ -304,7 +305,7 @@ func TestHostileSubscriptions(t *testing.T) {
 		all := &recorded{Handler: s}
 		p := &fakeProcess{handler: all}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		uris := func(n int) (all []string) {
 			for i := range n {
 				all = append(all, fmt.Sprintf("x:///%d", i))
@@ -343,7 +344,7 @@ func TestHostileCancellations(t *testing.T) {
 	}
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": featureServer(), "other": newServer("other")}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
 		wantTool(t, c, "other__add")
 		var wait sync.WaitGroup
 		for n := range 50 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -137,7 +138,7 @@ func TestHostileLists(t *testing.T) {
 				evil := &hostile{answer: on("tools/list", answer)}
 				h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory,
 					`{"tools":{"mode":"list"}}`)
-				c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 				wantTool(t, c, "good__add")
 				before := evil.requests.Load()
 				for range 500 {
@@ -195,7 +196,7 @@ func TestHostileChangesWithoutEnd(t *testing.T) {
 		mcp.AddTool(s, &mcp.Tool{Name: "first"}, func(context.Context, struct{}) (string, error) { return "", nil })
 		p := &fakeProcess{handler: listening{counted, s}}
 		h := openFakes(t, map[string]*fakeProcess{"flood": p}, `{"tools":{"mode":"list"}}`)
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		listening := make(chan struct{})
@@ -260,7 +261,7 @@ func TestHostileQuestions(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				evil := &hostile{answer: on("tools/call", func(*mcp.Request) string { return result })}
 				h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
-				c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, &mcp.ClientOptions{
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, &mcp.ClientOptions{
 					Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						t.Error("the client was asked")
 						return nil, errors.New("no")
@@ -344,7 +345,7 @@ func TestHostileBytes(t *testing.T) {
 				}
 				return ""
 			})
-			c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{
+			c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{
 				Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 					t.Error("the client was asked")
 					return nil, errors.New("no")
@@ -378,7 +379,7 @@ func TestHostileQuestionsWithoutEnd(t *testing.T) {
 		})
 		h := newHost(t, map[string]mcp.Handler{"evil": s}, up, "{}")
 		asked := 0
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{ElicitationsPerMinute: 10_000,
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{ElicitationsPerMinute: 10_000,
 			Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				asked++
 				return yes(ctx, p)
@@ -410,7 +411,7 @@ func TestHostileNamesOfOthers(t *testing.T) {
 			return "", nil
 		}}
 		h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 		if r, err := c.CallTool(t.Context(), "good__add", map[string]any{"A": 1, "B": 1}); err != nil || r.Text() != "good2" {
 			t.Errorf("got %+v, %v, want the tool of good", r, err)
 		}
@@ -437,7 +438,7 @@ func TestHostileMessageHidesNoServer(t *testing.T) {
 		}}
 		h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
 		got := ""
-		c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, &mcp.ClientOptions{
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, &mcp.ClientOptions{
 			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				got = p.Message
 				return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
@@ -470,7 +471,7 @@ func TestHostileFormHidesNothing(t *testing.T) {
 			}}
 			h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
 			got := ""
-			c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, &mcp.ClientOptions{
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, &mcp.ClientOptions{
 				Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 					var schema struct {
 						Properties struct{ Title json.RawMessage }
@@ -506,7 +507,7 @@ func TestHostileSilence(t *testing.T) {
 			return "", nil
 		}}
 		h := hostileHost(t, map[string]mcp.Handler{"silent": silent, "lists": lists, "good": newServer("good")}, inMemory, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 		begin := time.Now()
 		for range 10 {
 			wantTool(t, c, "good__add")
@@ -530,7 +531,7 @@ func TestHostileLargeResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			evil := &hostile{answer: on("tools/call", func(req *mcp.Request) string { return result() })}
 			h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, modernHTTP, "{}")
-			c := mcptest.Dial(t, h.For(&host.Caller{}), modernHTTP, nil)
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), modernHTTP, nil)
 			if r, err := c.CallTool(t.Context(), "evil__t", nil); err == nil && !r.IsError {
 				t.Error("the result was accepted")
 			}
@@ -562,7 +563,7 @@ func TestHostileDiscovery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := hostileHost(t, map[string]mcp.Handler{"evil": evil, "good": newServer("good")}, inMemory, "{}")
-				c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 				wantTool(t, c, "good__add")
 				if text := c.Instructions(); len(text) > 17<<10 || strings.Contains(text, "\n## good\n") {
 					t.Errorf("%d bytes of instructions: %.100q", len(text), text)
@@ -604,7 +605,7 @@ func TestFailuresHideDetails(t *testing.T) {
 		return log.Write(p)
 	}))
 	for _, remote := range []bool{false, true} {
-		caller := &host.Caller{Server: "s"}
+		caller := &policy.Caller{Server: "s"}
 		if remote {
 			caller.Principal = principal("ann")
 		}

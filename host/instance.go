@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -24,11 +25,11 @@ type instance struct {
 	next    *conn // replaces current when it is connected; nil for none
 	backoff connection.Backoff
 	breaker limits.Breaker
-	state   State         // if current is nil
-	since   time.Time     // of state
-	err     *Error        // the last failure
-	starts  int           // all
-	changed chan struct{} // closed with the next start, for requests that wait for it; may be nil
+	state   State          // if current is nil
+	since   time.Time      // of state
+	err     *hosterr.Error // the last failure
+	starts  int            // all
+	changed chan struct{}  // closed with the next start, for requests that wait for it; may be nil
 
 	swapped    time.Time // the last attempt to replace current because the configuration has changed
 	swapFailed bool
@@ -94,7 +95,7 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error)
 			return s, nil
 		}
 	}
-	return nil, &Error{Code: CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
+	return nil, &hosterr.Error{Code: hosterr.CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
 }
 
 var errNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")
@@ -183,7 +184,7 @@ func (i *instance) join(deadline time.Time) (s *conn, wait time.Duration, err er
 }
 
 // unavailable returns the error of requests while a start is delayed.
-func (i *instance) unavailable(wait time.Duration) *Error {
+func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
 	last := i.err
 	if last == nil {
 		last = i.pool.up.delayed
@@ -191,7 +192,7 @@ func (i *instance) unavailable(wait time.Duration) *Error {
 	e := *last
 	e.RetryAfter = wait
 	if i.state == StateCrashLoop {
-		e.Code, e.Err = CodeCrashLoop, crashError{e.Err}
+		e.Code, e.Err = hosterr.CodeCrashLoop, crashError{e.Err}
 	}
 	return &e
 }
@@ -248,7 +249,7 @@ func (i *instance) wake() {
 
 // failed records that a connection has ended or was not made, and delays the next. The lock of the
 // upstream is held.
-func (i *instance) failed(s *conn, e *Error) {
+func (i *instance) failed(s *conn, e *hosterr.Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
 	u.startFailedLocked(s, e, now)
@@ -271,10 +272,10 @@ func (i *instance) failed(s *conn, e *Error) {
 	}
 	state := StateBackoff
 	switch {
-	case e.Code == CodeConfigError:
+	case e.Code == hosterr.CodeConfigError:
 		state = StateConfig
 		i.backoff.Failed(now)
-	case e.Code == CodeAuthRequired:
+	case e.Code == hosterr.CodeAuthRequired:
 		state = StateAuth
 		i.backoff.Failed(now)
 	case !u.isCommand():
@@ -289,7 +290,7 @@ func (i *instance) failed(s *conn, e *Error) {
 }
 
 // disconnected records that an instance has no connection. The lock of the upstream is held.
-func (i *instance) disconnected(s *conn, state State, e *Error) {
+func (i *instance) disconnected(s *conn, state State, e *hosterr.Error) {
 	if i.current == s {
 		i.current = nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -106,7 +107,7 @@ func twoPrincipals(t *testing.T, share config.Share, up, down mcptest.Combinatio
 	use := func(name string, n int) (all string) {
 		refused := unrelated && used > 0
 		used++
-		view := h.For(&host.Caller{Principal: &mcp.Principal{Subject: name}, Session: name})
+		view := h.For(&policy.Caller{Principal: &mcp.Principal{Subject: name}, Session: name})
 		c := mcptest.Dial(t, view, down, &mcp.ClientOptions{
 			Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				asked = append(asked, name+" "+p.Message)

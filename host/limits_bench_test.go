@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -25,7 +26,7 @@ func BenchmarkCallThroughView(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = h.Close() }()
-	c, err := mcp.Connect(b.Context(), mcp.InMemory(h.For(&host.Caller{Principal: &mcp.Principal{Subject: "ann"}})), nil)
+	c, err := mcp.Connect(b.Context(), mcp.InMemory(h.For(&policy.Caller{Principal: &mcp.Principal{Subject: "ann"}})), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

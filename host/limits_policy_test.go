@@ -10,11 +10,14 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // openLimited opens a host of one server with a policy and a recorder.
-func openLimited(t *testing.T, s mcp.Handler, settings string, p host.Policy, r host.Recorder) *host.Host {
+func openLimited(t *testing.T, s mcp.Handler, settings string, p policy.Policy, r event.Recorder) *host.Host {
 	t.Helper()
 	fake := &fakeProcess{handler: s}
 	h := openFile(t, map[string]any{"a": map[string]string{"command": "a"}}, settings, &host.Options{Policy: p, Recorder: r,
@@ -28,25 +31,25 @@ func openLimited(t *testing.T, s mcp.Handler, settings string, p host.Policy, r 
 // Requirement: HOST-06
 func TestLimitsComeBeforeQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		decide := policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionCall && a.Target == "slow" {
-				return host.Decision{Do: host.OutcomeHide}
+		decide := policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionCall && a.Target == "slow" {
+				return policy.Decision{Do: policy.OutcomeHide}
 			}
-			if a.Kind == host.ActionCall {
-				return host.Decision{Do: host.OutcomeAsk}
+			if a.Kind == policy.ActionCall {
+				return policy.Decision{Do: policy.OutcomeAsk}
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		})
 		h := openLimited(t, simpleServer("a"), `{"limits": {"perCaller": "2/h"}}`, decide, nil)
 		asked := 0
-		c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{
+		c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{
 			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				asked++
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"decision":"once"}`)}, nil
 			}})
 		_, _ = failureOf(t, c, "a__name") // the call, and the answer
 		for range 10 {
-			wantFailure(t, c, "a__name", host.CodeLimited, "limits.perCaller of 2/h")
+			wantFailure(t, c, "a__name", hosterr.CodeLimited, "limits.perCaller of 2/h")
 		}
 		if asked != 1 {
 			t.Errorf("the user was asked %d times, want 1", asked)
@@ -65,14 +68,14 @@ func TestRefusalsAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var events []string
-		record := recorderFunc(func(r *host.Record) {
+		record := recorderFunc(func(r *event.Record) {
 			mu.Lock()
 			defer mu.Unlock()
 			if r.Action.Kind == "" {
 				return
 			}
 			code := ""
-			if e, ok := r.Err.(*host.Error); ok {
+			if e, ok := r.Err.(*hosterr.Error); ok {
 				code = string(e.Code)
 			}
 			events = append(events, fmt.Sprint(r.Event, " ", r.Kind, " ", r.Server, " ", code))
@@ -110,13 +113,13 @@ func TestKeptResultsAreRedacted(t *testing.T) {
 		mcp.AddTool(s, &mcp.Tool{Name: "rows"}, func(context.Context, struct{}) (struct{ SSN, Text string }, error) {
 			return struct{ SSN, Text string }{"078-05-1120", largeText(9000)}, nil
 		})
-		decide := policyFunc(func(a *host.Action) host.Decision {
-			d := host.Decision{Do: host.OutcomeAllow}
+		decide := policyFunc(func(a *policy.Action) policy.Decision {
+			d := policy.Decision{Do: policy.OutcomeAllow}
 			switch a.Kind {
-			case host.ActionRead:
-				d.Do = host.OutcomeDeny
-			case host.ActionResult:
-				d.Redact = []host.Redaction{{Pointer: "/SSN"}}
+			case policy.ActionRead:
+				d.Do = policy.OutcomeDeny
+			case policy.ActionResult:
+				d.Redact = []policy.Redaction{{Pointer: "/SSN"}}
 			}
 			return d
 		})

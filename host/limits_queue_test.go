@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -249,7 +250,7 @@ func TestLocalUserMayUseAllSlots(t *testing.T) {
 		h := hostileHost(t, map[string]mcp.Handler{"all": g}, on, `{"servers": {"all": {"share": "shared"}}}`)
 		var calls holder
 		for n := range 9 {
-			calls.call(t.Context(), client(t, h, &host.Caller{}), fmt.Sprint(n))
+			calls.call(t.Context(), client(t, h, &policy.Caller{}), fmt.Sprint(n))
 		}
 		wantRunning(t, h, "all", 8, 1)
 		close(g.release)
@@ -267,7 +268,7 @@ func TestProcessesHaveSlotsOfTheirOwn(t *testing.T) {
 		done := make(chan string)
 		go func() { _, text := failureOf(t, ann, "a__slow"); done <- text }()
 		synctest.Wait()
-		wantFailure(t, ann, "a__name", host.CodeLimited, "the server is busy with concurrency of 1, and queue of 0 is full")
+		wantFailure(t, ann, "a__name", hosterr.CodeLimited, "the server is busy with concurrency of 1, and queue of 0 is full")
 		wantText(t, bob, "a__name", "a")
 		if got := <-done; got != "slow" {
 			t.Errorf("got %q", got)
@@ -347,7 +348,7 @@ func TestForgedAnswersWait(t *testing.T) {
 func TestRateOfAServerDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), `{"servers": {"a": {"rate": "1/s burst 2", "queue": 2, "queueTimeout": "1500ms"}}}`)
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		wantText(t, c, "a__name", "a")
 		wantText(t, c, "a__name", "a")
 		began := time.Now()

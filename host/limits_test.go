@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -27,8 +28,8 @@ func forEachCombination(t *testing.T, f func(t *testing.T, on mcptest.Combinatio
 }
 
 // annOf and bobOf return the views of two callers.
-func annOf(h *host.Host) *host.View { return h.For(&host.Caller{Principal: principal("ann")}) }
-func bobOf(h *host.Host) *host.View { return h.For(&host.Caller{Principal: principal("bob")}) }
+func annOf(h *host.Host) *host.View { return h.For(&policy.Caller{Principal: principal("ann")}) }
+func bobOf(h *host.Host) *host.View { return h.For(&policy.Caller{Principal: principal("bob")}) }
 
 // wantFailure calls a tool, whose failure must have a code and a text. It returns the time to wait.
 func wantFailure(t *testing.T, c *mcp.Client, tool string, code hosterr.Code, text string) time.Duration {
@@ -62,7 +63,7 @@ func TestRateOfACaller(t *testing.T) {
 		}
 		const want = `server "all": the caller has reached limits.perCaller of 60/m burst 3: send the request again in 1s; ` +
 			"the request did not run"
-		wait := wantFailure(t, ann, "all__add", host.CodeLimited, want)
+		wait := wantFailure(t, ann, "all__add", hosterr.CodeLimited, want)
 		if wait <= 0 || wait > time.Second {
 			t.Errorf("got %v, want at most a second", wait)
 		}
@@ -92,13 +93,13 @@ func TestRateOfATool(t *testing.T) {
 		ann, bob := clientOfView(t, annOf(h)), clientOfView(t, bobOf(h))
 		wantText(t, ann, "a__name", "a")
 		wantText(t, ann, "a__name", "a")
-		wait := wantFailure(t, ann, "a__name", host.CodeLimited, "toolRates of 2/m")
+		wait := wantFailure(t, ann, "a__name", hosterr.CodeLimited, "toolRates of 2/m")
 		if wait != 30*time.Second {
 			t.Errorf("got %v", wait)
 		}
 		wantText(t, bob, "a__name", "a")
 		wantText(t, ann, "a__slow", "slow")
-		wantFailure(t, ann, "a__slow", host.CodeLimited, "limits.perTool of 1/h: send the request again in 59m10s")
+		wantFailure(t, ann, "a__slow", hosterr.CodeLimited, "limits.perTool of 1/h: send the request again in 59m10s")
 	})
 }
 
@@ -106,7 +107,7 @@ func TestRateOfATool(t *testing.T) {
 func TestRateOfTheLocalUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), `{}`)
-		local, ann := client(t, h, &host.Caller{}), clientOfView(t, annOf(h))
+		local, ann := client(t, h, &policy.Caller{}), clientOfView(t, annOf(h))
 		for range 2001 {
 			wantText(t, local, "a__name", "a")
 		}
@@ -131,25 +132,25 @@ func TestEvictedRatesAreKept(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), `{"limits": {"perCaller": "2/h"}, "servers": {"a": {"share": "shared"}}}`)
-		call := func(c *host.Caller) string {
+		call := func(c *policy.Caller) string {
 			text, err := serve(t, h.For(c), "tools/call", `"name":"a__name"`)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return text
 		}
-		ann := &host.Caller{Principal: principal("ann")}
+		ann := &policy.Caller{Principal: principal("ann")}
 		call(ann)
 		call(ann)
 		for n := range 10_001 {
-			call(&host.Caller{Principal: principal(fmt.Sprint(n))})
+			call(&policy.Caller{Principal: principal(fmt.Sprint(n))})
 		}
 		if got := call(ann); !strings.Contains(got, "limits.perCaller of 2/h") {
 			t.Errorf("got %s, want a refusal", got)
 		}
 		served := 0
 		for n := range 100 {
-			if !strings.Contains(call(&host.Caller{Principal: principal(fmt.Sprint("new", n))}), "isError") {
+			if !strings.Contains(call(&policy.Caller{Principal: principal(fmt.Sprint("new", n))}), "isError") {
 				served++
 			}
 		}
@@ -203,10 +204,10 @@ func TestTimeoutsNameTheirSetting(t *testing.T) {
 			return "", ctx.Err()
 		})
 		p := &fakeProcess{handler: s}
-		for _, caller := range []*host.Caller{{}, {Principal: principal("ann")}} {
+		for _, caller := range []*policy.Caller{{}, {Principal: principal("ann")}} {
 			h := openFakes(t, map[string]*fakeProcess{"a": p}, `{"servers": {"a": {"timeout": "10s", "maxTimeout": "1m"}}}`)
 			c := client(t, h, caller)
-			wantFailure(t, c, "a__slow", host.CodeTimeout, "no response, and no progress, within timeout of 10s; the request may have run")
+			wantFailure(t, c, "a__slow", hosterr.CodeTimeout, "no response, and no progress, within timeout of 10s; the request may have run")
 			progress := clientWith(t, h, caller, &mcp.ClientOptions{Timeout: time.Hour, MaxTimeout: time.Hour})
 			ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {}})
 			res, err := progress.CallTool(ctx, "a__progress", nil)
@@ -239,13 +240,13 @@ func TestReloadReplacesLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const servers = `"a": {"command": "one"}`
 		r := newReloaded(t, fakesOf("one"), servers, `{"limits": {"perCaller": "1/h"}}`)
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
-		wantFailure(t, c, "a__name", host.CodeLimited, "1/h")
+		wantFailure(t, c, "a__name", hosterr.CodeLimited, "1/h")
 		r.reload(t, servers, `{"limits": {"perCaller": "2/h"}}`, host.Diff{Settings: []string{"limits"}})
 		wantText(t, c, "a__name", "one")
 		wantText(t, c, "a__name", "one")
-		wantFailure(t, c, "a__name", host.CodeLimited, "2/h")
+		wantFailure(t, c, "a__name", hosterr.CodeLimited, "2/h")
 		r.reload(t, servers, `{"servers": {"a": {"concurrency": 1}}}`,
 			host.Diff{Settings: []string{"limits"}, Updated: []string{"a"}})
 		wantText(t, c, "a__name", "one")

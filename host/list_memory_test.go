@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -47,7 +48,7 @@ func openLarge(t *testing.T, settings string, size func(caller string) (megabyte
 // listTools returns the first page of tools/list for a caller.
 func listTools(t *testing.T, h *host.Host, subject string) (string, error) {
 	t.Helper()
-	raw, err := client(t, h, &host.Caller{Principal: principal(subject), Server: "big"}).Do(t.Context(), "tools/list", nil)
+	raw, err := client(t, h, &policy.Caller{Principal: principal(subject), Server: "big"}).Do(t.Context(), "tools/list", nil)
 	return string(raw), err
 }
 

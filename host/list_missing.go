@@ -47,11 +47,11 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 		if m.lists[n][kind] != nil {
 			continue
 		}
-		code := CodeStarting // also if the list was read after the catalogue was merged
-		if e, ok := errors.AsType[*Error](p.lists.Err(kind)); ok {
+		code := hosterr.CodeStarting // also if the list was read after the catalogue was merged
+		if e, ok := errors.AsType[*hosterr.Error](p.lists.Err(kind)); ok {
 			code = e.Code
 		}
-		if code == CodeStarting {
+		if code == hosterr.CodeStarting {
 			missing.starting++
 		}
 		missing.pools, missing.codes = append(missing.pools, p), append(missing.codes, code)
@@ -63,7 +63,7 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 func (m *missingLists) String() string {
 	var starting, failed []string
 	for n, p := range m.pools {
-		if name := listing.Cut(p.up.name, maxMissingName); m.codes[n] == CodeStarting {
+		if name := listing.Cut(p.up.name, maxMissingName); m.codes[n] == hosterr.CodeStarting {
 			starting = append(starting, name)
 		} else {
 			failed = append(failed, fmt.Sprintf("%s (%s)", name, m.codes[n]))

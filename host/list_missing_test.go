@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -24,7 +24,7 @@ func TestListIsCompleteOrNamesMissingServers(t *testing.T) {
 					"slow": {handler: simpleServer("slow"), startup: 20 * time.Second},
 					"bad":  {handler: simpleServer("bad"), fail: errors.New("failed to start")},
 				}, "{}")
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Revision: revision})
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{Revision: revision})
 				progress := 0
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{
 					Progress: func(mcp.ProgressUpdate) { progress++ }})
@@ -56,7 +56,7 @@ func TestListIsReadAlsoWithoutItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("slow"), startup: 100 * time.Second}
 		h := openFakes(t, map[string]*fakeProcess{"slow": p, "calc": {handler: simpleServer("calc")}}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		if _, err := c.Do(ctx, "tools/list", nil); !errors.Is(err, context.DeadlineExceeded) {

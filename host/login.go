@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -77,7 +78,7 @@ func asLogin(l *login.Login, err error) (Login, error) {
 // header Authorization: then the requests of all callers use the login, and a function [Options.Dial] has
 // to use the tokens of [Options.Tokens]. A pending login for the same is returned again. The error is
 // [ErrLoginUnused], or an [*Error] with CodeLimited if too many logins are pending.
-func (h *Host) BeginLogin(ctx context.Context, server string, c *Caller, scopes ...string) (Login, error) {
+func (h *Host) BeginLogin(ctx context.Context, server string, c *policy.Caller, scopes ...string) (Login, error) {
 	u := h.set.Load().byName[server]
 	if u == nil {
 		return nil, fmt.Errorf("host: unknown server %.64q", server)
@@ -100,7 +101,7 @@ func (h *Host) FinishLogin(ctx context.Context, browser string, response url.Val
 // Logout removes the tokens of a caller for a server, and revokes them if the authorization server
 // supports that, and ends the connections that have used them. The tokens are removed also if there
 // is an error.
-func (h *Host) Logout(ctx context.Context, server string, c *Caller) error {
+func (h *Host) Logout(ctx context.Context, server string, c *policy.Caller) error {
 	u := h.set.Load().byName[server]
 	if u == nil {
 		return fmt.Errorf("host: unknown server %.64q", server)
@@ -156,7 +157,7 @@ func (h *Host) recordLogin(server string, p *mcp.Principal, outcome string, err 
 	if err != nil {
 		detail["reason"] = login.Failure(err)
 	}
-	h.recordChange(event.Login, &Caller{Principal: p}, server, detail)
+	h.recordChange(event.Login, &policy.Caller{Principal: p}, server, detail)
 }
 
 type clientKey struct{}
@@ -187,7 +188,7 @@ func (u *Upstream) poolsOf(p *mcp.Principal) (all []*pool) {
 }
 
 // lookup returns the variables of an instance of a caller.
-func (h *Host) lookup(c *Caller) func(name string) (string, bool) {
+func (h *Host) lookup(c *policy.Caller) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
 		if name != "caller:subject" {
 			return h.opts.Lookup(name)

@@ -87,9 +87,9 @@ func mayElicitURL(req *mcp.Request) bool {
 
 // neededLogin returns the login that a failed request needs, nil if a login would not help.
 func (v *View) neededLogin(ctx context.Context, err error) (c *login.Credential, scopes []string) {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*hosterr.Error](err)
 	needed, required := errors.AsType[*oauthclient.LoginRequiredError](err)
-	if !ok || !required || e.Code != CodeAuthRequired {
+	if !ok || !required || e.Code != hosterr.CodeAuthRequired {
 		return nil, nil
 	}
 	p := v.poolNamed(e.Server)
@@ -112,7 +112,7 @@ func (v *View) askLogin(
 	if c == nil {
 		return nil, err
 	}
-	e, _ := errors.AsType[*Error](err)
+	e, _ := errors.AsType[*hosterr.Error](err)
 	own := c.Principal().Key() == v.caller.Principal.Key() && c.IsOfCallers()
 	if !own || v.host.logins.ConnectURL() == "" || v.host.logins.Refused(c.Principal()) != nil {
 		return nil, v.loginRequired(e, "")
@@ -151,7 +151,7 @@ func (v *View) askLogin(
 }
 
 // loginRequired returns the error of a request that needs a login which its client cannot be asked for.
-func (v *View) loginRequired(e *Error, page string) error {
+func (v *View) loginRequired(e *hosterr.Error, page string) error {
 	out := *e
 	text := "a login is required"
 	u := v.host.set.Load().byName[e.Server]
@@ -221,7 +221,7 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 		return &inner, &st, nil
 	}
 	if jsonscan.GetString(answer, "action") != "accept" {
-		return &inner, &st, p.up.errorf(CodeAuthRequired, "a login is required, and the user has not agreed to it")
+		return &inner, &st, p.up.errorf(hosterr.CodeAuthRequired, "a login is required, and the user has not agreed to it")
 	}
 	return &inner, &st, v.awaitLogin(ctx, &inner, p, &st)
 }
@@ -237,7 +237,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		return nil
 	}
 	if !v.host.held.add(v.principal) {
-		return p.up.errorf(CodeLimited, "too many requests wait for their users")
+		return p.up.errorf(hosterr.CodeLimited, "too many requests wait for their users")
 	}
 	defer v.host.held.remove(v.principal)
 	expiry := time.NewTimer(time.Until(l.Expires()))
@@ -250,7 +250,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		select {
 		case <-l.Done():
 			if err := l.Outcome(); err != nil {
-				return p.up.errorf(CodeAuthRequired, "the login has failed: %s", login.Failure(err))
+				return p.up.errorf(hosterr.CodeAuthRequired, "the login has failed: %s", login.Failure(err))
 			}
 			return nil
 		case <-changed:
@@ -264,7 +264,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 			notifyProgress(ctx, req, n, "waiting for the login")
 			n++
 		case <-expiry.C:
-			return p.up.errorf(CodeAuthRequired, "the login was not completed within %v", login.Time)
+			return p.up.errorf(hosterr.CodeAuthRequired, "the login was not completed within %v", login.Time)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-v.host.ctx.Done():
@@ -282,7 +282,7 @@ func (p *pool) checkLogin(ctx context.Context) error {
 	}
 	if err := c.Ready(ctx); err != nil {
 		e := *p.up.failure(ctx, err)
-		e.Code, e.MayHaveRun = CodeAuthRequired, false
+		e.Code, e.MayHaveRun = hosterr.CodeAuthRequired, false
 		return &e
 	}
 	return nil

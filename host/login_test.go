@@ -10,6 +10,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -30,8 +32,8 @@ func openLogins(t *testing.T) *host.Host {
 	return h
 }
 
-func callerNamed(name string) *host.Caller {
-	return &host.Caller{Principal: &mcp.Principal{Issuer: "test", Subject: name}}
+func callerNamed(name string) *policy.Caller {
+	return &policy.Caller{Principal: &mcp.Principal{Issuer: "test", Subject: name}}
 }
 
 func beginLogin(t *testing.T, h *host.Host, server, name string, scopes ...string) host.Login {
@@ -94,8 +96,8 @@ func TestLoginsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openLogins(t)
 		limited := func(err error) bool {
-			e, ok := errors.AsType[*host.Error](err)
-			return ok && e.Code == host.CodeLimited && e.RetryAfter > 0
+			e, ok := errors.AsType[*hosterr.Error](err)
+			return ok && e.Code == hosterr.CodeLimited && e.RetryAfter > 0
 		}
 		for n := range 16 {
 			beginLogin(t, h, "notes", "ann", fmt.Sprint("scope", n))

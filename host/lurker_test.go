@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -195,7 +196,7 @@ func TestQuestionsOfASharedServerReachNoOtherUser(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					asked := make(chan struct{}, 10)
-					bob := clientWith(t, h, &host.Caller{Principal: principal("bob"), Server: "s"}, &mcp.ClientOptions{
+					bob := clientWith(t, h, &policy.Caller{Principal: principal("bob"), Server: "s"}, &mcp.ClientOptions{
 						Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 							asked <- struct{}{}
 							<-ctx.Done()
@@ -229,7 +230,7 @@ func TestQuestionsOfASharedServerReachNoOtherUser(t *testing.T) {
 						defer mu.Unlock()
 						received = append(received, text)
 					}
-					ann := clientWith(t, h, &host.Caller{Principal: principal("ann"), Server: "s"}, &mcp.ClientOptions{
+					ann := clientWith(t, h, &policy.Caller{Principal: principal("ann"), Server: "s"}, &mcp.ClientOptions{
 						Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 							note(p.Message)
 							return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"p":"secret"}`)}, nil

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -257,7 +257,7 @@ func TestMatrix(t *testing.T) {
 				continue
 			}
 			s := &seen{}
-			transport := validated(t, mcptest.Transport(t, h.For(&host.Caller{}), down.Transport), down.Revision)
+			transport := validated(t, mcptest.Transport(t, h.For(&policy.Caller{}), down.Transport), down.Revision)
 			opts := s.options()
 			opts.Revision = down.Revision
 			c, err := mcp.Connect(t.Context(), transport, opts)

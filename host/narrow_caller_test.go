@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -17,11 +17,11 @@ import (
 // or the tool.
 func TestNarrowCallerContinuesNoCallOfAWiderOne(t *testing.T) {
 	for _, era := range []string{"modern", "session"} {
-		for name, narrow := range map[string]func(*host.Caller){
-			"another server": func(c *host.Caller) { c.Servers = []string{"b"} },
-			"prompts":        func(c *host.Caller) { c.Only = []host.ActionKind{host.ActionGet} },
-			"read-only":      func(c *host.Caller) { c.ReadOnly = true },
-			"same":           func(*host.Caller) {},
+		for name, narrow := range map[string]func(*policy.Caller){
+			"another server": func(c *policy.Caller) { c.Servers = []string{"b"} },
+			"prompts":        func(c *policy.Caller) { c.Only = []policy.ActionKind{policy.ActionGet} },
+			"read-only":      func(c *policy.Caller) { c.ReadOnly = true },
+			"same":           func(*policy.Caller) {},
 		} {
 			t.Run(era+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestListOfKeptTasksOfANarrowCaller(t *testing.T) {
 	id := start(t, wide, "a__plain").ID()
 	limited := person("ann")
 	limited.Servers = []string{"b"}
-	for caller, want := range map[*host.Caller]bool{person("ann"): true, limited: false} {
+	for caller, want := range map[*policy.Caller]bool{person("ann"): true, limited: false} {
 		raw, err := mcptest.Connect(t, h.For(caller), down, nil).Try("tasks/list", nil)
 		if err != nil || bytes.Contains(raw, []byte(id)) != want {
 			t.Errorf("got %s, %v, want the task: %t", raw, err, want)

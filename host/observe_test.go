@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -134,7 +135,7 @@ func TestObserverReceivesRequestsOfCallersAndToServers(t *testing.T) {
 		o := &recordingObserver{t: t}
 		h := observedHost(t, map[string]mcp.Handler{"all": featureServer(), "other": newServer("other")}, up,
 			host.Options{Observer: o}, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, (&seen{}).options())
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, (&seen{}).options())
 		if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {
 			t.Error(err)
 		}
@@ -199,7 +200,7 @@ func TestObserverChangesNothing(t *testing.T) {
 							continue
 						}
 						s := &seen{}
-						c := mcptest.Dial(t, h.For(&host.Caller{}), down, s.options())
+						c := mcptest.Dial(t, h.For(&policy.Caller{}), down, s.options())
 						f.run(t, c, s)
 						_ = c.Close()
 						synctest.Wait()
@@ -219,16 +220,16 @@ func TestObserverChangesNothing(t *testing.T) {
 // Names that callers invent, and tools that a policy hides from them, are unknown.
 func TestObserverKnowsOnlyWhatTheCallerHas(t *testing.T) {
 	o := &recordingObserver{t: t}
-	hide := policyFunc(func(a *host.Action) host.Decision {
+	hide := policyFunc(func(a *policy.Action) policy.Decision {
 		if a.Server == "db" && a.Caller.Principal == nil {
-			return host.Decision{Do: host.OutcomeHide}
+			return policy.Decision{Do: policy.OutcomeHide}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	})
 	h := observedHost(t, map[string]mcp.Handler{"web": serverOf("web", "w"), "db": serverOf("db", "d")}, inMemory,
 		host.Options{Observer: o, Policy: hide}, "{}")
-	boss := client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "boss"}})
-	guest := client(t, h, &host.Caller{})
+	boss := client(t, h, &policy.Caller{Principal: &mcp.Principal{Subject: "boss"}})
+	guest := client(t, h, &policy.Caller{})
 	o.take()
 	if _, err := boss.CallTool(t.Context(), "db__get", nil); err != nil {
 		t.Error(err)
@@ -280,7 +281,7 @@ func TestTraceContextOfCallers(t *testing.T) {
 					opts.Observer = &recordingObserver{t: t, meta: test.observed}
 				}
 				h := observedHost(t, map[string]mcp.Handler{"calc": calc}, up, opts, test.settings)
-				c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: traceMeta})
 				if _, err := c.CallTool(ctx, "calc__add", map[string]int{"A": 1, "B": 2}); err != nil {
 					t.Fatal(err)
@@ -315,7 +316,7 @@ func TestObserverLeavesListsAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(mcp.Respond(t.Context(), h.For(&host.Caller{}), req).Result)
+		return string(mcp.Respond(t.Context(), h.For(&policy.Caller{}), req).Result)
 	}
 	plain := list(nil)
 	if observed := list(idleObserver{}); observed != plain || !strings.Contains(plain, "other__add") {
@@ -330,7 +331,7 @@ func TestObserverReceivesSubscriptionsOfCallersAtTheirEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &recordingObserver{t: t}
 				h := observedHost(t, map[string]mcp.Handler{"calc": newServer("calc")}, inMemory, host.Options{Observer: o}, "{}")
-				c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: transport, Revision: mcptest.Modern}, nil)
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: transport, Revision: mcptest.Modern}, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
@@ -374,7 +375,7 @@ func TestInvalidTraceContextIsNotForwardedOrLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := mcp.Respond(t.Context(), h.For(&host.Caller{}), req); m.Error != nil {
+	if m := mcp.Respond(t.Context(), h.For(&policy.Caller{}), req); m.Error != nil {
 		t.Fatal(m.Error)
 	}
 	sent := calc.of("tools/call")

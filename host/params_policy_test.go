@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -24,15 +25,15 @@ func TestPolicySeesParamsOfEveryMethod(t *testing.T) {
 		h := openHost(t, map[string]mcp.Handler{"acme": newExtended("acme"), "calc": newServer("calc")}, up, "{}", "", nil)
 		var mu sync.Mutex
 		var seen []string
-		h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionOther || a.Kind == host.ActionComplete {
+		h.SetPolicy(policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionOther || a.Kind == policy.ActionComplete {
 				mu.Lock()
 				defer mu.Unlock()
 				seen = append(seen, a.Method+" "+string(a.Arguments))
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		}))
-		c := mcptest.Connect(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Connect(t, h.For(&policy.Caller{}), down, nil)
 		c.Call("acme/hello", map[string]any{"who": "Ada"})
 		_, _ = c.Try("completion/complete", map[string]any{ // which is decided about before the server refuses it
 			"ref":      map[string]any{"type": "ref/prompt", "name": "acme__greet"},
@@ -52,13 +53,13 @@ func TestApprovalShowsParamsOfExtensions(t *testing.T) {
 		on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
 		shared := &state.Memory{}
 		h := newHostWith(t, map[string]mcp.Handler{"acme": newExtended("acme")}, host.Options{State: shared,
-			Channels: []host.Channel{host.ChannelConsole}, Policy: policyFunc(func(a *host.Action) host.Decision {
-				if a.Kind == host.ActionOther {
-					return host.Decision{Do: host.OutcomeAsk}
+			Channels: []policy.Channel{policy.ChannelConsole}, Policy: policyFunc(func(a *policy.Action) policy.Decision {
+				if a.Kind == policy.ActionOther {
+					return policy.Decision{Do: policy.OutcomeAsk}
 				}
-				return host.Decision{Do: host.OutcomeAllow}
+				return policy.Decision{Do: policy.OutcomeAllow}
 			})})
-		c := mcptest.Dial(t, h.For(&host.Caller{Principal: principal("bob")}), on, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{Principal: principal("bob")}), on, nil)
 		done := make(chan string)
 		go func() {
 			raw, err := hello(t, c, "acme/hello")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -38,7 +39,7 @@ func BenchmarkInitializeFromPins(b *testing.B) {
 	for b.Loop() {
 		begun := time.Now()
 		h := open()
-		c, err := mcp.Connect(b.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+		c, err := mcp.Connect(b.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

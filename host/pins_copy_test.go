@@ -11,7 +11,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -69,15 +71,15 @@ func testCopied(t *testing.T, up mcptest.Combination) {
 	}
 	turnDirectly(t, shop, true)
 	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, up, "{}", store)
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	if names := toolNames(t, c); !slices.Equal(names, []string{"shop__search", "shop__turn"}) {
 		t.Errorf("listed before the first connection: %q", names)
 	}
-	if f, text := failureOf(t, c, "shop__search"); f == nil || f.Code != host.CodeQuarantined ||
+	if f, text := failureOf(t, c, "shop__search"); f == nil || f.Code != hosterr.CodeQuarantined ||
 		!strings.Contains(text, "has changed since it was approved") {
 		t.Errorf("the changed tool: %+v, %s", f, text)
 	}
-	if f, _ := failureOf(t, c, "shop__add"); f == nil || f.Code != host.CodeQuarantined || shop.added.Load()+shop.searched.Load() > 0 {
+	if f, _ := failureOf(t, c, "shop__add"); f == nil || f.Code != hosterr.CodeQuarantined || shop.added.Load()+shop.searched.Load() > 0 {
 		t.Errorf("the new tool: %+v", f)
 	}
 	if r, err := c.CallTool(t.Context(), "shop__turn", map[string]any{"Evil": false}); err != nil || r.Text() != "turned" {

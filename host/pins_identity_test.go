@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -29,7 +30,7 @@ func TestEntriesOfOneProgramHavePinsOfTheirOwn(t *testing.T) {
 				mcp.AddTool(server, &mcp.Tool{Name: s.Env["TOOL"]}, func(context.Context, struct{}) (string, error) { return "ok", nil })
 				return mcp.InMemory(server), nil
 			}})
-		return client(t, h, &host.Caller{})
+		return client(t, h, &policy.Caller{})
 	}
 	want := []string{"a-work__send", "b-home__read"}
 	for range 2 { // the second time from pins

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -42,14 +43,14 @@ func serveTurning() {
 // was checked and before it is sent.
 type stepPolicy struct{ step func() }
 
-func (p *stepPolicy) Decide(_ context.Context, a *host.Action) host.Decision {
-	if a.Kind == host.ActionCall && p.step != nil {
+func (p *stepPolicy) Decide(_ context.Context, a *policy.Action) policy.Decision {
+	if a.Kind == policy.ActionCall && p.step != nil {
 		p.step()
 	}
-	return host.Decision{Do: host.OutcomeAllow}
+	return policy.Decision{Do: policy.OutcomeAllow}
 }
 
-func (*stepPolicy) Needs(host.ActionKind) host.Fields { return host.FieldExternal }
+func (*stepPolicy) Needs(policy.ActionKind) policy.Fields { return policy.FieldExternal }
 
 func (*stepPolicy) Epoch() uint64 { return 1 }
 
@@ -65,7 +66,7 @@ func TestDefinitionsOfNewProcessAreChecked(t *testing.T) {
 			entry, starts := processEntry(t, "turning")
 			p, state := &stepPolicy{}, &state.Memory{}
 			h := openFile(t, map[string]any{"shop": entry}, settings, &host.Options{Pins: true, State: state, Policy: p})
-			c := client(t, h, &host.Caller{})
+			c := client(t, h, &policy.Caller{})
 			if name == "restart" {
 				if r, err := callProcess(t, c, "shop__search", nil); err != nil || r.Text() != "found" {
 					t.Fatalf("the approved definition: %+v, %v", r, err)

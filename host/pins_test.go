@@ -14,7 +14,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -136,7 +138,7 @@ func testRugPull(t *testing.T, up mcptest.Combination) {
 	state, shop := &state.Memory{}, newTurncoat()
 	h := openPinned(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": shop}, up, "{}", state)
 	events := follow(t, h)
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	good := []string{"calc__add", "calc__ask", "shop__search", "shop__turn"}
 	if names := toolNames(t, c); !slices.Equal(names, good) {
 		t.Fatalf("what the first connection found: %q, want %q", names, good)
@@ -146,7 +148,7 @@ func testRugPull(t *testing.T, up mcptest.Combination) {
 		t.Errorf("listed after the change: %q", names)
 	}
 	f, text := failureOf(t, c, "shop__search")
-	if f == nil || f.Code != host.CodeQuarantined || f.Server != "shop" || f.MayHaveRun {
+	if f == nil || f.Code != hosterr.CodeQuarantined || f.Server != "shop" || f.MayHaveRun {
 		t.Errorf("the changed tool: %+v", f)
 	}
 	for _, part := range []string{"has changed since it was approved (description)", "not visible", `"search"`,
@@ -155,7 +157,7 @@ func testRugPull(t *testing.T, up mcptest.Combination) {
 			t.Errorf("the error %q does not have %q", text, part)
 		}
 	}
-	if f, text := failureOf(t, c, "shop__add"); f == nil || f.Code != host.CodeQuarantined || !strings.Contains(text, "is new") {
+	if f, text := failureOf(t, c, "shop__add"); f == nil || f.Code != hosterr.CodeQuarantined || !strings.Contains(text, "is new") {
 		t.Errorf("the new tool: %+v, %s", f, text)
 	}
 	var refused *mcp.Error
@@ -236,7 +238,7 @@ func TestApprovalOfAnotherDefinition(t *testing.T) {
 		state, shop := &state.Memory{}, newTurncoat()
 		h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory,
 			`{"servers": {"shop": {"trust": "review"}}}`, state)
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		if names := toolNames(t, c); len(names) > 0 {
 			t.Errorf("listed without a review: %q", names)
 		}
@@ -254,7 +256,7 @@ func TestApprovalOfAnotherDefinition(t *testing.T) {
 		if names := toolNames(t, c); len(names) != 2 {
 			t.Errorf("listed after the review: %q", names)
 		}
-		if c := client(t, h, &host.Caller{}); !strings.Contains(c.Instructions(), "Be brief.") {
+		if c := client(t, h, &policy.Caller{}); !strings.Contains(c.Instructions(), "Be brief.") {
 			t.Errorf("approved instructions: %q", c.Instructions())
 		}
 		turn(t, c, true)
@@ -277,11 +279,11 @@ func TestListsFromPins(t *testing.T) {
 				state, shop := &state.Memory{}, newTurncoat()
 				servers := map[string]mcp.Handler{"calc": newServer("calc"), "shop": shop}
 				first := openPinned(t, servers, up, "{}", state)
-				before := toolNames(t, client(t, first, &host.Caller{}))
+				before := toolNames(t, client(t, first, &policy.Caller{}))
 				_ = first.Close()
 				dials := shop.dials.Load()
 				h := openPinned(t, servers, up, "{}", state)
-				c := client(t, h, &host.Caller{})
+				c := client(t, h, &policy.Caller{})
 				if names := toolNames(t, c); !slices.Equal(names, before) || shop.dials.Load() != dials {
 					t.Errorf("lists of the second start: %q, with %d connections", names, shop.dials.Load()-dials)
 				}
@@ -298,11 +300,11 @@ func TestListsFromPins(t *testing.T) {
 				}
 				_ = direct.Close()
 				h = openPinned(t, servers, up, "{}", state)
-				c = client(t, h, &host.Caller{})
+				c = client(t, h, &policy.Caller{})
 				if names := toolNames(t, c); !slices.Equal(names, before) {
 					t.Errorf("lists of the third start: %q", names)
 				}
-				if f, _ := failureOf(t, c, "shop__search"); f == nil || f.Code != host.CodeQuarantined || shop.searched.Load() > 0 {
+				if f, _ := failureOf(t, c, "shop__search"); f == nil || f.Code != hosterr.CodeQuarantined || shop.searched.Load() > 0 {
 					t.Errorf("the first call of a tool that has changed: %+v, executed %d times", f, shop.searched.Load())
 				}
 			})
@@ -334,7 +336,7 @@ func TestPinsOfResources(t *testing.T) {
 				state := &state.Memory{}
 				read := func(uri string) error {
 					h := openPinned(t, map[string]mcp.Handler{"s": s, "calc": newServer("calc")}, inMemory, settings, state)
-					for _, caller := range []*host.Caller{{}, {Server: "s"}} {
+					for _, caller := range []*policy.Caller{{}, {Server: "s"}} {
 						if _, err := client(t, h, caller).ReadResource(t.Context(), uri); err != nil {
 							return err
 						}
@@ -371,7 +373,7 @@ func TestPinsOfAServerThatIsTrustedWithAllChanges(t *testing.T) {
 		shop := newTurncoat()
 		settings := `{"servers": {"shop": {"trust": "insecureAll"}}}`
 		h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory, settings, &state.Memory{})
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		before := toolNames(t, c)
 		mcp.AddTool(shop.Server, &mcp.Tool{Name: "added"}, func(context.Context, struct{}) (string, error) { return "new", nil })
 		time.Sleep(2 * time.Minute)
@@ -394,12 +396,12 @@ func (*failingState) CompareAndSet(context.Context, string, string, uint64, []by
 func TestPinsWithoutStateApproveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openPinned(t, map[string]mcp.Handler{"shop": newTurncoat()}, inMemory, "{}", &failingState{})
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		if names := toolNames(t, c); len(names) > 0 {
 			t.Errorf("listed: %q", names)
 		}
 		f, text := failureOf(t, c, "shop__search")
-		if f == nil || f.Code != host.CodeQuarantined || !strings.Contains(text, "no space left") {
+		if f == nil || f.Code != hosterr.CodeQuarantined || !strings.Contains(text, "no space left") {
 			t.Errorf("got %+v, %s", f, text)
 		}
 	})
@@ -427,8 +429,8 @@ func TestPinsOfCallers(t *testing.T) {
 					return s.ServeMCP(ctx, req)
 				})), nil
 			}})
-		ann := client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "ann"}})
-		bob := client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "bob"}})
+		ann := client(t, h, &policy.Caller{Principal: &mcp.Principal{Subject: "ann"}})
+		bob := client(t, h, &policy.Caller{Principal: &mcp.Principal{Subject: "bob"}})
 		if names := toolNames(t, ann); !slices.Equal(names, []string{"s__of_ann", "s__t"}) {
 			t.Errorf("the first caller: %q", names)
 		}
@@ -465,7 +467,7 @@ func TestCallersGetListsFromPins(t *testing.T) {
 						}})
 				}
 				names := func(h *host.Host, subject string) []string {
-					return toolNames(t, client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: subject}}))
+					return toolNames(t, client(t, h, &policy.Caller{Principal: &mcp.Principal{Subject: subject}}))
 				}
 				h := open()
 				if got := names(h, "ann"); !slices.Equal(got, []string{"s__t"}) || dials != 1 {
@@ -477,7 +479,7 @@ func TestCallersGetListsFromPins(t *testing.T) {
 				if got := names(h, "bob"); !slices.Equal(got, want) || (dials == 0) != same {
 					t.Errorf("another caller: %q after %d connections, want %q", got, dials, want)
 				}
-				_, _ = failureOf(t, client(t, h, &host.Caller{Principal: &mcp.Principal{Subject: "bob"}}), "s__t") // connects
+				_, _ = failureOf(t, client(t, h, &policy.Caller{Principal: &mcp.Principal{Subject: "bob"}}), "s__t") // connects
 				_ = h.Close()
 				h, dials = open(), 0
 				if got := names(h, "cy"); !slices.Equal(got, want) || (dials == 0) != same {
@@ -500,13 +502,13 @@ func TestPinsOfServerThatDoesNotAnnounceChanges(t *testing.T) {
 			return ""
 		})}
 		h := openPinned(t, map[string]mcp.Handler{"s": s, "calc": newServer("calc")}, inMemory, "{}", &state.Memory{})
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		if f, _ := failureOf(t, c, "s__t"); f != nil {
 			t.Fatalf("before the change: %+v", f)
 		}
 		evil.Store(true)
 		time.Sleep(61 * time.Second) // fake
-		if f, _ := failureOf(t, c, "s__t"); f == nil || f.Code != host.CodeQuarantined {
+		if f, _ := failureOf(t, c, "s__t"); f == nil || f.Code != hosterr.CodeQuarantined {
 			t.Errorf("after the change: %+v", f)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -46,11 +47,11 @@ func TestArchitectureListsTheStages(t *testing.T) {
 
 // hideCalls hides the tools with some names.
 func hideCalls(names ...string) policyFunc {
-	return func(a *host.Action) host.Decision {
+	return func(a *policy.Action) policy.Decision {
 		if slices.Contains(names, a.Target) {
-			return host.Decision{Do: host.OutcomeHide}
+			return policy.Decision{Do: policy.OutcomeHide}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	}
 }
 
@@ -63,7 +64,7 @@ func TestPolicyRunsBeforePins(t *testing.T) {
 			Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(shop), nil },
 		})
 		t.Cleanup(func() { _ = h.Close() })
-		c := clientWith(t, h, &host.Caller{}, nil)
+		c := clientWith(t, h, &policy.Caller{}, nil)
 		_ = toolNames(t, c)
 		turn(t, c, true)
 		wantFailure(t, c, "shop__search", hosterr.CodeQuarantined, "approve")
@@ -76,14 +77,14 @@ func TestPolicyRunsBeforePins(t *testing.T) {
 		}
 		wantUnknown(c, "shop__add") // in quarantine
 		wantUnknown(c, "shop__none")
-		wantUnknown(clientWith(t, h, &host.Caller{ReadOnly: true}, nil), "shop__add")
+		wantUnknown(clientWith(t, h, &policy.Caller{ReadOnly: true}, nil), "shop__add")
 
 		// A rule about calls only: the lists would show both tools, if their definitions were approved.
-		h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionCall && (a.Target == "search" || a.Target == "add") {
-				return host.Decision{Do: host.OutcomeHide}
+		h.SetPolicy(policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionCall && (a.Target == "search" || a.Target == "add") {
+				return policy.Decision{Do: policy.OutcomeHide}
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		}))
 		_ = toolNames(t, c)
 		wantUnknown(c, "shop__search") // a changed definition
@@ -97,40 +98,40 @@ func TestPolicyRunsBeforePins(t *testing.T) {
 func TestEachRefusalIsRecordedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings string
-		decide   host.Outcome
+		decide   policy.Outcome
 		code     hosterr.Code
 	}{
-		"policy":   {"{}", host.OutcomeDeny, hosterr.CodeDenied},
-		"pins":     {"{}", host.OutcomeAllow, hosterr.CodeQuarantined},
-		"rate":     {`{"limits": {"perTool": "1/h burst 1"}}`, host.OutcomeAllow, hosterr.CodeLimited},
-		"approval": {"{}", host.OutcomeAsk, hosterr.CodeApprovalNeeded},
-		"budget":   {`{"limits": {"callsPerDay": 1}}`, host.OutcomeAllow, hosterr.CodeLimited},
+		"policy":   {"{}", policy.OutcomeDeny, hosterr.CodeDenied},
+		"pins":     {"{}", policy.OutcomeAllow, hosterr.CodeQuarantined},
+		"rate":     {`{"limits": {"perTool": "1/h burst 1"}}`, policy.OutcomeAllow, hosterr.CodeLimited},
+		"approval": {"{}", policy.OutcomeAsk, hosterr.CodeApprovalNeeded},
+		"budget":   {`{"limits": {"callsPerDay": 1}}`, policy.OutcomeAllow, hosterr.CodeLimited},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var events []event.Kind
-				outcome := host.OutcomeAllow
+				outcome := policy.OutcomeAllow
 				shop := newTurncoat()
 				h := openFile(t, map[string]any{"shop": map[string]string{"command": "shop"}}, test.settings, &host.Options{
 					Pins: name == "pins", State: &state.Memory{},
-					Policy: policyFunc(func(a *host.Action) host.Decision {
-						if a.Kind == host.ActionCall {
-							return host.Decision{Do: outcome}
+					Policy: policyFunc(func(a *policy.Action) policy.Decision {
+						if a.Kind == policy.ActionCall {
+							return policy.Decision{Do: outcome}
 						}
-						return host.Decision{Do: host.OutcomeAllow}
+						return policy.Decision{Do: policy.OutcomeAllow}
 					}),
-					Recorder: recorderFunc(func(r *host.Record) {
+					Recorder: recorderFunc(func(r *event.Record) {
 						mu.Lock()
 						defer mu.Unlock()
-						if r.Kind == host.ActionCall || r.Public == "shop__search" {
+						if r.Kind == policy.ActionCall || r.Public == "shop__search" {
 							events = append(events, r.Event)
 						}
 					}),
 					Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(shop), nil },
 				})
 				t.Cleanup(func() { _ = h.Close() })
-				c := clientWith(t, h, &host.Caller{}, nil)
+				c := clientWith(t, h, &policy.Caller{}, nil)
 				_ = toolNames(t, c)
 				switch name {
 				case "pins":
@@ -157,15 +158,15 @@ func TestEachRefusalIsRecordedOnce(t *testing.T) {
 func TestDeniedResultIsNotReportedAsLarge(t *testing.T) {
 	for _, result := range []string{"error", "spill"} {
 		synctest.Test(t, func(t *testing.T) {
-			decide := policyFunc(func(a *host.Action) host.Decision {
-				if a.Kind == host.ActionResult && a.Target == "text" {
-					return host.Decision{Do: host.OutcomeDeny, Rule: "secret"}
+			decide := policyFunc(func(a *policy.Action) policy.Decision {
+				if a.Kind == policy.ActionResult && a.Target == "text" {
+					return policy.Decision{Do: policy.OutcomeDeny, Rule: "secret"}
 				}
-				return host.Decision{Do: host.OutcomeAllow}
+				return policy.Decision{Do: policy.OutcomeAllow}
 			})
 			settings := `{"limits": {"resultBytes": "4KiB", "result": "` + result + `"}}`
 			h := openLimited(t, largeServer(), settings, decide, nil)
-			f, text := largeFailure(t, clientWith(t, h, &host.Caller{}, nil))
+			f, text := largeFailure(t, clientWith(t, h, &policy.Caller{}, nil))
 			if f == nil || f.Code != hosterr.CodeDenied || !strings.Contains(text, "denied by rule secret") {
 				t.Errorf("%s: got %+v %q, want denied", result, f, text)
 			}

@@ -1,6 +1,6 @@
 package host
 
-// A Verdict is the decision of a user about an [Action]; see [Options.Consent].
+// A Verdict is the decision of a user about an [policy.Action]; see [Options.Consent].
 type Verdict struct {
 	// Allow allows the action.
 	Allow bool

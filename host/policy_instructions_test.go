@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -17,14 +18,14 @@ func TestInstructionsOfHiddenServers(t *testing.T) {
 		mcp.AddTool(s, &mcp.Tool{Name: "get"}, func(context.Context, struct{}) (string, error) { return name, nil })
 		servers[name] = s
 	}
-	hide := policyFunc(func(a *host.Action) host.Decision {
+	hide := policyFunc(func(a *policy.Action) policy.Decision {
 		if a.Server == "db" {
-			return host.Decision{Do: host.OutcomeHide}
+			return policy.Decision{Do: policy.OutcomeHide}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	})
 	h := newHostWith(t, servers, host.Options{Policy: hide})
-	for caller, want := range map[*host.Caller]bool{{}: true, {Server: "db"}: false, {Server: "web"}: true} {
+	for caller, want := range map[*policy.Caller]bool{{}: true, {Server: "db"}: false, {Server: "web"}: true} {
 		text := client(t, h, caller).Instructions()
 		if strings.Contains(text, "use db") || strings.Contains(text, "use web") != want {
 			t.Errorf("server %q: %q", caller.Server, text)

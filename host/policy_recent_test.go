@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // afterWeb denies calls of the server db after the caller has received a message from the server web.
-var afterWeb = recentPolicy{func(a *host.Action) host.Decision {
-	if a.Kind == host.ActionCall && a.Server == "db" && slices.Contains(a.Recent, "web") {
-		return host.Decision{Rule: "after-web"}
+var afterWeb = recentPolicy{func(a *policy.Action) policy.Decision {
+	if a.Kind == policy.ActionCall && a.Server == "db" && slices.Contains(a.Recent, "web") {
+		return policy.Decision{Rule: "after-web"}
 	}
-	return host.Decision{Do: host.OutcomeAllow}
+	return policy.Decision{Do: policy.OutcomeAllow}
 }}
 
-// Progress and log messages of a call count for [host.Action.Recent] before its result, for their caller.
+// Progress and log messages of a call count for [policy.Action.Recent] before its result, for their caller.
 func TestRecentCountsProgressAndLogMessages(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		for _, kind := range []string{"progress", "log", "nothing"} {
@@ -61,7 +63,7 @@ func TestRecentCountsProgressAndLogMessages(t *testing.T) {
 				}
 			}
 			f, _ := failureOf(t, bob, "db__get")
-			if denied := f != nil && f.Code == host.CodeDenied; denied != (kind != "nothing") {
+			if denied := f != nil && f.Code == hosterr.CodeDenied; denied != (kind != "nothing") {
 				t.Errorf("%s: the call of the other server was denied: %t", kind, denied)
 			}
 			if f, text := failureOf(t, eve, "db__get"); f != nil || text != "salaries" {
@@ -75,7 +77,7 @@ func TestRecentCountsProgressAndLogMessages(t *testing.T) {
 	})
 }
 
-// Notifications of the topic of an extension count for [host.Action.Recent].
+// Notifications of the topic of an extension count for [policy.Action.Recent].
 func TestRecentCountsTopics(t *testing.T) {
 	for _, down := range mcptest.Combinations() {
 		if !down.Modern() {
@@ -108,7 +110,7 @@ func TestRecentCountsTopics(t *testing.T) {
 				(<-changed)("page")
 			}
 			if e.Kind == mcp.EventTopic {
-				if f, text := failureOf(t, c, "db__get"); f == nil || f.Code != host.CodeDenied {
+				if f, text := failureOf(t, c, "db__get"); f == nil || f.Code != hosterr.CodeDenied {
 					t.Errorf("%v: after: got %+v, %q", down, f, text)
 				}
 				break

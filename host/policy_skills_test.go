@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -14,13 +14,13 @@ import (
 func TestPolicyDecidesReadsOfSkills(t *testing.T) {
 	on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
 	h := openHost(t, map[string]mcp.Handler{"a": newSkills(t, "a", "pdf", "mail"), "b": newSkills(t, "b", "chart")}, on, "{}", "", nil)
-	h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-		if a.Kind == host.ActionRead && strings.Contains(a.Target, "mail") {
-			return host.Decision{Rule: "no-mail"}
+	h.SetPolicy(policyFunc(func(a *policy.Action) policy.Decision {
+		if a.Kind == policy.ActionRead && strings.Contains(a.Target, "mail") {
+			return policy.Decision{Rule: "no-mail"}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	}))
-	for _, caller := range []*host.Caller{{}, {Server: "a"}} {
+	for _, caller := range []*policy.Caller{{}, {Server: "a"}} {
 		c := mcptest.Dial(t, h.For(caller), on, nil)
 		if raw, err := c.Do(t.Context(), "skills/list", nil); err != nil {
 			t.Fatalf("list: %s, %v", raw, err)

@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // denyTool denies each result and question of a tool, like a rule on results that names the tool.
 func denyTool(name string) policyFunc {
-	return func(a *host.Action) host.Decision {
+	return func(a *policy.Action) policy.Decision {
 		isCall := a.Method == "tools/call"
 		named := a.Target == name && len(a.Definition) > 0 && a.Digest != [32]byte{} || a.LacksTool()
-		if a.Kind == host.ActionResult && !isCall && named || a.Kind == host.ActionQuestion && named {
-			return host.Decision{Rule: "no-" + name}
+		if a.Kind == policy.ActionResult && !isCall && named || a.Kind == policy.ActionQuestion && named {
+			return policy.Decision{Rule: "no-" + name}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	}
 }
 
@@ -130,12 +130,12 @@ func TestToolOfAListedTask(t *testing.T) {
 		}
 		var unknown atomic.Int32
 		again := newTaskHost(t, servers, up)
-		again.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionResult && a.Method == "tasks/result" && a.LacksTool() && a.LacksDefinition() {
+		again.SetPolicy(policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionResult && a.Method == "tasks/result" && a.LacksTool() && a.LacksDefinition() {
 				unknown.Add(1)
-				return host.Decision{Rule: "any tool"}
+				return policy.Decision{Rule: "any tool"}
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		}))
 		c = mcptest.Dial(t, again.For(person("ada")), down, answering())
 		if _, err := mcp.Collect(c.Tools(t.Context())); err != nil {

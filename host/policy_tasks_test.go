@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // denyResults denies each result that has a text.
 func denyResults(text string) policyFunc {
-	return func(a *host.Action) host.Decision {
-		if a.Kind == host.ActionResult && bytes.Contains(a.Result, []byte(text)) {
-			return host.Decision{Rule: "secret"}
+	return func(a *policy.Action) policy.Decision {
+		if a.Kind == policy.ActionResult && bytes.Contains(a.Result, []byte(text)) {
+			return policy.Decision{Rule: "secret"}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	}
 }
 
@@ -92,11 +92,11 @@ func TestPolicyDecidesListsOfTasks(t *testing.T) {
 		t.Fatalf("before: %s, %v", raw, err)
 	}
 	before := lists.Load()
-	h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-		if a.Kind == host.ActionOther && a.Method == "tasks/list" {
-			return host.Decision{Rule: "no-lists"}
+	h.SetPolicy(policyFunc(func(a *policy.Action) policy.Decision {
+		if a.Kind == policy.ActionOther && a.Method == "tasks/list" {
+			return policy.Decision{Rule: "no-lists"}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	}))
 	raw, err := c.Do(t.Context(), "tasks/list", nil)
 	if lists.Load() != before || bytes.Contains(raw, []byte(`"taskId"`)) {
@@ -108,11 +108,11 @@ func TestPolicyDecidesListsOfTasks(t *testing.T) {
 func TestPolicyDecidesQuestionsOfTasks(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up)
-		h.SetPolicy(policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionQuestion {
-				return host.Decision{Rule: "no-questions"}
+		h.SetPolicy(policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionQuestion {
+				return policy.Decision{Rule: "no-questions"}
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		}))
 		asked := 0
 		c := mcptest.Dial(t, h.For(person("ada")), down, tasks.Declare(&mcp.ClientOptions{
@@ -134,7 +134,7 @@ func TestTasksOfACallerWithoutTools(t *testing.T) {
 	h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, on)
 	nap := start(t, mcptest.Dial(t, h.For(person("ada")), on, answering()), "a__nap")
 	limited := person("ada")
-	limited.Only = []host.ActionKind{host.ActionGet}
+	limited.Only = []policy.ActionKind{policy.ActionGet}
 	c := mcptest.Dial(t, h.For(limited), on, answering())
 	ids, _ := json.Marshal([]string{nap.ID()})
 	for e, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{"taskIds": ids}}) {

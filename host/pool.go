@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -18,7 +19,7 @@ import (
 // their lists.
 type pool struct {
 	up     *Upstream
-	caller *Caller
+	caller *policy.Caller
 	key    string // see [Upstream.poolKey]
 	lists  *listing.Lists
 
@@ -32,7 +33,7 @@ type pool struct {
 	forwarded login.Forwarded
 }
 
-func newPool(u *Upstream, c *Caller) *pool {
+func newPool(u *Upstream, c *policy.Caller) *pool {
 	p := &pool{up: u, caller: c, instances: map[string]*instance{}, requests: u.limits.NewQueue(false)}
 	p.lists = listing.New(&listing.Options{Source: (*poolSource)(p), Review: p.reviewer(u.entry().pins),
 		Memory: u.lists, Server: u.name, Shared: u.share() == config.ShareShared, Context: u.host.ctx,

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -292,13 +294,13 @@ func (h *Host) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
 		return nil, fmt.Errorf("host: unknown server %.64q", server)
 	}
 	u.resume()
-	s, err := u.pool(&Caller{}).acquire(ctx, anyClass)
+	s, err := u.pool(&policy.Caller{}).acquire(ctx, anyClass)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Release()
 	if s.pins == nil {
-		return nil, &Error{Code: CodeConfigError, Server: u.name, Err: errNoPins}
+		return nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: errNoPins}
 	}
 	return s.reviewer().Inspect(ctx)
 }

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -153,7 +155,7 @@ func callProcess(t *testing.T, c *mcp.Client, tool string, args any) (*mcp.CallT
 		if err != nil || time.Since(begun) > time.Minute {
 			return res, err
 		}
-		if f, _ := failureIn(t, res); f == nil || f.Code != host.CodeStarting || f.MayHaveRun {
+		if f, _ := failureIn(t, res); f == nil || f.Code != hosterr.CodeStarting || f.MayHaveRun {
 			return res, nil
 		}
 	}
@@ -211,7 +213,7 @@ func TestNoOrphansNoDuplicateProcesses(t *testing.T) {
 	var spawned []string
 	for range 20 {
 		wait.Go(func() {
-			c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+			c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -255,7 +257,7 @@ func TestCloseKillsProcesses(t *testing.T) {
 	t.Parallel()
 	entry, starts := processEntry(t, "ignore")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
-	if f, text := failureOfProcess(t, client(t, h, &host.Caller{}), "s__name"); f != nil {
+	if f, text := failureOfProcess(t, client(t, h, &policy.Caller{}), "s__name"); f != nil {
 		t.Fatalf("got %+v, %q", f, text)
 	}
 	begun := time.Now()
@@ -275,7 +277,7 @@ func TestCloseKillsProcesses(t *testing.T) {
 func TestProcessesDoNotOverlap(t *testing.T) {
 	entry, starts := processEntry(t, "linger")
 	h := openFile(t, map[string]any{"s": entry}, `{"servers": {"s": {"idle": "50ms"}}}`, &host.Options{})
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	u := upstream(t, h, "s")
 	waitUntil(t, "the server is idle", func() bool { return u.Status().State == host.StateStopped })
 	f, pid := failureOfProcess(t, c, "s__pid")
@@ -295,7 +297,7 @@ func TestLimitsOfProcesses(t *testing.T) {
 	entry, starts := processEntry(t, "server")
 	settings := `{"servers": {"s": {"limits": {"openFiles": 99}}}}`
 	h := openFile(t, map[string]any{"s": entry}, settings, &host.Options{})
-	if f, text := failureOfProcess(t, client(t, h, &host.Caller{}), "s__files"); f != nil || text != "99" {
+	if f, text := failureOfProcess(t, client(t, h, &policy.Caller{}), "s__files"); f != nil || text != "99" {
 		t.Errorf("got %+v, %q, want 99 files", f, text)
 	}
 	in := upstream(t, h, "s").Status().Instances
@@ -331,9 +333,9 @@ func TestExitDuringACall(t *testing.T) {
 	entry, starts := processEntry(t, "server")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	f, text := failureOfProcess(t, c, "s__exit")
-	if f == nil || f.Code != host.CodeUnavailable || !f.MayHaveRun || f.Server != "s" {
+	if f == nil || f.Code != hosterr.CodeUnavailable || !f.MayHaveRun || f.Server != "s" {
 		t.Errorf("got %+v, want unavailable that may have run", f)
 	}
 	for _, want := range []string{`server "s"`, "status 7", "may have run"} {
@@ -370,7 +372,7 @@ func TestExitBetweenCalls(t *testing.T) {
 			o := &host.Options{Client: mcp.ClientOptions{ProbeTimeout: time.Minute}} // for a loaded machine: no other era is tried
 			h := openFile(t, map[string]any{"s": entry}, `{"servers": {"s": {"era": "`+era+`"}}}`, o)
 			u := upstream(t, h, "s")
-			c := client(t, h, &host.Caller{})
+			c := client(t, h, &policy.Caller{})
 			f, pid := failureOfProcess(t, c, "s__pid")
 			if f != nil || !slices.Contains(starts(), pid) {
 				t.Fatalf("got %+v, %q", f, pid)
@@ -403,7 +405,7 @@ func TestCrashLoopOfAProcess(t *testing.T) {
 	u := upstream(t, h, "s")
 	for range 5 {
 		err := h.Start(t.Context())
-		var failed *host.Error
+		var failed *hosterr.Error
 		if !errors.As(err, &failed) || failed.MayHaveRun {
 			t.Fatalf("got %v, want an error of a request that has not run", err)
 		}
@@ -411,9 +413,9 @@ func TestCrashLoopOfAProcess(t *testing.T) {
 	}
 	n := len(starts())
 	err := h.Start(t.Context())
-	var failed *host.Error
+	var failed *hosterr.Error
 	var exit *mcp.ExitError
-	if !errors.As(err, &failed) || failed.Code != host.CodeCrashLoop || !errors.As(err, &exit) || exit.ExitCode != 3 {
+	if !errors.As(err, &failed) || failed.Code != hosterr.CodeCrashLoop || !errors.As(err, &exit) || exit.ExitCode != 3 {
 		t.Errorf("got %v, want a crash loop with exit status 3", err)
 	}
 	if !strings.Contains(err.Error(), "the key") || strings.Contains(err.Error(), "\x1b") {
@@ -433,7 +435,7 @@ func TestStderr(t *testing.T) {
 	entry, _ := processEntry(t, "server")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	var all []host.StderrLine
 	last, lines := -1, 1000
 	for ; lines < 1009; lines++ { // of more at once, those that no reader has read in time would be dropped
@@ -472,7 +474,7 @@ func TestOneFailedServerDoesNotFailListsOrInitialize(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, revision := range mcptest.Revisions() {
-		c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Revision: revision})
+		c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{Revision: revision})
 		tools, err := mcp.Collect(c.Tools(t.Context()))
 		if err != nil || len(tools) != 10 {
 			t.Fatalf("tools: got %d, %v, want those of the good server", len(tools), err)
@@ -487,8 +489,8 @@ func TestOneFailedServerDoesNotFailListsOrInitialize(t *testing.T) {
 		}
 	}
 	err := h.Start(t.Context(), "unset")
-	var failed *host.Error
-	if !errors.As(err, &failed) || failed.Code != host.CodeConfigError ||
+	var failed *hosterr.Error
+	if !errors.As(err, &failed) || failed.Code != hosterr.CodeConfigError ||
 		!strings.Contains(err.Error(), "NO_SUCH_VARIABLE") {
 		t.Errorf("got %v, want config_error with the variable", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -25,7 +25,7 @@ func TestProcessesOfAllServersAreBounded(t *testing.T) {
 			texts = make([]string, len(servers))
 			var wait sync.WaitGroup
 			for n, server := range servers {
-				c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{Principal: principal(subject), Server: server})),
+				c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{Principal: principal(subject), Server: server})),
 					nil)
 				if err != nil {
 					texts[n] = err.Error()
@@ -64,7 +64,7 @@ func TestProcessesOfAllServersAreBounded(t *testing.T) {
 		if got := slow("cyd", "e"); got[0] != "slow" {
 			t.Errorf("cyd: got %q", got)
 		}
-		hold := client(t, h, &host.Caller{Principal: principal("cyd"), Server: "e"})
+		hold := client(t, h, &policy.Caller{Principal: principal("cyd"), Server: "e"})
 		var wait sync.WaitGroup
 		wait.Go(func() { _, _ = hold.CallTool(t.Context(), "slow", nil) })
 		synctest.Wait()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -32,7 +33,7 @@ func TestSamplingIsTheCallers(t *testing.T) {
 		})
 		h := newHost(t, map[string]mcp.Handler{"ai": s, "other": newServer("other")}, up, "{}")
 		var seen *mcp.CreateMessageParams
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{
 			Sample: func(_ context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 				if seen = p; p.Messages[0].Content[0].(*mcp.TextContent).Text == "secret" {
 					return nil, refused
@@ -74,7 +75,7 @@ func TestPagesReachTheCaller(t *testing.T) {
 			})
 			h := newHost(t, map[string]mcp.Handler{"bank": s, "other": newServer("other")}, up, "{}")
 			shown := ""
-			c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{
 				ElicitURL: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 					shown = p.Message + " " + p.URL
 					return &mcp.ElicitResult{Action: action}, nil

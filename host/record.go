@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
 // maskRecord returns a text without the secrets of the servers and the tokens of the record's caller.
-func (h *Host) maskRecord(r *Record, text string) string {
+func (h *Host) maskRecord(r *event.Record, text string) string {
 	text = h.mask(text)
 	if u := h.set.Load().byName[r.Server]; u != nil && r.Caller != nil {
 		text = maskAll(text, u.logins.TokensOf(r.Caller))
@@ -63,7 +65,7 @@ func (h *Host) forgetSecrets() {
 
 // Record passes a record to [Options.Recorder], with the time unless it has one. It is for events
 // that no request of a [View] causes, such as logins. The error is that of the Recorder.
-func (h *Host) Record(r *Record) error {
+func (h *Host) Record(r *event.Record) error {
 	if h.opts.Recorder == nil {
 		return nil
 	}
@@ -75,7 +77,7 @@ func (h *Host) Record(r *Record) error {
 }
 
 // keep passes a record to the Recorder, and counts those that are lost.
-func (h *Host) keep(r *Record) error {
+func (h *Host) keep(r *event.Record) error {
 	err := h.opts.Recorder.Record(r)
 	if err != nil {
 		h.counts.lost.Add(1)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -16,7 +18,7 @@ import (
 // recording records nothing.
 type recording struct {
 	host *Host
-	Record
+	event.Record
 	sent bool
 }
 
@@ -24,7 +26,7 @@ type recording struct {
 func (h *Host) observeCall(next next) next {
 	return func(ctx context.Context, c *call) (res mcp.Result, err error) {
 		if h.opts.Recorder != nil {
-			c.recording = &recording{host: h, Record: Record{Event: event.Intent, Start: time.Now()}}
+			c.recording = &recording{host: h, Record: event.Record{Event: event.Intent, Start: time.Now()}}
 		}
 		res, err = next(ctx, c)
 		c.recording.end(res, err)
@@ -73,15 +75,15 @@ func (h *Host) recordIntent(next next) next {
 }
 
 // newRecord returns the intent of a request.
-func (v *View) newRecord(req *mcp.Request, a *Action) Record {
-	r := Record{Event: event.Intent, Action: *a, Method: req.Method, Start: time.Now()}
+func (v *View) newRecord(req *mcp.Request, a *policy.Action) event.Record {
+	r := event.Record{Event: event.Intent, Action: *a, Method: req.Method, Start: time.Now()}
 	r.SetMask(v.host.masks)
 	r.Client, _ = req.Meta(wire.MetaClientInfo)
 	return r
 }
 
 // decided keeps the decision of the policy about the request.
-func (r *recording) decided(d *Decision) {
+func (r *recording) decided(d *policy.Decision) {
 	if r != nil {
 		r.Rule, r.DryRun, r.Channel, r.Approver = d.Rule, d.DryRun, string(d.Channel), d.Approver
 	}
@@ -98,7 +100,7 @@ func (r *recording) intent() error {
 		intent = &answer
 	}
 	if err := r.host.keep(intent); err != nil {
-		return &Error{Code: CodeUnrecorded, Server: r.Server, Err: fmt.Errorf("record the request: %w", err)}
+		return &hosterr.Error{Code: hosterr.CodeUnrecorded, Server: r.Server, Err: fmt.Errorf("record the request: %w", err)}
 	}
 	r.sent = true
 	return nil
@@ -127,11 +129,11 @@ func (r *recording) end(res mcp.Result, err error) {
 }
 
 // refused records a request that belongs to no known item, and returns its error.
-func (v *View) refused(req *mcp.Request, kind ActionKind, public string, err error) error {
+func (v *View) refused(req *mcp.Request, kind policy.ActionKind, public string, err error) error {
 	if v.host.opts.Recorder == nil {
 		return err
 	}
-	a := &Action{Kind: kind, Caller: v.caller}
+	a := &policy.Action{Kind: kind, Caller: v.caller}
 	a.Arguments = argumentsOf(req)
 	r := v.newRecord(req, a)
 	r.Event, r.Call, r.Public, r.Err = event.Refused, v.host.callIDs.Next(), public, err

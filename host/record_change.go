@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // maxDriftNames bounds the names of each kind of change in one record. A hostile server has any number.
@@ -58,7 +59,7 @@ func (p *pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
 }
 
 // recordLogin records that a server requires a login.
-func (u *Upstream) recordLogin(e *Event, c *Caller) {
+func (u *Upstream) recordLogin(e *Event, c *policy.Caller) {
 	if e.State == StateAuth {
 		u.host.recordChange(event.Login, c, u.name, map[string]string{"outcome": "required"})
 	}
@@ -80,7 +81,7 @@ func (h *Host) recordConfig(f *config.File, action string) {
 }
 
 // recordChange records an event that no request causes.
-func (h *Host) recordChange(event event.Kind, c *Caller, server string, detail any) {
+func (h *Host) recordChange(kind event.Kind, c *policy.Caller, server string, detail any) {
 	if h.opts.Recorder == nil {
 		return
 	}
@@ -88,5 +89,6 @@ func (h *Host) recordChange(event event.Kind, c *Caller, server string, detail a
 	if err != nil {
 		return // of strings only
 	}
-	_ = h.Record(&Record{Event: event, Action: Action{Caller: c, Server: server}, Detail: text}) // it reports failures
+	// Record reports failures.
+	_ = h.Record(&event.Record{Event: kind, Action: policy.Action{Caller: c, Server: server}, Detail: text})
 }

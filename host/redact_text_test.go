@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -20,15 +21,15 @@ func TestRedactedJSONInTexts(t *testing.T) {
 	mcp.AddTool(s, &mcp.Tool{Name: "text"}, func(_ context.Context, in struct{ Text string }) (string, error) {
 		return in.Text, nil
 	})
-	policy := policyFunc(func(a *host.Action) host.Decision {
-		d := host.Decision{Do: host.OutcomeAllow}
-		if a.Kind == host.ActionResult {
-			d.Redact = []host.Redaction{{Pointer: "/ssn"}, {Pointer: "/*/ssn"}}
+	rules := policyFunc(func(a *policy.Action) policy.Decision {
+		d := policy.Decision{Do: policy.OutcomeAllow}
+		if a.Kind == policy.ActionResult {
+			d.Redact = []policy.Redaction{{Pointer: "/ssn"}, {Pointer: "/*/ssn"}}
 		}
 		return d
 	})
-	h := newHostWith(t, map[string]mcp.Handler{"db": s}, host.Options{Policy: policy})
-	c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+	h := newHostWith(t, map[string]mcp.Handler{"db": s}, host.Options{Policy: rules})
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 	call := func(text string) string {
 		t.Helper()
 		r, err := c.CallTool(t.Context(), "db__text", map[string]any{"Text": text})

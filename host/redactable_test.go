@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -29,15 +30,15 @@ func TestUnredactableResults(t *testing.T) {
 		return `{"resultType":"complete",` + in.Result[1:], nil
 	}}
 	dial := func(must bool) *mcp.Client {
-		policy := policyFunc(func(a *host.Action) host.Decision {
-			d := host.Decision{Do: host.OutcomeAllow}
-			if a.Kind == host.ActionResult {
-				d.Redact = []host.Redaction{{}, {Pointer: "/ssn", MustApply: must}}
+		rules := policyFunc(func(a *policy.Action) policy.Decision {
+			d := policy.Decision{Do: policy.OutcomeAllow}
+			if a.Kind == policy.ActionResult {
+				d.Redact = []policy.Redaction{{}, {Pointer: "/ssn", MustApply: must}}
 			}
 			return d
 		})
-		h := newHostWith(t, map[string]mcp.Handler{"db": s}, host.Options{Policy: policy})
-		return mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+		h := newHostWith(t, map[string]mcp.Handler{"db": s}, host.Options{Policy: rules})
+		return mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 	}
 	c := dial(true)
 	call := func(c *mcp.Client, member, value string) (text string, denied bool) {

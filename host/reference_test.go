@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -16,7 +17,7 @@ func TestReferencesHaveOneSubject(t *testing.T) {
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) {
 			return mcp.InMemory(mcp.NewServer("a", "1", nil)), nil
 		}})
-	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

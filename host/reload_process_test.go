@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -45,7 +46,7 @@ func TestReloadStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	_, pid := failureOfProcess(t, c, "stable__pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup

@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // asking is how approvals are asked for.
 type asking struct {
-	channels    []Channel
+	channels    []policy.Channel
 	webhook     func(ctx context.Context, p *Pending) (Answer, error)
 	webhookName string
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -27,11 +29,11 @@ func TestReloadReplacesThePolicy(t *testing.T) {
 			case s.Policy.Default == "ask":
 				return errors.New("invalid policy")
 			}
-			o.Policy = policyFunc(func(a *host.Action) host.Decision {
-				if s.Policy.Default == "deny" && a.Kind == host.ActionCall {
-					return host.Decision{Reason: "closed"}
+			o.Policy = policyFunc(func(a *policy.Action) policy.Decision {
+				if s.Policy.Default == "deny" && a.Kind == policy.ActionCall {
+					return policy.Decision{Reason: "closed"}
 				}
-				return host.Decision{Do: host.OutcomeAllow}
+				return policy.Decision{Do: policy.OutcomeAllow}
 			})
 			return nil
 		}
@@ -48,7 +50,7 @@ func TestReloadReplacesThePolicy(t *testing.T) {
 			_ = h.Close()
 			fakes["one"].work.Wait()
 		})
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		denied := func(what string) {
 			t.Helper()
@@ -76,14 +78,14 @@ func TestReloadReviewsPins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const review = `{"servers": {"a": {"trust": "review"}}}`
 		r := newReloaded(t, fakesOf("one", "two"), `"a": {"command": "one"}`, `{"servers": {"a": {"trust": "first"}}}`)
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		r.reload(t, `"a": {"command": "one"}`, review, host.Diff{Changed: []string{"a"}})
 		settle(t, c)
 		wantText(t, c, "a__name", "one") // approved before
 		r.reload(t, `"a": {"command": "two"}`, review, host.Diff{Changed: []string{"a"}})
 		settle(t, c)
-		if f, text := failureOf(t, c, "a__name"); f == nil || f.Code != host.CodeQuarantined {
+		if f, text := failureOf(t, c, "a__name"); f == nil || f.Code != hosterr.CodeQuarantined {
 			t.Errorf("tool of another command: got %+v, %q, want a quarantine", f, text)
 		}
 		if names := freshTools(t, c); slices.Contains(names, "a__name") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -116,7 +117,7 @@ func TestReloadReplacesChangedServers(t *testing.T) {
 		fakes := fakesOf("one", "two", "three")
 		fakes["three"].startup = 5 * time.Second
 		r := newReloaded(t, fakes, `"a": {"command": "one"}, "b": {"command": "two"}`, "{}")
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		wantText(t, c, "b__name", "two")
 		var calls sync.WaitGroup
@@ -148,7 +149,7 @@ func TestReloadRemovesAndAddsServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fakes := fakesOf("one", "two")
 		r := newReloaded(t, fakes, `"a": {"command": "one"}, "b": {"command": "two"}`, "{}")
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "b__name", "two")
 		old := upstream(t, r.Host, "b")
 		var calls sync.WaitGroup
@@ -196,7 +197,7 @@ func TestReloadKeepsSuspendedCalls(t *testing.T) {
 				r := newReloaded(t, fakesOf("one", "two", "three"), `"a": {"command": "one"}, "b": {"command": "two"}`,
 					`{"servers": {"b": {"era": "session"}}}`)
 				asked, answer := make(chan struct{}), make(chan struct{})
-				c := clientWith(t, r.Host, &host.Caller{}, &mcp.ClientOptions{
+				c := clientWith(t, r.Host, &policy.Caller{}, &mcp.ClientOptions{
 					Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						close(asked)
 						<-answer
@@ -268,8 +269,8 @@ func TestReloadNotifiesViewsOnce(t *testing.T) {
 		fakes["four"].startup = 3 * time.Second
 		settings := `{"profiles": {"p": {"servers": ["a"]}}}`
 		r := newReloaded(t, fakes, `"a": {"command": "one"}, "b": {"command": "two"}, "c": {"command": "three"}`, settings)
-		all, profile := client(t, r.Host, &host.Caller{}), client(t, r.Host, &host.Caller{Profile: "p"})
-		other := client(t, r.Host, &host.Caller{Principal: principal("x")})
+		all, profile := client(t, r.Host, &policy.Caller{}), client(t, r.Host, &policy.Caller{Profile: "p"})
+		other := client(t, r.Host, &policy.Caller{Principal: principal("x")})
 		freshTools(t, all)
 		freshTools(t, profile)
 		freshTools(t, other)
@@ -306,7 +307,7 @@ func TestReloadOfSettings(t *testing.T) {
 	const servers = `"a": {"command": "one"}, "b": {"command": "two"}`
 	synctest.Test(t, func(t *testing.T) {
 		r := newReloaded(t, fakesOf("one", "two"), servers, "{}")
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		r.reload(t, servers, "{}", host.Diff{})
 		r.reload(t, servers, `{"servers": {"a": {"deny": ["name"], "rename": {"add": "sum"}}}}`,
@@ -335,7 +336,7 @@ func TestReloadOfSettings(t *testing.T) {
 func TestReloadOfInvalidConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReloaded(t, fakesOf("one", "two"), `"a": {"command": "one"}`, "{}")
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		for _, settings := range []string{`{"unknown": 1}`, `{"names": {"max": 1}}`, `[]`} {
 			events := r.Events(t.Context())
@@ -375,7 +376,7 @@ func TestReloadKeepsWhatCannotBeReplaced(t *testing.T) {
 		fakes := fakesOf("one", "two")
 		fakes["two"].setFail(errBroken)
 		r := newReloaded(t, fakes, `"a": {"command": "one"}`, "{}")
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		var failed int
 		events := r.Events(t.Context())
@@ -410,7 +411,7 @@ func TestReloadComparesValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReloaded(t, fakesOf("one"), `"a": {"command": "one", "env": {"TOKEN": "${SECRET}"}}`, "{}")
 		r.env["SECRET"], r.env["OTHER"] = "secret-1", "secret-1"
-		c := client(t, r.Host, &host.Caller{})
+		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
 		r.reload(t, `"a": {"command": "one", "env": {"TOKEN": "${OTHER}"}}`, "{}", host.Diff{})
 		r.env["OTHER"] = "secret-2"
@@ -438,7 +439,7 @@ func TestReloadReplacesServersOfAnotherType(t *testing.T) {
 						func(context.Context, string) (string, error) { return name, nil })
 				}
 				r := newReloaded(t, fakes, `"a": {"command": "one"}`, "{}")
-				c := client(t, r.Host, &host.Caller{Server: "a"})
+				c := client(t, r.Host, &policy.Caller{Server: "a"})
 				wantText(t, c, "name", "one")
 				events := make(chan mcp.Event, 100)
 				ready := make(chan struct{})
@@ -478,7 +479,7 @@ func TestReloadReplacesServersOfAnotherType(t *testing.T) {
 func TestReloadOfTheOnlyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReloaded(t, fakesOf("one", "two"), `"a": {"command": "one"}`, "{}")
-		c := client(t, r.Host, &host.Caller{Single: true})
+		c := client(t, r.Host, &policy.Caller{Single: true})
 		wantText(t, c, "name", "one")
 		changes := changesOf(t, c)
 		time.Sleep(time.Second)
@@ -506,7 +507,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		done := make(chan struct{})
 		var load sync.WaitGroup
 		for n := range 4 {
-			caller := &host.Caller{Principal: principal(fmt.Sprint(n % 3))}
+			caller := &policy.Caller{Principal: principal(fmt.Sprint(n % 3))}
 			c := client(t, r.Host, caller)
 			changesOf(t, c)
 			load.Go(func() {

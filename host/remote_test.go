@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -81,7 +83,7 @@ func TestLostSessionIsNoSuccess(t *testing.T) {
 	})
 	r.serve(s)
 	h := openRemote(t, r, `{"era": "session"}`)
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	if f, text := failureOf(t, c, "r__write"); f != nil || text != "written 1" {
 		t.Fatalf("got %+v, %q", f, text)
 	}
@@ -127,13 +129,13 @@ func TestOneFailedCheckDoesNotRemoveAServer(t *testing.T) {
 			working := *r.handler.Load()
 			h := openRemote(t, r, `{"era": "`+era+`"}`)
 			u := upstream(t, h, "r")
-			c := client(t, h, &host.Caller{})
+			c := client(t, h, &policy.Caller{})
 			if f, text := failureOf(t, c, "r__name"); f != nil {
 				t.Fatalf("got %+v, %q", f, text)
 			}
 			r.fail(http.StatusServiceUnavailable)
 			f, text := failureOf(t, c, "r__name")
-			if f == nil || f.Code != host.CodeUnavailable || f.Server != "r" || !strings.Contains(text, "503") {
+			if f == nil || f.Code != hosterr.CodeUnavailable || f.Server != "r" || !strings.Contains(text, "503") {
 				t.Errorf("got %+v, %q", f, text)
 			}
 			if st := u.Status(); st.State != host.StateDegraded || st.Err == nil {
@@ -160,8 +162,8 @@ func TestUnauthorizedServer(t *testing.T) {
 	h := openRemote(t, r, "{}")
 	u := upstream(t, h, "r")
 	err := h.Start(t.Context())
-	var failed *host.Error
-	if !errors.As(err, &failed) || failed.Code != host.CodeAuthRequired || failed.MayHaveRun {
+	var failed *hosterr.Error
+	if !errors.As(err, &failed) || failed.Code != hosterr.CodeAuthRequired || failed.MayHaveRun {
 		t.Errorf("got %v, want auth_required", err)
 	}
 	if st := u.Status(); st.State != host.StateAuth {
@@ -171,9 +173,9 @@ func TestUnauthorizedServer(t *testing.T) {
 	if err := u.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := client(t, h, &host.Caller{})
+	c := client(t, h, &policy.Caller{})
 	r.fail(http.StatusForbidden)
-	if f, text := failureOf(t, c, "r__name"); f == nil || f.Code != host.CodeAuthRequired {
+	if f, text := failureOf(t, c, "r__name"); f == nil || f.Code != hosterr.CodeAuthRequired {
 		t.Errorf("got %+v, %q, want auth_required", f, text)
 	}
 	if st := u.Status(); st.State != host.StateAuth {
@@ -189,8 +191,8 @@ func TestUnreachableServerIsNoCrashLoop(t *testing.T) {
 	u := upstream(t, h, "r")
 	for range 8 {
 		err := h.Start(t.Context())
-		var failed *host.Error
-		if !errors.As(err, &failed) || failed.Code != host.CodeUnavailable || failed.RetryAfter > 5*time.Second {
+		var failed *hosterr.Error
+		if !errors.As(err, &failed) || failed.Code != hosterr.CodeUnavailable || failed.RetryAfter > 5*time.Second {
 			t.Fatalf("got %v, want unavailable", err)
 		}
 		host.EndBackoff(u)
@@ -230,7 +232,7 @@ func TestCapabilitiesOfClientsChooseTheInstance(t *testing.T) {
 			roots := func(context.Context) ([]mcp.Root, error) { return nil, nil }
 			var got []string
 			for _, o := range []*mcp.ClientOptions{{Roots: roots}, {Elicit: yes}, {Elicit: yes, Sample: sample, Roots: roots}} {
-				c := clientWith(t, h, &host.Caller{}, o)
+				c := clientWith(t, h, &policy.Caller{}, o)
 				for range 2 {
 					f, text := failureOf(t, c, "r__declared")
 					if f != nil {
@@ -264,7 +266,7 @@ func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 		never := &fakeProcess{handler: simpleServer("never"), startup: time.Hour}
 		h := openFakes(t, map[string]*fakeProcess{"slow": slow, "quick": quick, "never": never}, "{}")
 		starting := time.Now()
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		begun := time.Now()
 		tools, err := mcp.Collect(c.Tools(t.Context()))
 		if took := time.Since(begun); err != nil || len(tools) != 4 || took != 50*time.Second {
@@ -274,7 +276,7 @@ func TestSlowServerDoesNotDelayOthers(t *testing.T) {
 		if f, text := failureOf(t, c, "quick__name"); f != nil || text != "quick" || time.Since(asked) != 0 {
 			t.Errorf("got %+v, %q after %v", f, text, time.Since(asked))
 		}
-		tools, err = mcp.Collect(client(t, h, &host.Caller{}).Tools(t.Context()))
+		tools, err = mcp.Collect(client(t, h, &policy.Caller{}).Tools(t.Context()))
 		if took := time.Since(begun); err != nil || len(tools) != 8 || took != 100*time.Second {
 			t.Errorf("second client: got %d tools, %v after %v, want 8 after 1m40s", len(tools), err, took)
 		}
@@ -320,7 +322,7 @@ func TestRootsOfTheConfiguration(t *testing.T) {
 				p := &fakeProcess{handler: s}
 				h := openFakes(t, map[string]*fakeProcess{"s": p}, `{"servers": {"s": {"era": "`+era+`", "roots": `+mode+`}}}`)
 				roots := func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///home"}}, nil }
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Roots: roots, Elicit: yes})
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{Roots: roots, Elicit: yes})
 				f, text := failureOf(t, c, "s__roots")
 				if f != nil || text != want {
 					t.Errorf("got %+v, %q, want %s", f, text, want)
@@ -330,7 +332,7 @@ func TestRootsOfTheConfiguration(t *testing.T) {
 					if both := `{"Roots":[{"uri":"file:///srv/app"}],"Sure":true}`; f != nil || text != both {
 						t.Errorf("got %+v, %q, want %s", f, text, both)
 					}
-					none := clientWith(t, h, &host.Caller{}, nil)
+					none := clientWith(t, h, &policy.Caller{}, nil)
 					if f, text := failureOf(t, none, "s__roots"); f != nil || text != want {
 						t.Errorf("client without roots: got %+v, %q, want %s", f, text, want)
 					}
@@ -357,7 +359,7 @@ func TestRemoteServersGetNoRoots(t *testing.T) {
 				r.serve(s)
 				h := openRemote(t, r, `{"era":"`+era+`"`+mode+`}`)
 				asked := false
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{
 					Roots: func(context.Context) ([]mcp.Root, error) {
 						asked = true
 						return []mcp.Root{{URI: "file:///home"}}, nil

@@ -56,7 +56,7 @@ func (p *pool) forward(
 			c.instance = s.ID()
 		}
 	}
-	e := p.up.errorf(CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
+	e := p.up.errorf(hosterr.CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
 	e.MayHaveRun = true
 	return nil, nil, nil, e
 }
@@ -115,7 +115,7 @@ func (u *Upstream) requestError(ctx context.Context, err error) error {
 	case failed:
 		return u.failure(ctx, err)
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it was waiting to be sent
-		return u.errorf(CodeUnavailable, "%w", hosterr.Public{Err: fmt.Errorf("the request was cancelled: %w", err)})
+		return u.errorf(hosterr.CodeUnavailable, "%w", hosterr.Public{Err: fmt.Errorf("the request was cancelled: %w", err)})
 	case isResponse(err):
 		return err
 	}
@@ -127,7 +127,7 @@ func (u *Upstream) requestError(ctx context.Context, err error) error {
 // isResponse reports whether an error is one of the server, or says already what a caller receives.
 func isResponse(err error) bool {
 	_, remote := errors.AsType[*mcp.Error](err)
-	_, own := errors.AsType[*Error](err)
+	_, own := errors.AsType[*hosterr.Error](err)
 	return remote || own
 }
 
@@ -146,7 +146,7 @@ func (s *conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOpti
 		e := u.failure(ctx, err)
 		s.observe(e)
 		s.countFailure(e, o.Principal)
-		if e.Code == CodeTimeout && u.isCommand() && !s.HasSession() {
+		if e.Code == hosterr.CodeTimeout && u.isCommand() && !s.HasSession() {
 			s.CheckHealth()
 		}
 		return res, err
@@ -182,7 +182,7 @@ func (s *conn) note(method string, res mcp.RawResult) {
 }
 
 // observe records whether the last request has a valid response.
-func (s *conn) observe(failed *Error) {
+func (s *conn) observe(failed *hosterr.Error) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *conn) observe(failed *Error) {
 		return
 	case failed == nil:
 		state = connection.StateReady
-	case failed.Code == CodeAuthRequired:
+	case failed.Code == hosterr.CodeAuthRequired:
 		state = connection.StateAuth
 	}
 	if s.SetHealth(state) {
@@ -206,7 +206,7 @@ func (s *conn) observe(failed *Error) {
 }
 
 // countFailure counts a request without a valid response in the breaker of its instance.
-func (s *conn) countFailure(e *Error, principal string) {
+func (s *conn) countFailure(e *hosterr.Error, principal string) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()

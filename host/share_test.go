@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -28,7 +30,7 @@ func wantInstances(t *testing.T, u *host.Upstream, open, starts int) {
 
 // Each mode of sharing has its own instances.
 func TestShareModes(t *testing.T) {
-	callers := []*host.Caller{
+	callers := []*policy.Caller{
 		{Principal: principal("a"), Session: "1"}, {Principal: principal("a"), Session: "2"},
 		{Principal: principal("b"), Session: "3"},
 	}
@@ -60,7 +62,7 @@ func TestEachCallHasAnInstance(t *testing.T) {
 				p := &fakeProcess{handler: simpleServer("calc")}
 				h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"share": "call", "era": "`+era+`"}}}`)
 				u := upstream(t, h, "calc")
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{
 					Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						time.Sleep(time.Second)
 						return yes(ctx, p)
@@ -90,7 +92,7 @@ func TestSessionsAreRemoved(t *testing.T) {
 		u := upstream(t, h, "calc")
 		for n := range 100 {
 			session := fmt.Sprint("s", n)
-			c := client(t, h, &host.Caller{Session: session})
+			c := client(t, h, &policy.Caller{Session: session})
 			if f, text := failureOf(t, c, "calc__name"); f != nil {
 				t.Fatalf("session %d: got %+v, %q", n, f, text)
 			}
@@ -112,7 +114,7 @@ func TestUnusedSessionsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"share": "session"}}}`)
-		c := client(t, h, &host.Caller{Session: "s"})
+		c := client(t, h, &policy.Caller{Session: "s"})
 		if f, text := failureOf(t, c, "calc__name"); f != nil {
 			t.Fatalf("got %+v, %q", f, text)
 		}
@@ -135,7 +137,7 @@ func TestInstancesAreLimited(t *testing.T) {
 		u := upstream(t, h, "calc")
 		var clients []*mcp.Client
 		for n := range 17 {
-			clients = append(clients, client(t, h, &host.Caller{Principal: principal(fmt.Sprint(n))}))
+			clients = append(clients, client(t, h, &policy.Caller{Principal: principal(fmt.Sprint(n))}))
 			time.Sleep(time.Second)
 		}
 		wantInstances(t, u, 16, 17)
@@ -154,7 +156,7 @@ func TestInstancesAreLimited(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		f, text := failureOf(t, clients[0], "calc__name")
-		if f == nil || f.Code != host.CodeLimited || f.MayHaveRun || f.RetryAfterMs == 0 ||
+		if f == nil || f.Code != hosterr.CodeLimited || f.MayHaveRun || f.RetryAfterMs == 0 ||
 			!strings.Contains(text, `"calc"`) {
 			t.Errorf("got %+v, %q, want limited", f, text)
 		}
@@ -173,9 +175,9 @@ func TestInstancesOfAPrincipalAreLimited(t *testing.T) {
 	h := openRemote(t, r, `{"share": "session"}`)
 	for n := range 18 {
 		session := fmt.Sprint(n)
-		client(t, h, &host.Caller{Principal: principal("a"), Session: session})
-		client(t, h, &host.Caller{Principal: principal(session), Session: session + " b"})
-		client(t, h, &host.Caller{Session: session + " c"})
+		client(t, h, &policy.Caller{Principal: principal("a"), Session: session})
+		client(t, h, &policy.Caller{Principal: principal(session), Session: session + " b"})
+		client(t, h, &policy.Caller{Session: session + " c"})
 	}
 	count, local := 0, 0
 	all := upstream(t, h, "r").Status().Instances
@@ -209,7 +211,7 @@ func TestRestartDrains(t *testing.T) {
 				p := &fakeProcess{handler: simpleServer("calc"), startup: 2 * time.Second}
 				h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"era": "session"}}}`)
 				u := upstream(t, h, "calc")
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{
 					Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						time.Sleep(test.wait)
 						return yes(ctx, p)
@@ -259,7 +261,7 @@ func TestFailedRestart(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
 		u := upstream(t, h, "calc")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		p.setFail(errBroken)
 		if err := u.Restart(t.Context()); !errors.Is(err, errBroken) {
 			t.Errorf("got %v, want %v", err, errBroken)
@@ -279,13 +281,13 @@ func TestStop(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
 		u := upstream(t, h, "calc")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		u.Stop()
 		if st := u.Status(); st.State != host.StateStopped || len(st.Instances) != 0 {
 			t.Errorf("got %+v, want stopped", st)
 		}
 		f, text := failureOf(t, c, "calc__name")
-		if f == nil || f.Code != host.CodeUnavailable || f.MayHaveRun || !strings.Contains(text, "stopped") {
+		if f == nil || f.Code != hosterr.CodeUnavailable || f.MayHaveRun || !strings.Contains(text, "stopped") {
 			t.Errorf("got %+v, %q, want unavailable", f, text)
 		}
 		if tools, err := mcp.Collect(c.Tools(t.Context())); err != nil || len(tools) != 4 {
@@ -308,7 +310,7 @@ func TestServersOverHTTPAreNotSharedByDefault(t *testing.T) {
 		r.serve(simpleServer("r"))
 		h := openRemote(t, r, `{"era":"`+era+`"}`)
 		for _, name := range []string{"a", "b", "a"} {
-			c := client(t, h, &host.Caller{Principal: principal(name)})
+			c := client(t, h, &policy.Caller{Principal: principal(name)})
 			if f, text := failureOf(t, c, "r__name"); f != nil || text != "r" {
 				t.Errorf("%s: got %+v, %q", era, f, text)
 			}

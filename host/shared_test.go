@@ -8,15 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // sharedViews are the ways in which two callers see one instance of a server.
-var sharedViews = map[string]func(principal *mcp.Principal) *host.Caller{
-	"several servers": func(p *mcp.Principal) *host.Caller { return &host.Caller{Principal: p} },
-	"one server":      func(p *mcp.Principal) *host.Caller { return &host.Caller{Principal: p, Server: "s"} },
+var sharedViews = map[string]func(principal *mcp.Principal) *policy.Caller{
+	"several servers": func(p *mcp.Principal) *policy.Caller { return &policy.Caller{Principal: p} },
+	"one server":      func(p *mcp.Principal) *policy.Caller { return &policy.Caller{Principal: p, Server: "s"} },
 }
 
 // A request that asks for few log messages does not take those of a request of another caller, whose

@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -184,7 +186,7 @@ func (v *View) checkResult(
 }
 
 func (u *Upstream) tooLarge(size config.Size, l *config.CallerLimits, reason string) error {
-	e := u.limits.Refuse(CodeTooLarge, "limits.resultBytes", 0,
+	e := u.limits.Refuse(hosterr.CodeTooLarge, "limits.resultBytes", 0,
 		"the result has %d bytes, more than limits.resultBytes of %v%s", size, l.ResultBytes, reason)
 	e.MayHaveRun = true
 	return e
@@ -285,13 +287,13 @@ func (v *View) readSpilled(ctx context.Context, req *mcp.Request, uri string) (m
 	page, err := strconv.Atoi(cmp.Or(number, "1"))
 	s := v.host.spilled.get(v.principal, token)
 	if s == nil || err != nil || page < 1 || page > s.pages() {
-		return nil, v.refused(req, ActionRead, uri, mcp.NotFound(uri))
+		return nil, v.refused(req, policy.ActionRead, uri, mcp.NotFound(uri))
 	}
 	p := v.poolNamed(s.server)
 	if p == nil {
-		return nil, v.refused(req, ActionRead, uri, mcp.NotFound(uri))
+		return nil, v.refused(req, policy.ActionRead, uri, mcp.NotFound(uri))
 	}
-	return v.send(ctx, req, &call{kind: ActionRead, pool: p, target: uri, own: true,
+	return v.send(ctx, req, &call{kind: policy.ActionRead, pool: p, target: uri, own: true,
 		local: func(context.Context) (mcp.Result, error) { return s.contents(page), nil }})
 }
 

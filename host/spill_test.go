@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -141,7 +141,7 @@ func TestLargeResultsAreKeptForTheirCaller(t *testing.T) {
 		if got, mimeType := readAll(t, ann, uri); got != largeText(9000) || mimeType != "text/plain" || pages != 5 {
 			t.Errorf("got %d bytes of %s in %d pages", len(got), mimeType, pages)
 		}
-		for _, foreign := range []*mcp.Client{bob, mcptest.Dial(t, h.For(&host.Caller{}), on, nil)} {
+		for _, foreign := range []*mcp.Client{bob, mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)} {
 			wantUnknown(t, foreign, uri, strings.Replace(uri, "/results/", "/results/A", 1))
 		}
 		wantUnknown(t, ann, strings.TrimSuffix(uri, "1")+"0", strings.TrimSuffix(uri, "1")+"6", uri+"x", "patchbay:///results/")
@@ -230,7 +230,7 @@ func TestKeptResultsHaveShares(t *testing.T) {
 			`{"limits": {"resultBytes": "1MiB", "result": "spill"}, "servers": {"all": {"share": "shared"}}}`)
 		keep := func(name string, size int) string {
 			t.Helper()
-			c := clientOfView(t, h.For(&host.Caller{Principal: principal(name)}))
+			c := clientOfView(t, h.For(&policy.Caller{Principal: principal(name)}))
 			res, err := c.CallTool(t.Context(), "all__text", map[string]any{"Size": size})
 			if err != nil {
 				t.Fatal(err)
@@ -239,7 +239,7 @@ func TestKeptResultsHaveShares(t *testing.T) {
 			return uri
 		}
 		read := func(name, uri string) error {
-			_, err := clientOfView(t, h.For(&host.Caller{Principal: principal(name)})).ReadResource(t.Context(), uri)
+			_, err := clientOfView(t, h.For(&policy.Caller{Principal: principal(name)})).ReadResource(t.Context(), uri)
 			return err
 		}
 		bob := keep("bob", 2<<20)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // Stats are figures of a [Host]: at one moment, or of what has happened since it was opened.
@@ -35,10 +37,10 @@ type Stats struct {
 	RecordsLost    uint64
 }
 
-// A DecisionKind is a kind of decisions of a [Policy].
+// A DecisionKind is a kind of decisions of a [policy.Policy].
 type DecisionKind struct {
-	About ActionKind
-	// Effect is that of the decision: the text of an [Outcome], or "redact" for a result of which the caller
+	About policy.ActionKind
+	// Effect is the text of the decision's [policy.Outcome], or "redact" for a result of which the caller
 	// receives a part.
 	Effect string
 }
@@ -86,7 +88,7 @@ func (h *Host) Stats() Stats {
 }
 
 // backlog returns the figures of the first Recorder that has them.
-func backlog(r Recorder) (waiting int, lost uint64, ok bool) {
+func backlog(r event.Recorder) (waiting int, lost uint64, ok bool) {
 	for r != nil {
 		if b, ok := r.(interface {
 			Backlog() (waiting int, lost uint64)
@@ -94,7 +96,7 @@ func backlog(r Recorder) (waiting int, lost uint64, ok bool) {
 			waiting, lost = b.Backlog()
 			return waiting, lost, true
 		}
-		outer, ok := r.(interface{ Unwrap() Recorder })
+		outer, ok := r.(interface{ Unwrap() event.Recorder })
 		if !ok {
 			break
 		}
@@ -126,9 +128,9 @@ type upstreamCounts struct {
 	errors                observe.Counters[hosterr.Code]
 }
 
-func (h *Host) countDecision(about ActionKind, d *Decision) {
+func (h *Host) countDecision(about policy.ActionKind, d *policy.Decision) {
 	effect := d.Do.String()
-	if d.Do == OutcomeAllow && len(d.Redact) > 0 {
+	if d.Do == policy.OutcomeAllow && len(d.Redact) > 0 {
 		effect = "redact"
 	}
 	h.counts.decisions.Add(DecisionKind{about, effect})
@@ -136,7 +138,7 @@ func (h *Host) countDecision(about ActionKind, d *Decision) {
 
 // countError counts a request without a valid response of its server, unless its caller has cancelled it.
 func (h *Host) countError(ctx context.Context, err error) {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || ctx.Err() != nil {
 		return
 	}
@@ -148,16 +150,16 @@ func (h *Host) countError(ctx context.Context, err error) {
 // countApproval counts the end of a request that needed an approval.
 func (h *Host) countApproval(ctx context.Context, granted bool, err error) {
 	outcome := "approved"
-	e, _ := errors.AsType[*Error](err)
+	e, _ := errors.AsType[*hosterr.Error](err)
 	switch {
 	case err == nil && granted:
 		outcome = "granted"
 	case err == nil:
 	case ctx.Err() != nil:
 		outcome = "cancelled"
-	case e != nil && e.Code == CodeDenied:
+	case e != nil && e.Code == hosterr.CodeDenied:
 		outcome = "denied"
-	case e != nil && e.Code == CodeApprovalExpired:
+	case e != nil && e.Code == hosterr.CodeApprovalExpired:
 		outcome = "expired"
 	default:
 		outcome = "failed"

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -24,19 +25,19 @@ func wantCounts[K comparable](t *testing.T, what string, got, want map[K]uint64)
 
 // Decisions about requests, results and questions are counted, and those about lists are not.
 func TestStatsCountDecisions(t *testing.T) {
-	policy := policyFunc(func(a *host.Action) host.Decision {
+	rules := policyFunc(func(a *policy.Action) policy.Decision {
 		switch {
-		case a.Kind == host.ActionQuestion, a.Kind == host.ActionCall && a.Target == "fail":
-			return host.Decision{}
-		case a.Kind == host.ActionResult && a.Target == "log":
-			return host.Decision{Do: host.OutcomeAllow, Redact: []host.Redaction{{}}}
+		case a.Kind == policy.ActionQuestion, a.Kind == policy.ActionCall && a.Target == "fail":
+			return policy.Decision{}
+		case a.Kind == policy.ActionResult && a.Target == "log":
+			return policy.Decision{Do: policy.OutcomeAllow, Redact: []policy.Redaction{{}}}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	})
 	for _, on := range mcptest.Since("2025-06-18") {
 		t.Run(on.String(), func(t *testing.T) {
-			h := newHostWith(t, map[string]mcp.Handler{"all": featureServer()}, host.Options{Policy: policy})
-			c := mcptest.Dial(t, h.For(&host.Caller{}), on, (&seen{}).options())
+			h := newHostWith(t, map[string]mcp.Handler{"all": featureServer()}, host.Options{Policy: rules})
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), on, (&seen{}).options())
 			for _, tool := range []string{"log", "log", "fail", "ask", "large"} {
 				if _, err := c.CallTool(t.Context(), "all__"+tool, nil); err != nil {
 					t.Error(err)
@@ -47,10 +48,10 @@ func TestStatsCountDecisions(t *testing.T) {
 			}
 			st := h.Stats()
 			wantCounts(t, "decisions", st.Decisions, map[host.DecisionKind]uint64{
-				{About: host.ActionCall, Effect: "allow"}: 4, {About: host.ActionCall, Effect: "deny"}: 1,
-				{About: host.ActionGet, Effect: "allow"}: 1, {About: host.ActionQuestion, Effect: "deny"}: 1,
-				{About: host.ActionResult, Effect: "allow"}: 2, {About: host.ActionResult, Effect: "redact"}: 2})
-			wantCounts(t, "errors", st.ByServer["all"].Errors, map[hosterr.Code]uint64{host.CodeDenied: 2})
+				{About: policy.ActionCall, Effect: "allow"}: 4, {About: policy.ActionCall, Effect: "deny"}: 1,
+				{About: policy.ActionGet, Effect: "allow"}: 1, {About: policy.ActionQuestion, Effect: "deny"}: 1,
+				{About: policy.ActionResult, Effect: "allow"}: 2, {About: policy.ActionResult, Effect: "redact"}: 2})
+			wantCounts(t, "errors", st.ByServer["all"].Errors, map[hosterr.Code]uint64{hosterr.CodeDenied: 2})
 		})
 	}
 }
@@ -59,8 +60,8 @@ func TestStatsCountDecisions(t *testing.T) {
 func TestStatsCountApprovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := openBank(t, "auto", host.Options{Policy: askPolicy,
-			Channels: []host.Channel{host.ChannelClient, host.ChannelConsole}})
-		plain := client(t, h, &host.Caller{})
+			Channels: []policy.Channel{policy.ChannelClient, policy.ChannelConsole}})
+		plain := client(t, h, &policy.Caller{})
 		call := func(ctx context.Context) chan struct{} {
 			done := make(chan struct{})
 			go func() {
@@ -87,7 +88,7 @@ func TestStatsCountApprovals(t *testing.T) {
 		<-done
 		synctest.Wait()
 		for _, answer := range []string{"cancel", "always"} {
-			asking := clientWith(t, h, &host.Caller{}, deciding(answer, nil))
+			asking := clientWith(t, h, &policy.Caller{}, deciding(answer, nil))
 			if _, err := asking.CallTool(t.Context(), "bank__pay", map[string]any{}); err != nil {
 				t.Error(err)
 			}
@@ -102,8 +103,8 @@ func TestStatsCountApprovals(t *testing.T) {
 			t.Errorf("%d requests are held, want none", held)
 		}
 	})
-	h, _ := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []host.Channel{host.ChannelClient}})
-	if _, err := client(t, h, &host.Caller{}).CallTool(t.Context(), "bank__pay", map[string]any{}); err != nil {
+	h, _ := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelClient}})
+	if _, err := client(t, h, &policy.Caller{}).CallTool(t.Context(), "bank__pay", map[string]any{}); err != nil {
 		t.Error(err)
 	}
 	wantCounts(t, "without a channel", h.Stats().Approvals, map[string]uint64{"failed": 1})
@@ -115,7 +116,7 @@ func TestStatsCountRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		want := func(when string, starts int, restarts uint64) {
 			t.Helper()
 			if f, text := failureOf(t, c, "calc__name"); f != nil {
@@ -151,8 +152,8 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"limits": {"perCaller": "2/m"},
 			"servers": {"calc": {"timeout": "5s", "maxTimeout": "5s"}}}`)
-		c := client(t, h, &host.Caller{Principal: principal("bob")})
-		if f, _ := failureOf(t, c, "calc__slow"); f == nil || f.Code != host.CodeTimeout {
+		c := client(t, h, &policy.Caller{Principal: principal("bob")})
+		if f, _ := failureOf(t, c, "calc__slow"); f == nil || f.Code != hosterr.CodeTimeout {
 			t.Errorf("got %+v, want a timeout", f)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -160,7 +161,7 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 		if _, err := c.CallTool(ctx, "calc__slow", nil); err == nil {
 			t.Error("no error of a cancelled call")
 		}
-		if f, _ := failureOf(t, c, "calc__name"); f == nil || f.Code != host.CodeLimited {
+		if f, _ := failureOf(t, c, "calc__name"); f == nil || f.Code != hosterr.CodeLimited {
 			t.Errorf("got %+v, want a limit", f)
 		}
 		if _, err := c.CallTool(t.Context(), "calc__invented", nil); err == nil { // an error of the request
@@ -168,7 +169,7 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 		}
 		synctest.Wait()
 		st := h.Stats().ByServer["calc"]
-		wantCounts(t, "errors", st.Errors, map[hosterr.Code]uint64{host.CodeTimeout: 1, host.CodeLimited: 1})
+		wantCounts(t, "errors", st.Errors, map[hosterr.Code]uint64{hosterr.CodeTimeout: 1, hosterr.CodeLimited: 1})
 		wantCounts(t, "limits", st.Limited, map[string]uint64{"limits.perCaller": 1})
 		if st.Breaker != host.BreakerClosed {
 			t.Errorf("breaker %q, want closed", st.Breaker)
@@ -179,7 +180,7 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 // A failingRecorder loses each record that is no intent.
 type failingRecorder struct{}
 
-func (failingRecorder) Record(r *host.Record) error {
+func (failingRecorder) Record(r *event.Record) error {
 	if r.Event == event.Intent {
 		return nil
 	}
@@ -192,18 +193,18 @@ type backlogRecorder struct{ failingRecorder }
 func (backlogRecorder) Backlog() (waiting int, lost uint64) { return 7, 9 }
 
 // An outerRecorder is in front of another one.
-type outerRecorder struct{ host.Recorder }
+type outerRecorder struct{ event.Recorder }
 
-func (r outerRecorder) Unwrap() host.Recorder { return r.Recorder }
+func (r outerRecorder) Unwrap() event.Recorder { return r.Recorder }
 
 func TestStatsCountLostRecords(t *testing.T) {
 	for _, test := range []struct {
-		recorder host.Recorder
+		recorder event.Recorder
 		waiting  int
 		lost     uint64
 	}{{failingRecorder{}, 0, 3}, {backlogRecorder{}, 7, 9}, {outerRecorder{backlogRecorder{}}, 7, 9}} { // of the configuration and of both calls
 		h := newHostWith(t, map[string]mcp.Handler{"web": serverOf("web", "w")}, host.Options{Recorder: test.recorder})
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		for range 2 {
 			if _, err := c.CallTool(t.Context(), "web__get", nil); err != nil {
 				t.Error(err)

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -45,7 +47,7 @@ type InstanceStatus struct {
 	State State
 	Since time.Time
 	// Caller is the caller that the instance serves, if it does not serve all.
-	Caller *Caller
+	Caller *policy.Caller
 	// PID is the id of the process, zero if it is not known.
 	PID                 int
 	Revision            string
@@ -68,7 +70,7 @@ func (u *Upstream) Status() *UpstreamStatus {
 		st.State = StateStopped
 	}
 	if u.entry().Invalid != nil {
-		st.State, st.Err = StateConfig, u.errorf(CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
+		st.State, st.Err = StateConfig, u.errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
 	st.Limits = u.limitStatus(now)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -32,37 +34,37 @@ func (s *subscribing) admit() error {
 	}
 	r := &limits.Request{Principal: v.principal, Server: pools[0].up.limits}
 	if err := v.host.limits.AdmitCaller(r, s.req.Method); err != nil {
-		return v.refused(s.req, ActionOther, "", err)
+		return v.refused(s.req, policy.ActionOther, "", err)
 	}
 	return nil
 }
 
 // allows reports whether the policy allows a part. A subscription cannot be approved: ask refuses it.
-func (s *subscribing) allows(ctx context.Context, a *Action) bool {
-	v, d := s.view, Decision{Do: OutcomeAllow}
+func (s *subscribing) allows(ctx context.Context, a *policy.Action) bool {
+	v, d := s.view, policy.Decision{Do: policy.OutcomeAllow}
 	if p := v.host.currentPolicy(); p != nil {
 		d = v.ask(ctx, p, s.req, a)
 		v.host.countDecision(a.Kind, &d)
 	}
 	s.note(a, &d)
-	return d.Do == OutcomeAllow
+	return d.Do == policy.OutcomeAllow
 }
 
 // note adds a decision to the records.
-func (s *subscribing) note(a *Action, d *Decision) {
+func (s *subscribing) note(a *policy.Action, d *policy.Decision) {
 	if s.view.host.opts.Recorder == nil {
 		return
 	}
 	n := slices.IndexFunc(s.parts, func(p *subscribedPart) bool {
-		return p.Kind == a.Kind && p.Server == a.Server && p.Rule == d.Rule && (p.Err == nil) == (d.Do == OutcomeAllow)
+		return p.Kind == a.Kind && p.Server == a.Server && p.Rule == d.Rule && (p.Err == nil) == (d.Do == policy.OutcomeAllow)
 	})
 	if n < 0 {
 		n = len(s.parts)
 		part := &subscribedPart{recording: &recording{host: s.view.host, Record: s.view.newRecord(s.req, a)}}
 		part.Call = s.view.host.callIDs.Next()
 		part.decided(d)
-		if d.Do != OutcomeAllow {
-			part.Err = &Error{Code: CodeDenied, Server: a.Server, Err: refusalOf(d)}
+		if d.Do != policy.OutcomeAllow {
+			part.Err = &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: refusalOf(d)}
 		}
 		s.parts = append(s.parts, part)
 	}
@@ -73,7 +75,7 @@ func (s *subscribing) note(a *Action, d *Decision) {
 // refuses it.
 func (s *subscribing) begin() error {
 	if len(s.parts) == 0 { // it is only for lists, or for resources that were recorded before
-		s.note(s.action(ActionOther, "", ""), &Decision{Do: OutcomeAllow})
+		s.note(s.action(policy.ActionOther, "", ""), &policy.Decision{Do: policy.OutcomeAllow})
 	}
 	for _, p := range s.parts {
 		switch {
@@ -103,6 +105,6 @@ func (s *subscribing) end(err error) {
 }
 
 // action returns the action of a part.
-func (s *subscribing) action(kind ActionKind, server, target string) *Action {
-	return &Action{Kind: kind, Method: s.req.Method, Caller: s.view.caller, Server: server, Target: target}
+func (s *subscribing) action(kind policy.ActionKind, server, target string) *policy.Action {
+	return &policy.Action{Kind: kind, Method: s.req.Method, Caller: s.view.caller, Server: server, Target: target}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -36,11 +37,11 @@ func TestSubscriptionsToResources(t *testing.T) {
 			calc, shop := newServer("calc"), newServer("shop")
 			var log recordLog
 			h := newHostWith(t, map[string]mcp.Handler{"calc": calc, "shop": shop}, host.Options{Recorder: &log,
-				Policy: policyFunc(func(a *host.Action) host.Decision {
-					if a.Kind == host.ActionRead && a.Target == "file:///calc" {
-						return host.Decision{Rule: "no-calc"}
+				Policy: policyFunc(func(a *policy.Action) policy.Decision {
+					if a.Kind == policy.ActionRead && a.Target == "file:///calc" {
+						return policy.Decision{Rule: "no-calc"}
 					}
-					return host.Decision{Do: host.OutcomeAllow}
+					return policy.Decision{Do: policy.OutcomeAllow}
 				})})
 			c := mcptest.Dial(t, h.For(person("ada")), down, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -167,11 +168,11 @@ func TestSubscriptionsToTasks(t *testing.T) {
 		for _, rule := range []string{"", "no-tasks"} {
 			var log recordLog
 			h := newHostWith(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, host.Options{Recorder: &log,
-				Policy: policyFunc(func(a *host.Action) host.Decision {
-					if a.Kind == host.ActionOther && a.Target == "taskIds" && rule != "" {
-						return host.Decision{Rule: rule}
+				Policy: policyFunc(func(a *policy.Action) policy.Decision {
+					if a.Kind == policy.ActionOther && a.Target == "taskIds" && rule != "" {
+						return policy.Decision{Rule: rule}
 					}
-					return host.Decision{Do: host.OutcomeAllow}
+					return policy.Decision{Do: policy.OutcomeAllow}
 				})})
 			c := mcptest.Dial(t, h.For(person("ada")), down, answering())
 			ids, _ := json.Marshal([]string{start(t, c, "a__fail").ID()})

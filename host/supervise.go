@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 )
 
@@ -192,7 +193,7 @@ func (u *Upstream) makeRoom(p *pool) error {
 		return nil
 	}
 	if victim == nil {
-		return u.limits.Refuse(CodeLimited, "instances", limits.RetryAfter,
+		return u.limits.Refuse(hosterr.CodeLimited, "instances", limits.RetryAfter,
 			"too many instances are in use: %d of at most %d "+
 				"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
 			own, most, all, limit)
@@ -220,7 +221,7 @@ func (u *Upstream) countProcess(p *pool) error {
 		return nil
 	}
 	u.host.processes.add(principal, -1)
-	return u.limits.Refuse(CodeLimited, "limits.processes", limits.RetryAfter,
+	return u.limits.Refuse(hosterr.CodeLimited, "limits.processes", limits.RetryAfter,
 		"too many processes of all servers run: %d of at "+
 			"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
 			"limits.processes", own-1, most, all-1, limit)

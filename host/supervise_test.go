@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -36,7 +37,7 @@ func TestConcurrentCallersShareAStart(t *testing.T) {
 		first, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if _, err := mcp.Connect(first, mcp.InMemory(h.For(&host.Caller{Server: "calc"})), nil); err == nil {
+		if _, err := mcp.Connect(first, mcp.InMemory(h.For(&policy.Caller{Server: "calc"})), nil); err == nil {
 			t.Error("the first client connected before the server was ready")
 		}
 		if took := time.Since(begun); took != time.Second {
@@ -45,7 +46,7 @@ func TestConcurrentCallersShareAStart(t *testing.T) {
 		var wait sync.WaitGroup
 		for range 20 {
 			wait.Go(func() {
-				c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{Server: "calc"})), nil)
+				c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{Server: "calc"})), nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -77,7 +78,7 @@ func TestRequestWaitsForARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		states := follow(t, h)
 		if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {
 			t.Fatalf("got %+v, %q", f, text)
@@ -111,7 +112,7 @@ func TestCrashLoop(t *testing.T) {
 		var codes []hosterr.Code
 		for len(p.started()) < 5 {
 			err := h.Start(t.Context())
-			var failed *host.Error
+			var failed *hosterr.Error
 			if !errors.As(err, &failed) {
 				t.Fatalf("got %v, want an Error", err)
 			}
@@ -130,7 +131,7 @@ func TestCrashLoop(t *testing.T) {
 				t.Errorf("delay before start %d: got %v, want at most %v", n+2, delay, most)
 			}
 		}
-		if !slices.Equal(codes, []hosterr.Code{host.CodeUnavailable}) {
+		if !slices.Equal(codes, []hosterr.Code{hosterr.CodeUnavailable}) {
 			t.Errorf("codes: got %v, want unavailable", codes)
 		}
 		if st := u.Status(); st.State != host.StateCrashLoop || st.RetryAfter < 4*time.Minute || st.Starts != 5 {
@@ -138,8 +139,8 @@ func TestCrashLoop(t *testing.T) {
 		}
 		begun := time.Now()
 		err := h.Start(t.Context())
-		var failed *host.Error
-		if !errors.As(err, &failed) || failed.Code != host.CodeCrashLoop || failed.MayHaveRun ||
+		var failed *hosterr.Error
+		if !errors.As(err, &failed) || failed.Code != hosterr.CodeCrashLoop || failed.MayHaveRun ||
 			!errors.Is(err, errBroken) || !strings.Contains(err.Error(), errBroken.Error()) {
 			t.Errorf("got %v, want crashloop with the last error", err)
 		}
@@ -151,7 +152,7 @@ func TestCrashLoop(t *testing.T) {
 			t.Errorf("trial: got %v after %d starts", err, len(p.started()))
 		}
 		err = h.Start(t.Context())
-		if !errors.As(err, &failed) || failed.Code != host.CodeCrashLoop || len(p.started()) != 6 {
+		if !errors.As(err, &failed) || failed.Code != hosterr.CodeCrashLoop || len(p.started()) != 6 {
 			t.Errorf("after the trial: got %v after %d starts", err, len(p.started()))
 		}
 		p.setFail(nil)
@@ -197,8 +198,8 @@ func TestStartTimeout(t *testing.T) {
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"startTimeout": "7s"}}}`)
 		begun := time.Now()
 		err := h.Start(t.Context())
-		var failed *host.Error
-		if !errors.As(err, &failed) || failed.Code != host.CodeStarting || failed.MayHaveRun {
+		var failed *hosterr.Error
+		if !errors.As(err, &failed) || failed.Code != hosterr.CodeStarting || failed.MayHaveRun {
 			t.Errorf("got %v, want starting", err)
 		}
 		if took := time.Since(begun); took != 7*time.Second {
@@ -212,7 +213,7 @@ func TestIdleInstanceStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		states := follow(t, h)
 		for range 3 { // use restarts the time
 			time.Sleep(9 * time.Minute)
@@ -240,7 +241,7 @@ func TestBusyInstanceDoesNotStop(t *testing.T) {
 				p := &fakeProcess{handler: simpleServer("calc")}
 				h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"idle": "20s"}}}`)
 				states := follow(t, h)
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Revision: revision,
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{Revision: revision,
 					Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						time.Sleep(time.Minute)
 						return yes(ctx, p)
@@ -282,7 +283,7 @@ func TestSubscriptionRestartsTheServer(t *testing.T) {
 		p := &fakeProcess{handler: s}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
 		u := upstream(t, h, "calc")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var wait sync.WaitGroup
@@ -335,11 +336,11 @@ func TestHangingProcessIsReplaced(t *testing.T) {
 				p := &fakeProcess{handler: simpleServer("calc")}
 				h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"era": "`+era+`"}}}`)
 				u := upstream(t, h, "calc")
-				c := clientWith(t, h, &host.Caller{}, &mcp.ClientOptions{Timeout: time.Hour})
+				c := clientWith(t, h, &policy.Caller{}, &mcp.ClientOptions{Timeout: time.Hour})
 				p.frozen.Store(true)
 				if era == "modern" {
 					f, text := failureOf(t, c, "calc__name")
-					if f == nil || f.Code != host.CodeTimeout || !f.MayHaveRun {
+					if f == nil || f.Code != hosterr.CodeTimeout || !f.MayHaveRun {
 						t.Errorf("got %+v, %q, want a timeout", f, text)
 					}
 				}
@@ -361,9 +362,9 @@ func TestSlowRequestDoesNotEndTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc")}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, `{"servers": {"calc": {"timeout": "10s"}}}`)
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		for range 5 {
-			if f, text := failureOf(t, c, "calc__slow"); f == nil || f.Code != host.CodeTimeout || !f.MayHaveRun {
+			if f, text := failureOf(t, c, "calc__slow"); f == nil || f.Code != hosterr.CodeTimeout || !f.MayHaveRun {
 				t.Errorf("got %+v, %q, want a timeout", f, text)
 			}
 		}

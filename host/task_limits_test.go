@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -19,10 +20,10 @@ type recordLog struct {
 	full bool // it stores no intents
 
 	mu  sync.Mutex // guards all
-	all []*host.Record
+	all []*event.Record
 }
 
-func (l *recordLog) Record(r *host.Record) error {
+func (l *recordLog) Record(r *event.Record) error {
 	if l.full && r.Event == event.Intent {
 		return errors.New("the disk is full")
 	}
@@ -86,11 +87,11 @@ func TestRequestsAboutKeptResults(t *testing.T) {
 	var log recordLog
 	closed := ""
 	h := newHostWith(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, host.Options{Recorder: &log,
-		Policy: policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionOther && a.Method == closed || a.Kind == host.ActionResult && a.Target == closed {
-				return host.Decision{Rule: "closed"}
+		Policy: policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionOther && a.Method == closed || a.Kind == policy.ActionResult && a.Target == closed {
+				return policy.Decision{Rule: "closed"}
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		})})
 	c := mcptest.Dial(t, h.For(person("ada")), on, answering())
 	id := map[string]any{"taskId": start(t, c, "a__plain").ID()}

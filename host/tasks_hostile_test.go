@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -52,7 +52,7 @@ func TestMalformedTasks(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := fakeTasks(map[string]string{"tools/call": result})
 						h := openHost(t, map[string]mcp.Handler{"a": s}, up, "{}", "", nil)
-						c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: "stdio", Revision: down}, answering())
+						c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: "stdio", Revision: down}, answering())
 						if h, err := tasks.Start(t.Context(), c, "a__tool", nil); err == nil {
 							r, err := h.Wait(t.Context())
 							if err == nil && !r.IsError {
@@ -92,7 +92,7 @@ func TestMalformedStates(t *testing.T) {
 						h := openHost(t, map[string]mcp.Handler{"a": fakeTasks(map[string]string{
 							"tools/call": created, "tasks/get": state, "tasks/cancel": state, "tasks/result": state,
 						})}, up, "{}", "", nil)
-						c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: "stdio", Revision: down}, answering())
+						c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: "stdio", Revision: down}, answering())
 						task := start(t, c, "a__tool")
 						if got, err := task.Get(t.Context()); err == nil && got.ID != task.ID() {
 							t.Errorf("got the task %q, want %q", got.ID, task.ID())

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -25,8 +25,8 @@ func forEachTaskPair(t *testing.T, f func(t *testing.T, up, down mcptest.Combina
 	})
 }
 
-func person(name string) *host.Caller {
-	return &host.Caller{Principal: &mcp.Principal{Issuer: "https://issuer.example", Subject: name}}
+func person(name string) *policy.Caller {
+	return &policy.Caller{Principal: &mcp.Principal{Issuer: "https://issuer.example", Subject: name}}
 }
 
 func answering() *mcp.ClientOptions {
@@ -95,7 +95,7 @@ func TestTaskInSingleMode(t *testing.T) {
 	}
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a"), "b": newTaskServer(t, "b")}, up)
-		c := mcptest.Dial(t, h.For(&host.Caller{Server: "a"}), down, tasks.Declare(&mcp.ClientOptions{Elicit: yes}, nil))
+		c := mcptest.Dial(t, h.For(&policy.Caller{Server: "a"}), down, tasks.Declare(&mcp.ClientOptions{Elicit: yes}, nil))
 		wantResult(t, start(t, c, "nap"), "a rested")
 		wantResult(t, start(t, c, "meet"), "a true true")
 	})
@@ -239,7 +239,7 @@ func FuzzTaskID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id string) {
 		h := openHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")},
 			mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}, "{}", "", nil)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern},
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern},
 			answering())
 		if _, err := tasks.Resume(c, id).Get(t.Context()); !isUnknownTask(err) {
 			t.Errorf("%q: got %v", id, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -100,7 +101,7 @@ func TestTasksInEveryForm(t *testing.T) {
 		a, b := newTaskServer(t, "a"), newTaskServer(t, "b")
 		h := newTaskHost(t, map[string]mcp.Handler{"a": a, "b": b}, up)
 		var asked []string
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, tasks.Declare(&mcp.ClientOptions{
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, tasks.Declare(&mcp.ClientOptions{
 			Timeout: time.Hour, // without tasks, the client waits for the result
 			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				asked = append(asked, p.Message)

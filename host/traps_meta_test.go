@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -33,7 +33,7 @@ func TestTrapInternalHeaderAcceptedFromOutside(t *testing.T) {
 			calc := &recorded{Handler: newServer("calc")}
 			h := newHost(t, map[string]mcp.Handler{"calc": calc, "other": newServer("other")}, up, "{}")
 			r := newRemote(t)
-			handler := mcphttp.NewHandler(h.For(&host.Caller{}), nil)
+			handler := mcphttp.NewHandler(h.For(&policy.Caller{}), nil)
 			t.Cleanup(func() { _ = handler.Shutdown(context.Background()) })
 			r.use(handler)
 			for _, revision := range mcptest.Revisions() {
@@ -77,7 +77,7 @@ func TestTrapInternalMetaAcceptedFromServers(t *testing.T) {
 	}
 	question := `{"method":"sampling/createMessage","params":{"messages":[` +
 		`{"role":"user","content":{"type":"text","text":"x"}}],"maxTokens":1,"_meta":` + string(forged) + `}}`
-	for name, caller := range map[string]*host.Caller{"evil": {}, "": {Server: "evil"}} {
+	for name, caller := range map[string]*policy.Caller{"evil": {}, "": {Server: "evil"}} {
 		rounds := 0
 		evil := &hostile{answer: on("tools/call", func(*mcp.Request) string {
 			if rounds++; rounds == 1 {
@@ -132,7 +132,7 @@ func TestTrapTemplateTakesResourcesOfOthers(t *testing.T) {
 				return "stolen", nil
 			})
 		h := newHost(t, map[string]mcp.Handler{"good": served, "thief": thief}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		r, err := c.CallTool(t.Context(), "good__link", nil)
 		if err != nil {
 			t.Fatal(err)

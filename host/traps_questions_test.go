@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -43,7 +43,7 @@ func askAtTheSameTime(t *testing.T, share string, up, down mcptest.Combination) 
 	var all sync.WaitGroup
 	for n := range 6 {
 		name := fmt.Sprint("p", n/2) // two clients of each principal
-		c := mcptest.Dial(t, h.For(&host.Caller{Principal: principal(name), Session: fmt.Sprint(n)}), down,
+		c := mcptest.Dial(t, h.For(&policy.Caller{Principal: principal(name), Session: fmt.Sprint(n)}), down,
 			&mcp.ClientOptions{Timeout: time.Hour,
 				Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 					if want := "[s] Are you " + name + "?"; p.Message != want {

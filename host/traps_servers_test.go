@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -33,7 +34,7 @@ func TestTrapHealthyWithoutTools(t *testing.T) {
 					Client: mcp.ClientOptions{Revision: up},
 					Dial:   func(ctx context.Context, _ *config.Server) (mcp.Transport, error) { return p.dial(ctx) }})
 				t.Cleanup(func() { _ = h.Close(); p.work.Wait() })
-				u, c := upstream(t, h, "r"), client(t, h, &host.Caller{})
+				u, c := upstream(t, h, "r"), client(t, h, &policy.Caller{})
 				state := func(want host.State, tools int) {
 					t.Helper()
 					for range 2 { // also after another request
@@ -99,14 +100,14 @@ func (d disguise) wrap(inner http.Handler, methods ...string) http.Handler {
 // What the policy hides and removes is hidden and removed in every form of a response: one that is not
 // understood is not passed on.
 func TestTrapFiltersMissAMediaTypeOr201(t *testing.T) {
-	p := policyFunc(func(a *host.Action) host.Decision {
+	p := policyFunc(func(a *policy.Action) policy.Decision {
 		switch {
 		case a.Target == "hidden":
-			return host.Decision{Do: host.OutcomeHide}
-		case a.Kind == host.ActionResult:
-			return host.Decision{Do: host.OutcomeAllow, Redact: []host.Redaction{{Pointer: "/secret"}}}
+			return policy.Decision{Do: policy.OutcomeHide}
+		case a.Kind == policy.ActionResult:
+			return policy.Decision{Do: policy.OutcomeAllow, Redact: []policy.Redaction{{Pointer: "/secret"}}}
 		}
-		return host.Decision{Do: host.OutcomeAllow}
+		return policy.Decision{Do: policy.OutcomeAllow}
 	})
 	s := mcp.NewServer("r", "1", nil)
 	type out struct {
@@ -133,7 +134,7 @@ func TestTrapFiltersMissAMediaTypeOr201(t *testing.T) {
 				entry := map[string]any{"type": "http", "url": r.url}
 				h := openFile(t, map[string]any{"r": entry, "x": entry}, `{"servers": {"r": {"era": "session"}}}`,
 					&host.Options{Policy: p})
-				c := client(t, h, &host.Caller{})
+				c := client(t, h, &policy.Caller{})
 				tools, err := mcp.Collect(c.Tools(t.Context()))
 				for _, tool := range tools {
 					if strings.Contains(tool.Name, "hidden") {
@@ -173,7 +174,7 @@ func TestTrapGlobsMatchAnotherName(t *testing.T) {
 		h := openFile(t, map[string]any{"r": map[string]string{"command": "r"}, "x": map[string]string{"command": "x"}},
 			`{"servers": {"r": {"deny": ["delete_*", "a[b]", "a.c"], "rename": {"delete_all": "keep", "ab": "delete_x"}}}}`,
 			&host.Options{Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s), nil }})
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		for name, served := range map[string]bool{"delete_all": false, "keep": false, "delete_": false, "delete_a.b": false,
 			"delete_a-b": false, "a.c": false, "xdelete_all": true, "Delete_all": true, "delete_x": true, "abc": true} {
 			res, err := c.CallTool(t.Context(), "r__"+name, nil)

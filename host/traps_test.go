@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -30,7 +31,7 @@ func TestTrapCapabilitiesStripped(t *testing.T) {
 		}
 		all := &recorded{Handler: newServer("all")}
 		h := newHost(t, map[string]mcp.Handler{"all": all, "other": newServer("other")}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
 		if _, err := c.CallTool(t.Context(), "all__add", map[string]any{"A": 1, "B": 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,7 @@ func TestTrapAuthorizationLeaksUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	outer := mcphttp.NewHandler(h.For(&host.Caller{}), nil)
+	outer := mcphttp.NewHandler(h.For(&policy.Caller{}), nil)
 	gateway := httptest.NewServer(outer)
 	defer gateway.Close()
 	defer outer.Shutdown(t.Context())
@@ -108,11 +109,11 @@ func TestTrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
 	}
 	h, err := host.Open(t.Context(), f, &host.Options{
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(calc), nil },
-		Policy: policyFunc(func(a *host.Action) host.Decision {
-			if a.Kind == host.ActionCall {
+		Policy: policyFunc(func(a *policy.Action) policy.Decision {
+			if a.Kind == policy.ActionCall {
 				decided = append(decided, a.Target+" "+string(a.Arguments))
 			}
-			return host.Decision{Do: host.OutcomeAllow}
+			return policy.Decision{Do: policy.OutcomeAllow}
 		}),
 	})
 	if err != nil {
@@ -120,7 +121,7 @@ func TestTrapForwardedIsNotWhatWasAuthorized(t *testing.T) {
 	}
 	defer h.Close()
 	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
-	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 	arguments := map[string]any{"A": 1, "B": 2, "C": 3}
 	for tool, args := range map[string]any{
 		"calc__sum": arguments, "call_tool": map[string]any{"name": "calc__sum", "arguments": arguments},
@@ -157,7 +158,7 @@ func TestTrapTimeoutFiresDespiteProgressOrWhileAUserDecides(t *testing.T) {
 			return fmt.Sprint(sure), err
 		})
 		h := newHost(t, map[string]mcp.Handler{"slow": s}, up, `{"servers":{"slow":{"timeout":"5s"}}}`)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Timeout: time.Hour,
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Timeout: time.Hour,
 			Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				time.Sleep(time.Minute)
 				return yes(ctx, p)
@@ -178,7 +179,7 @@ func TestTrapTimeoutFiresDespiteProgressOrWhileAUserDecides(t *testing.T) {
 func TestTrapReadsFailWithSeveralServers(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"a": newServer("a"), "b": newServer("b"), "dead": nil}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		for _, name := range []string{"a", "b"} {
 			if r, err := c.ReadResource(t.Context(), "file:///"+name); err != nil || r.Contents[0].Text != "text of "+name {
 				t.Errorf("%s: got %+v, %v", name, r, err)
@@ -215,7 +216,7 @@ func TestTrapClientErrorEndsTheSession(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer h.Close()
-			c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: mcptest.HTTP, Revision: revision}, nil)
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: mcptest.HTTP, Revision: revision}, nil)
 			call := func() (*mcp.CallToolResult, error) {
 				return c.CallTool(t.Context(), "remote__add", map[string]any{"A": 1, "B": 1})
 			}
@@ -247,7 +248,7 @@ func TestOrderIsStable(t *testing.T) {
 	var first []string
 	for range 5 {
 		h := newHost(t, servers, on, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 		tools, err := mcp.Collect(c.Tools(t.Context()))
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +295,7 @@ func TestCredentialsAreNotSentInTheClear(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := mcptest.Dial(t, h.For(&host.Caller{}), inMemory, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), inMemory, nil)
 		_, text := failureOf(t, c, "r__add")
 		if dialed == test.refused || test.refused && !strings.Contains(text, `"insecureHTTP": true`) {
 			t.Errorf("%s with %s: dialed %t, got %q, want refused %t", test.entry, test.settings, dialed, text, test.refused)

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -20,8 +20,8 @@ func TestCallOfAnUnlistedServerFailsWithItsError(t *testing.T) {
 		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}
 		fine := &fakeProcess{handler: simpleServer("fine")}
 		h := openFakes(t, map[string]*fakeProcess{"broken": broken, "slow": slow, "fine": fine}, "{}")
-		c := client(t, h, &host.Caller{})
-		for server, code := range map[string]hosterr.Code{"broken": host.CodeUnavailable, "slow": host.CodeStarting} {
+		c := client(t, h, &policy.Caller{})
+		for server, code := range map[string]hosterr.Code{"broken": hosterr.CodeUnavailable, "slow": hosterr.CodeStarting} {
 			if f, text := failureOf(t, c, server+"__name"); f == nil || f.Code != code || f.Server != server || f.MayHaveRun {
 				t.Errorf("%s: got %+v, %q, want %s", server, f, text, code)
 			}
@@ -44,7 +44,7 @@ func TestCallFindsAToolThatWasListedMeanwhile(t *testing.T) {
 		late := &fakeProcess{handler: simpleServer("late"), fail: errBroken}
 		slow := &fakeProcess{handler: simpleServer("slow"), startup: time.Minute}
 		h := openFakes(t, map[string]*fakeProcess{"late": late, "slow": slow}, "{}")
-		c := client(t, h, &host.Caller{})
+		c := client(t, h, &policy.Caller{})
 		var calling sync.WaitGroup
 		calling.Go(func() { // waits for the slow server
 			res, err := c.CallTool(t.Context(), "late__name", nil)
@@ -55,7 +55,7 @@ func TestCallFindsAToolThatWasListedMeanwhile(t *testing.T) {
 		synctest.Wait()
 		late.setFail(nil)
 		time.Sleep(2 * time.Second) // its start is delayed by at most that
-		only := client(t, h, &host.Caller{Server: "late"})
+		only := client(t, h, &policy.Caller{Server: "late"})
 		if f, text := failureOf(t, only, "name"); f != nil {
 			t.Errorf("got %+v, %q", f, text)
 		}

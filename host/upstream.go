@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -46,7 +47,7 @@ type Upstream struct {
 	connections map[*conn]struct{}    // that have not ended
 	modern      bool                  // the last connection had no session
 	delay       connection.StartDelay // of the starts of all callers
-	delayed     *Error                // why the last of these starts has failed
+	delayed     *hosterr.Error        // why the last of these starts has failed
 	stopped     bool                  // by Stop
 	closed      bool
 	removed     bool               // from the configuration
@@ -113,7 +114,7 @@ func (u *Upstream) Restart(ctx context.Context) error {
 }
 
 func (u *Upstream) restart() (started []*conn, err error) {
-	local := u.pool(&Caller{})
+	local := u.pool(&policy.Caller{})
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stopped = false
@@ -187,11 +188,11 @@ var errStoppedByUser = errors.New("the server was stopped; restart it to use it 
 func (u *Upstream) refuses() error {
 	switch {
 	case u.closed || u.host.ctx.Err() != nil:
-		return &Error{Code: CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}
+		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}
 	case u.removed:
-		return &Error{Code: CodeUnavailable, Server: u.name, Err: errRemoved}
+		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: errRemoved}
 	case u.stopped:
-		return &Error{Code: CodeUnavailable, Server: u.name, Err: errStoppedByUser}
+		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: errStoppedByUser}
 	}
 	return nil
 }
@@ -210,7 +211,7 @@ func (u *Upstream) usesWorkspace() bool {
 }
 
 // poolKey returns the key of the pool that serves a caller.
-func (u *Upstream) poolKey(c *Caller) string {
+func (u *Upstream) poolKey(c *policy.Caller) string {
 	switch u.share() {
 	case config.ShareShared:
 		return ""
@@ -224,13 +225,13 @@ func (u *Upstream) poolKey(c *Caller) string {
 }
 
 // pool returns the pool of a caller.
-func (u *Upstream) pool(c *Caller) *pool {
+func (u *Upstream) pool(c *policy.Caller) *pool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.poolOf(c)
 }
 
-func (u *Upstream) poolOf(c *Caller) *pool {
+func (u *Upstream) poolOf(c *policy.Caller) *pool {
 	key := u.poolKey(c)
 	p := u.pools[key]
 	if p == nil {
@@ -256,12 +257,12 @@ func (u *Upstream) present(p *pool) *pool {
 	return q
 }
 
-func (u *Upstream) errorf(code hosterr.Code, format string, args ...any) *Error {
-	return &Error{Code: code, Server: u.name, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
+func (u *Upstream) errorf(code hosterr.Code, format string, args ...any) *hosterr.Error {
+	return &hosterr.Error{Code: code, Server: u.name, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
 // event reports a change of an instance.
-func (u *Upstream) event(s *conn, state State, err *Error) {
+func (u *Upstream) event(s *conn, state State, err *hosterr.Error) {
 	e := Event{Server: u.name, Instance: s.ID(), State: state}
 	if err != nil {
 		e.Err = err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -72,7 +73,7 @@ func promptNames(definition []byte) *fold.Names {
 // would decide about one argument, and the server would use the other.
 func (c *call) checkNames(req *mcp.Request) error {
 	arguments, ok := req.Param("arguments")
-	if !ok || c.kind != ActionCall && c.kind != ActionGet {
+	if !ok || c.kind != policy.ActionCall && c.kind != policy.ActionGet {
 		return nil
 	}
 	names, hidden := &fold.Names{}, []string(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -24,7 +25,7 @@ const methodToolsCall = "tools/call"
 // revision, is an [mcp.Listener], and is safe for concurrent use.
 type View struct {
 	host   *Host
-	caller *Caller
+	caller *policy.Caller
 	// principal is the caller as servers tell it from others: those without a principal are one local
 	// user.
 	principal string
@@ -54,7 +55,7 @@ type merged struct {
 	epoch     uint64 // of the policy
 }
 
-func newView(h *Host, c *Caller) *View {
+func newView(h *Host, c *policy.Caller) *View {
 	v := &View{host: h, caller: c, principal: limits.LocalPrincipal + c.Key()}
 	v.resolved.Store(v.resolve(h.set.Load()))
 	v.tasks = v.newTasks()
@@ -236,7 +237,7 @@ type viewCache struct {
 	views map[string]*View
 }
 
-func (k *viewCache) get(h *Host, c *Caller) *View {
+func (k *viewCache) get(h *Host, c *policy.Caller) *View {
 	sessions := h.set.Load().sessions
 	key := viewKey(c, sessions)
 	v := k.views[key]

@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -51,11 +52,11 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	return v.send(ctx, req, &call{kind: actionOf(kind), pool: p, target: item.Original, item: item})
 }
 
-func actionOf(kind catalogue.Kind) ActionKind {
+func actionOf(kind catalogue.Kind) policy.ActionKind {
 	if kind == catalogue.Prompts {
-		return ActionGet
+		return policy.ActionGet
 	}
-	return ActionCall
+	return policy.ActionCall
 }
 
 // find returns the item with a public name and the pool of its server. Lists are read again only if
@@ -150,7 +151,7 @@ func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	}
 	r, err := v.routeURI(ctx, uri)
 	if err != nil {
-		return nil, v.refused(req, ActionRead, uri, err)
+		return nil, v.refused(req, policy.ActionRead, uri, err)
 	}
 	return v.send(ctx, req, r)
 }
@@ -170,7 +171,7 @@ func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 			continue
 		}
 		if server, own, ok := m.catalogue.Reference(ref); ok {
-			return v.send(ctx, req, &call{kind: ActionComplete, pool: m.pools[server], target: referenceName(own)})
+			return v.send(ctx, req, &call{kind: policy.ActionComplete, pool: m.pools[server], target: referenceName(own)})
 		}
 	}
 	return nil, errUnknownReference

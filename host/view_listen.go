@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -25,13 +26,13 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	}
 	byPool := map[*pool][]listing.Resource{}
 	read, known := false, req.Driver().Checked
-	if !v.caller.May(ActionRead) {
+	if !v.caller.May(policy.ActionRead) {
 		f.ResourceSubscriptions = nil
 	}
 	for _, uri := range f.ResourceSubscriptions {
 		r := v.watchedRoute(ctx, uri, &read)
 		if r != nil && known.Agreed(uri, func() bool {
-			return s.allows(ctx, s.action(ActionRead, r.pool.up.name, r.target))
+			return s.allows(ctx, s.action(policy.ActionRead, r.pool.up.name, r.target))
 		}) {
 			byPool[r.pool] = append(byPool[r.pool], listing.Resource{Target: r.target, URI: uri})
 		}

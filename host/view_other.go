@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -43,7 +44,7 @@ func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	if p == nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return v.send(ctx, req, &call{kind: ActionOther, pool: p})
+	return v.send(ctx, req, &call{kind: policy.ActionOther, pool: p})
 }
 
 // isOfOlderRevisions reports whether only sessions of older revisions define a method, such as

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -29,7 +29,7 @@ func TestPagesOfListsAreThoseOfTheCatalogue(t *testing.T) {
 		}
 		h := newHost(t, map[string]mcp.Handler{"many": s}, on, `{"tools": {"mode": "list"}}`)
 		names := func() (names []string) {
-			c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+			c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 			for tool, err := range c.Tools(t.Context()) {
 				if err != nil {
 					t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -25,7 +26,7 @@ func (p *pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
 		return nil
 	}
 	if err := p.checkInput(req, raw); err != nil {
-		e := p.up.errorf(CodeInvalidResult, "invalid input_required result: %w", err)
+		e := p.up.errorf(hosterr.CodeInvalidResult, "invalid input_required result: %w", err)
 		e.MayHaveRun = true
 		return e
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -50,7 +51,7 @@ const (
 // searches reports whether the tools of a catalogue are found by a search in place of a list.
 func (v *View) searches(c *catalogue.Catalogue) bool {
 	switch {
-	case v.single() || !v.caller.May(ActionCall):
+	case v.single() || !v.caller.May(policy.ActionCall):
 		return false
 	case v.host.set.Load().settings.Tools.Mode == config.ListSearch:
 		return true
@@ -149,7 +150,7 @@ func (v *View) callFound(ctx context.Context, req *mcp.Request, name string, arg
 	} else {
 		inner.Params = jsonscan.WithMember(inner.Params, "arguments", args)
 	}
-	return v.send(ctx, &inner, &call{kind: ActionCall, pool: p, target: item.Original, item: item})
+	return v.send(ctx, &inner, &call{kind: policy.ActionCall, pool: p, target: item.Original, item: item})
 }
 
 // found returns definitions as a result for a model.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -19,7 +19,7 @@ func TestToolsAreFoundBySearch(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up,
 			`{"tools":{"mode":"search","keep":["calc__a*d"]}}`)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Elicit: yes})
 		tools, err := mcp.Collect(c.Tools(t.Context()))
 		var names []string
 		for _, tool := range tools {
@@ -58,7 +58,7 @@ func TestToolsOfSearchRefuseInvalidArguments(t *testing.T) {
 	on := mcptest.Combination{Transport: "in-memory", Revision: mcptest.Modern}
 	h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, on,
 		`{"tools":{"mode":"search"}}`)
-	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 	for _, test := range []struct{ tool, arguments, want string }{
 		{"call_tool", `{"name":5}`, "invalid arguments.name: must have the type that the input schema of call_tool has"},
 		{"search_tools", `{"query":"x","limit":"3"}`,
@@ -81,7 +81,7 @@ func TestHiddenToolsAreNotDescribed(t *testing.T) {
 	mcp.AddTool(s, &mcp.Tool{Name: "refresh", Meta: mcp.Meta{"ui": map[string]any{"visibility": []string{"app"}}}},
 		func(context.Context, struct{}) (string, error) { return "", nil })
 	h := newHost(t, map[string]mcp.Handler{"calc": s, "shop": newServer("shop")}, on, `{"tools":{"mode":"search"}}`)
-	c := mcptest.Dial(t, h.For(&host.Caller{}), on, nil)
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), on, nil)
 	for name, known := range map[string]bool{"calc__refresh": false, "calc__add": true} {
 		r, err := c.CallTool(t.Context(), "describe_tool", map[string]any{"name": name})
 		if err != nil || r.IsError == known {

@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A viewServers is the servers of a view in one configuration. It never changes.
@@ -36,7 +37,7 @@ func (v *View) resolve(set *serverSet) *viewServers {
 
 // opens reports whether a caller may use a server, which may no longer be part of the
 // configuration.
-func (s *serverSet) opens(c *Caller, u *Upstream) bool {
+func (s *serverSet) opens(c *policy.Caller, u *Upstream) bool {
 	return (c.Server == "" || u.name == c.Server) && s.inProfile(c.Profile, u.name) && c.HasServer(u.name) &&
 		(c.Principal == nil || !s.isLocal(u))
 }

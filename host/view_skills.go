@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -35,7 +36,7 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		if err != nil {
 			return nil, err
 		}
-		return v.send(ctx, req, &call{kind: ActionRead, pool: v.pools()[0], target: uri}) // policies decide by it
+		return v.send(ctx, req, &call{kind: policy.ActionRead, pool: v.pools()[0], target: uri})
 	case len(v.pools()) == 1 || !some:
 		return v.other(ctx, req)
 	case req.Method == methodSkillList:
@@ -75,7 +76,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		if at.Cursor != "" {
 			inner.Params = append(jsonscan.AppendQuote([]byte(`{"cursor":`), at.Cursor), '}')
 		}
-		res, err := v.send(ctx, &inner, &call{kind: ActionOther, pool: p})
+		res, err := v.send(ctx, &inner, &call{kind: policy.ActionOther, pool: p})
 		raw, ok := res.(mcp.RawResult)
 		if err != nil || !ok || !jsonscan.IsObject(raw) {
 			if at.Cursor != "" { // the client has a part of its list
@@ -190,7 +191,7 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 		var res mcp.Result
 		inner := *req
 		inner.Params = jsonscan.WithMember(req.Params, "uri", jsonscan.AppendQuote(nil, r.target))
-		res, err = v.send(ctx, &inner, &call{kind: ActionRead, pool: r.pool, target: r.target})
+		res, err = v.send(ctx, &inner, &call{kind: policy.ActionRead, pool: r.pool, target: r.target})
 		raw, ok := res.(mcp.RawResult)
 		switch {
 		case err == nil && ok && jsonscan.IsObject(raw):

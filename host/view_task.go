@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -123,9 +124,9 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		err = task.ErrUnknown
 	}
 	if err != nil {
-		return nil, v.refused(req, ActionOther, "", err)
+		return nil, v.refused(req, policy.ActionOther, "", err)
 	}
-	return v.send(ctx, req, &call{kind: ActionOther, pool: p, task: t,
+	return v.send(ctx, req, &call{kind: policy.ActionOther, pool: p, task: t,
 		local: func(ctx context.Context) (mcp.Result, error) { return v.tasks.Serve(ctx, req, t) }})
 }
 
@@ -137,7 +138,7 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			if p == nil {
 				return nil, task.ErrUnknown
 			}
-			return v.send(ctx, req, &call{kind: ActionOther, pool: p, local: serve})
+			return v.send(ctx, req, &call{kind: policy.ActionOther, pool: p, local: serve})
 		},
 		Failed: func(server string, err error) {
 			v.host.opts.Logger.DebugContext(ctx, "host: tasks not listed", "server", server, "error", err)
@@ -170,7 +171,7 @@ func withTasks(req *mcp.Request, p *pool) json.RawMessage {
 // beginTask declares the task that the caller asks for, or translates it to the form of the server.
 func (h *Host) beginTask(next next) next {
 	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if c.kind != ActionCall || c.local != nil {
+		if c.kind != policy.ActionCall || c.local != nil {
 			return next(ctx, c)
 		}
 		p := c.pool
@@ -211,7 +212,7 @@ func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed err
 // keepTask returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
 // at once: with the result that the policy and the limits leave. Other results are unchanged.
 func (h *Host) keepTask(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.kind != ActionCall || task.FormOf(c.request) != task.Session {
+	if failed != nil || c.kind != policy.ActionCall || task.FormOf(c.request) != task.Session {
 		return res, failed
 	}
 	s := c.pool.taskServer()
@@ -223,7 +224,7 @@ func (h *Host) keepTask(_ context.Context, c *call, res mcp.Result, failed error
 
 // resultAction returns the action about the result of a request. If the request is about a task, the action
 // names the tool that was called, with the tool's definition unless the definition has changed.
-func (v *View) resultAction(ctx context.Context, a *Action, t *task.Task) *Action {
+func (v *View) resultAction(ctx context.Context, a *policy.Action, t *task.Task) *policy.Action {
 	if t == nil {
 		return a
 	}

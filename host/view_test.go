@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -21,7 +22,7 @@ import (
 func TestSingleServerKeepsNames(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"all": featureServer(), "other": newServer("other")}, up, "{}")
-		c := mcptest.Dial(t, h.For(&host.Caller{Server: "all"}), down, &mcp.ClientOptions{Elicit: yes})
+		c := mcptest.Dial(t, h.For(&policy.Caller{Server: "all"}), down, &mcp.ClientOptions{Elicit: yes})
 		tools, err := mcp.Collect(c.Tools(t.Context()))
 		if err != nil || !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == "add" }) ||
 			slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return strings.Contains(t.Name, "__") }) {
@@ -57,16 +58,16 @@ func TestProfilesLimitServersAndTools(t *testing.T) {
 	h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, on,
 		`{"profiles":{"one":{"servers":["shop"]},"add":{"tools":["*__add"]}}}`)
 	for _, test := range []struct {
-		caller host.Caller
+		caller policy.Caller
 		want   []string
 	}{
-		{host.Caller{}, []string{"calc__add", "calc__ask", "shop__add", "shop__ask"}},
-		{host.Caller{Profile: "one"}, []string{"shop__add", "shop__ask"}},
-		{host.Caller{Profile: "add"}, []string{"calc__add", "shop__add"}},
-		{host.Caller{Profile: "none"}, nil},
-		{host.Caller{Server: "none"}, nil},
-		{host.Caller{Profile: "one", Server: "shop"}, []string{"add", "ask"}},
-		{host.Caller{Profile: "one", Server: "calc"}, nil}, // not of the profile
+		{policy.Caller{}, []string{"calc__add", "calc__ask", "shop__add", "shop__ask"}},
+		{policy.Caller{Profile: "one"}, []string{"shop__add", "shop__ask"}},
+		{policy.Caller{Profile: "add"}, []string{"calc__add", "shop__add"}},
+		{policy.Caller{Profile: "none"}, nil},
+		{policy.Caller{Server: "none"}, nil},
+		{policy.Caller{Profile: "one", Server: "shop"}, []string{"add", "ask"}},
+		{policy.Caller{Profile: "one", Server: "calc"}, nil}, // not of the profile
 	} {
 		t.Run(fmt.Sprintf("%+v", test.caller), func(t *testing.T) {
 			c := mcptest.Dial(t, h.For(&test.caller), on, nil)
@@ -95,7 +96,7 @@ func TestSettingsOfTools(t *testing.T) {
 	forEachPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newHost(t, map[string]mcp.Handler{"calc": newServer("calc"), "shop": newServer("shop")}, up,
 			`{"servers":{"calc":{"rename":{"add":"sum"},"describe":{"add":"Adds."},"hideArgs":{"add":["B"]},"deny":["as*"]}}}`)
-		c := mcptest.Dial(t, h.For(&host.Caller{}), down, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil)
 		tools, err := mcp.Collect(c.Tools(t.Context()))
 		if err != nil || len(tools) != 3 || tools[0].Name != "calc__sum" || tools[0].Description != "Adds." ||
 			strings.Contains(string(tools[0].InputSchema), `"B"`) {
@@ -143,7 +144,7 @@ func TestResultsAreValidated(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
+	c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 	if _, err := c.CallTool(t.Context(), "w__n", nil); err != nil {
 		t.Error(err)
 	}
@@ -171,7 +172,7 @@ func TestHeadersOfArgumentsAreRepeated(t *testing.T) {
 	})}
 	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
 	h := newHost(t, map[string]mcp.Handler{"calc": s, "other": newServer("other")}, on, "{}")
-	view := h.For(&host.Caller{})
+	view := h.For(&policy.Caller{})
 	if params := view.HeaderParams(t.Context(), nil, "calc__n"); len(params) != 1 || params[0].Header != "Tenant" {
 		t.Errorf("before the first list: got %+v", params)
 	}
@@ -214,7 +215,7 @@ func TestToolsOfAStartingServer(t *testing.T) {
 		}
 		defer h.Close()
 		begin := time.Now()
-		c := mcptest.Dial(t, h.For(&host.Caller{}), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
+		c := mcptest.Dial(t, h.For(&policy.Caller{}), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("connected after %v", took)
 		}
@@ -239,7 +240,7 @@ func TestToolsOfAStartingServer(t *testing.T) {
 // A call waits up to 5 seconds for a server that is starting, also after discovery and lists have stopped
 // to wait for it.
 func TestCallWaitsForAStartingServer(t *testing.T) {
-	for name, caller := range map[string]*host.Caller{"slow__name": {}, "name": {Server: "slow"}} {
+	for name, caller := range map[string]*policy.Caller{"slow__name": {}, "name": {Server: "slow"}} {
 		for startup, list := range map[time.Duration]bool{4 * time.Second: false, 8 * time.Second: true} {
 			t.Run(fmt.Sprintf("%s after %v", name, startup), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -51,7 +52,7 @@ func (v *View) topicListeners(
 	v.connect(ctx)
 	for member, value := range wanted {
 		if member == topicTasks {
-			if task.FormOf(s.req) == task.Extended && v.caller.May(ActionCall) {
+			if task.FormOf(s.req) == task.Extended && v.caller.May(policy.ActionCall) {
 				v.addTasks(ctx, s, value, of)
 			}
 		} else if p := v.extensionPool(member); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
@@ -94,7 +95,7 @@ func openTopics(
 
 // allowsTopic reports whether the policy allows a topic of an extension, as it allows its methods.
 func (s *subscribing) allowsTopic(ctx context.Context, p *pool, topic string, value json.RawMessage) bool {
-	a := s.action(ActionOther, p.up.name, topic)
+	a := s.action(policy.ActionOther, p.up.name, topic)
 	a.Arguments = value
 	return s.allows(ctx, a)
 }
@@ -102,12 +103,12 @@ func (s *subscribing) allowsTopic(ctx context.Context, p *pool, topic string, va
 // decideTask returns the part of a task in a notification or a list that the policy allows. The policy
 // decides as for the result of tasks/get. If it denies the result, only the status of the task remains.
 func (v *View) decideTask(t *task.Task, params json.RawMessage) json.RawMessage {
-	policy := v.host.currentPolicy()
-	if policy == nil {
+	current := v.host.currentPolicy()
+	if current == nil {
 		return params
 	}
-	a := &Action{Kind: ActionOther, Method: task.MethodGet, Caller: v.caller, Server: t.Server}
-	res, err := v.decideResult(v.host.ctx, policy, nil, v.resultAction(v.host.ctx, a, t), mcp.RawResult(params), nil)
+	a := &policy.Action{Kind: policy.ActionOther, Method: task.MethodGet, Caller: v.caller, Server: t.Server}
+	res, err := v.decideResult(v.host.ctx, current, nil, v.resultAction(v.host.ctx, a, t), mcp.RawResult(params), nil)
 	if raw, ok := res.(mcp.RawResult); ok && err == nil {
 		return json.RawMessage(raw)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -113,7 +114,7 @@ func (v *View) note(p *pool, raw []byte) {
 // that has named it in a result.
 func (v *View) routeURI(ctx context.Context, uri string) (*call, error) {
 	if pools := v.pools(); len(pools) == 1 {
-		return &call{kind: ActionRead, pool: pools[0], target: uri}, nil
+		return &call{kind: policy.ActionRead, pool: pools[0], target: uri}, nil
 	}
 	m := v.latest()
 	if r := v.knownURI(m, uri); r != nil {
@@ -134,10 +135,10 @@ func (v *View) knownURI(m *merged, uri string) *call {
 		return nil
 	}
 	if r, ok := m.catalogue.Route(uri); ok {
-		return &call{kind: ActionRead, pool: m.pools[r.Server], target: r.URI}
+		return &call{kind: policy.ActionRead, pool: m.pools[r.Server], target: r.URI}
 	}
 	if p := v.named.get(uri); p != nil && m.pools[p.up.name] == p && m.catalogue.Find(catalogue.Resources, uri) == nil {
-		return &call{kind: ActionRead, pool: p, target: uri}
+		return &call{kind: policy.ActionRead, pool: p, target: uri}
 	}
 	return nil
 }

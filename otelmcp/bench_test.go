@@ -9,6 +9,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/otelmcp"
@@ -112,7 +113,7 @@ func BenchmarkGateway(b *testing.B) {
 			s := mcp.NewServer("calc", "1", nil)
 			addTools(s)
 			h := openGateway(b, &host.Options{Observer: observers()[name]()}, func() mcp.Transport { return mcp.InMemory(s) })
-			c, err := mcp.Connect(b.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+			c, err := mcp.Connect(b.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -13,15 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/otelmcp"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // newGateway returns a host of the server calc, in this process, with an observer of its own.
@@ -71,7 +72,7 @@ func TestGoldenThroughGateway(t *testing.T) {
 						if err := h.Start(t.Context()); err != nil {
 							t.Fatal(err)
 						}
-						view := h.For(&host.Caller{Server: "calc"})
+						view := h.For(&policy.Caller{Server: "calc"})
 						c := mcptest.Dial(t, view, on, tasks.Declare(&mcp.ClientOptions{Observer: r, Sample: r.think}, nil))
 						if _, err := mcp.Collect(c.Tools(t.Context())); err != nil { // the gateway has read the lists
 							t.Fatal(err)
@@ -164,7 +165,7 @@ func TestOneTraceThroughGateway(t *testing.T) {
 					time.Sleep(time.Second) // so that the spans are in order
 					return agent.think(ctx, p)
 				}
-				c := mcptest.Dial(t, h.For(&host.Caller{}), down, &mcp.ClientOptions{Observer: agent, Sample: think})
+				c := mcptest.Dial(t, h.For(&policy.Caller{}), down, &mcp.ClientOptions{Observer: agent, Sample: think})
 				agent.within(t.Context(), "turn", func(ctx context.Context) {
 					res, err := c.CallTool(ctx, "calc__think", nil)
 					if err != nil || res.Text() != "42" {
@@ -187,12 +188,12 @@ func TestOneTraceThroughGateway(t *testing.T) {
 func TestGatewayInventedNamesAreOneLabel(t *testing.T) {
 	r := newTelemetry(t, &otelmcp.Options{}, sdktrace.NeverSample())
 	h := newGateway(t, newServer(t, nil), mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, r)
-	full, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+	full, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	limited, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{ReadOnly: true})), nil)
+	limited, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{ReadOnly: true})), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

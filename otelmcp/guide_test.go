@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/otelmcp"
@@ -77,7 +78,7 @@ func Example_gateway() {
 	if err != nil {
 		panic(err)
 	}
-	c, err := mcp.Connect(ctx, mcp.InMemory(h.For(&host.Caller{})), nil)
+	c, err := mcp.Connect(ctx, mcp.InMemory(h.For(&policy.Caller{})), nil)
 	if err != nil {
 		panic(err)
 	}

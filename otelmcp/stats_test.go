@@ -7,6 +7,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -18,12 +20,12 @@ func (fakeHost) Stats() host.Stats {
 		ByServer: map[string]host.ServerStats{
 			"calc": {State: host.StateReady, Instances: 3, Requests: 4, Suspended: 5, Queued: 6, Held: 7,
 				Breaker: host.BreakerClosed, Restarts: 8, Quarantined: 9,
-				Errors:  map[host.ErrorCode]uint64{host.CodeTimeout: 10, host.CodeDenied: 11},
+				Errors:  map[hosterr.Code]uint64{hosterr.CodeTimeout: 10, hosterr.CodeDenied: 11},
 				Limited: map[string]uint64{"limits.perCaller": 12}},
 			"shop": {State: host.StateBackoff, Breaker: host.BreakerOpen},
 		},
-		Decisions: map[host.DecisionKind]uint64{{About: host.ActionCall, Effect: "deny"}: 13,
-			{About: host.ActionResult, Effect: "redact"}: 14},
+		Decisions: map[host.DecisionKind]uint64{{About: policy.ActionCall, Effect: "deny"}: 13,
+			{About: policy.ActionResult, Effect: "redact"}: 14},
 		Approvals: map[string]uint64{"approved": 15}, Spilled: 16, SpilledBytes: 17, RecordsWaiting: 18, RecordsLost: 19,
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // gatewayAt executes the action of a step of the gateway. It is the process of the gateway.
@@ -58,22 +58,22 @@ func frontSteps(dir string, next http.Handler) http.Handler {
 type hostSteps struct{ dir string }
 
 // Decide allows everything.
-func (s hostSteps) Decide(_ context.Context, a *host.Action) host.Decision {
-	if a.Kind == host.ActionCall {
+func (s hostSteps) Decide(_ context.Context, a *policy.Action) policy.Decision {
+	if a.Kind == policy.ActionCall {
 		gatewayAt(s.dir, a.Server, stepDecided)
 	}
-	return host.Decision{Do: host.OutcomeAllow}
+	return policy.Decision{Do: policy.OutcomeAllow}
 }
 
 // Needs makes the host ask before each call.
-func (s hostSteps) Needs(host.ActionKind) host.Fields { return host.FieldTime }
+func (s hostSteps) Needs(policy.ActionKind) policy.Fields { return policy.FieldTime }
 
 // Epoch returns 1: the policy does not change.
 func (s hostSteps) Epoch() uint64 { return 1 }
 
 // Record is called when the host has the result of a call.
-func (s hostSteps) Record(r *host.Record) error {
-	if r.Kind == host.ActionCall && r.Event == event.End {
+func (s hostSteps) Record(r *event.Record) error {
+	if r.Kind == policy.ActionCall && r.Event == event.End {
 		gatewayAt(s.dir, r.Server, stepRecorded)
 	}
 	return nil

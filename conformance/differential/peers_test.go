@@ -19,6 +19,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -123,7 +124,7 @@ var items = []string{"read", "admin"}
 // read the forwarded params.
 type differential struct {
 	view    *host.View
-	decided *host.Action
+	decided *policy.Action
 	sent    []byte // params of the last request that was forwarded
 	method  string
 	mcpGo   *mcpgoserver.MCPServer
@@ -141,24 +142,24 @@ func newDifferential(tb testing.TB, revision string) *differential {
 			return mcp.InMemory(mcp.HandlerFunc(d.serve)), nil
 		}}))
 	tb.Cleanup(func() { _ = h.Close() })
-	d.view = h.For(&host.Caller{})
+	d.view = h.For(&policy.Caller{})
 	d.mcpGo = d.newMCPGo()
 	d.goSDK = d.newGoSDK(tb)
 	return d
 }
 
 // Needs, Epoch and Decide implement the policy of the gateway.
-func (d *differential) Needs(host.ActionKind) host.Fields { return host.FieldArguments }
-func (d *differential) Epoch() uint64                     { return 1 }
+func (d *differential) Needs(policy.ActionKind) policy.Fields { return policy.FieldArguments }
+func (d *differential) Epoch() uint64                         { return 1 }
 
 // Decide records the action.
-func (d *differential) Decide(_ context.Context, a *host.Action) host.Decision {
+func (d *differential) Decide(_ context.Context, a *policy.Action) policy.Decision {
 	switch a.Kind {
-	case host.ActionCall, host.ActionGet, host.ActionRead, host.ActionComplete:
+	case policy.ActionCall, policy.ActionGet, policy.ActionRead, policy.ActionComplete:
 		kept := *a
 		d.decided = &kept
 	}
-	return host.Decision{Do: host.OutcomeAllow}
+	return policy.Decision{Do: policy.OutcomeAllow}
 }
 
 // lists are the results of discovery and list requests, by method.

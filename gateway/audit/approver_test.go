@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A record names who has approved its request, beside the channel.
@@ -12,7 +12,7 @@ func TestApproverIsRecorded(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, testOptions(dir))
 	r := call(1)
-	r.Channel, r.Approver = string(host.ChannelConsole), "olga \"\u202e\n"
+	r.Channel, r.Approver = string(policy.ChannelConsole), "olga \"\u202e\n"
 	record(t, l, r)
 	closeLog(t, l)
 	for _, e := range readAll(t, dir) {

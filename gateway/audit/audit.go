@@ -26,7 +26,7 @@
 //
 // If the disk is full or broken, records wait in memory and are written later. Records over the
 // limit are only counted; the log then contains a record "dropped" with their number. With
-// [Options].Strict, requests are refused instead ([host.CodeUnrecorded]): a request must be on disk
+// [Options].Strict, requests are refused instead ([hosterr.CodeUnrecorded]): a request must be on disk
 // before it is sent.
 package audit
 
@@ -39,7 +39,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
@@ -139,7 +138,7 @@ func (e *StoreError) Error() string { return fmt.Sprintf("write audit log in %s:
 // Unwrap returns the reason.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// A Log is a [host.Recorder] that writes files. It is safe for concurrent use.
+// A Log is a [event.Recorder] that writes files. It is safe for concurrent use.
 type Log struct {
 	opts  Options
 	chain *chain        // used by the writer only
@@ -159,7 +158,7 @@ type Log struct {
 
 // An entry is a record on its way to the file.
 type entry struct {
-	record *host.Record
+	record *event.Record
 	event  string // of the log itself; record is nil
 	detail any
 	size   int
@@ -203,9 +202,9 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Record implements [host.Recorder]. It returns at once, except for the intents of a strict log. The
+// Record implements [event.Recorder]. It returns at once, except for the intents of a strict log. The
 // error is [ErrFull], [ErrClosed] or, for an intent, a [*StoreError].
-func (l *Log) Record(r *host.Record) error {
+func (l *Log) Record(r *event.Record) error {
 	e := &entry{record: r, size: len(r.Arguments) + len(r.Result) + len(r.Answers) + len(r.Detail)}
 	switch r.Event {
 	case event.Intent, event.Answer:

@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -42,16 +43,16 @@ func closeLog(t testing.TB, l *audit.Log) {
 }
 
 // call returns the record of a call that has ended.
-func call(id int) *host.Record {
-	return &host.Record{Event: event.End, Call: fmt.Sprint("call-", id), Method: "tools/call", Public: "fs__read",
-		Action: host.Action{Kind: host.ActionCall, Caller: &host.Caller{}, Server: "fs", Target: "read",
+func call(id int) *event.Record {
+	return &event.Record{Event: event.End, Call: fmt.Sprint("call-", id), Method: "tools/call", Public: "fs__read",
+		Action: policy.Action{Kind: policy.ActionCall, Caller: &policy.Caller{}, Server: "fs", Target: "read",
 			Arguments: json.RawMessage(`{"path":"/srv/notes.txt","limit":10}`)},
 		Result: json.RawMessage(`{"content":[{"type":"text","text":"hello"}],"resultType":"complete"}`),
 		Client: json.RawMessage(`{"name":"test","version":"1"}`), Digest: [32]byte{1},
 		Start: time.Now(), Duration: time.Millisecond}
 }
 
-func record(t testing.TB, l *audit.Log, all ...*host.Record) {
+func record(t testing.TB, l *audit.Log, all ...*event.Record) {
 	t.Helper()
 	for _, r := range all {
 		if err := l.Record(r); err != nil {
@@ -106,14 +107,14 @@ func TestRecordsAreWrittenAndVerified(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, testOptions(dir))
 	failed := call(2)
-	failed.Result, failed.Err = nil, &host.Error{Code: host.CodeTimeout, Server: "fs", MayHaveRun: true,
+	failed.Result, failed.Err = nil, &hosterr.Error{Code: hosterr.CodeTimeout, Server: "fs", MayHaveRun: true,
 		Err: mcp.ErrTimeout}
 	refused := call(3)
 	refused.Event, refused.Result, refused.Err = event.Refused, nil, mcp.Errorf(-32602, "unknown tool")
 	intent := call(4)
 	intent.Event = event.Intent
 	record(t, l, call(1), failed, refused, intent,
-		&host.Record{Event: event.Admin, Action: host.Action{Server: "fs"}, Detail: []byte(`{"action":"stop"}`)})
+		&event.Record{Event: event.Admin, Action: policy.Action{Server: "fs"}, Detail: []byte(`{"action":"stop"}`)})
 	closeLog(t, l)
 	all := readAll(t, dir)
 	if got, want := events(all), "segment end end refused admin close checkpoint"; got != want {

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -63,7 +64,7 @@ func startCounted(t *testing.T, o *audit.Options) *countedServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
-	if c.client, err = mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil); err != nil {
+	if c.client, err = mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.client.Close() })

@@ -13,8 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -99,7 +100,7 @@ func (c *encoder) text(text string) string {
 	return text[:end] + "…"
 }
 
-func (c *encoder) appendRecord(b []byte, r *host.Record) []byte {
+func (c *encoder) appendRecord(b []byte, r *event.Record) []byte {
 	c.mask = r.Mask
 	at := r.Start
 	if r.Duration > 0 {
@@ -129,7 +130,7 @@ func (c *encoder) appendRecord(b []byte, r *host.Record) []byte {
 }
 
 // appendCaller appends the sender of the request.
-func (c *encoder) appendCaller(b []byte, r *host.Record) []byte {
+func (c *encoder) appendCaller(b []byte, r *event.Record) []byte {
 	if r.Caller != nil {
 		b = c.member(b, "caller", callerName(r.Caller))
 		if p := r.Caller.Principal; p != nil && p.Issuer == keyIssuer {
@@ -153,7 +154,7 @@ const keyIssuer = "patchbay:key"
 const LocalCaller = "local"
 
 // callerName returns the name of a caller: its subject and issuer.
-func callerName(c *host.Caller) string {
+func callerName(c *policy.Caller) string {
 	p := c.Principal
 	switch {
 	case p == nil:
@@ -170,7 +171,7 @@ func stringOf(object []byte, key string) string {
 	return text
 }
 
-func (c *encoder) appendDecision(b []byte, r *host.Record) []byte {
+func (c *encoder) appendDecision(b []byte, r *event.Record) []byte {
 	b = c.member(b, "rule", r.Rule)
 	if len(r.DryRun) > 0 {
 		b = append(b, `,"dryRun":[`...)
@@ -194,7 +195,7 @@ const (
 	OutcomeQuestion = "question" // the server asks
 )
 
-func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
+func (c *encoder) appendOutcome(b []byte, r *event.Record) []byte {
 	switch r.Event {
 	case event.Answer:
 		if len(r.Answers) > 0 {
@@ -211,7 +212,7 @@ func (c *encoder) appendOutcome(b []byte, r *host.Record) []byte {
 		isError = string(flag) == "true"
 	}
 	outcome := OutcomeOK
-	_, byHost := errors.AsType[*host.Error](r.Err)
+	_, byHost := errors.AsType[*hosterr.Error](r.Err)
 	switch {
 	case r.Event == event.Refused:
 		outcome = OutcomeRefused
@@ -241,7 +242,7 @@ func (c *encoder) appendError(b []byte, err error) []byte {
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		code = strconv.Itoa(e.Code)
 	}
-	if e, ok := errors.AsType[*host.Error](err); ok {
+	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		code, mayHaveRun = string(e.Code), e.MayHaveRun
 	}
 	b = rawjson.AppendQuote(append(b, `,"error":{"code":`...), code)

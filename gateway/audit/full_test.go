@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 )
 
@@ -53,7 +52,7 @@ func (f *fullFile) Write(b []byte) (int, error) {
 	return n, d.err
 }
 
-func intent(n int) *host.Record {
+func intent(n int) *event.Record {
 	r := call(n)
 	r.Event, r.Result = event.Intent, nil
 	return r

@@ -186,7 +186,7 @@ type ResultEntry struct {
 	Hash    string `json:"hash"`
 }
 
-// An ErrorEntry is an error. Code is the code of a [host.Error], or a JSON-RPC code.
+// An ErrorEntry is an error. Code is the code of a [hosterr.Error], or a JSON-RPC code.
 type ErrorEntry struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

@@ -9,14 +9,14 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/interpreter"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // An activation holds the values of variables for an action. A value is computed when a rule reads
 // it.
 type activation struct {
 	policy *Policy
-	action *host.Action
+	action *policy.Action
 	plan   *plan                       // nil while it is made
 	frame  *interpreter.ExecutionFrame // of the activation, shared by the evaluations of all rules
 	values [len(variables)]any
@@ -86,7 +86,7 @@ func (a *activation) value(i int) any {
 	return map[string]any{"servers": append([]string{}, of.Recent...)} // recent
 }
 
-func callerValue(c *host.Caller) map[string]any {
+func callerValue(c *policy.Caller) map[string]any {
 	value := map[string]any{"subject": "", "issuer": "", "client": "", "scopes": []string{}, "claims": map[string]any{},
 		"profile": "", "local": true}
 	if c == nil {
@@ -113,7 +113,7 @@ var errUnknownTool = types.NewErr("the tool of the task, or its definition, is u
 
 // toolValue returns the declaration of the server. Members that the server does not declare are
 // null. For a request without a tool, tool.name contains the name or URI of the request's item.
-func toolValue(a *host.Action) map[string]any {
+func toolValue(a *policy.Action) map[string]any {
 	definition := objectOf(a.Definition)
 	if a.LacksDefinition() {
 		value := map[string]any{"name": a.Target, "title": errUnknownTool, "description": errUnknownTool,

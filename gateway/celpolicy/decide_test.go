@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -114,8 +114,8 @@ var arguments = []string{``, `{}`, `{"path": "/srv/a", "n": 1, "list": [1, 2, "a
 	`{"t1": "a", "t0": [1], "path": "/srv/b", "deep": null}`, `null`, `[]`, `{"n": 1e400, "path": "/srv"`, `{"path": "x", "path": "/srv/a"}`,
 	`{"n": -0.0, "list": [null, {"a": [1]}], "args": 1} x`, "{\"path\": \"\xff\"}"}
 
-func (g ruleGenerator) action(caller *host.Caller) *host.Action {
-	a := &host.Action{Kind: host.ActionKind(g.one("call", "call", "call", "result", "question", "list", "read")), Method: "tools/call",
+func (g ruleGenerator) action(caller *policy.Caller) *policy.Action {
+	a := &policy.Action{Kind: policy.ActionKind(g.one("call", "call", "call", "result", "question", "list", "read")), Method: "tools/call",
 		Caller: caller, Server: g.one("s0", "s1"), Target: g.one("t0", "t1"), Client: mcp.Implementation{Name: g.one("c", "")},
 		Arguments: json.RawMessage(g.one(arguments...)), Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	a.Definition = json.RawMessage(fmt.Sprintf(`{"name": %q, "annotations": {"destructiveHint": %s}}`, a.Target, g.one("true", "false", "1")))
@@ -123,16 +123,16 @@ func (g ruleGenerator) action(caller *host.Caller) *host.Action {
 	if g.IntN(2) == 0 {
 		a.Recent = []string{"s1"}
 	}
-	if a.Kind == host.ActionResult {
+	if a.Kind == policy.ActionResult {
 		a.Result = json.RawMessage(g.one(`{"isError": true, "content": [{"text": "a"}]}`, `{"structuredContent": {"rows": 1}}`, `{}`))
 	}
-	if a.Kind == host.ActionQuestion {
+	if a.Kind == policy.ActionQuestion {
 		a.Question = json.RawMessage(`{"method": "elicitation/create", "params": {"message": "a"}}`)
 	}
 	return a
 }
 
-var callers = []*host.Caller{{}, {Profile: "p"}, {Principal: &mcp.Principal{Subject: "a", Scopes: []string{"read"},
+var callers = []*policy.Caller{{}, {Profile: "p"}, {Principal: &mcp.Principal{Subject: "a", Scopes: []string{"read"},
 	Claims: map[string]any{"team": "a"}}}, nil}
 
 // checkRules compares the decisions of a random policy with the decisions of its single rules. It reports
@@ -206,7 +206,7 @@ func TestDecisionsAtTheSameTime(t *testing.T) {
 		{"name": "even", "when": "args.n % 2 == 0 && server.name == 's'", "do": "deny"},
 		{"name": "fails", "when": "args.n % 2 == 1 && args.list[5] == 1", "do": "deny"}]}`)
 	var all sync.WaitGroup
-	caller := &host.Caller{}
+	caller := &policy.Caller{}
 	for worker := range 8 {
 		all.Go(func() {
 			for n := range 200 {

@@ -7,12 +7,12 @@ import (
 
 	"cel.dev/cel-go/interpreter"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // DecideEach decides by evaluating each rule as it was compiled, with all values, and without a plan.
-func (p *Policy) DecideEach(ctx context.Context, a *host.Action) (d host.Decision) {
-	d.Do = host.OutcomeAllow
+func (p *Policy) DecideEach(ctx context.Context, a *policy.Action) (d policy.Decision) {
+	d.Do = policy.OutcomeAllow
 	act := &activation{policy: &Policy{}, action: a, size: math.MaxInt32}
 	act.frame, _ = interpreter.NewExecutionFrame(act)
 	act.plan = act.policy.newPlan(act, a.Kind)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 const (
@@ -66,16 +67,16 @@ func signingKey(name string, lookup func(string) (string, bool)) ([]byte, error)
 
 // An externalRequest is the request that a hook receives.
 type externalRequest struct {
-	Kind       host.ActionKind `json:"kind"`
-	Method     string          `json:"method"`
-	Caller     map[string]any  `json:"caller"`
-	Server     string          `json:"server"`
-	Target     string          `json:"target"`
-	Definition json.RawMessage `json:"definition,omitempty"`
-	Arguments  json.RawMessage `json:"arguments,omitempty"`
-	Result     json.RawMessage `json:"result,omitempty"`
-	Question   json.RawMessage `json:"question,omitempty"`
-	Recent     []string        `json:"recent,omitempty"`
+	Kind       policy.ActionKind `json:"kind"`
+	Method     string            `json:"method"`
+	Caller     map[string]any    `json:"caller"`
+	Server     string            `json:"server"`
+	Target     string            `json:"target"`
+	Definition json.RawMessage   `json:"definition,omitempty"`
+	Arguments  json.RawMessage   `json:"arguments,omitempty"`
+	Result     json.RawMessage   `json:"result,omitempty"`
+	Question   json.RawMessage   `json:"question,omitempty"`
+	Recent     []string          `json:"recent,omitempty"`
 }
 
 // An externalAnswer is the response of a hook.
@@ -86,8 +87,8 @@ type externalAnswer struct {
 }
 
 // decide sets the decision of the hook. If it fails, the action is denied.
-func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision) {
-	d.Do = host.OutcomeDeny
+func (h *external) decide(ctx context.Context, a *policy.Action, d *policy.Decision) {
+	d.Do = policy.OutcomeDeny
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
 	text, err := json.Marshal(externalRequest{a.Kind, a.Method, callerValue(a.Caller), a.Server, a.Target, a.Definition,
@@ -106,7 +107,7 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 	}
 	do, known := outcomes[answer.Do]
 	if isRequest := slices.Contains(requests, a.Kind); err == nil && (!known || answer.Do == "" ||
-		do == host.OutcomeHide || do == host.OutcomeAsk && !isRequest) {
+		do == policy.OutcomeHide || do == policy.OutcomeAsk && !isRequest) {
 		err = fmt.Errorf("invalid answer %.64q", answer.Do)
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func (h *external) decide(ctx context.Context, a *host.Action, d *host.Decision)
 		}
 		return
 	}
-	d.Do, d.Channel = do, host.Channel(answer.Via)
+	d.Do, d.Channel = do, policy.Channel(answer.Via)
 	if answer.Reason != "" {
 		d.Reason = answer.Reason
 	}

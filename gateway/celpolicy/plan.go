@@ -6,7 +6,7 @@ import (
 
 	"cel.dev/cel-go/common/types"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 const (
@@ -19,8 +19,8 @@ const (
 // A planKey contains the values that select the rules of a request. The requests of a view share a
 // caller.
 type planKey struct {
-	caller                 *host.Caller
-	kind                   host.ActionKind
+	caller                 *policy.Caller
+	kind                   policy.ActionKind
 	method, server, target string
 	digest                 [32]byte
 }
@@ -34,7 +34,7 @@ type plan struct {
 }
 
 // planFor returns the plan for an action, and prepares the evaluation of its rules.
-func (p *Policy) planFor(a *host.Action, act *activation) *plan {
+func (p *Policy) planFor(a *policy.Action, act *activation) *plan {
 	key := planKey{a.Caller, a.Kind, a.Method, a.Server, a.Target, a.Digest}
 	p.mu.RLock()
 	known := p.plans[key]
@@ -52,7 +52,7 @@ func (p *Policy) planFor(a *host.Action, act *activation) *plan {
 	return known
 }
 
-func (p *Policy) newPlan(act *activation, kind host.ActionKind) *plan {
+func (p *Policy) newPlan(act *activation, kind policy.ActionKind) *plan {
 	made := &plan{}
 	for i, v := range variables {
 		if v.field == 0 {

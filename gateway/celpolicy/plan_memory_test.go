@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A caller cannot fill the memory with plans for long URIs, which it chooses.
@@ -15,8 +15,8 @@ func TestPlansForLongURIs(t *testing.T) {
 	before := heapSize()
 	for n := range 100 {
 		uri := fmt.Sprint("x://", n, strings.Repeat("a", 1<<20), "secret")
-		d := p.Decide(t.Context(), &host.Action{Kind: host.ActionRead, Method: "resources/read", Server: "s", Target: uri})
-		if d.Do != host.OutcomeDeny {
+		d := p.Decide(t.Context(), &policy.Action{Kind: policy.ActionRead, Method: "resources/read", Server: "s", Target: uri})
+		if d.Do != policy.OutcomeDeny {
 			t.Fatalf("got %+v, want deny", d)
 		}
 	}

@@ -4,7 +4,7 @@
 // tool, its arguments and its result, such as tool.annotations.destructive == true. They are
 // compiled once. The first rule that matches decides.
 //
-// [New] returns the [host.Policy] of a file, for [host.Options].
+// [New] returns the [policy.Policy] of a file, for [host.Options].
 package celpolicy
 
 import (
@@ -23,8 +23,8 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/interpreter"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // maxCost limits the evaluation of a rule, in units of CEL: about one unit per operation, and per
@@ -41,9 +41,9 @@ type Options struct {
 // A Policy decides by the rules of a configuration. It is safe for concurrent use.
 type Policy struct {
 	rules    []*rule
-	byKind   map[host.ActionKind][]*rule
-	needs    map[host.ActionKind]host.Fields
-	standard host.Outcome // for requests that no rule matches
+	byKind   map[policy.ActionKind][]*rule
+	needs    map[policy.ActionKind]policy.Fields
+	standard policy.Outcome // for requests that no rule matches
 	epoch    uint64
 	external *external
 	// members are the members of variables that rules read, by variable; nil means all members.
@@ -53,16 +53,16 @@ type Policy struct {
 	plans map[planKey]*plan
 }
 
-var _ host.Policy = (*Policy)(nil)
+var _ policy.Policy = (*Policy)(nil)
 
 // A rule is a compiled rule.
 type rule struct {
 	config.PolicyRule
 	id           string
-	do           host.Outcome
+	do           policy.Outcome
 	asksExternal bool
-	redacts      []host.Redaction
-	reads        host.Fields
+	redacts      []policy.Redaction
+	reads        policy.Fields
 	program      cel.Program // nil without an expression
 	// bounded is the program that measures its cost, for actions larger than cheapUpTo: measuring takes
 	// longer than most rules. It is nil if no action can cost too much.
@@ -70,8 +70,8 @@ type rule struct {
 	cheapUpTo int // in bytes
 }
 
-var requests = []host.ActionKind{host.ActionCall, host.ActionRead, host.ActionGet, host.ActionComplete,
-	host.ActionOther}
+var requests = []policy.ActionKind{policy.ActionCall, policy.ActionRead, policy.ActionGet, policy.ActionComplete,
+	policy.ActionOther}
 
 // maxErrors limits the invalid rules in an error, like the other invalid settings.
 const maxErrors = 5
@@ -91,7 +91,7 @@ func New(f *config.File, o *Options) (*Policy, error) {
 		lookup = os.LookupEnv
 	}
 	given := settings.Policy
-	p := &Policy{byKind: map[host.ActionKind][]*rule{}, needs: map[host.ActionKind]host.Fields{},
+	p := &Policy{byKind: map[policy.ActionKind][]*rule{}, needs: map[policy.ActionKind]policy.Fields{},
 		members: noMembers(), plans: map[planKey]*plan{}, standard: outcomes[given.Default]}
 	text, err := json.Marshal(given)
 	if err != nil {
@@ -129,8 +129,8 @@ func (p *Policy) addRules(f *config.File, env *cel.Env, given []config.PolicyRul
 	return errors.Join(errs...)
 }
 
-var outcomes = map[string]host.Outcome{"": host.OutcomeAllow, "allow": host.OutcomeAllow, "ask": host.OutcomeAsk,
-	"deny": host.OutcomeDeny, "hide": host.OutcomeHide}
+var outcomes = map[string]policy.Outcome{"": policy.OutcomeAllow, "allow": policy.OutcomeAllow, "ask": policy.OutcomeAsk,
+	"deny": policy.OutcomeDeny, "hide": policy.OutcomeHide}
 
 // add adds a rule for the kinds of actions that it is about.
 func (p *Policy) add(r *rule) {
@@ -139,23 +139,23 @@ func (p *Policy) add(r *rule) {
 		p.byKind[kind] = append(p.byKind[kind], r)
 		p.needs[kind] |= r.reads
 		if r.asksExternal {
-			p.needs[kind] |= host.FieldExternal
+			p.needs[kind] |= policy.FieldExternal
 		}
 	}
 }
 
 // kinds returns the kinds of actions that a rule is about. An item that is hidden is not listed either.
-func (r *rule) kinds() (kinds []host.ActionKind) {
+func (r *rule) kinds() (kinds []policy.ActionKind) {
 	for _, on := range r.On {
-		kinds = append(kinds, host.ActionKind(on))
+		kinds = append(kinds, policy.ActionKind(on))
 	}
 	switch {
 	case r.Do == "hide" && len(kinds) == 0:
-		return append(kinds, append([]host.ActionKind{host.ActionList}, requests...)...)
-	case r.Do == "hide" && !slices.Contains(kinds, host.ActionList):
-		return append(kinds, host.ActionList)
+		return append(kinds, append([]policy.ActionKind{policy.ActionList}, requests...)...)
+	case r.Do == "hide" && !slices.Contains(kinds, policy.ActionList):
+		return append(kinds, policy.ActionList)
 	case len(kinds) == 0 && len(r.Redact) > 0:
-		return []host.ActionKind{host.ActionResult}
+		return []policy.ActionKind{policy.ActionResult}
 	case len(kinds) == 0:
 		return requests
 	}
@@ -163,7 +163,7 @@ func (r *rule) kinds() (kinds []host.ActionKind) {
 }
 
 // Needs returns the members of actions of a kind that rules read.
-func (p *Policy) Needs(k host.ActionKind) host.Fields { return p.needs[k] }
+func (p *Policy) Needs(k policy.ActionKind) policy.Fields { return p.needs[k] }
 
 // Epoch returns a number of the rules: it is the same in every process.
 func (p *Policy) Epoch() uint64 { return p.epoch }
@@ -171,19 +171,19 @@ func (p *Policy) Epoch() uint64 { return p.epoch }
 // Decide returns the decision of the first rule that matches. A rule that fails, for example
 // because it reads an argument that the call lacks, counts as a match for ask, deny and hide, and
 // not for allow. A failure of the hook denies.
-func (p *Policy) Decide(ctx context.Context, a *host.Action) host.Decision {
+func (p *Policy) Decide(ctx context.Context, a *policy.Action) policy.Decision {
 	return p.decide(ctx, a, nil)
 }
 
 // decide decides, and passes the outcome of each rule that is evaluated to trace.
 func (p *Policy) decide(
-	ctx context.Context, a *host.Action, trace func(r *rule, matches bool, err error),
-) (d host.Decision) {
-	d.Do = host.OutcomeAllow
+	ctx context.Context, a *policy.Action, trace func(r *rule, matches bool, err error),
+) (d policy.Decision) {
+	d.Do = policy.OutcomeAllow
 	act := &activation{policy: p, action: a}
 	frame, err := interpreter.NewExecutionFrame(act)
 	if err != nil {
-		return host.Decision{Do: host.OutcomeDeny, Reason: err.Error()}
+		return policy.Decision{Do: policy.OutcomeDeny, Reason: err.Error()}
 	}
 	defer frame.Close()
 	act.frame = frame
@@ -201,17 +201,17 @@ func (p *Policy) decide(
 }
 
 // applyStandard applies the decision about actions that no rule decides.
-func (p *Policy) applyStandard(a *host.Action, d *host.Decision) {
+func (p *Policy) applyStandard(a *policy.Action, d *policy.Decision) {
 	if !slices.Contains(requests, a.Kind) {
 		return
 	}
-	if d.Do = p.standard; d.Do != host.OutcomeAllow {
+	if d.Do = p.standard; d.Do != policy.OutcomeAllow {
 		d.Reason = "no rule allows it"
 	}
 }
 
 // apply applies a rule that matches. It reports whether the rule decided.
-func (p *Policy) apply(ctx context.Context, r *rule, a *host.Action, failed error, d *host.Decision) bool {
+func (p *Policy) apply(ctx context.Context, r *rule, a *policy.Action, failed error, d *policy.Decision) bool {
 	if r.Mode == "dry-run" {
 		what := r.Do
 		if what == "" {
@@ -224,7 +224,7 @@ func (p *Policy) apply(ctx context.Context, r *rule, a *host.Action, failed erro
 	if r.Do == "" {
 		return false
 	}
-	d.Do, d.Rule, d.RuleID, d.Reason, d.Channel = r.do, r.Name, r.id, r.Reason, host.Channel(r.Via)
+	d.Do, d.Rule, d.RuleID, d.Reason, d.Channel = r.do, r.Name, r.id, r.Reason, policy.Channel(r.Via)
 	if failed != nil && d.Reason == "" {
 		d.Reason = "the rule cannot be evaluated: " + failed.Error()
 	}

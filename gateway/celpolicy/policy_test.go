@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -36,8 +36,8 @@ func mustCompile(t testing.TB, text string) *celpolicy.Policy {
 	return p
 }
 
-func call(server, tool, args string) *host.Action {
-	return &host.Action{Kind: host.ActionCall, Method: "tools/call", Caller: &host.Caller{Principal: &mcp.Principal{Subject: "bob",
+func call(server, tool, args string) *policy.Action {
+	return &policy.Action{Kind: policy.ActionCall, Method: "tools/call", Caller: &policy.Caller{Principal: &mcp.Principal{Subject: "bob",
 		Scopes: []string{"read"}}}, Server: server, Target: tool, Arguments: json.RawMessage(args), Time: time.Now(),
 		Definition: json.RawMessage(`{"name":"` + tool + `","annotations":{"destructiveHint":true}}`)}
 }
@@ -124,7 +124,7 @@ func TestCostIsBounded(t *testing.T) {
 		list := "[1" + strings.Repeat(",1", 4000) + "]"
 		begin := cpuTime()
 		d := p.Decide(t.Context(), call("fs", "ab", `{"list": `+list+`}`))
-		if d.Do != host.OutcomeDeny || !strings.Contains(d.Reason, "cost") || cpuTime()-begin > 10*time.Second {
+		if d.Do != policy.OutcomeDeny || !strings.Contains(d.Reason, "cost") || cpuTime()-begin > 10*time.Second {
 			t.Errorf("%s: got %v: %s after %v", when, d.Do, d.Reason, cpuTime()-begin)
 		}
 		if d := p.Decide(t.Context(), call("fs", "ab", `{"list": [1]}`)); strings.Contains(d.Reason, "cost") {
@@ -167,8 +167,8 @@ func TestNeeds(t *testing.T) {
 	p := mustCompile(t, `{"rules": [{"when": "server.name == 'a'", "do": "deny"},
 		{"on": ["read"], "when": "now > timestamp('2030-01-01T00:00:00Z')", "do": "deny"},
 		{"on": ["get"], "when": "args.exists(k, k == 'x')", "do": "deny"}]}`)
-	for kind, want := range map[host.ActionKind]host.Fields{host.ActionCall: 0, host.ActionRead: host.FieldTime,
-		host.ActionGet: host.FieldArguments, host.ActionResult: 0} {
+	for kind, want := range map[policy.ActionKind]policy.Fields{policy.ActionCall: 0, policy.ActionRead: policy.FieldTime,
+		policy.ActionGet: policy.FieldArguments, policy.ActionResult: 0} {
 		if got := p.Needs(kind); got != want {
 			t.Errorf("%s: got %b, want %b", kind, got, want)
 		}
@@ -205,7 +205,7 @@ func BenchmarkDecide(b *testing.B) {
 			begin := cpuTime()
 			b.ReportAllocs()
 			for b.Loop() {
-				if p.Decide(b.Context(), a).Do != host.OutcomeAllow {
+				if p.Decide(b.Context(), a).Do != policy.OutcomeAllow {
 					b.Fatal("refused")
 				}
 			}
@@ -225,19 +225,19 @@ func TestRulesOnResultsOfTasks(t *testing.T) {
 	const closed = `{"name":"x","annotations":{"openWorldHint":false}}`
 	for _, test := range []struct {
 		method, server, target, definition, rule string
-		do                                       host.Outcome
+		do                                       policy.Outcome
 		redacted                                 bool
 	}{
-		{"tasks/result", "fs", "", "", "open", host.OutcomeDeny, true},
-		{"tasks/get", "db", "", "", "elsewhere", host.OutcomeDeny, false},
-		{"tasks/result", "fs", "read", "", "trusted", host.OutcomeAllow, false},
-		{"tasks/result", "fs", "send", closed, "", host.OutcomeAllow, true},
-		{"tasks/result", "fs", "third", closed, "", host.OutcomeAllow, false},
-		{"tasks/result", "fs", "other", "", "open", host.OutcomeDeny, false},
-		{"tasks/list", "fs", "", "", "", host.OutcomeAllow, false},
-		{"x/other", "fs", "", "", "", host.OutcomeAllow, false},
+		{"tasks/result", "fs", "", "", "open", policy.OutcomeDeny, true},
+		{"tasks/get", "db", "", "", "elsewhere", policy.OutcomeDeny, false},
+		{"tasks/result", "fs", "read", "", "trusted", policy.OutcomeAllow, false},
+		{"tasks/result", "fs", "send", closed, "", policy.OutcomeAllow, true},
+		{"tasks/result", "fs", "third", closed, "", policy.OutcomeAllow, false},
+		{"tasks/result", "fs", "other", "", "open", policy.OutcomeDeny, false},
+		{"tasks/list", "fs", "", "", "", policy.OutcomeAllow, false},
+		{"x/other", "fs", "", "", "", policy.OutcomeAllow, false},
 	} {
-		d := p.Decide(t.Context(), &host.Action{Kind: host.ActionResult, Method: test.method, Server: test.server,
+		d := p.Decide(t.Context(), &policy.Action{Kind: policy.ActionResult, Method: test.method, Server: test.server,
 			Target: test.target, Definition: json.RawMessage(test.definition), Result: json.RawMessage(`{}`)})
 		if d.Do != test.do || d.Rule != test.rule || (len(d.Redact) > 0) != test.redacted {
 			t.Errorf("%s of %q at %s: got %s by %q, redact %v; want %s by %q, redacted: %t", test.method, test.target,

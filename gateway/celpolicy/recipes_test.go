@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -18,42 +18,42 @@ type recipeCase struct {
 	server, tool, args, annotations string
 	recent, scope                   string
 	remote                          bool // the caller is not the local user
-	want                            host.Outcome
+	want                            policy.Outcome
 }
 
 var recipeCases = map[string][]recipeCase{
 	"read-only": {
-		{server: "db", tool: "query", annotations: `{"readOnlyHint": true}`, want: host.OutcomeAllow},
-		{server: "db", tool: "query", annotations: `{"readOnlyHint": false}`, want: host.OutcomeDeny},
-		{server: "db", tool: "query", want: host.OutcomeDeny}, // no claim
-		{server: "fs", tool: "write", want: host.OutcomeAllow},
+		{server: "db", tool: "query", annotations: `{"readOnlyHint": true}`, want: policy.OutcomeAllow},
+		{server: "db", tool: "query", annotations: `{"readOnlyHint": false}`, want: policy.OutcomeDeny},
+		{server: "db", tool: "query", want: policy.OutcomeDeny}, // no claim
+		{server: "fs", tool: "write", want: policy.OutcomeAllow},
 	},
 	"destructive": {
-		{server: "db", tool: "drop_table", want: host.OutcomeAsk},
-		{server: "db", tool: "delete", annotations: `{"destructiveHint": false}`, want: host.OutcomeAsk},
-		{server: "db", tool: "wipe", annotations: `{"destructiveHint": true}`, want: host.OutcomeAsk},
-		{server: "db", tool: "undeleted", want: host.OutcomeAllow},
+		{server: "db", tool: "drop_table", want: policy.OutcomeAsk},
+		{server: "db", tool: "delete", annotations: `{"destructiveHint": false}`, want: policy.OutcomeAsk},
+		{server: "db", tool: "wipe", annotations: `{"destructiveHint": true}`, want: policy.OutcomeAsk},
+		{server: "db", tool: "undeleted", want: policy.OutcomeAllow},
 	},
 	"only-srv": {
-		{server: "fs", tool: "read", args: `{"path": "/srv/app/a.txt"}`, want: host.OutcomeAllow},
-		{server: "fs", tool: "read", args: `{"path": "/etc/passwd"}`, want: host.OutcomeDeny},
-		{server: "fs", tool: "read", args: `{"path": "/srv/../etc/passwd"}`, want: host.OutcomeDeny},
-		{server: "fs", tool: "read", args: `{"path": ["/etc/passwd"]}`, want: host.OutcomeDeny}, // the rule fails
-		{server: "fs", tool: "roots", args: `{}`, want: host.OutcomeAllow},
-		{server: "db", tool: "read", args: `{"path": "/etc/passwd"}`, want: host.OutcomeAllow},
+		{server: "fs", tool: "read", args: `{"path": "/srv/app/a.txt"}`, want: policy.OutcomeAllow},
+		{server: "fs", tool: "read", args: `{"path": "/etc/passwd"}`, want: policy.OutcomeDeny},
+		{server: "fs", tool: "read", args: `{"path": "/srv/../etc/passwd"}`, want: policy.OutcomeDeny},
+		{server: "fs", tool: "read", args: `{"path": ["/etc/passwd"]}`, want: policy.OutcomeDeny}, // the rule fails
+		{server: "fs", tool: "roots", args: `{}`, want: policy.OutcomeAllow},
+		{server: "db", tool: "read", args: `{"path": "/etc/passwd"}`, want: policy.OutcomeAllow},
 	},
 	"admins": {
-		{server: "db", tool: "admin_reset", want: host.OutcomeAllow},
-		{server: "db", tool: "admin_reset", remote: true, scope: "read", want: host.OutcomeHide},
-		{server: "db", tool: "admin_reset", remote: true, scope: "admin", want: host.OutcomeAllow},
-		{server: "db", tool: "query", remote: true, scope: "read", want: host.OutcomeAllow},
+		{server: "db", tool: "admin_reset", want: policy.OutcomeAllow},
+		{server: "db", tool: "admin_reset", remote: true, scope: "read", want: policy.OutcomeHide},
+		{server: "db", tool: "admin_reset", remote: true, scope: "admin", want: policy.OutcomeAllow},
+		{server: "db", tool: "query", remote: true, scope: "read", want: policy.OutcomeAllow},
 	},
 	"after-web": {
-		{server: "mail", tool: "send", want: host.OutcomeAllow},
-		{server: "mail", tool: "send", recent: "web", want: host.OutcomeAsk},
-		{server: "fs", tool: "read", recent: "web", want: host.OutcomeAllow},
+		{server: "mail", tool: "send", want: policy.OutcomeAllow},
+		{server: "mail", tool: "send", recent: "web", want: policy.OutcomeAsk},
+		{server: "fs", tool: "read", recent: "web", want: policy.OutcomeAllow},
 	},
-	"dlp": {{server: "db", tool: "query", want: host.OutcomeAllow}},
+	"dlp": {{server: "db", tool: "query", want: policy.OutcomeAllow}},
 }
 
 // The recipes of the documentation compile, and decide as they say.
@@ -73,12 +73,12 @@ func TestRecipes(t *testing.T) {
 			for _, c := range recipeCases[name] {
 				a := c.action(t)
 				d := p.Decide(t.Context(), a)
-				if d.Do != c.want || d.Do != host.OutcomeAllow && d.Rule != name {
+				if d.Do != c.want || d.Do != policy.OutcomeAllow && d.Rule != name {
 					t.Errorf("%+v: got %v by %q, want %v", c, d.Do, d.Rule, c.want)
 				}
-				if list := *a; c.want == host.OutcomeHide {
-					list.Kind, list.Method, list.Arguments = host.ActionList, "tools/list", nil
-					if d := p.Decide(t.Context(), &list); d.Do != host.OutcomeHide {
+				if list := *a; c.want == policy.OutcomeHide {
+					list.Kind, list.Method, list.Arguments = policy.ActionList, "tools/list", nil
+					if d := p.Decide(t.Context(), &list); d.Do != policy.OutcomeHide {
 						t.Errorf("%+v: the tool is listed: %v", c, d.Do)
 					}
 				}
@@ -96,7 +96,7 @@ func TestRecipes(t *testing.T) {
 		}
 	}
 	result := recipeCase{server: "db", tool: "query"}.action(t)
-	result.Kind, result.Result = host.ActionResult, json.RawMessage(`{}`)
+	result.Kind, result.Result = policy.ActionResult, json.RawMessage(`{}`)
 	dlp := recipe.FindAllStringSubmatch(string(text), -1)
 	p := mustCompile(t, `{"rules": [`+dlp[len(dlp)-1][2]+`]}`)
 	if d := p.Decide(t.Context(), result); len(d.Redact) != 2 || d.Redact[0].Pointer != "" || d.Redact[1].Pointer != "/rows/*/ssn" {
@@ -107,7 +107,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-func (c recipeCase) action(t *testing.T) *host.Action {
+func (c recipeCase) action(t *testing.T) *policy.Action {
 	t.Helper()
 	a := call(c.server, c.tool, c.args)
 	definition := map[string]any{"name": c.tool}
@@ -118,7 +118,7 @@ func (c recipeCase) action(t *testing.T) *host.Action {
 	if a.Definition, err = json.Marshal(definition); err != nil {
 		t.Fatal(err)
 	}
-	a.Caller = &host.Caller{}
+	a.Caller = &policy.Caller{}
 	if c.remote {
 		a.Caller.Principal = &mcp.Principal{Subject: "bob", Scopes: []string{c.scope}}
 	}

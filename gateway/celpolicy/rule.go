@@ -14,8 +14,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A ruleError is a mistake in a rule.
@@ -31,7 +31,7 @@ type variable struct {
 	typ  *cel.Type
 	// field is the member that the host must pass; zero if it is the same for all requests of a
 	// caller for the same item.
-	field   host.Fields
+	field   policy.Fields
 	members []string // members that the variable always contains; nil means any
 }
 
@@ -39,16 +39,16 @@ var object = cel.MapType(cel.StringType, cel.DynType)
 
 var variables = [...]variable{
 	{"caller", object, 0, []string{"subject", "issuer", "client", "scopes", "claims", "profile", "local"}},
-	{"client", object, host.FieldClient, []string{"name", "version"}},
+	{"client", object, policy.FieldClient, []string{"name", "version"}},
 	{"server", object, 0, []string{"name"}},
 	{"tool", object, 0, []string{"name", "title", "description", "annotations"}},
 	{"method", cel.StringType, 0, nil},
 	{"target", cel.StringType, 0, nil},
-	{"args", cel.DynType, host.FieldArguments, nil},
-	{"result", cel.DynType, host.FieldResult, nil},
-	{"question", object, host.FieldQuestion, []string{"method", "params"}},
-	{"now", cel.TimestampType, host.FieldTime, nil},
-	{"recent", cel.MapType(cel.StringType, cel.ListType(cel.StringType)), host.FieldRecent, []string{"servers"}},
+	{"args", cel.DynType, policy.FieldArguments, nil},
+	{"result", cel.DynType, policy.FieldResult, nil},
+	{"question", object, policy.FieldQuestion, []string{"method", "params"}},
+	{"now", cel.TimestampType, policy.FieldTime, nil},
+	{"recent", cel.MapType(cel.StringType, cel.ListType(cel.StringType)), policy.FieldRecent, []string{"servers"}},
 }
 
 func variableOf(name string) *variable {
@@ -91,9 +91,9 @@ func newRule(
 		r.Name = fmt.Sprintf("rules[%d]", n)
 	}
 	for _, what := range r.Redact {
-		one := host.Redaction{Pointer: what, MustApply: r.Unredactable == "deny"}
+		one := policy.Redaction{Pointer: what, MustApply: r.Unredactable == "deny"}
 		if what == "secrets" {
-			one = host.Redaction{}
+			one = policy.Redaction{}
 		}
 		r.redacts = append(r.redacts, one)
 	}
@@ -206,15 +206,15 @@ func (r *rule) read(checked *ast.AST) (failed *ruleError) {
 func (r *rule) check() *ruleError {
 	for _, kind := range r.kinds() {
 		switch {
-		case kind == host.ActionList && (r.reads != 0 || r.asksExternal):
+		case kind == policy.ActionList && (r.reads != 0 || r.asksExternal):
 			return &ruleError{"when", 0,
 				"what is listed cannot depend on client, args, result, question, now, recent or a hook"}
-		case len(r.Redact) > 0 && kind != host.ActionResult:
+		case len(r.Redact) > 0 && kind != policy.ActionResult:
 			return &ruleError{"redact", 0, "only results can be redacted: want \"on\": [\"result\"]"}
 		case r.Do == "ask" && !slices.Contains(requests, kind), r.Do == "hide" && isResponse(kind):
 			return &ruleError{"do", 0, fmt.Sprintf("a rule on %q cannot %s", kind, r.Do)}
-		case r.reads&host.FieldResult != 0 && kind != host.ActionResult,
-			r.reads&host.FieldQuestion != 0 && kind != host.ActionQuestion:
+		case r.reads&policy.FieldResult != 0 && kind != policy.ActionResult,
+			r.reads&policy.FieldQuestion != 0 && kind != policy.ActionQuestion:
 			return &ruleError{"when", 0, fmt.Sprintf(
 				"a rule on %q reads a variable that only results or questions have", kind)}
 		}
@@ -223,8 +223,8 @@ func (r *rule) check() *ruleError {
 }
 
 // isResponse reports whether an action is about a message from a server.
-func isResponse(kind host.ActionKind) bool {
-	return kind == host.ActionResult || kind == host.ActionQuestion
+func isResponse(kind policy.ActionKind) bool {
+	return kind == policy.ActionResult || kind == policy.ActionQuestion
 }
 
 // matches reports whether the rule applies. A failure is a match, unless the rule allows.

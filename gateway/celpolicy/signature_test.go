@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 func macOf(key, text string) string {
@@ -91,7 +92,7 @@ func TestUnsignedResponsesDoNotDecide(t *testing.T) {
 			p := celpolicy.WithHookTime(mustCompile(t, fmt.Sprintf(
 				`{"hook": {"url": %q, "secret": "KEY"}, "rules": [{"do": "hook"}]}`, s.URL)), time.Minute)
 			d := p.Decide(t.Context(), call("fs", "t", `{"text": "`+name+`"}`))
-			if allowed := d.Do == host.OutcomeAllow; allowed != c.want || !c.want && !strings.Contains(d.Reason, "signed") &&
+			if allowed := d.Do == policy.OutcomeAllow; allowed != c.want || !c.want && !strings.Contains(d.Reason, "signed") &&
 				!strings.Contains(d.Reason, celpolicy.Header) {
 				t.Errorf("the hook: %v (%s), want allowed %t", d.Do, d.Reason, c.want)
 			}

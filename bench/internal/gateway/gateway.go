@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -55,7 +56,7 @@ func View(s Servers) (*host.View, error) {
 }
 
 // LocalView returns what the local user may use.
-func LocalView(h *host.Host) *host.View { return h.For(&host.Caller{}) }
+func LocalView(h *host.Host) *host.View { return h.For(&policy.Caller{}) }
 
 // Open opens a host of the servers.
 func Open(s Servers) (*host.Host, error) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -155,7 +154,7 @@ func isDenied(data []byte) bool {
 	var detail struct {
 		Code hosterr.Code `json:"code"`
 	}
-	return stdjson.Unmarshal(data, &detail) == nil && detail.Code == host.CodeDenied
+	return stdjson.Unmarshal(data, &detail) == nil && detail.Code == hosterr.CodeDenied
 }
 
 // A Report is an error in JSON.

@@ -16,7 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 )
@@ -113,7 +112,7 @@ func RecordAdmin(ctx context.Context, p *cmdutil.Factory, f *config.File, detail
 			break
 		}
 		text, _ := json.Marshal(detail) // of texts, numbers and times
-		r := &host.Record{Event: event.Admin, Start: time.Now(), Detail: text}
+		r := &event.Record{Event: event.Admin, Start: time.Now(), Detail: text}
 		r.Server, _ = detail["server"].(string)
 		err = l.Record(r)
 	}

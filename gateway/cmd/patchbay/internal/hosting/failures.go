@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 )
 
 // PrintServer prints the state of a server, and the reason of a failure.
@@ -26,7 +27,7 @@ func PrintServer(f *cmdutil.Factory, c *Config, name string, state host.State, e
 // eventReason returns the reason of an event, without the server and the request, which the line names or
 // does not concern.
 func eventReason(err error) string {
-	if e, ok := errors.AsType[*host.Error](err); ok {
+	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		err = e.Err
 	}
 	return err.Error()
@@ -34,7 +35,7 @@ func eventReason(err error) string {
 
 // codeSuffix returns the code of an error, which the documentation has a page for, unless the state is it.
 func codeSuffix(state host.State, err error) string {
-	e, ok := errors.AsType[*host.Error](err)
+	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || string(e.Code) == string(state) {
 		return ""
 	}

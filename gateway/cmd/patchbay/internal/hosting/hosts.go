@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -17,7 +18,7 @@ type Hosts struct{}
 // Named returns the target of @host, or of @, the running gateway, to which it connects later.
 func (Hosts) Named(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, error) {
 	if name == target.HostName {
-		t, _, err := OpenHostTarget(ctx, f, &host.Caller{})
+		t, _, err := OpenHostTarget(ctx, f, &policy.Caller{})
 		return t, err
 	}
 	return &target.Target{Command: []string{target.RunningName},
@@ -28,7 +29,7 @@ func (Hosts) Named(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 
 // OpenHostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of
 // them: they start when they are used, and end with the program.
-func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *host.Caller) (*target.Target, *host.Host, error) {
+func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *policy.Caller) (*target.Target, *host.Host, error) {
 	c, err := ReadHostConfig(f, "")
 	if err != nil {
 		return nil, nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // applyPolicy sets the options of a host that the settings of a file say about its policy.
@@ -21,7 +22,7 @@ func applyPolicy(f *config.File, opts *host.Options) error {
 	}
 	opts.Policy = compiled
 	for _, channel := range settings.Approve {
-		opts.Channels = append(opts.Channels, host.Channel(channel))
+		opts.Channels = append(opts.Channels, policy.Channel(channel))
 	}
 	if settings.Webhook != nil {
 		if opts.Webhook, err = celpolicy.Webhook(settings.Webhook, os.LookupEnv); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -61,7 +62,7 @@ func gatewayOf(t *testing.T, file *config.File) {
 	g := &run.Run{Host: h, Config: &hosting.Config{File: file}}
 	defer run.ReportServers(t.Context(), p, g)()
 	_ = gateway.New(h, &gateway.Options{Logger: quiet})
-	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&host.Caller{})), nil)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{})), nil)
 	if err != nil {
 		t.Fatalf("a client cannot connect: %v", err)
 	}

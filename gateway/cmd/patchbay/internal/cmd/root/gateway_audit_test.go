@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -178,8 +178,8 @@ func TestAuditQueryOfCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ann", "anna", "ann lee"} {
-		caller := &host.Caller{Principal: &mcp.Principal{Subject: name, Issuer: "patchbay:key"}}
-		err := l.Record(&host.Record{Event: event.End, Action: host.Action{Caller: caller, Server: "one"}})
+		caller := &policy.Caller{Principal: &mcp.Principal{Subject: name, Issuer: "patchbay:key"}}
+		err := l.Record(&event.Record{Event: event.End, Action: policy.Action{Caller: caller, Server: "one"}})
 		if err != nil {
 			t.Fatal(err)
 		}

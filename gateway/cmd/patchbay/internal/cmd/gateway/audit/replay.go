@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -81,8 +81,8 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 	c := &recordedCall{Server: e.Server, Method: e.Method, name: e.Target}
 	member := "name"
 	switch e.Kind {
-	case string(host.ActionCall), string(host.ActionGet):
-	case string(host.ActionRead):
+	case string(policy.ActionCall), string(policy.ActionGet):
+	case string(policy.ActionRead):
 		member = "uri"
 	default:
 		return nil, fmt.Errorf("records of %.64q cannot be sent again: only calls, prompts and resources can", e.Method)
@@ -103,7 +103,7 @@ func rebuild(found []*audit.Entry) (*recordedCall, error) {
 
 // sendAgain sends a request to its server, through the host with its policy and log.
 func sendAgain(ctx context.Context, f *cmdutil.Factory, c *recordedCall) error {
-	hosted, h, err := hosting.OpenHostTarget(ctx, f, &host.Caller{Server: c.Server})
+	hosted, h, err := hosting.OpenHostTarget(ctx, f, &policy.Caller{Server: c.Server})
 	if err != nil {
 		return exit.UsageError(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -155,7 +156,7 @@ func readServer(ctx context.Context, p *cmdutil.Factory, i *inspection, f *confi
 	}, func(error) error {
 		return fmt.Errorf("the server has not listed all that it has within %v (--timeout)", p.Flags.Timeout)
 	})
-	if failed, ok := errors.AsType[*host.Error](err); ok {
+	if failed, ok := errors.AsType[*hosterr.Error](err); ok {
 		return failed.Err
 	}
 	return err
@@ -163,14 +164,14 @@ func readServer(ctx context.Context, p *cmdutil.Factory, i *inspection, f *confi
 
 // inspectionError returns the error of a command for that of a host that could not connect.
 func inspectionError(ctx context.Context, p *cmdutil.Factory, f *configs.File, err error) error {
-	failed, ok := errors.AsType[*host.Error](err)
+	failed, ok := errors.AsType[*hosterr.Error](err)
 	t := p.Client.Current.Load()
 	switch {
 	case !ok && t == nil:
 		return err
 	case !ok:
 		return p.Client.ConnectError(ctx, t, err)
-	case failed.Code == host.CodeConfigError || t == nil:
+	case failed.Code == hosterr.CodeConfigError || t == nil:
 		return exit.UsageError(fmt.Errorf("%s: server %.64q: %w", f.Path, failed.Server, failed.Err))
 	}
 	return p.Client.ConnectError(ctx, t, &mcp.TransportError{Method: driver.MethodInitialize, Err: failed.Err})

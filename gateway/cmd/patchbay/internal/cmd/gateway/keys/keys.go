@@ -22,8 +22,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // defaultKeyTime is how long a new key is valid, so that an unused one does not stay valid.
@@ -35,8 +35,8 @@ const neverExpires = "never"
 // keyKinds are the values of --only.
 var keyKinds = []struct {
 	name string
-	kind host.ActionKind
-}{{"tools", host.ActionCall}, {"prompts", host.ActionGet}, {"resources", host.ActionRead}}
+	kind policy.ActionKind
+}{{"tools", policy.ActionCall}, {"prompts", policy.ActionGet}, {"resources", policy.ActionRead}}
 
 // NewCmdKeys returns the commands about keys of principals. They need no running gateway.
 func NewCmdKeys(f *cmdutil.Factory) *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -45,7 +45,7 @@ type policyCase struct {
 var policyMethods = map[string]string{"call": "tools/call", "read": "resources/read", "get": "prompts/get",
 	"complete": "completion/complete", "list": "tools/list", "result": "tools/call", "question": "tools/call"}
 
-func (c *policyCase) action() *host.Action {
+func (c *policyCase) action() *policy.Action {
 	if c.On == "" {
 		c.On = "call"
 	}
@@ -55,11 +55,11 @@ func (c *policyCase) action() *host.Action {
 	if c.Time.IsZero() {
 		c.Time = time.Now()
 	}
-	caller := &host.Caller{}
+	caller := &policy.Caller{}
 	if c.Subject != "" {
 		caller.Principal = &mcp.Principal{Subject: c.Subject, Scopes: c.Scopes}
 	}
-	return &host.Action{Kind: host.ActionKind(c.On), Method: c.Method, Caller: caller, Server: c.Server,
+	return &policy.Action{Kind: policy.ActionKind(c.On), Method: c.Method, Caller: caller, Server: c.Server,
 		Target:     c.Target,
 		Client:     mcp.Implementation{Name: c.Client["name"], Version: c.Client["version"]},
 		Definition: c.Definition, Arguments: c.Arguments, Result: c.Result, Question: c.Question,

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // configFiles returns the files of the configuration of a gateway, with masks.
@@ -136,7 +136,7 @@ func commandsOf(text []byte) map[string][]string {
 }
 
 // explainRule returns the decision of the policy that is in force.
-func (g *Run) explainRule(ctx context.Context, a *host.Action) (host.Decision, []gateway.RuleStep, error) {
+func (g *Run) explainRule(ctx context.Context, a *policy.Action) (policy.Decision, []gateway.RuleStep, error) {
 	f := g.Config.File
 	if now := g.inForce.Load(); now != nil {
 		f = now
@@ -146,7 +146,7 @@ func (g *Run) explainRule(ctx context.Context, a *host.Action) (host.Decision, [
 		err = refusedChange(http.StatusNotFound, "no_policy", "the settings of the configuration have no member policy")
 	}
 	if err != nil {
-		return host.Decision{}, nil, err
+		return policy.Decision{}, nil, err
 	}
 	d, all := compiled.Explain(ctx, a)
 	var steps []gateway.RuleStep

@@ -65,7 +65,7 @@ func (g *Run) readiness() any {
 		}
 		st := u.Status()
 		s := ServerReadiness{Name: u.Name(), State: st.State}
-		if e, ok := errors.AsType[*host.Error](st.Err); ok {
+		if e, ok := errors.AsType[*hosterr.Error](st.Err); ok {
 			s.Code = e.Code
 		}
 		r.Servers = append(r.Servers, s)
