@@ -48,12 +48,60 @@ var rewritten = strings.Fields(`
 	gateway/audit
 	gateway/celpolicy
 	gateway/cmd/patchbay
+	gateway/cmd/patchbay/internal/argument
+	gateway/cmd/patchbay/internal/build
+	gateway/cmd/patchbay/internal/cmd/auth
+	gateway/cmd/patchbay/internal/cmd/bench
+	gateway/cmd/patchbay/internal/cmd/call
+	gateway/cmd/patchbay/internal/cmd/completion
+	gateway/cmd/patchbay/internal/cmd/gateway
+	gateway/cmd/patchbay/internal/cmd/gateway/approvals
+	gateway/cmd/patchbay/internal/cmd/gateway/audit
+	gateway/cmd/patchbay/internal/cmd/gateway/config
+	gateway/cmd/patchbay/internal/cmd/gateway/install
+	gateway/cmd/patchbay/internal/cmd/gateway/keys
+	gateway/cmd/patchbay/internal/cmd/gateway/login
+	gateway/cmd/patchbay/internal/cmd/gateway/pins
+	gateway/cmd/patchbay/internal/cmd/gateway/policy
+	gateway/cmd/patchbay/internal/cmd/gateway/run
+	gateway/cmd/patchbay/internal/cmd/gateway/status
+	gateway/cmd/patchbay/internal/cmd/lint
+	gateway/cmd/patchbay/internal/cmd/list
+	gateway/cmd/patchbay/internal/cmd/listen
+	gateway/cmd/patchbay/internal/cmd/man
+	gateway/cmd/patchbay/internal/cmd/probe
+	gateway/cmd/patchbay/internal/cmd/read
+	gateway/cmd/patchbay/internal/cmd/record
+	gateway/cmd/patchbay/internal/cmd/root
+	gateway/cmd/patchbay/internal/cmd/rpc
+	gateway/cmd/patchbay/internal/cmd/serve
+	gateway/cmd/patchbay/internal/cmd/servers
+	gateway/cmd/patchbay/internal/cmd/shell
+	gateway/cmd/patchbay/internal/cmd/skills
+	gateway/cmd/patchbay/internal/cmd/task
+	gateway/cmd/patchbay/internal/cmd/trust
+	gateway/cmd/patchbay/internal/cmdutil
+	gateway/cmd/patchbay/internal/configedit
 	gateway/cmd/patchbay/internal/configs
+	gateway/cmd/patchbay/internal/connect
+	gateway/cmd/patchbay/internal/content
 	gateway/cmd/patchbay/internal/demo
+	gateway/cmd/patchbay/internal/exit
+	gateway/cmd/patchbay/internal/flags
+	gateway/cmd/patchbay/internal/gatewayclient
+	gateway/cmd/patchbay/internal/hosting
 	gateway/cmd/patchbay/internal/lint
+	gateway/cmd/patchbay/internal/login
+	gateway/cmd/patchbay/internal/network
+	gateway/cmd/patchbay/internal/observe
+	gateway/cmd/patchbay/internal/question
 	gateway/cmd/patchbay/internal/recording
+	gateway/cmd/patchbay/internal/secrets
+	gateway/cmd/patchbay/internal/target
 	gateway/cmd/patchbay/internal/telemetry
 	gateway/cmd/patchbay/internal/telemetry/otlptest
+	gateway/cmd/patchbay/internal/term
+	gateway/cmd/patchbay/internal/userdir
 	gateway/cmd/patchbay/internal/vault
 	gateway/internal/filelock
 	gateway/internal/freeport

@@ -25,16 +25,16 @@ type List struct {
 	Warnings   []string // about undeclared arguments
 	keys       []string
 	Values     map[string]stdjson.RawMessage
-	Lists      map[string]bool // paths of arrays whose elements are given one by one
+	Lists      map[string]bool // paths of arrays whose elements are given singly
 	Wrong      map[string]bool // keys with an invalid value
 	Input      *term.Input
 
 	Nested bool               // keys may be paths; see help arguments
 	Root   stdjson.RawMessage // the schema
-	Reader *SchemaReader      // of the schema, for one path
+	Reader *SchemaReader      // reads the schema for a path
 }
 
-// Add parses one word and adds the arguments that it gives.
+// Add parses a word and adds the arguments that it contains.
 func (a *List) Add(ctx context.Context, word string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (a *List) setText(ctx context.Context, key, text string) error {
 	}
 	steps = a.fixed(steps)
 	value, err := param.coerce(text)
-	if err != nil && param.Items != nil { // one element of an array
+	if err != nil && param.Items != nil { // an element of an array
 		if value, err = param.Items.coerce(text); err == nil {
 			return a.addElement(steps, value)
 		}
@@ -149,13 +149,13 @@ func (a *List) parameter(key string) *Parameter {
 	return &Parameter{Name: key}
 }
 
-// Set sets a value in place of the one before and of its elements.
+// Set sets a value. It replaces an earlier value, and elements that were given singly.
 func (a *List) Set(steps []Step, value stdjson.RawMessage) error {
 	a.forget(steps)
 	return a.place(steps, value)
 }
 
-// forget notes that a value does not consist of elements that were given one by one.
+// forget records that later elements must not extend the value.
 func (a *List) forget(steps []Step) {
 	path := pathOf(steps)
 	maps.DeleteFunc(a.Lists, func(list string, _ bool) bool {
@@ -164,8 +164,8 @@ func (a *List) forget(steps []Step) {
 	})
 }
 
-// addElement adds an element to the array of those given one by one. The first replaces the array
-// that was given before.
+// addElement adds an element to an array whose elements are given singly. The first element
+// replaces an array that was given as a whole.
 func (a *List) addElement(steps []Step, value stdjson.RawMessage) error {
 	if path := pathOf(steps); !a.Lists[path] {
 		err := a.Set(steps, ListOf([][]byte{value}))
@@ -183,8 +183,8 @@ func (a *List) Put(key string, value stdjson.RawMessage) {
 	a.Values[key] = value
 }
 
-// Check returns errors for unknown arguments. Those that may be sent though they are undeclared are
-// warnings, and errors only if there are others.
+// Check returns errors for unknown arguments. An undeclared argument that the schema allows is a
+// warning, and an error only if other arguments are wrong.
 func (a *List) Check() (undeclared, unknown []error) {
 	known := a.names()
 	for _, key := range a.keys {

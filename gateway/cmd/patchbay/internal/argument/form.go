@@ -31,14 +31,14 @@ func (p *Parameter) Values() (all []string) {
 	return all
 }
 
-// IsYesNo reports whether true and false are the values, apart from null, and are not listed as
+// IsYesNo reports whether the values are true and false, apart from null, and not listed as
 // choices.
 func (p *Parameter) IsYesNo() bool {
 	others := slices.ContainsFunc(p.types, func(t string) bool { return t != "boolean" && t != "null" })
 	return p.choices == nil && p.takes("boolean") && !others
 }
 
-// A Field is one field of a form.
+// A Field describes a field of a form.
 type Field struct {
 	Parameter
 	check   *jsonschema.Schema
@@ -61,7 +61,7 @@ func NewForm(requested stdjson.RawMessage) ([]Field, error) {
 	return fields, nil
 }
 
-// Heading returns what is shown above the prompt: title, constraints, description and choices.
+// Heading returns the text above the prompt: title, constraints, description and choices.
 func (f *Field) Heading() string {
 	var b strings.Builder
 	title := term.CleanLine(cmp.Or(StringMember(f.schema, "title"), f.Name))
@@ -96,7 +96,7 @@ func (f *Field) Heading() string {
 	return b.String()
 }
 
-// PromptText returns the prompt of the field: what to type, and the default.
+// PromptText returns the prompt of the field, which contains the type and the default.
 func (f *Field) PromptText() string {
 	what := "text"
 	switch {

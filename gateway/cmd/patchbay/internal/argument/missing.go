@@ -14,13 +14,13 @@ import (
 // maxMissing bounds the reported missing arguments: an array given as JSON can lack many.
 const maxMissing = 100
 
-// An Absent is a required argument without a value. The name of a nested one is its path.
+// An Absent is a required argument without a value. The name of a nested argument is its path.
 type Absent struct {
 	Parameter
 	Steps []Step
 }
 
-// Missing returns the required arguments without a value, also those of objects that are given.
+// Missing returns the arguments that must be given and are not, including members of given objects.
 func (a *List) Missing() (all []Absent) {
 	a.Reader = &SchemaReader{a.Root, MaxSubschemas}
 	for i := range a.Parameters {
@@ -35,7 +35,7 @@ func (a *List) Missing() (all []Absent) {
 	return all[:min(len(all), maxMissing)]
 }
 
-// missingIn returns the required members that a value or its elements do not have.
+// missingIn returns the required members that a value or its elements do not contain.
 func (a *List) missingIn(steps []Step, schema, value []byte) (all []Absent) {
 	inside := func(s Step) []Step { return append(slices.Clone(steps), s) }
 	switch rawjson.Kind(value) {
@@ -76,7 +76,7 @@ func (a *List) NewField(p Parameter) Field {
 	return Field{Parameter: p, check: a.compilePart(p.schema), named: true}
 }
 
-// Members returns the fields of the objects of an array: the required fields, or all fields if none is required.
+// Members returns the required fields of an array's objects, or all fields if all are optional.
 func (a *List) Members(f *Field) (all []Field) {
 	if f.Items == nil || !slices.Equal(f.Items.types, []string{"object"}) || f.defaultValue() != nil {
 		return nil
@@ -95,8 +95,7 @@ func (a *List) Members(f *Field) (all []Field) {
 	return all
 }
 
-// Leaves returns the required arguments within an object, which are asked for one by one, or the
-// argument itself.
+// Leaves returns the required arguments within an object, to ask for each, or the argument itself.
 func (a *List) Leaves(m Absent) (all []Absent) {
 	if !slices.Equal(m.types, []string{"object"}) || m.choices != nil || len(m.Steps) > maxTreeDepth {
 		return []Absent{m}

@@ -19,7 +19,7 @@ const (
 	MaxSubschemas = 1000
 )
 
-// A Parameter is a property of an object schema, with what a command line or a form needs.
+// A Parameter is a property of an object schema, prepared for a command line or a form.
 type Parameter struct {
 	Name     string
 	schema   stdjson.RawMessage // with references resolved
@@ -74,7 +74,7 @@ func (r *SchemaReader) properties(object []byte) (all []Parameter) {
 	return all
 }
 
-// A SchemaReader reads the subschemas of one document.
+// A SchemaReader reads the subschemas of a document.
 type SchemaReader struct {
 	Root []byte
 	Left int // subschemas that may still be read
@@ -219,7 +219,7 @@ var typePhrases = map[string]string{
 	"object": "a JSON object", "array": "an array",
 }
 
-// coerce converts what was typed to JSON: to a string if the parameter may be one.
+// coerce converts typed text to JSON. The result is a string if the schema allows a string.
 func (p *Parameter) coerce(typed string) (stdjson.RawMessage, error) {
 	quoted := stdjson.RawMessage(rawjson.AppendQuote(nil, typed))
 	if p.choices != nil {
@@ -257,7 +257,7 @@ func (p *Parameter) fits(raw []byte) bool {
 	return p.takes("number") || p.takes("integer") && isInteger(string(raw))
 }
 
-// isInteger reports whether a JSON number has no exponent and no fraction but zeros.
+// isInteger reports whether a JSON number contains no exponent, and no fraction except zeros.
 func isInteger(number string) bool {
 	whole, rest, _ := strings.Cut(number, ".")
 	return strings.Trim(rest, "0") == "" && !strings.ContainsAny(whole, "eE")

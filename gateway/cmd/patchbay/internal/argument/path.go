@@ -23,7 +23,7 @@ const (
 // newElement is the index of an element that is added to an array.
 const newElement = -1
 
-// A Step is one step into the value of an argument: to a member or to an element.
+// A Step leads from a value into one of its members or elements.
 type Step struct {
 	key     string // of a member
 	element bool
@@ -51,8 +51,8 @@ func pathOf(steps []Step) string {
 
 var pathMarks = strings.NewReplacer(`\`, `\\`, ".", `\.`, "[", `\[`)
 
-// locate returns the steps of a key such as addr.street or items[0].name, and the parameter that
-// the schema has there.
+// locate returns the steps of a key such as addr.street or items[0].name, and the parameter to
+// which they lead in the schema.
 func (a *List) locate(key string) ([]Step, *Parameter, error) {
 	if !a.Nested || slices.Contains(a.names(), key) {
 		return []Step{{key: key}}, a.parameter(key), nil
@@ -79,8 +79,8 @@ func (a *List) locate(key string) ([]Step, *Parameter, error) {
 	return steps, &at, nil
 }
 
-// cutMember cuts the name of a member from the beginning of a path. Declared names may have dots and
-// brackets; others have a backslash before them.
+// cutMember cuts the name of a member from the beginning of a path. Declared names may contain dots
+// and brackets; in other names a backslash must precede them.
 func cutMember(path string, declared []string) (name, rest string, err error) {
 	best := -1
 	for _, d := range declared {
@@ -152,7 +152,7 @@ func (a *List) intoElement(steps *[]Step, at Parameter, path string) (Parameter,
 	return a.Reader.parameter("", a.Reader.element(at.schema, index)), rest, nil
 }
 
-// place sets the value at the end of steps, which have no new elements; see fixed.
+// place sets the value at the end of steps, whose indexes must be fixed.
 func (a *List) place(steps []Step, value stdjson.RawMessage) error {
 	top := steps[0].key
 	whole, err := assign(a.Values[top], steps[1:], value)
@@ -162,7 +162,7 @@ func (a *List) place(steps []Step, value stdjson.RawMessage) error {
 	return err
 }
 
-// fixed returns steps with the index that each new element will have.
+// fixed returns steps with the indexes that new elements will get.
 func (a *List) fixed(steps []Step) []Step {
 	steps = slices.Clone(steps)
 	at := a.Values[steps[0].key]
@@ -226,8 +226,8 @@ func (r *SchemaReader) memberNames(object []byte) (all []string) {
 	return all
 }
 
-// member returns the schema of a member of an object, whether the object's schema has one, and
-// whether it allows members without one.
+// member returns the schema of a member of an object. known reports whether the object's schema
+// specifies the member, open whether the schema allows members that it does not specify.
 func (r *SchemaReader) member(object []byte, name string) (found []byte, known, open bool) {
 	properties, _ := rawjson.Get(object, "properties")
 	if found, known = rawjson.Get(properties, name); known {

@@ -54,8 +54,7 @@ func Assignments(words []string) (map[string]string, error) {
 	return all, nil
 }
 
-// PromptParameters returns a prompt's arguments as parameters, so that they are parsed like a
-// tool's.
+// PromptParameters returns a prompt's arguments as parameters, to parse them like a tool's.
 func PromptParameters(prompt *mcp.Prompt) (all []Parameter) {
 	for _, a := range prompt.Arguments {
 		all = append(all, Parameter{Name: a.Name, types: []string{"string"}, required: a.Required,

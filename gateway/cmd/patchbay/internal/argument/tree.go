@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxTreeDepth bounds the levels of an input tree: deeper ones are in --json.
+	// maxTreeDepth limits the levels of an input tree. --json shows all levels.
 	maxTreeDepth = 5
-	// maxTreeLines bounds its lines: a schema that refers to its own parts can have many.
+	// maxTreeLines limits the lines of an input tree, which a recursive schema could fill.
 	maxTreeLines = 300
 	// maxPattern bounds a shown pattern, in characters.
 	maxPattern = 100
@@ -28,7 +28,7 @@ type tree struct {
 	lines  []string
 }
 
-// InputTree returns the parameters of a tool, one per line, with those of nested objects below.
+// InputTree returns the parameters of a tool, one per line, and parameters of nested objects below.
 func InputTree(schema stdjson.RawMessage) []string {
 	return schemaTree(schema, func(t *tree, root []byte) { t.add(nil, root) })
 }
@@ -104,8 +104,8 @@ func (t *tree) below(within [][]byte, p *Parameter) {
 	}
 }
 
-// inner returns the parameter of the elements of an array, or of the values of an object without
-// fixed members.
+// inner returns the parameter of an array's elements, or of an object's values without fixed
+// members.
 func (t *tree) inner(p *Parameter) (Parameter, bool) {
 	if p.Items != nil {
 		return t.reader.parameter("", p.Items.schema), true
@@ -117,7 +117,7 @@ func (t *tree) inner(p *Parameter) (Parameter, bool) {
 	return t.reader.parameter("", additional), true
 }
 
-// contents returns what an array or object consists of, such as " of strings", or "".
+// contents describes the elements of an array or object, such as " of strings". It may return "".
 func (t *tree) contents(p *Parameter, levels int) string {
 	of, ok := t.inner(p)
 	switch {
@@ -131,11 +131,10 @@ func (t *tree) contents(p *Parameter, levels int) string {
 	return " of " + cmp.Or(plurals[of.types[0]], of.types[0]) + t.contents(&of, levels-1)
 }
 
-// treeLine describes a parameter: its type, its limits, whether it is required, its default and its
-// description.
+// treeLine describes a parameter: type, limits, whether it is required, default and description.
 func (t *tree) treeLine(p *Parameter) string {
 	whole := p.want()
-	if p.Items == nil || p.Items.choices == nil { // else want has them
+	if p.Items == nil || p.Items.choices == nil { // otherwise want contains the elements
 		whole += t.contents(p, maxTreeDepth)
 	}
 	line := term.CleanLine(p.Name) + ": " + term.Shorten(term.CleanLine(whole), maxWanted)

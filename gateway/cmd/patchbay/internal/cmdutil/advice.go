@@ -1,4 +1,4 @@
-// Package cmdutil contains what commands share: the [Factory], builders of commands, results, help and completion.
+// Package cmdutil contains the [Factory] of commands, builders of commands, help and completion.
 package cmdutil
 
 import (
@@ -32,7 +32,7 @@ const (
 	HeaderHint = "Pass a token with --header 'Authorization: Bearer TOKEN'."
 )
 
-// advice is what is shown with an authorization error.
+// advice contains the text that is shown with an authorization error.
 type advice struct {
 	Message string // replaces the message of the error, unless empty
 	Login   string // the command that logs in, if that may help
@@ -147,8 +147,8 @@ func isLoginUseless(ctx context.Context, f *Factory, t *target.Target, refused *
 // errOffered ends the trial of offersLogin at the login page.
 var errOffered = errors.New("the server supports login")
 
-// offersLogin reports whether a server supports login. It tries one, up to the page that would be
-// opened. Nothing is registered, stored or shown. It reports true if it cannot find out.
+// offersLogin reports whether a server supports login. It tries a login up to the page that would
+// be opened, but must not register, store or show anything. It reports true if it cannot find out.
 func offersLogin(ctx context.Context, f *Factory, t *target.Target) bool {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()

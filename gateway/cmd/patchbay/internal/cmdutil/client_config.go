@@ -26,8 +26,7 @@ type ConfigEntry struct {
 	Args    []string          `json:"args,omitempty"`
 }
 
-// ClientConfig returns a configuration with one server. Most clients have their servers in the member
-// mcpServers.
+// ClientConfig returns a configuration with a server in a member: mcpServers for most clients.
 func ClientConfig(member, name string, server ConfigEntry) string {
 	b, _ := json.MarshalIndent(map[string]any{member: map[string]any{name: server}}, "", "  ") // texts only
 	return string(b)

@@ -31,7 +31,7 @@ func InGroup(group string, all ...*cobra.Command) []*cobra.Command {
 	return all
 }
 
-// WithSubcommands returns a command that only has subcommands.
+// WithSubcommands returns a command that must be followed by a subcommand.
 func WithSubcommands(f *Factory, name, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, DisableFlagsInUseLine: true, Args: KnownSubcommand,
 		RunE: func(cmd *cobra.Command, v1 []string) error {
@@ -97,8 +97,7 @@ func ServerCommand(
 	})
 }
 
-// BoundedCommand returns a serverCommand whose requests are short: the default of --timeout, too,
-// bounds it as a whole.
+// BoundedCommand returns a ServerCommand that --timeout bounds as a whole, also by its default.
 func BoundedCommand(
 	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client,
 		words []string) error,
@@ -159,7 +158,7 @@ func KnownSubcommand(cmd *cobra.Command, args []string) error {
 	return exit.UsageError(err)
 }
 
-// ShowHelp runs a command that has subcommands. With --json the error is a value, too.
+// ShowHelp shows the help of a command that requires a subcommand. With --json it is an error, too.
 func ShowHelp(f *Factory, cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(f.IO.Err.W)
 	err := cmd.Help()
@@ -170,7 +169,7 @@ func ShowHelp(f *Factory, cmd *cobra.Command, _ []string) error {
 	return exit.UsageError(errors.Join(exit.ErrShown, err))
 }
 
-// helpFiles has a file for each command and help topic: help/task-get.txt is for `task get`.
+// helpFiles contains a file for each command and help topic: help/task-get.txt is for `task get`.
 //
 //go:embed help
 var helpFiles embed.FS

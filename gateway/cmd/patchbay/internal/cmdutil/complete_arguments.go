@@ -12,11 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A completer returns completions of what was typed, after words that follow the target.
+// A completer returns completions of typed. The words between the target and typed precede it.
 type completer func(ctx context.Context, c *mcp.Client, words []string, typed string) []string
 
-// CompleteArguments completes the target and the first word as completeNames does, and then
-// arguments.
+// CompleteArguments completes target and first word as CompleteNames does, and then arguments.
 func CompleteArguments(f *Factory, cmd *cobra.Command, arguments completer) *cobra.Command {
 	names := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -35,8 +34,8 @@ func CompleteArguments(f *Factory, cmd *cobra.Command, arguments completer) *cob
 	return cmd
 }
 
-// whileConnected calls f with a client of the server at a URL. It never starts a command, logs in,
-// or uses a server of a project file that the user has not trusted.
+// whileConnected calls f with a client of the server at a URL. It must never start a command, log
+// in, or use a server of a project file that is not trusted.
 func whileConnected(
 	p *Factory, cmd *cobra.Command, name string, f func(ctx context.Context, c *mcp.Client),
 ) cobra.ShellCompDirective {
@@ -67,8 +66,8 @@ func ToolArguments(ctx context.Context, c *mcp.Client, words []string, typed str
 	return CompleteParameters(parameters, words[1:], typed)
 }
 
-// PromptArguments completes the arguments of the prompt that is the first word. The server completes
-// their values.
+// PromptArguments completes the arguments of the prompt words[0]. The server completes their
+// values.
 func PromptArguments(ctx context.Context, c *mcp.Client, words []string, typed string) (found []string) {
 	prompts, _ := Collect(c.Prompts(ctx))
 	prompt, err := Find(prompts, words[0], "prompt", PromptName)
@@ -111,7 +110,7 @@ func CompleteParameters(parameters []argument.Parameter, given []string, typed s
 	return found
 }
 
-// Assignment returns key=value, or nothing for a value that means a file.
+// Assignment returns key=value, or nil for a value that would be read as a file.
 func Assignment(name, value string) []string {
 	if strings.HasPrefix(value, "@") || !isPlainKey(name) {
 		return nil

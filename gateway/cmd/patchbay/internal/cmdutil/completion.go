@@ -14,12 +14,12 @@ import (
 // CompletionTimeout bounds the completion of a name from a server.
 const CompletionTimeout = 2 * time.Second
 
-// A Lister returns names that a server has, such as those of its tools.
+// A Lister returns names that a server lists, such as the names of its tools.
 type Lister func(ctx context.Context, c *mcp.Client) []string
 
-// CompleteNames completes targets, and then names from the server, if the target is a URL. It never
-// starts a command: completion must not run code. It uses no server of a project file that the user
-// has not trusted.
+// CompleteNames completes targets, and then names from the server, if the target is a URL. It must
+// not start a command, because completion must not run code, nor use a server of a project file
+// that is not trusted.
 func CompleteNames(f *Factory, names Lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if f.Shell != nil {

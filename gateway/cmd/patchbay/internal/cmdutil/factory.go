@@ -41,15 +41,16 @@ type Factory struct {
 
 	Search     []string // of --search
 	NoAuth     bool     // HTTP is served without a key
-	Failed     func()   // prints which servers of @host have failed; nil for other targets
+	Failed     func()   // prints the failed servers of @host; nil for other targets
 	VerifyMost int64    // bytes received for verifying skills at most; 0 for the default
 
-	Shell    commandShell                      // runs the command; nil without one
+	Shell    commandShell                      // runs the command; nil outside a shell
 	Hosts    hosts                             // opens @host and @
 	Commands func(f *Factory) []*cobra.Command // returns all commands and help topics
 }
 
-// hosts opens the targets that are not one server: @host, all servers of the configuration, and @, the running gateway.
+// hosts opens the targets that stand for several servers: @host, all servers of the configuration,
+// and @, the running gateway.
 type hosts interface {
 	// Named returns the target of @host or @.
 	Named(ctx context.Context, f *Factory, name string) (*target.Target, error)
@@ -57,7 +58,7 @@ type hosts interface {
 	Names(f *Factory, typed string) []string
 }
 
-// A commandShell runs commands about one server.
+// A commandShell runs commands about a single server.
 type commandShell interface {
 	// Server returns the target of all commands.
 	Server() *target.Target

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver/command"
 )
 
-// FlagError returns the usage error of a flag that could not be parsed. Parsing has
-// stopped at that flag, so flagError searches the command line for --json.
+// FlagError returns the usage error of a flag that could not be parsed. Parsing stopped at that
+// flag, so FlagError searches the command line for --json.
 func FlagError(f *Factory, cmd *cobra.Command, err error) error {
 	f.Flags.JSON = f.Flags.JSON || HasJSONFlag(f.Args)
 	if advice := misplacedCommand(cmd, argumentsOf(cmd, f.Args)); advice != "" {
@@ -32,8 +32,7 @@ func HasJSONFlag(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
-// argumentsOf returns the command line after the name of the command, from the first word that is
-// not a flag.
+// argumentsOf returns the command line after the command's name, from the first word without "-".
 func argumentsOf(cmd *cobra.Command, args []string) []string {
 	for _, name := range strings.Fields(cmd.CommandPath())[1:] {
 		at := slices.Index(args, name)
@@ -61,7 +60,7 @@ func misplacedCommand(cmd *cobra.Command, words []string) string {
 	return "put the command after --, as in: " + parents + form + (&target.Target{Command: words}).String()
 }
 
-// interpreters run servers, also on machines where the user has not installed them yet.
+// interpreters lists programs that run servers, also on machines that lack them.
 var interpreters = []string{"node", "python", "python3", "go", "java", "dotnet", "ruby", "php"}
 
 // isProgram reports whether a word is a program or a script.
@@ -76,5 +75,5 @@ func isProgram(word string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// codeOfServer is the code of errors of a gateway about one of its servers.
+// codeOfServer is the code of a gateway's errors about a server of its configuration.
 const codeOfServer = -32000

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// interrupts decides what SIGINT does: it ends the program, unless a shell handles it.
+// interrupts decides whether SIGINT ends the program or is handled by a shell.
 type interrupts struct {
 	mu     sync.Mutex // guards the field below
 	handle func()     // nil to end the program
@@ -36,7 +36,7 @@ func NotifyContext(parent context.Context) context.Context {
 	return ctx
 }
 
-// interrupt reports whether a shell has handled SIGINT.
+// interrupt reports whether a shell handled SIGINT.
 func (i *interrupts) interrupt() bool {
 	i.mu.Lock()
 	handle := i.handle

@@ -105,8 +105,9 @@ func RequireKey(key string) func(http.Handler) http.Handler {
 	}
 }
 
-// localUser is the principal of all clients that share a connection to a server, because they have the key of one
-// user. With several principals, questions and messages that name no request would reach nobody.
+// localUser is the principal of all clients that share a connection to a server, because they send
+// the key of the same user. With several principals, questions and messages without a request would
+// not reach any client.
 var localUser = &mcp.Principal{Subject: "local"}
 
 // asLocalUser is middleware that serves every request with the principal localUser.

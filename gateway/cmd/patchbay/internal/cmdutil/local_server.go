@@ -66,7 +66,7 @@ func ServeLocal(ctx context.Context, f *Factory, h mcp.Handler, addr string) err
 		asLocalUser)
 }
 
-// An httpReport contains what the configuration of a client of a server over HTTP needs.
+// An httpReport contains the configuration that a client of a server over HTTP needs.
 type httpReport struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`

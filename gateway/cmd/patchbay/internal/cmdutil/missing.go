@@ -10,16 +10,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ReportFailed prints which servers of @host have failed: their items are missing in lists.
+// ReportFailed prints the failed servers of @host, whose items are missing in lists.
 func ReportFailed(f *Factory) {
 	if f.Failed != nil && !f.Observe.Completing {
 		f.Failed()
 	}
 }
 
-// MayLack reports whether a tool may belong to a server whose items are missing in the last list. The names of a
-// gateway's tools begin with the name of their server: if a listed tool has the prefix of name, that server is not
-// missing.
+// MayLack reports whether a tool may belong to a server whose items are missing in the last list.
+// Names of a gateway's tools begin with the name of their server: if the list contains a tool with
+// the same prefix, the server is not missing.
 func MayLack(f *Factory, listed []*mcp.Tool, name string) bool {
 	server, _, prefixed := strings.Cut(name, "__")
 	return f.Client.Missing.Load() != nil && !(prefixed && slices.ContainsFunc(listed, func(t *mcp.Tool) bool {

@@ -33,7 +33,7 @@ func Finish(ctx context.Context, f *Factory, err error) int {
 	}
 	code := exit.Code(ctx, err)
 	if m := f.Client.Missing.Load(); code == exit.Incomplete && m != nil && m.Failed > 0 {
-		f.Client.ShowTail() // of a gateway, which has ended: it has reported why
+		f.Client.ShowTail() // the standard error of a gateway that ended says why
 	}
 	if err == nil || errors.Is(err, exit.ErrShown) {
 		return code

@@ -57,8 +57,7 @@ func Split(target string) (app, server string, ok bool) {
 // a file of which only App is set. Files that do not exist are skipped.
 func Files(path string) iter.Seq2[*File, error] { return filesAt(places(path)) }
 
-// FilesWith reads the same files as [Files], but uses a text in place of the file at a path of
-// [Places].
+// FilesWith reads the files of [Files], but uses a text in place of the file at a path of [Places].
 func FilesWith(named, path string, text []byte) iter.Seq2[*File, error] {
 	all := places(named)
 	for i := range all {

@@ -34,8 +34,7 @@ func parseYAML(text []byte) (all object, err error) {
 
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// hasOtherBreaks reports whether a text contains bytes that end lines for the parser, but not for
-// the edits.
+// hasOtherBreaks reports whether the parser ends lines at bytes of a text where the edits do not.
 func hasOtherBreaks(text []byte) bool {
 	return bytes.ContainsAny(bytes.ReplaceAll(text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
 }

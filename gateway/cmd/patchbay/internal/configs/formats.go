@@ -105,8 +105,7 @@ var (
 	braceFile = regexp.MustCompile(`\{file:([^{}]+)\}`)
 )
 
-// zed converts settings.json of Zed. Entries of extensions contain no command. Source: Zed, Model
-// Context Protocol.
+// zed converts settings.json of Zed. Extensions' entries contain no command. Source: Zed, MCP.
 func zed(text []byte) ([]byte, error) {
 	return convertJSON(text, func(all object) any { return all["context_servers"] }, func(server object) object {
 		if nested, ok := server["command"].(object); ok { // older releases

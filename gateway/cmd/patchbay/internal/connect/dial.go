@@ -27,7 +27,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Close closes a connection. An error does not fail the command, which has its result.
+// Close closes a connection. It returns no error, because the command already holds its result.
 func (d *Dialer) Close(c *mcp.Client) {
 	if d.Shared != nil && d.Shared.Keeps(c) {
 		return
@@ -83,7 +83,7 @@ func (d *Dialer) Transport(t *target.Target) mcp.SessionTransport {
 
 // A SharedClient is the connection of a shell, which several commands use.
 type SharedClient interface {
-	// Connection returns the client. It connects again if the connection has ended.
+	// Connection returns the client. It must connect again if the connection has ended.
 	Connection(ctx context.Context, p *Dialer) (*mcp.Client, error)
 	// Observe records the transport of a connection, and returns a transport that reports lost sessions.
 	Observe(t mcp.Transport) mcp.Transport
@@ -152,7 +152,7 @@ func (d *Dialer) ShowStart(t *target.Target) {
 	}
 }
 
-// Begin makes a target the current one, and returns its URL or command.
+// Begin makes a target the current target, and returns its URL or command.
 func (d *Dialer) Begin(t *target.Target) (where string) {
 	where = t.String()
 	d.Ask.ServerName.Store(&where)

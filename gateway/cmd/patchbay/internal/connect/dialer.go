@@ -24,8 +24,8 @@ type Dialer struct {
 	Login   *login.Logins
 	Observe *observe.Watch
 
-	Current       atomic.Pointer[target.Target] // the server; nil before there is one
-	Shared        SharedClient                  // the client of the shell; nil without one
+	Current       atomic.Pointer[target.Target] // the server; nil before the command names it
+	Shared        SharedClient                  // the client of the shell; nil outside a shell
 	NoQuestions   bool                          // the client declares neither elicitation nor sampling
 	Bridging      bool                          // clients answer the questions of the server
 	Explain       mcp.Middleware                // of the client of a bridge
@@ -36,11 +36,11 @@ type Dialer struct {
 	Received      atomic.Int64                   // bytes of results and errors
 	Missing       atomic.Pointer[missingServers] // of the last list; nil if the list is complete
 	TaskStarted   func(h *tasks.Handle)          // called when a call becomes a task
-	TaskCancelled atomic.Bool                    // the server has accepted tasks/cancel
+	TaskCancelled atomic.Bool                    // whether the server accepted tasks/cancel
 	Running       func() *Dialer                 // returns the dialer of the command in progress of a shell
 }
 
-// active returns the dialer that handles what the server sends: in a shell, the dialer of the command in progress.
+// active returns the dialer that handles server messages: in a shell, the running command's dialer.
 func (d *Dialer) active() *Dialer {
 	if d.Running == nil {
 		return d

@@ -68,8 +68,9 @@ func isWebPage(s *mcphttp.StatusError) bool {
 	return kind == "text/html" && !isFailure
 }
 
-// isServer reports whether there is an MCP server at a URL, or one that requires a login. The user
-// has not named the URL, so no headers, credentials or capabilities of the user are sent.
+// isServer reports whether an MCP server answers at a URL, or a server that requires a login. The
+// requests must not contain headers, credentials or capabilities, because the user did not name the
+// URL.
 func (d *Dialer) isServer(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()

@@ -24,7 +24,7 @@ func bridgeTimeout(flag time.Duration) time.Duration {
 	return flag
 }
 
-// ErrTimeLimit is the cause of a context that --timeout has ended.
+// ErrTimeLimit is the cause of a context that --timeout ended.
 var ErrTimeLimit = fmt.Errorf("the time limit of --timeout has passed: %w", context.DeadlineExceeded)
 
 // Within calls f with a context that ends after a time, not counting the time of logins. It returns
@@ -35,7 +35,7 @@ func Within(
 	limit := driver.StartTimeout(ctx, most, ErrTimeLimit)
 	defer limit.Stop()
 	err := f(limit)
-	var explained *exit.Error // by a limit within this one
+	var explained *exit.Error // set if an inner limit passed
 	if err == nil || !errors.Is(context.Cause(limit), ErrTimeLimit) || errors.As(err, &explained) {
 		return err
 	}
@@ -72,11 +72,11 @@ func (d *Dialer) Bounded(ctx context.Context, t *target.Target, name string, f f
 	return &exit.Error{Code: exit.Timeout, Err: errors.New(text)}
 }
 
-// DefaultTimeout is that of mcp.ClientOptions.
+// DefaultTimeout equals the default of mcp.ClientOptions.Timeout.
 const DefaultTimeout = 60 * time.Second
 
-// StartLimit returns how long connecting to a target may take in total: --timeout, or longer by
-// default for a server that may have to be downloaded.
+// StartLimit returns the time within which a connection must be established: --timeout, or by
+// default a longer time for a server that may be downloaded first.
 func (d *Dialer) StartLimit(t *target.Target) time.Duration {
 	isRunner := len(t.Command) > 0 && command.IsPackageRunner(t.Command[0])
 	if isRunner && d.Flags.Timeout == DefaultTimeout {
@@ -85,8 +85,7 @@ func (d *Dialer) StartLimit(t *target.Target) time.Duration {
 	return d.Flags.Timeout
 }
 
-// explainNoAnswer returns the error of noAnswer in place of err if the server has not responded in
-// time. err is the error of connecting.
+// explainNoAnswer replaces an error of connecting by NoAnswer's error if the server was too slow.
 func (d *Dialer) explainNoAnswer(ctx context.Context, t *target.Target, err error) error {
 	var explained *exit.Error
 	if exit.Code(ctx, err) != exit.Timeout || errors.Is(err, oauthclient.ErrLoginTimeout) || errors.As(err,
@@ -96,8 +95,8 @@ func (d *Dialer) explainNoAnswer(ctx context.Context, t *target.Target, err erro
 	return &exit.Error{Code: exit.Timeout, Err: d.NoAnswer(t)}
 }
 
-// NoAnswer returns the error of a server that has not responded in time. It names the variables
-// that a command did not inherit, which may be the reason.
+// NoAnswer returns the error of a server that did not answer in time. It names variables that a
+// command did not inherit, because they may be the reason.
 func (d *Dialer) NoAnswer(t *target.Target) error {
 	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", d.StartLimit(t))
 	if len(t.Command) == 0 {

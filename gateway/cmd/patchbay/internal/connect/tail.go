@@ -11,11 +11,11 @@ import (
 const (
 	// maxTailLines bounds the kept lines of a command's standard error.
 	maxTailLines = 10
-	// maxTailLine bounds one of them, in bytes.
+	// maxTailLine limits a line, in bytes.
 	maxTailLine = 400
 )
 
-// A Tail keeps the last lines of what is written to it. It is safe for concurrent use.
+// A Tail holds the last lines of the text that is written to it. It is safe for concurrent use.
 type Tail struct {
 	mu    sync.Mutex // guards the field below
 	lines []string

@@ -9,8 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// addQuestions adds the tools that ask the client: by elicitation (the user) or sampling (the
-// model).
+// addQuestions adds the tools that ask the client: elicitation (the user) or sampling (a model).
 func addQuestions(s *mcp.Server) {
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "greet", Title: "Greet", Description: "Greet by name. Asks the user for a missing name (elicitation).",

@@ -23,7 +23,7 @@ import (
 // ServerPath returns the path of a server in the admin API.
 func ServerPath(name, rest string) string { return "/servers/" + url.PathEscape(name) + rest }
 
-// HasEnded reports whether the gateway has ended, with its servers. Its socket is closed before.
+// HasEnded reports whether the gateway and its servers have ended, after the end of its socket.
 func (c *Client) HasEnded(ctx context.Context) bool {
 	conn, err := Dial(ctx, c.Socket)
 	if err == nil {
@@ -34,16 +34,16 @@ func (c *Client) HasEnded(ctx context.Context) bool {
 	}
 	lock, err := lockSocket(c.Socket)
 	if err == nil {
-		_ = lock.Close() // nothing was written
+		_ = lock.Close() // the file is unchanged
 	}
 	return !errors.Is(err, ErrGatewayRuns)
 }
 
-// adminURL is the address of the admin API. The name of the host does not matter: connections are those
-// of a socket.
+// adminURL is the address of the admin API. Any host would do, because connections use the socket.
 const adminURL = "http://patchbay/admin/v1"
 
-// maxAdminResponse bounds a response of a gateway, in bytes. The largest has definitions of tools.
+// maxAdminResponse limits a gateway's response, in bytes. The largest contains definitions of
+// tools.
 const maxAdminResponse = 64 << 20
 
 // A Client sends requests to the running gateway of a configuration.
@@ -52,8 +52,8 @@ type Client struct {
 	Socket string
 }
 
-// Find returns a client of the gateway that runs with the configuration of the command line. ok
-// is false if none does.
+// Find returns a client of the gateway that runs with the configuration of the command line. ok is
+// false if no gateway runs.
 func Find(ctx context.Context, f *cmdutil.Factory) (c *Client, ok bool, err error) {
 	path, err := SocketPath(f)
 	if err != nil {
@@ -66,7 +66,7 @@ func Find(ctx context.Context, f *cmdutil.Factory) (c *Client, ok bool, err erro
 	case err != nil:
 		return nil, false, fmt.Errorf("connect to the gateway at %s: %w", path, err)
 	}
-	_ = conn.Close() // each request has its own
+	_ = conn.Close() // each request dials again
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, path) }
 	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
 	return &Client{&http.Client{Transport: transport}, path}, true, nil

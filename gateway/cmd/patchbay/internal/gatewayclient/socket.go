@@ -46,7 +46,7 @@ func SocketPath(f *cmdutil.Factory) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(home + "\x00" + identity))
-	const digits = 16 // different configurations have different ones
+	const digits = 16 // enough that no two configurations share a name
 	return filepath.Join(dir, hex.EncodeToString(sum[:])[:digits]+socketSuffix), nil
 }
 
@@ -70,7 +70,8 @@ func socketDir() (dir string, err error) {
 	return dir, checkSocketDir(dir)
 }
 
-// checkSocketDir refuses a directory that another user has made or can write: its sockets may be theirs.
+// checkSocketDir refuses a directory that another user owns or can write, because that user could
+// replace its sockets.
 func checkSocketDir(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
@@ -93,8 +94,8 @@ type Listener struct {
 	Kept bool // the lock is released later than the listener is closed
 }
 
-// Listen listens on the socket of a configuration. It replaces a socket that a gateway has left
-// which was killed: only a running one holds the lock. The error is errGatewayRuns if there is one.
+// Listen listens on the socket of a configuration. It replaces the socket of a killed gateway,
+// because only a running gateway holds the lock. The error is ErrGatewayRuns if a gateway runs.
 func Listen(path string) (*Listener, error) {
 	lock, err := lockSocket(path)
 	if err != nil {
@@ -118,7 +119,7 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{Listener: l, Lock: lock}, nil
 }
 
-// lockSocket locks a socket until the result is closed. The error is errGatewayRuns if a gateway has it.
+// lockSocket locks a socket until the file is closed. It returns ErrGatewayRuns for a held lock.
 func lockSocket(path string) (*os.File, error) {
 	lock, err := filelock.Open(strings.TrimSuffix(path, socketSuffix) + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
@@ -141,7 +142,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close removes the socket, and then lets another gateway have it, unless the lock is kept.
+// Close removes the socket, and then releases the lock, unless the lock must be kept.
 func (l *Listener) Close() error {
 	if l.Kept {
 		return l.Listener.Close()
@@ -149,8 +150,7 @@ func (l *Listener) Close() error {
 	return errors.Join(l.Listener.Close(), l.Lock.Close())
 }
 
-// Dial connects to a socket. The error is fs.ErrNotExist or a refused connection if no gateway is
-// running.
+// Dial connects to a socket. Without a gateway the error is fs.ErrNotExist or a refused connection.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: socketTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", path)

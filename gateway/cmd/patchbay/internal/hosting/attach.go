@@ -36,11 +36,11 @@ type Attachment struct {
 	reader *bufio.Reader
 }
 
-// Read reads what came with the response first.
+// Read returns the bytes that arrived with the response first, and then the bytes of the socket.
 func (a *Attachment) Read(b []byte) (int, error) { return a.reader.Read(b) }
 
-// Attach connects to the running gateway as a client that works in the current directory. The error is
-// one of isNoGateway if there is none.
+// Attach connects to the running gateway as a client that works in the current directory. If no
+// gateway runs, IsNoGateway reports true for the error.
 func Attach(ctx context.Context, f *cmdutil.Factory, profile string) (*Attachment, error) {
 	path, err := gatewayclient.SocketPath(f)
 	if err != nil {
@@ -59,7 +59,7 @@ func Attach(ctx context.Context, f *cmdutil.Factory, profile string) (*Attachmen
 	return a, nil
 }
 
-// upgrade makes a connection one with messages of MCP.
+// upgrade switches a connection from HTTP to MCP messages.
 func (a *Attachment) upgrade(profile string) error {
 	query := url.Values{}
 	if dir, err := os.Getwd(); err == nil {
@@ -86,7 +86,7 @@ func (a *Attachment) upgrade(profile string) error {
 	return a.SetDeadline(time.Time{})
 }
 
-// runningTransport returns a transport to the running gateway. Without one, its requests fail.
+// runningTransport returns a transport to the running gateway. Its requests fail without a gateway.
 func runningTransport(f *cmdutil.Factory) mcp.SessionTransport {
 	var stream io.ReadWriter
 	a, err := Attach(context.Background(), f, "")
@@ -115,7 +115,7 @@ func (s failedStream) Write([]byte) (int, error) {
 	return 0, &exit.Error{Code: exit.Unreachable, Err: s.err}
 }
 
-// runningNames completes the target of the running gateway, if there is one.
+// runningNames completes the target @, the running gateway. It returns nil without a gateway.
 func runningNames(ctx context.Context, f *cmdutil.Factory, typed string) []string {
 	if !strings.HasPrefix(target.RunningName, typed) { //nolint:gocritic // a constant is completed
 		return nil

@@ -23,7 +23,7 @@ import (
 // vaultAuditKey is the key of the vault for the seed of the key that signs checkpoints.
 const vaultAuditKey = "gateway audit key"
 
-// openAudit opens the log of a configuration, nil if it has none. It is closed when the program ends.
+// openAudit opens the audit log that a configuration names, or returns nil. [End] closes the log.
 func openAudit(ctx context.Context, p *cmdutil.Factory, f *config.File) (*audit.Log, error) {
 	s, err := f.Settings()
 	if err != nil || s.Audit == nil || p.Observe.Completing {
@@ -98,13 +98,13 @@ func AuditDirs(a *config.Audit, given string) (dir, heads string, err error) {
 	}
 	if dir, err = filepath.Abs(dir); err == nil && heads == "" {
 		sum := sha256.Sum256([]byte(dir))
-		const digits = 16 // different folders have different ones
+		const digits = 16 // enough that no two folders share a name
 		heads, err = userdir.Dir(filepath.Join("audit-heads", hex.EncodeToString(sum[:])[:digits]))
 	}
 	return dir, heads, err
 }
 
-// RecordAdmin adds a record of each action to the audit log, if there is one.
+// RecordAdmin adds a record of each action to the audit log of a configuration that names a log.
 func RecordAdmin(ctx context.Context, p *cmdutil.Factory, f *config.File, details ...map[string]any) {
 	l, err := openAudit(ctx, p, f)
 	for _, detail := range details {

@@ -35,7 +35,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// DefaultGatewayAddr has a fixed port, so that the configurations of clients stay valid.
+// DefaultGatewayAddr contains a fixed port, so that the configurations of clients stay valid.
 const DefaultGatewayAddr = "127.0.0.1:7777"
 
 // A Config is the configuration of a host.
@@ -44,15 +44,15 @@ type Config struct {
 	Settings *config.File              // with the settings; nil for the defaults
 	Servers  []config.Entry            // in the order of precedence
 	Entries  map[string]*config.Server // by name, unexpanded
-	Targets  map[string]*target.Target // by name: what the command line calls the server
-	Fixed    *target.Target            // the only server, if the command line has it
-	Pins     *bolt.StateStore          // has the approved definitions; nil if all are used
-	Events   *gateway.EventLog         // of the admin API; nil without one
+	Targets  map[string]*target.Target // by name: the target that the command line would use
+	Fixed    *target.Target            // the server that the command line names; nil for a configuration
+	Pins     *bolt.StateStore          // holds the approved definitions; nil accepts every definition
+	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
 	misspelt []string                  // warnings about members of the files
-	notes    []string                  // what of the files is not used
-	named    bool                      // the user has named the file
-	Observer mcp.Observer              // of callers and servers; nil for none
-	// capabilities are what the callers support at most; nil for everything.
+	notes    []string                  // messages about ignored parts of the files
+	named    bool                      // whether the user named the file
+	Observer mcp.Observer              // observes callers and servers; may be nil
+	// capabilities limits what servers may ask of the callers; nil sets no limit.
 	capabilities *mcp.ClientCapabilities
 
 	mu      sync.Mutex        // guards the fields below, and targets after a reload
@@ -60,8 +60,8 @@ type Config struct {
 	secrets []string          // of the servers that were connected to, which messages do not show
 }
 
-// ReadHostConfig returns the configuration with the servers of all files, or of the file that the user
-// has named. It starts nothing, and leaves out servers that the user has not trusted.
+// ReadHostConfig returns a configuration with the servers of all files, or of the file that the
+// user named. It starts no server, and omits servers that the user must trust first.
 func ReadHostConfig(f *cmdutil.Factory, addr string) (*Config, error) {
 	c, invalid, err := ReadConfig(f, addr)
 	if err != nil {
@@ -95,7 +95,7 @@ func ReadConfig(f *cmdutil.Factory, addr string) (c *Config, invalid []error, er
 	return c, invalid, nil
 }
 
-// MergedConfig returns the configuration of files, and the errors of those that cannot be read.
+// MergedConfig merges files into a configuration, and returns the errors of unreadable files.
 func MergedConfig(
 	p *cmdutil.Factory, files iter.Seq2[*configs.File, error], addr string,
 ) (c *Config, invalid []error, err error) {
@@ -116,7 +116,7 @@ func MergedConfig(
 	return c, invalid, nil
 }
 
-// addFile adds the servers of a file, and its settings if they are those of the user.
+// addFile adds the servers of a file, and the settings if the file belongs to the user.
 func addFile(p *cmdutil.Factory, c *Config, f *configs.File, store *config.TrustStore, addr string) {
 	if _, has := f.Extra["patchbay"]; has && c.Settings == nil && (p.Config.NamesConfig() || f.App == "patchbay") {
 		if f.Project {
@@ -162,8 +162,8 @@ func (c *Config) note(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
-// add adds a server. If an earlier file has the name, it is left out if it is the same server or one
-// of a project, and else has the prefix of its application.
+// add adds a server. If an earlier file contains the same name, a server of a project or an equal
+// server is omitted, and any other server gets the prefix of its application.
 func (c *Config) add(f *configs.File, name string, s *config.Server) {
 	public := name
 	if first := c.Entries[name]; first != nil {
@@ -243,7 +243,7 @@ func OneServer(t *target.Target) (*Config, error) {
 	return &Config{File: f, Fixed: t}, err
 }
 
-// OpenHost opens a host for a configuration. It starts nothing.
+// OpenHost opens a host for a configuration. Servers start when they are first used.
 func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte) (*host.Host, error) {
 	if err := f.Net.LoadCACert(ctx); err != nil {
 		return nil, exit.UsageError(err)
@@ -310,9 +310,9 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	return h, nil
 }
 
-// hostVariables returns the lookup of variables for the servers of a host. A terminal asks for the
-// inputs of all of them now. Without one, an input has its default; a server whose input has none
-// fails alone.
+// hostVariables returns the lookup of variables for the servers of a host. On a terminal it asks
+// for the inputs of all servers now. Otherwise each input must have a default: a server with an
+// input that lacks a default fails, and the other servers run.
 func hostVariables(ctx context.Context, f *cmdutil.Factory, c *Config) (func(name string) (string, bool), error) {
 	inputs, err := InputsOf(ctx, f, c)
 	if err != nil {
@@ -400,8 +400,8 @@ func (c *Config) Masked(text string) string {
 	return (&target.Target{Secrets: c.secrets}).Masked(text)
 }
 
-// dialServer returns the transport to a server of a host, with the stored login. The host has checked the settings
-// of the server. With -v, the standard error of the server is shown.
+// dialServer returns the transport to a server of a host, with the stored login. The host checks
+// the settings of the server before. With -v the standard error of the server is shown.
 func dialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.Target) (mcp.Transport, error) {
 	if t.URL == "" {
 		command := mcp.Command(t.Command[0], t.Command[1:]...)

@@ -24,8 +24,7 @@ func PrintServer(f *cmdutil.Factory, c *Config, name string, state host.State, e
 		slog.String("server", shown), slog.String("state", string(state)))
 }
 
-// eventReason returns the reason of an event, without the server and the request, which the line names or
-// does not concern.
+// eventReason returns the reason of an event, without the server and request that the line names.
 func eventReason(err error) string {
 	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		err = e.Err
@@ -33,7 +32,8 @@ func eventReason(err error) string {
 	return err.Error()
 }
 
-// codeSuffix returns the code of an error, which the documentation has a page for, unless the state is it.
+// codeSuffix returns the code of an error, for which the documentation contains a page. It returns
+// "" if the state already names the code.
 func codeSuffix(state host.State, err error) string {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || string(e.Code) == string(state) {

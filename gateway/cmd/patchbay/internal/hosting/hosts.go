@@ -27,8 +27,8 @@ func (Hosts) Named(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 		}}}, nil
 }
 
-// OpenHostTarget returns the target of all configured servers that a caller may use, and its host. It starts none of
-// them: they start when they are used, and end with the program.
+// OpenHostTarget returns the target @host, all configured servers that a caller may use, and its
+// host. A server starts when it is first used, and ends with the program.
 func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *policy.Caller) (*target.Target, *host.Host, error) {
 	c, err := ReadHostConfig(f, "")
 	if err != nil {
@@ -58,8 +58,9 @@ func printFailed(f *cmdutil.Factory, c *Config, h *host.Host) {
 	}
 }
 
-// hostCapabilities returns what this command supports, nil if its clients decide. A server that has
-// asked for roots and gets no answer may not exit for seconds.
+// hostCapabilities returns the client capabilities of this command, or nil if the clients of the
+// gateway decide. It must not contain roots without --root: a server that asks for roots in vain
+// may take seconds to exit.
 func hostCapabilities(f *cmdutil.Factory) *mcp.ClientCapabilities {
 	if f.Client.Bridging {
 		return nil
@@ -75,7 +76,7 @@ func hostCapabilities(f *cmdutil.Factory) *mcp.ClientCapabilities {
 	return caps
 }
 
-// End closes what commands have opened, with all processes.
+// End closes the hosts and logs that commands opened, with all processes.
 func End(p *cmdutil.Factory) {
 	for _, f := range p.AtEnd {
 		if err := f(); err != nil && p.Flags.Verbose {

@@ -22,17 +22,17 @@ func ErrNoClientSecret(variable string) error {
 // follows, and the key of the local user for the same.
 const callerPrefix = "caller "
 
-// CallerTokens returns the tokens of a caller of the gateway. The local user has those of `patchbay
-// auth login`.
+// CallerTokens returns the token store of a caller of the gateway. The local user shares the tokens
+// of `patchbay auth login`.
 func CallerTokens(f *cmdutil.Factory, principal string) oauthclient.Store {
 	if principal == "" {
-		return f.Vault.Opened // openHost has opened it
+		return f.Vault.Opened // OpenHost opened the vault
 	}
 	sum := sha256.Sum256([]byte(principal))
 	return &prefixedStore{f.Vault.Opened, callerPrefix + hex.EncodeToString(sum[:]) + " "}
 }
 
-// A prefixedStore is the part of a store whose keys have a prefix.
+// A prefixedStore exposes the keys of a store that begin with a prefix.
 type prefixedStore struct {
 	oauthclient.Store
 	prefix string

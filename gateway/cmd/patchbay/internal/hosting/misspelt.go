@@ -13,11 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// fileMembers are the members of files of our own form that have a meaning.
+// fileMembers lists the members that Patchbay reads in files of its own form.
 var fileMembers = []string{"patchbay", "mcpServers", "servers", "inputs"}
 
-// misspelt returns the unknown members of a file that are like one with a meaning, in alphabetical order:
-// what they have, such as a policy, has no effect.
+// misspelt returns the unknown members of a file that resemble a known member, in alphabetical
+// order. The contents of such a member, a policy for instance, have no effect.
 func misspelt(f *configs.File) (names []string) {
 	if !IsOwnForm(f.App) {
 		return nil
@@ -44,7 +44,7 @@ func WarnMisspelt(f *cmdutil.Factory, c *Config) {
 	}
 }
 
-// removedProtection returns what the settings before a reload had to protect servers, and no longer have.
+// removedProtection returns the names of protective settings that a reload removed.
 func removedProtection(before, now *config.File) (names []string) {
 	for _, name := range []string{"policy", "limits"} {
 		_, had := rawjson.Get(before.Extra["patchbay"], name)
@@ -55,7 +55,7 @@ func removedProtection(before, now *config.File) (names []string) {
 	return names
 }
 
-// WarnRemoved prints what a reload has removed that protects servers.
+// WarnRemoved warns of settings that protect servers and that a reload removed.
 func WarnRemoved(f *cmdutil.Factory, before, now *config.File) {
 	removed := removedProtection(before, now)
 	if len(removed) == 0 {

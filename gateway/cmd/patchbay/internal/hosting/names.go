@@ -7,7 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// Replace replaces what connections need to know of the configuration.
+// Replace replaces the data that new connections read from the configuration. restore undoes it.
 func (c *Config) Replace(next *Config) (restore func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

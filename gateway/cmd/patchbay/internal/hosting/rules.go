@@ -24,8 +24,8 @@ type ruleWarning struct {
 	Text string
 }
 
-// WarnRules finds rules that compare the name of the server with one that is not configured: they never
-// match.
+// WarnRules finds rules that compare the name of the server with a name that is not configured.
+// Such a comparison never matches.
 func WarnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
 	if policy == nil {
 		return nil
@@ -49,7 +49,7 @@ func WarnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
 	return all
 }
 
-// RecordedTool returns the approved definition of a tool, nil if none is recorded for the server.
+// RecordedTool returns the approved definition of a tool, or nil if the state does not hold it.
 func RecordedTool(ctx context.Context, c *Config, server, tool string) json.RawMessage {
 	entry := c.Entries[server]
 	if entry == nil {
@@ -70,7 +70,7 @@ func RecordedTool(ctx context.Context, c *Config, server, tool string) json.RawM
 		return nil
 	}
 	for _, pinned := range pins {
-		// Of several entries of one program, those after the first have another identity.
+		// If several entries run the same program, only the first entry keeps its plain identity.
 		if pinned.Server == server && pinned.Kind == pin.Tool && pinned.Name == tool && len(pinned.Approved) > 0 &&
 			(pinned.Identity == identity || same > 1) {
 			return pinned.Approved[0].JSON

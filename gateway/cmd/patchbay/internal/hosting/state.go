@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// Stored returns a value of the vault, and creates it if there is none.
+// Stored returns a value of the vault. For an absent key it stores the value of create.
 func Stored(ctx context.Context, v *vault.Vault, key string, create func() []byte) (value []byte, err error) {
 	if value, err = v.Load(ctx, key); err != nil || value != nil {
 		return value, err

@@ -126,8 +126,8 @@ func (v *Validation) Check(text []byte) {
 	slices.SortStableFunc(v.Warnings, func(a, b ConfigProblem) int { return a.Line - b.Line })
 }
 
-// checkPolicy compiles the rules, without the keys of the hook and of the webhook, which may be those of
-// another environment.
+// checkPolicy compiles the rules. It ignores the keys of the hook and of the webhook, because they
+// may exist in another environment only.
 func (v *Validation) checkPolicy(f *configs.File) error {
 	missing := func(member, name string) {
 		if _, set := os.LookupEnv(name); name != "" && !set {
@@ -155,8 +155,8 @@ func IsOwnForm(app string) bool {
 	return slices.Contains([]string{"patchbay", "project", "vscode"}, app)
 }
 
-// checkSchema validates the file with the published schema, without the settings, whose rules are
-// those of [config.File.Settings]. It returns where the problems are.
+// checkSchema validates the file with the published schema, and returns the locations of the
+// problems. It skips the settings, which [config.File.Settings] checks.
 func (v *Validation) checkSchema() (pointers []string) {
 	s, err := jsonschema.Compile(config.Schema())
 	if err == nil {
@@ -223,7 +223,7 @@ func (v *Validation) serverPointer(name string) string {
 	return step
 }
 
-// entryMembers returns the members of an entry that the schema has.
+// entryMembers returns the members that the schema specifies for an entry.
 func entryMembers() (names []string) {
 	var s struct {
 		Properties struct {

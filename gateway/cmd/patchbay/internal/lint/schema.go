@@ -84,8 +84,7 @@ func orMissing(raw []byte) string {
 	return shown(string(raw))
 }
 
-// checkSchema checks a schema, and returns the result of a walk through it, or nil if the schema is
-// too large for a walk.
+// checkSchema checks a schema. It returns the result of walking it, or nil if it is too large.
 func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 	where += ", " + key
 	if err := jsonschema.CheckSize(raw); err != nil {

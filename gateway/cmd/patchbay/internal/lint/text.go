@@ -27,7 +27,7 @@ func (k collector) seen(value, where string) string {
 	return first
 }
 
-// checkTexts checks the name, title and description of an item, and all of its strings for hidden
+// checkTexts checks name, title and description of an item, and all its strings for hidden
 // characters.
 func (c *checker) checkTexts(it *item) {
 	if it.name == "" {

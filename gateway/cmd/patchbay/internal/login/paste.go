@@ -35,8 +35,7 @@ type userLogin struct {
 	asks   chan struct{} // the URL is read; buffered
 }
 
-// NewUserLogin returns an Authorizer for the user. opens reports whether the page may be opened
-// in a browser.
+// NewUserLogin returns an Authorizer for the user. opens reports whether a browser may open.
 func (p *Logins) NewUserLogin(t *target.Target, opens bool) *userLogin {
 	l := &userLogin{p: p, target: t, opens: opens && !p.Headless, asks: make(chan struct{}, 1)}
 	l.Browser = oauthclient.NewBrowser(&oauthclient.BrowserOptions{
@@ -62,8 +61,7 @@ func (l *userLogin) Listen(ctx context.Context, redirectURIs []string) (oauthcli
 	return &pasteCallback{c, l}, nil
 }
 
-// A pasteCallback receives the response at a loopback address or as a pasted URL, whichever comes
-// first.
+// A pasteCallback receives the response at a loopback address or as a pasted URL, as it comes.
 type pasteCallback struct {
 	oauthclient.Callback
 	*userLogin

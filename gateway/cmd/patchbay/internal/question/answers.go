@@ -23,8 +23,8 @@ type answers struct {
 
 // An answer is the answer to a question. Message and Field are for entries of the file alone.
 type answer struct {
-	Message string                   `json:"message"` // the question has to contain it
-	Field   string                   `json:"field"`   // the form has to have it
+	Message string                   `json:"message"` // the question must contain it
+	Field   string                   `json:"field"`   // the form must contain it
 	Action  mcp.ElicitAction         `json:"action"`  // accept if empty
 	Content stdjson.RawMessage       `json:"content"` // of a form
 	Text    string                   `json:"text"`    // of a sampling result
@@ -92,7 +92,7 @@ func checkAction(action mcp.ElicitAction) error {
 }
 
 // find returns the first entry that answers a question. An entry with neither message nor field
-// answers one question, others any number.
+// answers a single question, other entries any number.
 func (a *answers) find(q question) *answer {
 	if a == nil {
 		return nil

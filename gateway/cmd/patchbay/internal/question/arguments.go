@@ -12,8 +12,8 @@ import (
 )
 
 // NewArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
-// -, or a JSON object. Later ones win. Values are converted to the types of the schema. Arguments
-// that the schema does not name are kept, with a warning: servers may take them.
+// -, or a JSON object. Later arguments win. Values are converted to the types of the schema. An
+// argument that the schema does not specify is kept, with a warning: the server may accept it.
 func (p *Asker) NewArguments(
 	ctx context.Context, words []string, inputSchema stdjson.RawMessage,
 ) (*argument.List, error) {
@@ -64,7 +64,7 @@ func (p *Asker) WarnUndeclared(a *argument.List) {
 }
 
 // askMissing asks for missing arguments on the terminal, with the form of elicitation, and reports
-// whether the user has given them.
+// whether the user gave them.
 func (p *Asker) askMissing(ctx context.Context, a *argument.List, missing []argument.Absent) (bool, error) {
 	unlock, err := p.lockTerminal(ctx)
 	if err != nil {

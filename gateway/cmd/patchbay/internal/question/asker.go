@@ -17,7 +17,7 @@ type Asker struct {
 	Flags *flags.Flags
 
 	Answers   *answers // the file of --answers
-	Given     *Given   // the answer on the command line; nil without one
+	Given     *Given   // the answer on the command line; may be nil
 	Sampler   *Sampler // the command of --sample-with; nil without it
 	leaveOpen bool     // questions that cannot be answered stay open instead of being declined
 	Idle      bool     // no command of the shell is running
@@ -25,7 +25,7 @@ type Asker struct {
 	Lock       chan struct{}                                // holds a token while the user is prompted
 	Open       func(ctx context.Context, page string) error // opens a page in a browser
 	ServerName atomic.Pointer[string]                       // names the server in questions
-	Limit      atomic.Pointer[driver.Timeout]               // the time limit of the command; nil without one
+	Limit      atomic.Pointer[driver.Timeout]               // the time limit of the command; nil if the command is unlimited
 
 	CommandContext context.Context // of the command of a shell; nil without a shell
 	Current        func() *Asker   // returns the asker of the command in progress of a shell; nil without a shell
@@ -36,7 +36,7 @@ func NewAsker(io *term.Streams, f *flags.Flags) *Asker {
 	return &Asker{IO: io, Flags: f, Lock: make(chan struct{}, 1), Open: oauthclient.OpenBrowser}
 }
 
-// active returns the asker that answers what the server sends: in a shell, the asker of the command in progress.
+// active returns the asker that answers the server: in a shell, the asker of the running command.
 func (p *Asker) active() *Asker {
 	if p.Current == nil {
 		return p

@@ -15,9 +15,9 @@ type Given struct {
 	Words  []string
 	Action mcp.ElicitAction
 
-	// The fields below are for tasks of 2025-11-25, which ask by requests to the client. One
-	// question that contains about is answered, and no other. report is called once, with the
-	// error of that answer: the server does not see it, so that the question stays open.
+	// The fields below are for tasks of 2025-11-25, which ask by requests to the client. The answer
+	// is for a single question that contains About; other questions must stay open. Report is
+	// called once, with the error of that answer, which the server does not see.
 	About  string
 	Report func(err error)
 	used   bool
@@ -37,7 +37,7 @@ func (g *Given) Check() error {
 // ErrLeftOpen is returned for a question without an answer.
 var ErrLeftOpen = errors.New("the question stays open")
 
-// DescribeInput returns what a task asks, on one line.
+// DescribeInput returns the question of a task, on a single line.
 func DescribeInput(r mcp.InputRequest) string {
 	const longest = 300
 	q, err := ParseQuestion(r)
@@ -47,7 +47,7 @@ func DescribeInput(r mcp.InputRequest) string {
 	return term.Shorten(q.summary(), longest)
 }
 
-// selects reports whether a question is the one to answer.
+// selects reports whether the answer is meant for a question.
 func (g *Given) selects(q question) bool {
 	return g.Report == nil || strings.Contains(q.message(), g.About)
 }
@@ -59,8 +59,8 @@ func (g *Given) answer(ctx context.Context, a *Asker, q question) (*answer, erro
 	return q.parse(ctx, a, g)
 }
 
-// done reports how a question was answered. After an error, and for a second question, it waits
-// for the end of the connection instead of returning, so that nothing is sent.
+// done reports how a question was answered. After an error, and for a second question, it must not
+// return before the connection ends, because the client would send an answer.
 func (g *Given) done(ctx context.Context, err error) error {
 	if g.Report == nil {
 		return err

@@ -17,14 +17,13 @@ const (
 	commandCancel  = ":cancel"
 )
 
-// Errors of a prompt that the user has left.
+// Errors of a prompt that the user left.
 var (
 	ErrDeclined  = errors.New("declined by the user")
 	ErrCancelled = errors.New("cancelled by the user")
 )
 
-// Prompt calls ask, which shows text and returns a line, until parse accepts it. Errors of parse are
-// shown.
+// Prompt calls ask, which shows text and returns a line, until parse accepts it. It shows errors.
 func Prompt[T any](ctx context.Context, a *Asker, text string,
 	ask func(ctx context.Context, text string) (string, error), parse func(line string) (T, error)) (T, error) {
 	for {

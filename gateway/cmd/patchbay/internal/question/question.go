@@ -26,7 +26,7 @@ import (
 type question interface {
 	// message returns the text by which --question and the answers file select questions.
 	message() string
-	// summary returns what the server asks, on one line.
+	// summary returns the question on a single line.
 	summary() string
 	// Arguments returns the words with which `patchbay task answer` answers it.
 	Arguments() []string
@@ -99,8 +99,8 @@ func (p *Asker) answerQuestion(ctx context.Context, q question) (*answer, error)
 	return a, err
 }
 
-// lockTerminal waits until no other question is asked: a server can ask several at once, and there
-// is one user.
+// lockTerminal waits until no other question is shown: a server can ask several at once, and a
+// terminal must show them in turn.
 func (p *Asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
 	select {
 	case p.Lock <- struct{}{}:
@@ -192,8 +192,8 @@ func (p *Asker) AnswerInputRequest(ctx context.Context, r mcp.InputRequest) (std
 	return json.Marshal(result)
 }
 
-// elicitComplete answers a form, fills in defaults and validates: a client does that for its
-// requests, but not for those of a task.
+// elicitComplete answers a form, fills in defaults and validates. A client does so for its
+// requests, but not for the requests of a task.
 func (p *Asker) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	form, err := jsonschema.Compile(params.RequestedSchema)
 	if err != nil {

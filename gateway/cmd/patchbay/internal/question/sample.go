@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// sampleTime bounds one run of the command of --sample-with: models answer within minutes, and
+	// sampleTime limits a run of the command of --sample-with: models answer within minutes, and
 	// the client waits for 10.
 	sampleTime = 5 * time.Minute
-	// samplePipeTime bounds the wait for processes that the command has left behind with its output.
+	// samplePipeTime limits the wait for processes that outlive the command and hold its output.
 	samplePipeTime = 2 * time.Second
 	// maxSample bounds the answer of the command, in bytes: text, or an image.
 	maxSample = 4 << 20
@@ -84,7 +84,7 @@ func (p *Asker) answerWithCommand(ctx context.Context, q samplingQuestion) (*ans
 	return &answer{Result: result}, nil
 }
 
-// declinedUnless returns the answer of a user who has declined, or err if the prompt failed.
+// declinedUnless returns "decline" if the user declined or left the prompt, and otherwise err.
 func declinedUnless(err error) (*answer, error) {
 	if err != nil && !errors.Is(err, ErrDeclined) && !errors.Is(err, ErrCancelled) {
 		return nil, err
@@ -129,8 +129,7 @@ func (s *Sampler) Run(ctx context.Context, params *mcp.CreateMessageParams) (*mc
 	return r, nil
 }
 
-// sampleResult returns the result that a command has written: a CreateMessageResult, or the text of
-// one.
+// sampleResult parses the output of a command: a CreateMessageResult as JSON, or a result's text.
 func sampleResult(output []byte) (*mcp.CreateMessageResult, error) {
 	text := bytes.TrimSpace(output)
 	if len(text) == 0 {
@@ -152,8 +151,8 @@ func sampleResult(output []byte) (*mcp.CreateMessageResult, error) {
 	return (&answer{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Model: "unknown"}).sampleResult(), nil
 }
 
-// A boundedBuffer keeps output up to a limit, and calls full when there is more. It does not embed a
-// bytes.Buffer, whose ReadFrom has no limit.
+// A boundedBuffer holds output up to a limit, and calls full when the command writes more. It must
+// not embed a bytes.Buffer, whose ReadFrom is unlimited.
 type boundedBuffer struct {
 	text   []byte
 	most   int
@@ -171,7 +170,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastBytes keeps the end of what is written.
+// lastBytes holds the end of the written text.
 type lastBytes struct{ text []byte }
 
 func (l *lastBytes) Write(p []byte) (int, error) {
@@ -180,7 +179,7 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the text with a heading, or "" if there is none.
+// String returns the text with a heading, or "" if the text is blank.
 func (l *lastBytes) String() string {
 	if len(bytes.TrimSpace(l.text)) == 0 {
 		return ""

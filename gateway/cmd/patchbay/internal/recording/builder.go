@@ -17,8 +17,7 @@ import (
 // maxPause bounds a pause that a replay repeats, so that a damaged time does not stop it.
 const maxPause = time.Hour
 
-// A call is a recorded request with everything that belongs to it. Each question to the client ends
-// a round.
+// A call is a recorded request and everything that belongs to it. A question ends a round.
 type call struct {
 	method, key string
 	summary     string // of the params, for errors

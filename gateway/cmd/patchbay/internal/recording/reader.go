@@ -15,8 +15,7 @@ import (
 const (
 	// maxLines bounds the lines of a recording: a replay needs some memory for each.
 	maxLines = 1_000_000
-	// maxConnections limits the connections of a recording, because each connection holds its own
-	// tables.
+	// maxConnections limits the connections of a recording, because each holds its own tables.
 	maxConnections = 10_000
 )
 

@@ -34,8 +34,7 @@ const (
 	maxMessage = 4 << 20
 	// maxFile bounds a recording, in bytes: a replay holds it in memory.
 	maxFile = 256 << 20
-	// maxHeaders and maxHeader limit the recorded headers of a message, and the characters of a
-	// value.
+	// maxHeaders and maxHeader limit the recorded headers of a message, and characters of a value.
 	maxHeaders, maxHeader = 100, 1000
 	// maxLine bounds a line, in bytes: the message, and the headers in their longest encoding.
 	maxLine = maxMessage + maxHeaders*maxHeader*12
@@ -136,8 +135,7 @@ func checkAppend(f *os.File, size int64) error {
 	return nil
 }
 
-// Trace returns a function for [mcp.Trace] that records a connection. The target is the name of the
-// server.
+// Trace returns a function for [mcp.Trace] that records a connection. target names the server.
 func (w *Writer) Trace(program, target string) func(mcp.Frame) {
 	connection := rand.Text()[:8]
 	w.write(&entry{Version: version, Program: program, Target: target, Connection: connection})

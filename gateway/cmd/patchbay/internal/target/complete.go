@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// TargetNames returns the names of servers, and those with the prefix of an application. It ignores
-// files that cannot be read.
+// TargetNames returns the names of servers, both plain and with the prefix of their application. It
+// ignores unreadable files.
 func (p *Finder) TargetNames(typed string) (names []string) {
 	for f, err := range configs.Files(p.Flags.Config) {
 		if err != nil {
@@ -29,12 +29,11 @@ func (p *Finder) TargetNames(typed string) (names []string) {
 // maxNames bounds the names of servers, so that project files do not slow completion down.
 const maxNames = 1000
 
-// maxCompleted bounds a completed name, in bytes: a longer one would fill the terminal.
+// maxCompleted limits a completed name, in bytes: a longer name would fill the terminal.
 const maxCompleted = 1000
 
-// shellActive are the characters with which a shell runs other commands, reads more of a line, or
-// replaces a word by names of files. Shells insert the common beginning of several completions
-// unquoted.
+// shellActive are the characters with which a shell runs commands, continues a line, or expands
+// file names. Shells insert the common beginning of several completions unquoted.
 const shellActive = "$`;&|<>()'\"\\!*[]{}^"
 
 // Matching returns the names that begin with what was typed and are safe on a command line and on a

@@ -20,6 +20,6 @@ type HostTarget struct {
 	Open func() mcp.SessionTransport
 }
 
-// errHostFlags is returned for flags of one server.
+// errHostFlags is returned for flags that apply to a single server.
 var errHostFlags = errors.New("--header, --env and --cwd are for one server: @host and @ are several, whose " +
 	"configuration has them")

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// PublicName returns a URL without what may be secret, or the name of a program without its
-// arguments.
+// PublicName returns a URL without its secrets, or the name of a program without its arguments.
 func (t *Target) PublicName() string {
 	if t.URL == "" {
 		return filepath.Base(t.Command[0])
@@ -19,8 +18,8 @@ func (t *Target) PublicName() string {
 // Hidden replaces a secret in lists.
 const Hidden = "***"
 
-// PublicURL returns a URL without user information, and without the values that are often secret:
-// those of the query, the fragment, and segments of the path that look like keys.
+// PublicURL returns a URL without user information, and without parts that often contain secrets:
+// the query, the fragment, and segments of the path that look like keys.
 func PublicURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -40,8 +39,8 @@ func PublicURL(address string) string {
 	return text
 }
 
-// PublicArguments returns arguments without the values that may be secret: those of flags with such
-// names, those of variables and headers, and what looks like a key.
+// PublicArguments returns arguments without the values that may be secret: values of variables,
+// headers and flags with secret names, and words that look like keys.
 func PublicArguments(args []string) []string {
 	out, next := make([]string, len(args)), false
 	for i, arg := range args {

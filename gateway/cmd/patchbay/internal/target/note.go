@@ -34,15 +34,15 @@ const (
 	noteEnd   = ".json"
 )
 
-// A Note is the record of a task that was started on this machine. It has no secrets: a command
-// line and the query of a URL may have some, so that they are stored as a hash.
+// A Note is the record of a task that was started on this machine. It must not contain secrets: a
+// hash represents the target, because a command line or the query of a URL may contain some.
 type Note struct {
 	Key     string    `json:"key"`    // hash of the target
 	Target  string    `json:"target"` // to show
 	ID      string    `json:"id"`
 	Tool    string    `json:"tool"`
 	Started time.Time `json:"started"`
-	Expires time.Time `json:"expires,omitzero"` // when its TTL ends, if it has one
+	Expires time.Time `json:"expires,omitzero"` // end of the TTL; zero if the task lives forever
 
 	file string
 }
@@ -138,7 +138,7 @@ func Notes() ([]*Note, error) {
 		}
 		n, err := readNote(filepath.Join(dir, f.Name()))
 		switch {
-		case errors.Is(err, errNotNote), errors.Is(err, fs.ErrNotExist): // another process has removed it
+		case errors.Is(err, errNotNote), errors.Is(err, fs.ErrNotExist): // removed by another process
 		case err != nil:
 			return nil, err
 		case n.isOver(time.Now()):

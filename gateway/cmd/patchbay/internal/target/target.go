@@ -32,7 +32,7 @@ type Target struct {
 	InsecureHTTP bool // credentials of header may be sent in the clear
 
 	Name      string                 // the argument on the command line
-	From      string                 // the configuration file; empty without one
+	From      string                 // the configuration file; empty for a URL or command
 	Secrets   []string               // of the entry in it, which messages do not show
 	Auth      *oauthclient.Transport // authorizes requests; may be nil
 	Host      *HostTarget            // all configured servers; nil for others
@@ -60,11 +60,11 @@ func (t *Target) Masked(text string) string {
 	return text
 }
 
-// An UnknownServerError is returned for a name that no configuration file has.
+// An UnknownServerError is returned for a name that no configuration file contains.
 type UnknownServerError struct{ error }
 
 // Named returns the target of a URL or of a name in a configuration file. It calls trust for a
-// server of a project file that the user has not trusted.
+// server of a project file that the user must trust first.
 func (p *Finder) Named(ctx context.Context, name string, trust truster) (*Target, error) {
 	switch name {
 	case HostName, RunningName:
@@ -78,19 +78,19 @@ func (p *Finder) Named(ctx context.Context, name string, trust truster) (*Target
 		return nil, err
 	}
 	if err != nil {
-		for line := range strings.Lines(err.Error()) { // one for each file
+		for line := range strings.Lines(err.Error()) { // a line for each file
 			p.IO.Err.Printf("patchbay: ignored a configuration file: %s", term.CleanLine(line))
 		}
 	}
 	return p.fromConfig(ctx, f, server, trust)
 }
 
-// FindServer returns the first of the files that has a server, and the name that the server has
-// there. The error has those of files that could not be read.
+// FindServer returns the first wanted file that contains a server, and the server's name in that
+// file. The error contains the errors of unreadable files.
 func (p *Finder) FindServer(name string, wanted func(f *configs.File) bool) (*configs.File, string, error) {
 	app, short, qualified := configs.Split(name)
-	ofApp := qualified && !p.NamesConfig() // other applications have no alternatives
-	var found *configs.File                // that has the whole name
+	ofApp := qualified && !p.NamesConfig() // do not suggest servers of other applications
+	var found *configs.File                // contains the whole name
 	var known []string
 	var problems error
 	for f, err := range configs.Files(p.Flags.Config) {
@@ -124,7 +124,7 @@ func (p *Finder) FindServer(name string, wanted func(f *configs.File) bool) (*co
 	return nil, "", errors.Join(problems, &UnknownServerError{problem}) // a file may be the cause of the second error
 }
 
-// NamesConfig reports whether the user has named a configuration file, the only one that is read.
+// NamesConfig reports whether the user named a configuration file. Then no other file is read.
 func (p *Finder) NamesConfig() bool { return p.Flags.Config != "" || os.Getenv(config.PathEnv) != "" }
 
 // unknownServerOf returns the error for a name with the prefix of an application.

@@ -17,11 +17,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// A truster decides about a server of a project file that the user has not trusted. It returns an
-// error unless the user has trusted the server now.
+// A truster decides about a server of a project file that is not trusted yet. It must return an
+// error unless the user trusts the server now.
 type truster func(ctx context.Context, c *configs.File, s *config.Server, store *config.TrustStore) error
 
-// CheckTrust calls trust for a server that the user has not trusted.
+// CheckTrust calls trust if a server must be trusted first.
 func CheckTrust(ctx context.Context, c *configs.File, s *config.Server, trust truster) error {
 	if !s.Project {
 		return nil
@@ -42,7 +42,7 @@ func TrustStore() (*config.TrustStore, error) {
 	return &config.TrustStore{Dir: dir}, err
 }
 
-// RefuseTrust is a truster that trusts nothing.
+// RefuseTrust is a truster that never trusts a server.
 func RefuseTrust(_ context.Context, c *configs.File, s *config.Server, _ *config.TrustStore) error {
 	return fmt.Errorf("server %s of the project file %s is not trusted: run \"patchbay trust %[1]s\" in a terminal, "+
 		"or name the file with --config", ServerWord(c, s), term.CleanLine(c.Path))
@@ -53,8 +53,8 @@ func ServerWord(c *configs.File, s *config.Server) string {
 	return term.Shorten(term.ShellWord(c.Target(s.Name)), term.MaxNameShown)
 }
 
-// maxTrustRows bounds the description of a server above the question, in rows of the terminal, so
-// that its first row is still on the screen. Most terminals have 24 rows or more.
+// maxTrustRows limits the description of a server above the question, in rows of the terminal, so
+// that its first row is still on the screen. Most terminals show 24 rows or more.
 const maxTrustRows = 20
 
 // AskTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
@@ -80,8 +80,8 @@ func (p *Finder) AskTrust(ctx context.Context, c *configs.File, s *config.Server
 	return store.Trust(s)
 }
 
-// TrustText describes what using a server does, with its variables unexpanded. Each word is quoted
-// as for a shell, so that no two entries look the same.
+// TrustText describes the effects of using a server, with its variables unexpanded. Each word is
+// quoted as for a shell, so that no two entries look the same.
 func TrustText(c *configs.File, s *config.Server) string {
 	var b strings.Builder
 	what := "starts a command"

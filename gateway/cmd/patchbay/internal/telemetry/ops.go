@@ -91,8 +91,7 @@ func addrOf(host string) (netip.Addr, error) {
 	return addr, err
 }
 
-// Serve serves health, readiness, metrics and profiles on a listener until ctx ends. It closes the
-// listener.
+// Serve serves health, readiness, metrics and profiles on a listener until ctx ends, and closes it.
 func (o *Ops) Serve(ctx context.Context, l net.Listener) error {
 	host, _, err := net.SplitHostPort(l.Addr().String())
 	local := err == nil && netx.IsLocalHost(host)

@@ -116,8 +116,8 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	return res, nil
 }
 
-// defaultEndpoint is the default of the specification, with the path of a signal. The exporters'
-// own default is https.
+// defaultEndpoint is the default of the specification with a signal's path. Exporters default to
+// https.
 const defaultEndpoint = "http://localhost:4318/v1/"
 
 func (e *Exporters) startTraces(ctx context.Context, r request, res *resource.Resource) error {
@@ -169,8 +169,8 @@ func (e *Exporters) startMetrics(ctx context.Context, r request, res *resource.R
 	return nil
 }
 
-// prometheusReader returns the reader of the Gatherer, which also contains the usual metrics of the
-// process and of Go.
+// prometheusReader returns the reader of the Gatherer, which also contains metrics of process and
+// Go.
 func (e *Exporters) prometheusReader() (sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{

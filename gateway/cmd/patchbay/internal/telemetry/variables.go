@@ -66,8 +66,7 @@ func requested() (r request, err error) {
 	return r, firstOf(err)
 }
 
-// firstOf returns the first of joined errors: a variable for both signals causes the same error
-// twice.
+// firstOf returns the first of joined errors: a variable for both signals fails twice.
 func firstOf(err error) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return firstOf(all.Unwrap()[0])

@@ -3,15 +3,15 @@ package term
 
 import "os"
 
-// Colours of the program's own text. Text of a server is cleaned and has none of its own.
+// Colors of the program's own text. Text of a server is cleaned, and must not contain any.
 const (
 	styleName    = "1"  // of tools, arguments and keys
 	styleWarning = "33" // of warnings
 	styleFailure = "31" // of errors
 )
 
-// Colored reports whether a stream has colours. Without --color always or never, a terminal has them
-// unless the environment says otherwise; see https://no-color.org.
+// Colored reports whether a stream may contain colors. --color always and never decide; otherwise a
+// terminal is colored unless the environment forbids it. See https://no-color.org.
 func (s *Streams) Colored(terminal bool) bool {
 	switch s.Flags.Color.Value {
 	case "always":

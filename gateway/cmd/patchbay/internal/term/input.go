@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// MaxLine bounds one line of standard input, in bytes.
+	// MaxLine limits a line of standard input, in bytes.
 	MaxLine = 64 << 10
-	// MaxInput bounds what is read from standard input or a file, in bytes. Messages are no larger.
+	// MaxInput limits standard input and files, in bytes: no message may be larger.
 	MaxInput = 16 << 20
-	// ChunkSize is the size of one read, in bytes. A terminal sends at most one line.
+	// ChunkSize limits a single read, in bytes. A terminal sends at most a line.
 	ChunkSize = 4 << 10
 )
 
-// An Input is standard input. A read cannot be cancelled: one whose caller has given up goes on,
-// and the next caller gets its bytes.
+// An Input is standard input. A read cannot be cancelled: it continues after its caller has given
+// up, and the next caller receives its bytes.
 type Input struct {
 	R      io.Reader
-	next   chan typedChunk // of a pending read; nil without one
+	next   chan typedChunk // receives the pending read; nil if no read is pending
 	buffer []byte          // read and not used yet
 	err    error           // that ended the input
 }
@@ -58,7 +58,7 @@ func (in *Input) fill(ctx context.Context) error {
 	}
 }
 
-// receive adds what the pending read has returned to the buffer.
+// receive appends the bytes of the pending read to the buffer.
 func (in *Input) receive(c typedChunk) {
 	in.next = nil
 	in.buffer = append(in.buffer, c.data...)
@@ -100,13 +100,13 @@ func (in *Input) ReadSource(ctx context.Context, name string) ([]byte, error) {
 	})
 }
 
-// ReadFile reads a file that the user has named. It may be a pipe, such as that of <(command): opening
-// and reading one wait for the program that writes, and end with ctx.
+// ReadFile reads a file that the user named. The file may be a pipe, such as <(command): opening
+// and reading it wait for the program that writes, and end with ctx.
 func ReadFile(ctx context.Context, name string) ([]byte, error) {
 	return await(ctx, func() ([]byte, error) { return ReadRegular(name) })
 }
 
-// await returns what read returns, or the cause of ctx if it ends before.
+// await returns the result of read, or the cause of ctx if ctx ends first.
 func await(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		data []byte

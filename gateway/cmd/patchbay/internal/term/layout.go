@@ -63,13 +63,13 @@ func laidOutObject(object []byte, width int) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// isFlat reports whether a value has no parts.
+// isFlat reports whether a value is neither an object nor an array.
 func isFlat(value []byte) bool {
 	kind := rawjson.Kind(value)
 	return kind != '{' && kind != '['
 }
 
-// isTable reports whether a value is an array of objects whose members have no parts.
+// isTable reports whether a value is an array of objects that contain flat values only.
 func isTable(value []byte) bool {
 	rows := 0
 	for row := range rawjson.Elements(value) {
@@ -86,8 +86,7 @@ func isTable(value []byte) bool {
 	return rows > 0
 }
 
-// table returns an array of flat objects as a table, or one object below another if the table would
-// be too wide.
+// table formats an array of flat objects as a table, or as records if it would be too wide.
 func table(array []byte, width int) string {
 	var header []string
 	index := map[string]int{}
@@ -147,7 +146,7 @@ func aligned(rows [][]string, widths []int, numeric []bool) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// records returns objects one below another.
+// records formats objects as blocks, each below the previous block.
 func records(array []byte, width int) string {
 	var all []string
 	for row := range rawjson.Elements(array) {
@@ -165,8 +164,8 @@ func Padded(text string, columns int, number bool) string {
 	return text + space
 }
 
-// valueText returns a simple value: the text of a string, or JSON. Strings that would look like
-// nothing are JSON too.
+// valueText formats a simple value: a string as its text, other values as JSON. An empty or blank
+// string is shown as JSON, because a reader could not see it otherwise.
 func valueText(value []byte) string {
 	text, err := rawjson.Unquote(value)
 	if err != nil || strings.TrimSpace(text) != text || text == "" {
@@ -175,8 +174,8 @@ func valueText(value []byte) string {
 	return Clean(text)
 }
 
-// cellText returns a text on one line. One with line breaks or tabs is JSON, so that it stays the
-// same text.
+// cellText formats a text as a single line. Text with line breaks or tabs becomes JSON, so that no
+// character is lost.
 func cellText(text []byte) string {
 	if strings.ContainsAny(string(text), "\n\t") {
 		return CleanJSON(string(rawjson.AppendQuote(nil, string(text))))

@@ -21,7 +21,7 @@ func (s *Streams) UseLogFormat() {
 		return
 	}
 	s.Flags.Color.Value = "never"
-	s.Err.Terminal = false // has no status line
+	s.Err.Terminal = false // suppresses the status line
 	opts := &slog.HandlerOptions{Level: s.level(), ReplaceAttr: cleanAttr}
 	s.Err.Records = slog.NewJSONHandler(&screenLines{s.Err}, opts)
 }
@@ -70,7 +70,7 @@ func (s *Streams) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: s.level(), ReplaceAttr: withoutTime}))
 }
 
-// Event writes a line, or a record with attributes, which the line has as words.
+// Event writes a line, or a record. The line contains the attributes as words.
 func (s *Screen) Event(level slog.Level, text string, attrs ...slog.Attr) {
 	if s.Records != nil {
 		s.Record(level, text, attrs...)
@@ -79,7 +79,8 @@ func (s *Screen) Event(level slog.Level, text string, attrs ...slog.Attr) {
 	s.Printf("%s", text)
 }
 
-// Record writes a message of the program as a record. A warning is one by its first word.
+// Record writes a message of the program as a record. The first word of a message determines
+// whether it is a warning.
 func (s *Screen) Record(level slog.Level, text string, attrs ...slog.Attr) {
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "patchbay: ")
 	if message, ok := strings.CutPrefix(text, "warning: "); ok {

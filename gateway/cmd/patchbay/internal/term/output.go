@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Output is standard output. It has data only. The first error is kept.
+// Output is standard output. It must contain data only: messages go to [Screen]. It keeps the first
+// error.
 type Output struct {
 	W        io.Writer
 	Terminal bool
@@ -45,7 +46,7 @@ func (o *Output) Columns(header string, rows [][]string) {
 	}
 }
 
-// Heading writes the header of a table whose rows are written one by one. Later calls write nothing.
+// Heading writes the header of a table whose rows are written singly. Later calls do nothing.
 func (o *Output) Heading(text string) {
 	if !o.headed {
 		o.Write(text + "\n")
@@ -95,7 +96,7 @@ func (o *Output) Field(width int, name, value string) {
 	}
 }
 
-// Raw writes JSON: indented on a terminal, else on one line. The order of members is kept.
+// Raw writes JSON, indented on a terminal, else on a single line, with members in their order.
 func (o *Output) Raw(text []byte) {
 	v := jsontext.Value(append([]byte(nil), text...))
 	var err error

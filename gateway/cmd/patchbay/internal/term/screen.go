@@ -20,8 +20,8 @@ const (
 	defaultWidth = 80
 )
 
-// A Screen is standard error, with at most one status line at the end. It is safe for concurrent
-// use.
+// A Screen is standard error, which ends with at most a single status line. It is safe for
+// concurrent use.
 type Screen struct {
 	W        io.Writer
 	Terminal bool         // w is a terminal
@@ -143,8 +143,8 @@ func bar(p mcp.ProgressUpdate, width int) string {
 	return fit(text, width)
 }
 
-// Rows returns the maximum number of rows that text takes on the terminal. It counts bytes, since a
-// wide character has several.
+// Rows returns the maximum number of terminal rows that text takes. It counts bytes, because a wide
+// character consists of several bytes.
 func (s *Screen) Rows(text string) (n int) {
 	width := RealWidth(s.Width())
 	for line := range strings.SplitSeq(text, "\n") {

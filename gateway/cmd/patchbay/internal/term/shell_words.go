@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// SplitWords splits a line into words with the quoting of a POSIX shell: \c, '…' and "…" quote, and
-// # at the beginning of a word begins a comment. Nothing is expanded.
+// SplitWords splits a line into words as a POSIX shell does: \c, '…' and "…" quote, and # at the
+// beginning of a word starts a comment. It expands no variables and patterns.
 func SplitWords(line string) ([]string, error) {
 	words, last, err := ScanWords(line)
 	if err == nil && last.begun {
@@ -22,11 +22,11 @@ type partialWord struct {
 	Comment bool // the line ends in a comment
 }
 
-// errUnclosed is returned for a quote that has no end.
+// errUnclosed means that a quote lacks its end.
 var errUnclosed = errors.New("unclosed quote: want another ' or \", or a character after \\")
 
-// ScanWords returns the words of a line that have ended, and the last one. After an unclosed quote
-// the last word has the text so far.
+// ScanWords returns the complete words of a line, and the last word apart. If the last word
+// contains an unclosed quote, it holds the text so far.
 func ScanWords(line string) (words []string, last partialWord, err error) {
 	var word strings.Builder
 	begun := false

@@ -14,7 +14,7 @@ func Clean(text string) string {
 	return visible.Escape(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// CleanLine is clean for text on one line: white space becomes single spaces.
+// CleanLine cleans text for a single line: white space becomes single spaces.
 func CleanLine(text string) string {
 	return visible.Escape(strings.Join(strings.Fields(text), " "), nil)
 }

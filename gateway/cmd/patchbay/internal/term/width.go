@@ -66,10 +66,10 @@ func cutWidth(line string, columns int) (head, rest string) {
 // minWrapped is the width of the narrowest terminal for which text is wrapped.
 const minWrapped = 20
 
-// Wrap breaks lines at spaces, and longer words with wide characters anywhere, since such scripts
-// have no spaces. Other long words stay whole: the terminal breaks them, and a URI can be copied.
-// The new lines have the indentation of their line and hang. A width of less than minWrapped is
-// unknown, or too small for words.
+// Wrap breaks lines at spaces. Words with wide characters may break anywhere, because such scripts
+// do not use spaces. Other long words must stay whole: the terminal breaks them, and a URI can be
+// copied. A new line is indented as its line, plus hang. Wrap returns text unchanged if width is
+// less than minWrapped.
 func Wrap(text string, width int, hang string) string {
 	if width < minWrapped {
 		return text

@@ -51,8 +51,7 @@ func (k keyring) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// call calls the keyring. The goroutine of a call that does not return stays: the library cannot
-// cancel it.
+// call calls the keyring. A call that hangs keeps its goroutine: the library cannot cancel it.
 func (k keyring) call(ctx context.Context, f func() (string, error)) (string, error) {
 	if !hasKeyring() {
 		return "", errNoKeyring
@@ -76,8 +75,8 @@ func (k keyring) call(ctx context.Context, f func() (string, error)) (string, er
 	}
 }
 
-// hasKeyring reports whether there may be a keyring. Without a running D-Bus, a call would start a
-// bus without a keyring.
+// hasKeyring reports whether a keyring may exist: without D-Bus, a call would start an empty bus.
+// one.
 func hasKeyring() bool {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return true

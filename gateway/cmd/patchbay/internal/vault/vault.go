@@ -308,8 +308,7 @@ func (s *sealer) seal(name, key string, value []byte) []byte {
 	return s.aead.Seal([]byte(magic), nil, plain, s.additionalData(magic, name))
 }
 
-// open returns the key and the value of a file. wanted is the key for a file that does not contain
-// its key.
+// open returns the key and value of a file. wanted is the key for a file that does not contain it.
 func (s *sealer) open(name, wanted string, text []byte) (key string, value []byte, err error) {
 	key, value, err = s.openOwn(name, wanted, text)
 	if err != nil && s.previous != nil {

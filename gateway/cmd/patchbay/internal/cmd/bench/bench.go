@@ -82,8 +82,7 @@ func NewCmdBench(p *cmdutil.Factory, tools list.Listing[*mcp.Tool]) *cobra.Comma
 	return cmd
 }
 
-// check returns an error for values that are not allowed. withCount reports whether --count was
-// given.
+// check returns an error for values that are not allowed. withCount means that --count was given.
 func (f *benchFlags) check(withCount bool) error {
 	switch plan := &f.plan; {
 	case plan.workers < 1 || plan.workers > maxBenchWorkers:

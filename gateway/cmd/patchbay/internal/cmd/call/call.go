@@ -94,8 +94,7 @@ func call(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp.Tool
 	return cmdutil.EndCall(f, result)
 }
 
-// interruptedTask returns the error of an interrupted task. It keeps the note of one that may go
-// on.
+// interruptedTask returns the error of an interrupted task, whose note stays while it may go on.
 func interruptedTask(ctx context.Context, f *cmdutil.Factory, n *target.Note) error {
 	code, what := exit.Interrupted, "interrupted"
 	if errors.Is(context.Cause(ctx), connect.ErrTimeLimit) {

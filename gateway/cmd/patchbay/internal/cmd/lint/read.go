@@ -31,8 +31,7 @@ const (
 	maxLintBytes = 64 << 20
 )
 
-// lintLists are the lists of a server: capability, name in a lint.Server, method, and key of the
-// array.
+// lintLists are a server's lists: capability, name in a lint.Server, method, and key of the array.
 var lintLists = []struct{ capability, name, method, key string }{
 	{"tools", "tools", driver.MethodToolsList, "tools"},
 	{"prompts", "prompts", driver.MethodPromptsList, "prompts"},

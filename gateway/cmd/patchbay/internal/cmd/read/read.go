@@ -71,8 +71,7 @@ func read(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string
 	return nil
 }
 
-// ShowContents prints text as it is, or describes and saves binary content. With --json it only
-// saves.
+// ShowContents prints text and describes binary content, which it saves. With --json it only saves.
 func ShowContents(f *cmdutil.Factory, what string, part *mcp.ResourceContents) error {
 	switch {
 	case f.Flags.JSON:

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxCandidates bounds the completions of one word: more do not help a user to choose.
+	// maxCandidates limits the completions of a word: a longer list does not help a user to choose.
 	maxCandidates = 200
-	// maxCandidate bounds one of them, in bytes: a longer one would fill the terminal.
+	// maxCandidate limits a completion, in bytes: longer text would fill the terminal.
 	maxCandidate = 200
 	// maxListed bounds the items that completion reads from a list of the server.
 	maxListed = 1000
@@ -31,7 +31,7 @@ const (
 	maxCached = 200
 )
 
-// A listCache has what completion has read from the server, also that it could not be read.
+// A listCache holds the lists that completion read from the server, and failures to read them.
 type listCache struct {
 	mu      sync.Mutex // guards the field below
 	entries map[string]cachedList
@@ -42,7 +42,7 @@ type cachedList struct {
 	until time.Time
 }
 
-// cached returns the value of a key. It calls load if there is none or if it is too old.
+// cached returns the value of a key. It calls load if the cache holds no value or an old value.
 func cached[T any](l *listCache, key string, load func() T) T {
 	l.mu.Lock()
 	entry, ok := l.entries[key]
@@ -66,7 +66,7 @@ func (l *listCache) clear() {
 	clear(l.entries)
 }
 
-// forget removes what an event may have changed.
+// forget removes the entries that an event may have outdated.
 func (l *listCache) forget(kind mcp.EventKind) {
 	if kind != mcp.EventListening && kind != mcp.EventResourceUpdated {
 		l.clear()
@@ -109,7 +109,7 @@ func (c *lineCompleter) Do(line []rune, pos int) (rests [][]rune, typedLength in
 	return rests, len([]rune(last.Text))
 }
 
-// withoutBraces removes the braces of URI templates, which mean nothing in this shell.
+// withoutBraces removes the braces of URI templates, which this shell does not expand.
 var withoutBraces = strings.NewReplacer("{", "", "}", "")
 
 // candidates returns the completions of a word after others. They are safe to show and to insert.
@@ -143,7 +143,7 @@ func (s *Shell) liveClient() *mcp.Client {
 	return s.client
 }
 
-// suggestions returns what may follow words.
+// suggestions returns the completions of typed after words.
 func (s *Shell) suggestions(ctx context.Context, q *cmdutil.Factory, words []string, typed string) []string {
 	verbs := s.Verbs(q)
 	var names []string
@@ -200,7 +200,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// argumentsOf returns what may follow the words of a verb.
+// argumentsOf returns the completions of typed after the words of a verb.
 func (s *Shell) argumentsOf(ctx context.Context, c *mcp.Client, cmd *cobra.Command, words []string, typed string,
 ) []string {
 	switch name := cmd.CommandPath(); {
@@ -226,7 +226,7 @@ func (s *Shell) argumentsOf(ctx context.Context, c *mcp.Client, cmd *cobra.Comma
 	return names
 }
 
-// toolArguments returns keys of arguments that were not given, or values of one.
+// toolArguments returns keys of arguments that words does not contain, or values of a key.
 func (l *listCache) toolArguments(ctx context.Context, c *mcp.Client, words []string, typed string) []string {
 	tools := listed(l, "tools", c.Tools(ctx))
 	at := slices.IndexFunc(tools, func(t *mcp.Tool) bool { return t.Name == words[0] })
@@ -237,8 +237,8 @@ func (l *listCache) toolArguments(ctx context.Context, c *mcp.Client, words []st
 	return cmdutil.CompleteParameters(parameters, words[1:], typed)
 }
 
-// completeReference returns keys of arguments of a prompt, or variables of a resource template,
-// that were not given, or the values of one that the server suggests.
+// completeReference returns the arguments of a prompt, or the variables of a resource template,
+// that words does not contain. After a key it returns the values that the server suggests.
 func (l *listCache) completeReference(
 	ctx context.Context, c *mcp.Client, ref mcp.CompletionRef, words []string, typed string,
 ) (all []string) {

@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// An editor reads lines from a terminal. What is written to it appears above the line that the user
-// types. It is safe for concurrent use, except for readLine.
+// An editor reads lines from a terminal. Text that is written to it appears above the line that the
+// user types. It is safe for concurrent use, except for readLine.
 type editor struct {
 	library   *readline.Instance
 	keys      *sharedInput
@@ -28,7 +28,7 @@ type editor struct {
 	history   *history
 	prompting atomic.Bool
 	closed    chan struct{}
-	ended     atomic.Bool // the terminal has been closed
+	ended     atomic.Bool // whether the terminal was closed
 }
 
 const (
@@ -63,11 +63,11 @@ func newEditor(prompt string, keys *sharedInput, out io.Writer, h *history, comp
 	return e, nil
 }
 
-// filterKey leaves out characters that are not visible, and NUL, which is what remains of a Ctrl-D
-// that was typed while a command ran. Negative ones are keys of the library.
+// filterKey omits invisible characters and NUL, which remains of a Ctrl-D that was typed while a
+// command ran. Negative values represent keys of the library.
 func filterKey(r rune) (key rune, ok bool) { return r, r != 0 && (r <= 0x7F || !visible.Hidden(r)) }
 
-// sizeOf returns the size of a terminal, or a usual one if it is unknown.
+// sizeOf returns the size of a terminal, or a usual size if the terminal does not tell.
 func sizeOf(stream any) (width, height int) {
 	const defaultHeight = 24
 	if f, ok := stream.(*os.File); ok {
@@ -79,8 +79,7 @@ func sizeOf(stream any) (width, height int) {
 	return term.RealWidth(width), height
 }
 
-// readLine returns the next line. The error is io.EOF after Ctrl-D, and readline.ErrInterrupt after
-// Ctrl-C.
+// readLine returns the next line. The error is io.EOF for Ctrl-D, readline.ErrInterrupt for Ctrl-C.
 func (e *editor) readLine() (string, error) {
 	e.prompting.Store(true)
 	line, err := e.library.ReadLine()
@@ -112,8 +111,7 @@ func (e *editor) Write(b []byte) (int, error) {
 // close ends readLine and restores the terminal.
 func (e *editor) close() { _ = e.library.Close() }
 
-// editorInput is the input of the library, one byte at a time, so that the other keys are left for
-// prompts of a command.
+// editorInput reads single bytes for the library: remaining keys stay for a command's prompts.
 type editorInput editor
 
 func (in *editorInput) Read(p []byte) (int, error) {
@@ -141,8 +139,8 @@ func (o *editorOutput) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A sharedInput is a terminal that the editor and the prompts of commands read in turn. A read of a
-// prompt that has ended goes on, and the next reader gets its bytes.
+// A sharedInput is a terminal that the editor and the prompts of commands read in turn. The read of
+// a prompt continues after the prompt has ended, and the next reader receives its bytes.
 type sharedInput struct {
 	r      io.Reader
 	chunks chan inputChunk // of the pending read
@@ -161,7 +159,7 @@ func newSharedInput(r io.Reader) *sharedInput {
 	return &sharedInput{r: r, chunks: make(chan inputChunk, 1)}
 }
 
-// inject puts text before what is read next.
+// inject puts text before the bytes of the next read.
 func (s *sharedInput) inject(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

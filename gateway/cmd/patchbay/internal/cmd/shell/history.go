@@ -17,14 +17,14 @@ import (
 const (
 	// maxHistory is the number of lines of the history that are kept.
 	maxHistory = 1000
-	// maxHistoryLine bounds one of them, in bytes: a longer one is likely to be pasted data.
+	// maxHistoryLine limits a line, in bytes: a longer line is probably pasted data.
 	maxHistoryLine = 4 << 10
 	// historySlack is the number of lines above maxHistory after which the file is rewritten.
 	historySlack = 200
 )
 
-// A history has the lines that the user typed. Its file is shared by all shells; a shell sees those
-// of the others when it starts. A history without a file is in memory only.
+// A history holds the lines that the user typed. All shells share its file, and a shell sees the
+// lines of other shells when it starts. A history without a file is in memory only.
 type history struct {
 	lines []string // the oldest first
 	file  string

@@ -22,12 +22,12 @@ const (
 // AllowsLog reports whether another log message may be shown.
 func (s *Shell) AllowsLog() bool { return s.logs.Allow(s.base.IO.Err) }
 
-// filter returns what the shell subscribes to.
+// filter returns the notifications to which the shell subscribes.
 func (s *Shell) filter(c *mcp.Client) (f mcp.SubscriptionFilter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.editor == nil && !s.always {
-		return f // a script shows no notifications that it has not asked for
+		return f // a script must not show notifications unless it subscribes
 	}
 	offered := c.Capabilities()
 	f.ToolsListChanged = offered.Tools != nil && offered.Tools.ListChanged
@@ -38,7 +38,7 @@ func (s *Shell) filter(c *mcp.Client) (f mcp.SubscriptionFilter) {
 }
 
 // listen subscribes to changes in the background, and shows them until stopListening is called.
-// subscribed receives nil when the server has acknowledged the subscription, or why it has not.
+// subscribed receives nil when the server acknowledges the subscription, and otherwise the error.
 func (s *Shell) listen() (subscribed <-chan error) {
 	s.stopListening()
 	s.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Shell) refused(acknowledged chan<- error, err error) {
 	}
 }
 
-// relisten renews the subscription, and waits until the server has acknowledged it.
+// relisten renews the subscription, and waits until the server acknowledges it.
 func (s *Shell) relisten() error {
 	q := s.active()
 	subscribed := s.listen()

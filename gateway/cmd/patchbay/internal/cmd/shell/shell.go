@@ -1,4 +1,4 @@
-// Package shell runs several commands over one connection.
+// Package shell implements `patchbay shell`, which runs commands over a shared connection.
 package shell
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Shell runs commands about one server over one connection. Each command is a program of its own,
-// which shares the streams of the shell.
+// A Shell runs commands about a server over a shared connection. Each command uses a Factory of its
+// own, which contains the streams of the shell.
 type Shell struct {
 	base      *cmdutil.Factory // of `patchbay shell`: its flags are the defaults of all commands
 	target    *target.Target
 	keepGoing bool
 
-	running atomic.Pointer[cmdutil.Factory] // the command in progress; nil without one
+	running atomic.Pointer[cmdutil.Factory] // the command in progress; nil between commands
 	idle    *cmdutil.Factory                // answers the server while no command runs
 	notices connect.NoticeLimit             // of changes
 	logs    connect.NoticeLimit             // of log messages
@@ -37,15 +37,15 @@ type Shell struct {
 	mu        sync.Mutex // guards the fields below
 	client    *mcp.Client
 	transport mcp.Transport           // of client
-	ended     bool                    // the connection of client has ended
+	ended     bool                    // whether the connection of client has ended
 	cancel    context.CancelCauseFunc // of the command in progress
 	editor    *editor                 // nil for a script
 	always    bool                    // notifications were asked for with `subscribe`
 	watched   []string                // the URIs of `subscribe`
-	listening func()                  // ends the subscription; nil without one
+	listening func()                  // ends the subscription; nil if the shell is not subscribed
 }
 
-// errInterrupted is the cause of a command that Ctrl-C has ended.
+// errInterrupted is the cause of the context of a command that Ctrl-C ends.
 var errInterrupted = errors.New("interrupted")
 
 // NewCmdShell returns the command "shell".
@@ -60,12 +60,11 @@ func NewCmdShell(f *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
-// run connects and runs commands: those that the user types on a terminal, or those of a script on
-// standard input.
+// run connects and runs commands, which a user types on a terminal or a script contains.
 func (s *Shell) run(ctx context.Context) error {
 	p := s.base
 	if p.IO.Interactive && p.Flags.LogLevel == "" {
-		p.Flags.LogLevel = "info" // messages are part of what a user of a shell looks for
+		p.Flags.LogLevel = "info" // a user of a shell wants to see log messages
 	}
 	s.idle = s.newFactory(term.NewInput(strings.NewReader("")))
 	s.idle.IO.Interactive, s.idle.Ask.Idle = false, true
@@ -129,7 +128,7 @@ func (s *Shell) newFactory(in *term.Input) *cmdutil.Factory {
 	return f
 }
 
-// command runs one line. over reports whether the shell ends.
+// command runs a line. over reports whether the shell must end.
 func (s *Shell) command(ctx context.Context, line string, in *term.Input) (code int, over bool) {
 	words, err := term.SplitWords(line)
 	if err == nil && len(words) == 0 {

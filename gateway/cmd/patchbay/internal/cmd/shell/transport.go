@@ -15,7 +15,7 @@ type urlTransport interface {
 	UsesHeaderParams()
 }
 
-// A observedURL is a transport that reports that the server has lost a session.
+// An observedURL is a transport that reports lost sessions to the shell.
 type observedURL struct {
 	urlTransport
 	shell *Shell
@@ -37,7 +37,7 @@ func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.M
 	return c, nil
 }
 
-// Observe records the transport of a connection, and returns one that reports lost sessions.
+// Observe records a connection's transport, and returns a transport that reports lost sessions.
 func (s *Shell) Observe(t mcp.Transport) mcp.Transport {
 	if u, ok := t.(urlTransport); ok {
 		t = &observedURL{urlTransport: u, shell: s}
@@ -48,7 +48,7 @@ func (s *Shell) Observe(t mcp.Transport) mcp.Transport {
 	return t
 }
 
-// reportEnd reports the end of a connection over stdio when it has ended.
+// reportEnd waits for the end of a connection over stdio, and reports it.
 func (s *Shell) reportEnd(c *mcp.Client, t mcp.Transport) {
 	l, ok := t.(driver.Lifetime)
 	if !ok {

@@ -15,11 +15,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// outsideShell are the commands about a server that a shell does not have: they use standard input
-// and output alone.
+// outsideShell lists commands that a shell must not run, because they own standard input and
+// output.
 var outsideShell = []string{"shell", "bridge", "record"}
 
-// Verbs returns the commands of a shell: those about a server, without a target.
+// Verbs returns the commands of a shell: the commands about a server, without a target.
 func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {
 	all := slices.DeleteFunc(f.Commands(f), func(cmd *cobra.Command) bool {
 		return cmd.GroupID != cmdutil.GroupServer || slices.Contains(outsideShell, cmd.Name())
@@ -31,7 +31,7 @@ func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {
 			s.subscribed, s.unsubscribe))
 }
 
-// prepareVerb makes a command the root of a command line. It has the flags that make sense for one
+// prepareVerb makes a command the root of a command line. It adds the flags that apply to a single
 // command of a connection.
 func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command) {
 	cmd.GroupID = ""
@@ -50,7 +50,7 @@ func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command) {
 	cmd.Example = "" // with targets
 }
 
-// notInShell returns the error for a name of patchbay's commands that a shell does not have, or nil.
+// notInShell returns an error if name is a command of patchbay that a shell does not contain.
 func notInShell(f *cmdutil.Factory, name string) error {
 	if cmd := findVerb(f.Commands(f), name); cmd == nil || !cmd.Runnable() {
 		return nil
@@ -90,8 +90,8 @@ func (s *Shell) runVerb(ctx context.Context, f *cmdutil.Factory, words []string)
 	return cmdutil.Execute(ctx, f, cmd)
 }
 
-// checkTool returns an error if the server has no tool of a name, which may be that of a command
-// that a shell does not have.
+// checkTool returns an error unless the server lists the tool. The error must say if the name is a
+// command that the shell lacks.
 func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobra.Command, name string) error {
 	c, err := f.Client.Connect(ctx, s.target)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobr
 		known)))
 }
 
-// shellHelp prints the commands of the shell, or the help of one.
+// shellHelp prints the commands of the shell, or the help of the command that words names.
 func shellHelp(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error {
 	if len(words) == 0 {
 		var b strings.Builder
@@ -154,7 +154,7 @@ func shellHelp(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error
 	return exit.UsageError(term.UnknownName("command", strings.Join(words, " "), known))
 }
 
-// subscribe adds resources to those whose changes the shell shows.
+// subscribe adds resources to the subscription of the shell.
 func (s *Shell) subscribe(_ context.Context, c *mcp.Client, words []string) error {
 	if offered := c.Capabilities().Resources; len(words) > 0 && (offered == nil || !offered.Subscribe) {
 		return errors.New("the server does not offer notifications of resources")
@@ -170,7 +170,7 @@ func (s *Shell) subscribe(_ context.Context, c *mcp.Client, words []string) erro
 	return s.relisten()
 }
 
-// unsubscribe removes resources from those whose changes the shell shows.
+// unsubscribe removes resources from the subscription of the shell.
 func (s *Shell) unsubscribe(_ context.Context, _ *mcp.Client, words []string) error {
 	s.mu.Lock()
 	for _, uri := range words {

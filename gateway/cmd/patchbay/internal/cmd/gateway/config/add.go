@@ -77,7 +77,7 @@ func (a *addition) parse(cmd *cobra.Command, args []string) error {
 	return configedit.CheckServerName(a.name)
 }
 
-// addServer writes the entry after it has connected to the server, unless the user does not want that.
+// addServer connects to the server, unless --no-connect is set, and then writes the entry.
 func addServer(ctx context.Context, f *cmdutil.Factory, a *addition) error {
 	path, text, err := configedit.OwnFile(f)
 	if err != nil {
@@ -238,8 +238,8 @@ func sortedKeys(m map[string]string) (keys []string) {
 	return keys
 }
 
-// tryServer shows what the new server does, connects to it and shows what it offers. The inspection is nil
-// with --no-connect.
+// tryServer shows the entry, connects to the new server, and shows its definitions. The inspection
+// is nil with --no-connect.
 func tryServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit) (*inspection, *AddReport,
 	error) {
 	parsed, err := config.Parse(e.Text)
@@ -299,11 +299,11 @@ func showAddition(f *cmdutil.Factory, r *AddReport, s *config.Server) {
 	}
 }
 
-// statelessPackages are published servers that keep nothing between calls and ask their user nothing.
+// statelessPackages lists published servers that hold no state between calls and ask no questions.
 var statelessPackages = []string{"mcp-server-fetch", "mcp-server-time", "@upstash/context7-mcp",
 	"@brave/brave-search-mcp-server", "tavily-mcp", "exa-mcp-server"}
 
-// statelessPackage returns the package of an entry, without its version, if it is one of statelessPackages.
+// statelessPackage returns an entry's package, without version, if statelessPackages contains it.
 func statelessPackage(s *config.Server) string {
 	for _, arg := range append([]string{s.Command}, s.Args...) {
 		arg, _, _ = strings.Cut(arg, "==")

@@ -27,9 +27,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// An inspection is what a new server offers to the local user. The host of an inspection compares and
-// records definitions as a gateway does, in a state of its own, and with the whole configuration, on which
-// the identity of the server depends.
+// An inspection holds the definitions that a new server offers to the local user. Its host compares
+// and records definitions as a gateway does, in a separate state. It must use the whole
+// configuration, on which the identity of the server depends.
 type inspection struct {
 	config *hosting.Config // as it is with the new entry
 	used   bool            // a gateway with this configuration uses the server
@@ -41,11 +41,12 @@ type inspection struct {
 type addedPin struct {
 	Kind   pin.Kind `json:"kind"`
 	Name   string   `json:"name"`
-	Status string   `json:"status"` // as `patchbay gateway pins` has it
-	Digest string   `json:"digest"` // SHA-256, of the form that the server has listed
+	Status string   `json:"status"` // as `patchbay gateway pins` prints it
+	Digest string   `json:"digest"` // SHA-256 of the listed form
 }
 
-// inspectServer connects to the new server. A user who has to log in first does so as with other commands.
+// inspectServer connects to the new server. If the server requires a login, the user logs in first,
+// as with other commands.
 func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *configedit.Edit,
 	f *configs.File) (*inspection, error) {
 	i, err := newInspection(p, a, e, f)
@@ -78,7 +79,7 @@ func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *conf
 		return i, err
 	}
 	t.Auth, t.NoLogin = nil, false
-	p.Client.NoQuestions = true // nothing is called
+	p.Client.NoQuestions = true // an inspection sends no calls
 	err = cmdutil.WithServer(ctx, p, t, nil, func(ctx context.Context, c *mcp.Client, _ []string) error {
 		_, err := cmdutil.Collect(c.Tools(ctx)) // may need more scopes
 		return err
@@ -90,7 +91,7 @@ func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *conf
 	return i, readServer(ctx, p, i, f, s, lookup)
 }
 
-// newInspection returns an inspection with the configuration that a gateway will have.
+// newInspection returns an inspection with the configuration that contains the new entry.
 func newInspection(p *cmdutil.Factory, a *addition, e *configedit.Edit, f *configs.File) (*inspection, error) {
 	c, _, err := hosting.MergedConfig(p, configs.FilesWith(p.Flags.Config, e.Path, e.Text), "")
 	if err != nil {
@@ -106,7 +107,7 @@ func newInspection(p *cmdutil.Factory, a *addition, e *configedit.Edit, f *confi
 	return i, nil
 }
 
-// readServer reads all that a server offers, over one connection.
+// readServer reads all lists of a server over a single connection.
 func readServer(ctx context.Context, p *cmdutil.Factory, i *inspection, f *configs.File, s *config.Server,
 	lookup func(name string) (string, bool)) error {
 	opts := &host.Options{
@@ -134,7 +135,7 @@ func readServer(ctx context.Context, p *cmdutil.Factory, i *inspection, f *confi
 	if err != nil {
 		return exit.UsageError(fmt.Errorf("%s: %w; nothing was changed", f.Path, err))
 	}
-	defer func() { _ = h.Close() }() // what the server offers is known
+	defer func() { _ = h.Close() }() // the lists were read
 	defer p.IO.Err.Done()
 	command := &target.Target{Command: []string{s.Command}}
 	err = connect.Within(ctx, p.Client.StartLimit(command), func(ctx context.Context) error {
@@ -177,12 +178,12 @@ func inspectionError(ctx context.Context, p *cmdutil.Factory, f *configs.File, e
 	return p.Client.ConnectError(ctx, t, &mcp.TransportError{Method: driver.MethodInitialize, Err: failed.Err})
 }
 
-// shownForm returns the form of a definition that the server has listed.
+// shownForm returns the form of a definition that the server listed.
 func shownForm(pinned *pin.Pin) pin.Definition {
 	return slices.Concat(pinned.Approved, pinned.Pending)[0]
 }
 
-// showInspection prints what the server offers: what is about to be approved.
+// showInspection prints the definitions that are about to be approved.
 func showInspection(f *cmdutil.Factory, i *inspection, r *AddReport) {
 	r.Tools = []string{}
 	var tools [][]string
@@ -212,7 +213,7 @@ func showInspection(f *cmdutil.Factory, i *inspection, r *AddReport) {
 		title string
 	}{{pin.Prompt, "Prompts:"}, {pin.Resource, "Resources:"}, {pin.Template, "Resource templates:"}} {
 		rows := others[list.kind]
-		const most = 20 // a server may have thousands of resources
+		const most = 20 // a server may list thousands of resources
 		if len(rows) > 0 {
 			f.IO.Err.Printf("%s", list.title)
 			f.IO.Out.Columns("NAME DESCRIPTION", rows[:min(len(rows), most)])
@@ -247,8 +248,9 @@ func showInstructions(f *cmdutil.Factory, pins []*pin.Pin) {
 	}
 }
 
-// changedPins returns the definitions that differ from all approved forms in a state, with the listed form
-// as the one that waits. Its second result has those that are not approved in the state, also new ones.
+// changedPins returns the definitions that differ from all approved forms in a state, with the
+// listed form as pending. fresh contains the definitions that are not approved in the state,
+// including new definitions.
 func (i *inspection) changedPins(ctx context.Context, state state.Store) (changed, fresh []*pin.Pin, err error) {
 	all, err := pin.List(ctx, state)
 	if err != nil {
@@ -291,8 +293,9 @@ func pinsByKey(pins []*pin.Pin) map[pinKey]*pin.Pin {
 	return all
 }
 
-// recordInspection records the definitions that were shown, before the file is changed: a running gateway
-// connects as soon as it reads the new entry, and would approve what it finds. undo removes them again.
+// recordInspection records the definitions that were shown. It must run before the file is changed:
+// a running gateway connects as soon as it reads the new entry, and would approve other
+// definitions. undo removes the records.
 func recordInspection(
 	ctx context.Context, f *cmdutil.Factory, i *inspection, r *AddReport,
 ) (fresh []*pin.Pin, undo func() error, err error) {
@@ -321,7 +324,7 @@ func recordInspection(
 	return fresh, func() error { return restore(context.WithoutCancel(ctx)) }, nil
 }
 
-// showRecorded prints what was recorded.
+// showRecorded prints how many definitions were approved, and how many wait for a review.
 func showRecorded(f *cmdutil.Factory, a *addition, r *AddReport) {
 	waiting := 0
 	for _, pinned := range r.Pins {

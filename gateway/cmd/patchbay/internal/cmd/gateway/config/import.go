@@ -41,7 +41,7 @@ type importedServer struct {
 	Name   string `json:"name,omitzero"` // in the user's file
 	Status string `json:"status"`        // added, unchanged or skipped
 	Reason string `json:"reason,omitzero"`
-	// LeftOut are the members that have no meaning for Patchbay, such as those that grant consent.
+	// LeftOut lists the members that Patchbay ignores, such as members that grant consent.
 	LeftOut []string `json:"leftOut,omitzero"`
 }
 
@@ -198,7 +198,7 @@ func (r *importRun) add(f *configs.File, s *config.Server, report *importedServe
 	return nil
 }
 
-// freeName returns the first name that no server of the user's file has.
+// freeName returns the first of the names that the user's file does not contain.
 func (r *importRun) freeName(names []string) (string, error) {
 	for _, name := range names {
 		if err := configedit.CheckServerName(name); err != nil {
@@ -212,7 +212,7 @@ func (r *importRun) freeName(names []string) (string, error) {
 		strings.Join(names, " and "))
 }
 
-// existing returns the one of the names that the same server has in the user's file, or "".
+// existing returns the name under which the user's file already contains the server, or "".
 func (r *importRun) existing(names []string, entry []byte) string {
 	own, err := config.Parse(r.edit.Text)
 	if err != nil {
@@ -226,8 +226,7 @@ func (r *importRun) existing(names []string, entry []byte) string {
 	return ""
 }
 
-// independent returns a server that does the same in the file of the user, in another folder: paths
-// are absolute.
+// independent returns a server that does the same in the user's file elsewhere: paths are absolute.
 func independent(f *configs.File, s *config.Server) (*config.Server, error) {
 	base := filepath.Dir(f.Path)
 	if f.Dir != "" {
@@ -285,7 +284,7 @@ func independent(f *configs.File, s *config.Server) (*config.Server, error) {
 	return &out, nil
 }
 
-// addInput adds an input, unless the text has the same one.
+// addInput adds an input, unless the text already contains it.
 func addInput(text []byte, in *config.Input) ([]byte, error) {
 	value := map[string]any{"id": in.ID, "type": "promptString"}
 	if in.Options != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// serverMember returns the member of a configuration that has a server, or to which one is added, and
-// whether it has it.
+// serverMember returns the member of a configuration that contains a server or to which a new
+// server must be added. has reports whether the member contains the server.
 func serverMember(text []byte, name string) (member string, has bool) {
 	member = "mcpServers"
 	plain, err := config.Plain(text)

@@ -87,7 +87,7 @@ func gatewayServerCommand(
 		}}
 }
 
-// gatewayServer returns a server of the gateway's configuration whose callers or whose local user log
+// gatewayServer returns a configured server of the gateway at which callers or the local user log
 // in.
 func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, *config.ServerSettings,
 	error) {

@@ -70,7 +70,7 @@ func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 	}
 }
 
-// auditDir returns the folder of the audit log, "" if there is none.
+// auditDir returns the folder of the audit log, or "" if the gateway keeps no log.
 func (g *Run) auditDir() string {
 	s, err := g.Config.File.Settings()
 	if err != nil || s.Audit == nil {

@@ -19,7 +19,7 @@ import (
 // Keys of the vault.
 const (
 	vaultGatewayKey   = "gateway key"       // of the local user
-	vaultGatewayState = "gateway state key" // encrypts what clients carry for the gateway
+	vaultGatewayState = "gateway state key" // encrypts the state that clients carry for the gateway
 )
 
 const (

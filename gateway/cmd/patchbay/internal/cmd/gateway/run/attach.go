@@ -15,8 +15,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// attachStdio attaches a client on standard input and output to the running gateway. It leaves
-// g.attached nil if there is none, or if it refuses the client: then this process serves it.
+// attachStdio attaches a client on standard input and output to the running gateway. g.Attached
+// remains nil if no gateway runs or the gateway refuses the client: then this process must serve
+// it.
 func attachStdio(f *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) {
 	if !g.Stdio || g.Own || len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
 		return
@@ -33,12 +34,13 @@ func attachStdio(f *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) 
 var errGatewayEnded = errors.New("the gateway that served this client has ended: connect again, which serves " +
 	"the client in a process of its own while no gateway is running")
 
-// ServeAttached passes messages between standard input and output and the gateway until one ends.
+// ServeAttached passes messages between standard input and output and the gateway until a side
+// ends.
 func ServeAttached(ctx context.Context, f *cmdutil.Factory, a *hosting.Attachment) error {
-	defer func() { _ = a.Close() }() // the gateway may have closed it
+	defer func() { _ = a.Close() }() // fails if the gateway closed the connection first
 	ended, received := make(chan struct{}), make(chan error, 1)
 	go func() { // ends with standard input, or the process
-		_, _ = io.Copy(a.UnixConn, f.IO.In.R) // it fails if the gateway has ended, as reading does
+		_, _ = io.Copy(a.UnixConn, f.IO.In.R) // fails if the gateway has ended, which the read reports too
 		close(ended)
 		_ = a.CloseWrite()
 	}()
@@ -48,7 +50,7 @@ func ServeAttached(ctx context.Context, f *cmdutil.Factory, a *hosting.Attachmen
 	}()
 	releaseCode()
 	select {
-	case err := <-received: // after the client has ended: the gateway has answered its requests
+	case err := <-received: // if the client ended first, this comes after the last response
 		select {
 		case <-ended:
 			return nil

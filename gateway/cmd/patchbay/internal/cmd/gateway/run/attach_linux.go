@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// releaseCode unmaps the pages of the program that its start has read: passing messages needs a few of
-// them, which are mapped again when they are used. Without it an attached client counts 18 MB of them.
+// releaseCode unmaps the program's pages that starting has read, 18 MB for each attached client.
+// Passing messages maps the few pages that it needs again.
 func releaseCode() {
 	exe, err := os.Executable()
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package run
 
-// releaseCode does nothing: other systems count the pages of programs once for all processes.
+// releaseCode is for Linux: other systems count the pages of a program once for all processes.
 func releaseCode() {}

@@ -93,7 +93,7 @@ func checkConfig(path string, text []byte) error {
 	return err
 }
 
-// newCommands returns the command lines that a text has and the old one has not, without secrets.
+// newCommands returns the command lines that text contains and old does not, without secrets.
 func newCommands(old, text []byte) [][]string {
 	before, now := commandsOf(old), commandsOf(text)
 	all := [][]string{}
@@ -109,7 +109,8 @@ func newCommands(old, text []byte) [][]string {
 // execVariable matches a variable that runs a command.
 var execVariable = regexp.MustCompile(`\$\{exec:([^}]*)\}`)
 
-// commandsOf returns the command lines that a configuration runs, by what else determines them.
+// commandsOf returns the command lines that a configuration runs. The key contains everything that
+// determines the process: command, folder and environment.
 func commandsOf(text []byte) map[string][]string {
 	commands := map[string][]string{}
 	f, err := config.Parse(text)

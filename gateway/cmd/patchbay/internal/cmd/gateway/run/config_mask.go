@@ -43,7 +43,7 @@ func (m *configMask) sum(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:digits]
 }
 
-// version returns a text that changes with a file, and reveals nothing about it.
+// version returns a text that changes with a file, and must not reveal anything about it.
 func (m *configMask) version(text []byte) string { return m.sum("version", string(text)) }
 
 // A maskedPart is a part of a file that is masked.
@@ -105,12 +105,12 @@ func (m *configMask) Parts(text []byte) (parts []maskedPart, err error) {
 	return parts, nil
 }
 
-// isComment reports whether a part of a text is in a comment, which the plain JSON does not have.
+// isComment reports whether a part of a text is in a comment, which the plain JSON lacks.
 func isComment(text, plain []byte, start, end int) bool {
 	return len(plain) < end || !bytes.Equal(text[start:end], plain[start:end])
 }
 
-// Restore returns a text with the values of another one in place of its masks.
+// Restore replaces the masks in text by the values that old contains.
 func (m *configMask) Restore(old []byte, text string) ([]byte, error) {
 	found := MaskText.FindAllStringIndex(text, -1)
 	if len(found) == 0 {
@@ -199,11 +199,12 @@ func isEscaped(plain []byte, at int) bool {
 	return n%2 == 1
 }
 
-// variableOnly matches variables, which are no secrets themselves unless they have a default.
+// variableOnly matches variables, which are not secret unless they contain a default.
 var variableOnly = regexp.MustCompile(`\$\{(?:env:|input:|secret:|file:)?[A-Za-z0-9._~/-]*\}`)
 
-// isSecretText reports whether a text of a file may be secret: the value of a variable or header, the
-// value of a member or flag with such a name, a URL with credentials, or what looks like a key.
+// isSecretText reports whether a text of a file may be secret: the value of a variable or header,
+// the value of a member or flag with a secret name, a URL with credentials, or a text that
+// resembles a key.
 func isSecretText(all []configText, t configText) bool {
 	rest := strings.TrimSpace(variableOnly.ReplaceAllString(t.value, ""))
 	if rest == "" || rest == "Bearer" || rest == "Basic" {

@@ -66,7 +66,7 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	return gw.Serve(ctx, l)
 }
 
-// runningAdvice returns a clause that names the running gateway of the configuration, "" without one.
+// runningAdvice returns a clause that names the running gateway of the configuration, or "".
 func runningAdvice(ctx context.Context, f *cmdutil.Factory) string {
 	if _, ok, err := gatewayclient.Find(ctx, f); err != nil || !ok {
 		return ""
@@ -82,7 +82,8 @@ func gatewayBase(settings *config.Settings, addr net.Addr) string {
 	return "http://" + observe.Authority(addr)
 }
 
-// gatewayAuth returns whom a gateway serves over HTTP, and the key of the local user, empty if it has none.
+// gatewayAuth returns the callers that a gateway must serve over HTTP, and the key of the local
+// user, which is empty if keys are off.
 func gatewayAuth(
 	ctx context.Context, f *cmdutil.Factory, g *Run, settings *config.Settings,
 ) (o *gateway.Options, key string, err error) {

@@ -12,9 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// checkPageLogin returns an error if the gateway would not use a login that the local user makes on a page of
-// it: its connections have the client of the environment, or the one with which the user has logged in on
-// the command line.
+// checkPageLogin returns an error if connections would ignore a login on a page of the gateway:
+// they use the OAuth client of the environment, or of the user's login on the command line.
 func checkPageLogin(ctx context.Context, p *cmdutil.Factory, g *Run, server string) error {
 	f := g.inForce.Load()
 	if f == nil {

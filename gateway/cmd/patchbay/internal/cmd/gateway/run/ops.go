@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 )
 
-// observeGateway starts what a gateway exports about its requests, and the ops listener of --ops or of the
-// settings. A gateway on stdio has none: several may run with one configuration.
+// observeGateway starts the telemetry of a gateway, and the ops listener of --ops or the settings.
+// A gateway on stdio must not open a listener, because several may run with the same configuration.
 func observeGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	o := &observe.Options{Options: telemetry.Options{Service: observe.ServiceGateway}, Lenient: g.Stdio}
 	if !g.Stdio {
@@ -37,17 +37,18 @@ func observeGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	return nil
 }
 
-// A GatewayReadiness is the condition of a gateway, for /readyz?verbose. It has no texts of failures: they
-// may have addresses and command lines, and the ops listener has no authorization.
+// A GatewayReadiness is the condition of a gateway, for /readyz?verbose. It must not contain texts
+// of failures: they may contain addresses and command lines, and the ops listener checks no
+// authorization.
 type GatewayReadiness struct {
-	// Configuration is "current", or "rejected" if the files are invalid and the last valid ones are in
+	// Configuration is "current", or "rejected" while invalid files leave the last valid ones in
 	// force.
 	Configuration string            `json:"configuration"`
 	Servers       []ServerReadiness `json:"servers"`
 }
 
-// A ServerReadiness is the condition of a server. One that does not run is no failure: it starts when it is
-// first used.
+// A ServerReadiness is the condition of a server. A server that is not running has not failed: it
+// starts when it is first used.
 type ServerReadiness struct {
 	Name  string       `json:"name"`
 	State host.State   `json:"state"`

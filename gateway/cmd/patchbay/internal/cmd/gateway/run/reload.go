@@ -28,10 +28,10 @@ const configPoll = 250 * time.Millisecond
 type configWatch struct {
 	paths []string
 	seen  []fs.FileInfo // of the last look; nil for a file that does not exist
-	dirty bool          // the last look has found a change
+	dirty bool          // whether the last look found a change
 }
 
-// changed looks at the files. It reports whether they have changed and, since the last look, no longer do.
+// changed looks at the files. It reports whether they changed earlier and are stable since.
 func (w *configWatch) changed() bool {
 	now := make([]fs.FileInfo, len(w.paths))
 	for n, path := range w.paths {
@@ -59,8 +59,8 @@ func sameInfo(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
 }
 
-// newConfigWatch returns a watch of the files of a gateway. It is nil if there is nothing to read again:
-// the command line has the only server, or the file is a pipe.
+// newConfigWatch returns a watch of the files of a gateway, or nil if no file can be read again:
+// the command line names the only server, or the file is a pipe.
 func newConfigWatch(f *cmdutil.Factory, g *Run) *configWatch {
 	if g.Config.Fixed != nil {
 		return nil
@@ -120,8 +120,8 @@ func followConfig(ctx context.Context, f *cmdutil.Factory, g *Run) (stop func())
 	}
 }
 
-// reloadConfig reads the configuration again. If it is invalid, the previous one stays in force, and the
-// result is nil.
+// reloadConfig reads the configuration again. If the configuration is invalid, the previous one
+// stays in force, and reloadConfig returns nil.
 func reloadConfig(ctx context.Context, f *cmdutil.Factory, g *Run) *host.Diff {
 	d, _ := tryReload(ctx, f, g) // the error was reported
 	return d
@@ -191,7 +191,7 @@ func reportReload(f *cmdutil.Factory, g *Run, e host.Event) {
 	}
 }
 
-// DiffParts returns what a reload has changed, for a message.
+// DiffParts describes the changes of a reload, for a message.
 func DiffParts(d *host.Diff) (parts []string) {
 	for _, part := range []struct {
 		what  string

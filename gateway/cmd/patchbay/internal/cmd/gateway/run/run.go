@@ -26,7 +26,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// A Run is one run of `patchbay gateway`.
+// A Run holds the state of a `patchbay gateway` process.
 type Run struct {
 	Addr, Profile string
 	Ops           string // the address of the ops listener
@@ -39,14 +39,14 @@ type Run struct {
 	stop          func() // ends the run
 	reloading     sync.Mutex
 	mask          *configMask                 // of the admin API
-	inForce       atomic.Pointer[config.File] // the last file of a reload; nil before one
+	inForce       atomic.Pointer[config.File] // the file of the last reload; nil before the first reload
 	rejected      atomic.Pointer[string]      // why the files are not in force; nil if they are
 	Own           bool                        // never uses the running gateway
-	Attached      *hosting.Attachment         // to the running gateway; nil without one
+	Attached      *hosting.Attachment         // to the running gateway; nil if this process serves the client
 	observed      *observe.Observation        // of requests
 }
 
-// PrepareGateway checks the command line and reads the configuration. It starts nothing.
+// PrepareGateway checks the command line and reads the configuration. It does not start servers.
 func PrepareGateway(p *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) (err error) {
 	f := p.Flags
 	switch {
@@ -61,7 +61,7 @@ func PrepareGateway(p *cmdutil.Factory, cmd *cobra.Command, args []string, g *Ru
 	case cmd.ArgsLenAtDash() < 0 && len(args) > 1:
 		return fmt.Errorf("unexpected argument %q\nusage: %s", args[1], cmd.UseLine())
 	}
-	p.IO.Interactive = false // the gateway asks nothing, and standard input may have messages
+	p.IO.Interactive = false // the gateway must not prompt: standard input may carry messages
 	if attachStdio(p, cmd, args, g); g.Attached != nil {
 		return nil
 	}
@@ -105,8 +105,9 @@ func gatewayTarget(f *cmdutil.Factory, cmd *cobra.Command, args []string) (*host
 	return hosting.OneServer(t)
 }
 
-// recordTimeout is how long a gateway on stdio waits for lists after its client has gone, also after SIGTERM:
-// clients send SIGTERM 2 to 5 seconds after they have closed standard input, and kill the process after as long.
+// recordTimeout limits how long a gateway on stdio waits for lists after its client ended, also
+// after SIGTERM. Clients send SIGTERM 2 to 5 seconds after closing standard input, and kill the
+// process after the same time again.
 const recordTimeout = 2 * time.Second
 
 // RunGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
@@ -228,7 +229,7 @@ func (g *Run) servers() []string {
 	return names
 }
 
-// newGateway returns a gateway for a host, and for one profile if the command line has one.
+// newGateway returns a gateway for a host, limited to the profile that the command line names.
 func newGateway(f *cmdutil.Factory, g *Run, o *gateway.Options) *gateway.Gateway {
 	o.InsecureNoAuth, o.Profile, o.Logger = g.NoAuth && !g.Stdio, g.Profile, f.IO.Logger()
 	o.Admin = adminOptions(f, g)
