@@ -210,7 +210,7 @@ func validated(t *testing.T, transport mcp.Transport, revision string) mcp.Trans
 			methods[m.ID] = m.Method
 		}
 		if f.Sent && m.Kind() == jsonrpc.Request {
-			m = jsonrpc.NewRequest(m.ID, m.Method, withoutMeta(m.Params))
+			m = &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: withoutMeta(m.Params)}
 		}
 		if err := schema.Validate(m, method); err != nil {
 			t.Errorf("%s, sent by the client: %t: %v", revision, f.Sent, err)

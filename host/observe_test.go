@@ -307,8 +307,9 @@ func (idleObserver) End(context.Context, *mcp.Request, mcp.Outcome)            {
 
 // With an observer, pages of lists are the same.
 func TestObserverLeavesListsAsTheyAre(t *testing.T) {
-	msg := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/list", []byte(`{"_meta":{`+
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`))
+	msg := &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/list", Params: []byte(`{"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`)}
+
 	list := func(o mcp.Observer) string {
 		h := newHostWith(t, map[string]mcp.Handler{"all": featureServer(), "other": newServer("other")},
 			host.Options{Observer: o})
@@ -368,10 +369,10 @@ func TestInvalidTraceContextIsNotForwardedOrLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"name":"calc__add",`+
-		`"arguments":{"A":1,"B":2},"_meta":{"traceparent":"00-x","tracestate":[1],"com.example/own":"x",`+
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+
-		`{"extensions":{"com.example/x":{}}}}}`)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/call", Params: []byte(`{"name":"calc__add",` +
+		`"arguments":{"A":1,"B":2},"_meta":{"traceparent":"00-x","tracestate":[1],"com.example/own":"x",` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` +
+		`{"extensions":{"com.example/x":{}}}}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

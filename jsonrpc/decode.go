@@ -300,11 +300,11 @@ func decodeError(raw []byte) (err *Error, fault string) {
 }
 
 // errorCode decodes the code of an error. Some peers send a string such as "-32601", or -32601.0.
-// Any other value becomes CodeInternalError, so that the message of the error is not lost.
+// Any other value becomes the code of an internal error, so that the message of the error is not lost.
 func errorCode(raw []byte) int {
 	code, err := strconv.Atoi(string(bytes.TrimSuffix(bytes.Trim(raw, `"`), []byte(".0"))))
 	if err != nil {
-		return CodeInternalError
+		return -32603
 	}
 	return code
 }

@@ -1,6 +1,7 @@
 package jsonrpc_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,35 +58,35 @@ func TestDecodeMessages(t *testing.T) {
 	}{
 		{
 			"request", `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
-			jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil), jsonrpc.Request,
+			&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "ping"}, jsonrpc.Request,
 		},
 		{
 			"request with everything", ` { "params" : {"a": [1] } , "method":"tools\/call","id":"x" ,"jsonrpc":"2\u002e0"} `,
-			jsonrpc.NewRequest(jsonrpc.StringID("x"), "tools/call", []byte(`{"a": [1] }`)), jsonrpc.Request,
+			&jsonrpc.Message{ID: jsonrpc.StringID("x"), Method: "tools/call", Params: []byte(`{"a": [1] }`)}, jsonrpc.Request,
 		},
 		{
 			"positional params", `{"jsonrpc":"2.0","id":1,"method":"m","params":[]}`,
-			jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`[]`)), jsonrpc.Request,
+			&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "m", Params: []byte(`[]`)}, jsonrpc.Request,
 		},
 		{
 			"notification", `{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}`,
-			jsonrpc.NewNotification("notifications/initialized", []byte(`{}`)), jsonrpc.Notification,
+			&jsonrpc.Message{Method: "notifications/initialized", Params: []byte(`{}`)}, jsonrpc.Notification,
 		},
 		{
 			"result", `{"jsonrpc":"2.0","id":0,"result":{"x":null}}`,
-			jsonrpc.NewResponse(jsonrpc.IntID(0), []byte(`{"x":null}`)), jsonrpc.Response,
+			&jsonrpc.Message{ID: jsonrpc.IntID(0), Result: []byte(`{"x":null}`)}, jsonrpc.Response,
 		},
 		{
 			"result null", `{"jsonrpc":"2.0","id":"","result":null}`,
-			jsonrpc.NewResponse(jsonrpc.StringID(""), []byte(`null`)), jsonrpc.Response,
+			&jsonrpc.Message{ID: jsonrpc.StringID(""), Result: []byte(`null`)}, jsonrpc.Response,
 		},
 		{
 			"error", `{"jsonrpc":"2.0","id":1,"error":{"data":[1],"code":-32601,"more":0,"message":"no such method"}}`,
-			jsonrpc.NewErrorResponse(jsonrpc.IntID(1), remote), jsonrpc.Response,
+			&jsonrpc.Message{ID: jsonrpc.IntID(1), Error: remote}, jsonrpc.Response,
 		},
 		{
 			"members that are not JSON-RPC's", `{"jsonrpc":"2.0","method":"m","x":1,"_meta":{},"ids":3,"meth":0}`,
-			jsonrpc.NewNotification("m", nil), jsonrpc.Notification,
+			&jsonrpc.Message{Method: "m"}, jsonrpc.Notification,
 		},
 	}
 	for _, tt := range tests {
@@ -281,7 +282,7 @@ func TestIDEchoedWithType(t *testing.T) {
 		if request.ID.String() != id {
 			t.Errorf("id %s was read as %s", id, request.ID)
 		}
-		got := string(jsonrpc.Append(nil, jsonrpc.NewResponse(request.ID, nil)))
+		got := string(jsonrpc.Append(nil, &jsonrpc.Message{ID: request.ID, Result: json.RawMessage("{}")}))
 		if want := `{"jsonrpc":"2.0","id":` + id + `,"result":{}}`; got != want {
 			t.Errorf("response %s, want %s", got, want)
 		}
@@ -370,7 +371,7 @@ func TestTruncatedIDsAreNotEchoed(t *testing.T) {
 // An error response with an invalid code keeps its message, and a response with a lone surrogate
 // keeps its result.
 func TestToleratedResponses(t *testing.T) {
-	const internal = jsonrpc.CodeInternalError
+	const internal = -32603
 	for code, want := range map[string]int{`-32601`: -32601, `"-32601"`: -32601, `-32601.0`: -32601, `1.5`: internal,
 		`"E"`: internal, `null`: internal, `99999999999999999999`: internal} {
 		m := accept(t, `{"jsonrpc":"2.0","id":1,"error":{"code":`+code+`,"message":"why"}}`)

@@ -15,14 +15,10 @@ import (
 	"fmt"
 )
 
-// Error codes that JSON-RPC defines. Package mcp contains the codes of MCP. Spec:
-// basic/index#responses.
+// Error codes of a [DecodeError]. Package mcp contains the other codes. Spec: basic/index#responses.
 const (
 	CodeParseError     = -32700 // the text is not valid JSON
 	CodeInvalidRequest = -32600 // the JSON is not a valid message
-	CodeMethodNotFound = -32601 // the receiver does not support the method
-	CodeInvalidParams  = -32602 // the params are not valid for the method
-	CodeInternalError  = -32603 // the receiver failed
 )
 
 // A Kind is the kind of a [Message].
@@ -37,7 +33,8 @@ const (
 	Batch                    // several messages in one array
 )
 
-// A Message is a JSON-RPC message. The fields that are set determine its [Kind].
+// A Message is a JSON-RPC message. The fields that are set determine its [Kind]: a request provides ID
+// and Method, a notification Method, and a response ID and either Result or Error.
 type Message struct {
 	ID     ID              // of a request or response; zero in an error that answers no known request
 	Method string          // of a request or notification
@@ -72,34 +69,9 @@ func (m *Message) Kind() Kind {
 	return Invalid
 }
 
-// NewRequest returns a request. params must be a JSON object or array, or nil.
-func NewRequest(id ID, method string, params json.RawMessage) *Message {
-	return &Message{ID: id, Method: method, Params: params}
-}
-
-// NewNotification returns a notification. params must be a JSON object or array, or nil.
-func NewNotification(method string, params json.RawMessage) *Message {
-	return &Message{Method: method, Params: params}
-}
-
-// NewResponse returns a successful response to the request with the id. A nil result is sent as an
-// empty object, since responses require an id.
-func NewResponse(id ID, result json.RawMessage) *Message {
-	if result == nil {
-		result = json.RawMessage("{}")
-	}
-	return &Message{ID: id, Result: result}
-}
-
-// NewErrorResponse returns a failed response to the request with the id. A zero id means that the
-// request is unknown.
-func NewErrorResponse(id ID, err *Error) *Message {
-	return &Message{ID: id, Error: err}
-}
-
 // An Error is the error object of a response.
 type Error struct {
-	Code    int             `json:"code"`          // the kind of error, a Code constant or another integer
+	Code    int             `json:"code"`          // the kind of error
 	Message string          `json:"message"`       // a one-sentence description
 	Data    json.RawMessage `json:"data,omitzero"` // any JSON value; nil if absent
 
@@ -149,5 +121,5 @@ func (e *DecodeError) Response() *Message {
 	if e.Kind == Notification || e.Kind == Response {
 		return nil
 	}
-	return NewErrorResponse(e.ID, e.Err)
+	return &Message{ID: e.ID, Error: e.Err}
 }

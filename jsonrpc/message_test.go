@@ -1,12 +1,11 @@
 package jsonrpc_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -17,27 +16,27 @@ func TestAppendEncodesEveryKind(t *testing.T) {
 		m    *jsonrpc.Message
 		want string
 	}{
-		{"request", jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`},
-		{"no params", jsonrpc.NewRequest(jsonrpc.StringID("x"), "a\"b", nil), `{"jsonrpc":"2.0","id":"x","method":"a\"b"}`},
-		{"notification", jsonrpc.NewNotification("n", []byte(`[]`)), `{"jsonrpc":"2.0","method":"n","params":[]}`},
-		{"result", jsonrpc.NewResponse(jsonrpc.IntID(0), []byte(`{"b":2}`)), `{"jsonrpc":"2.0","id":0,"result":{"b":2}}`},
-		{"no result", jsonrpc.NewResponse(jsonrpc.IntID(1), nil), `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"request", &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "m", Params: []byte(`{"a":1}`)}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`},
+		{"no params", &jsonrpc.Message{ID: jsonrpc.StringID("x"), Method: "a\"b"}, `{"jsonrpc":"2.0","id":"x","method":"a\"b"}`},
+		{"notification", &jsonrpc.Message{Method: "n", Params: []byte(`[]`)}, `{"jsonrpc":"2.0","method":"n","params":[]}`},
+		{"result", &jsonrpc.Message{ID: jsonrpc.IntID(0), Result: []byte(`{"b":2}`)}, `{"jsonrpc":"2.0","id":0,"result":{"b":2}}`},
+		{"no result", &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage("{}")}, `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		{
-			"error", jsonrpc.NewErrorResponse(jsonrpc.IntID(1), &jsonrpc.Error{Code: -32601, Message: "a\nb", Data: []byte(`null`)}),
+			"error", &jsonrpc.Message{ID: jsonrpc.IntID(1), Error: &jsonrpc.Error{Code: -32601, Message: "a\nb", Data: []byte(`null`)}},
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"a\nb","data":null}}`,
 		},
 		{
-			"error without id", jsonrpc.NewErrorResponse(jsonrpc.ID{}, &jsonrpc.Error{}),
+			"error without id", &jsonrpc.Message{Error: &jsonrpc.Error{}},
 			`{"jsonrpc":"2.0","error":{"code":0,"message":""}}`,
 		},
 		{
 			"batch", &jsonrpc.Message{Batch: []*jsonrpc.Message{
-				jsonrpc.NewNotification("a", nil), jsonrpc.NewResponse(jsonrpc.IntID(1), nil),
+				&jsonrpc.Message{Method: "a"}, &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage("{}")},
 			}},
 			`[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":1,"result":{}}]`,
 		},
 		{
-			"raw parts on many lines", jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte("\n{\r\n \"a\": \"\\n\",\n\"b\":[\n]\n}")),
+			"raw parts on many lines", &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "m", Params: []byte("\n{\r\n \"a\": \"\\n\",\n\"b\":[\n]\n}")},
 			`{"jsonrpc":"2.0","id":1,"method":"m","params": {   "a": "\n", "b":[ ] }}`,
 		},
 	}
@@ -52,7 +51,7 @@ func TestAppendEncodesEveryKind(t *testing.T) {
 
 func TestAppendDoesNotChangeRawValues(t *testing.T) {
 	params := []byte("{\n}")
-	jsonrpc.Append(nil, jsonrpc.NewNotification("m", params))
+	jsonrpc.Append(nil, &jsonrpc.Message{Method: "m", Params: params})
 	if string(params) != "{\n}" {
 		t.Errorf("params became %q", params)
 	}

@@ -37,7 +37,7 @@ func TestAppendResultReturnsResultOrError(t *testing.T) {
 		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
 			`"io.modelcontextprotocol/clientCapabilities":{}}}`
-		msg := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(params))
+		msg := &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/call", Params: []byte(params)}
 		req, err := mcp.NewRequest(msg)
 		if err != nil {
 			t.Fatal(err)

@@ -83,7 +83,7 @@ func (p *handlerPeer) send(method string, members ...any) reply {
 	if err != nil {
 		p.Fatal(err)
 	}
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, raw))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: raw})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestInputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 		client, server := mcp.Pipe()
 		ctx := context.Background()
 		ask := func(id int64) {
-			_ = server.Write(ctx, jsonrpc.NewRequest(jsonrpc.IntID(id), "roots/list", nil))
+			_ = server.Write(ctx, &jsonrpc.Message{ID: jsonrpc.IntID(id), Method: "roots/list"})
 		}
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -88,9 +88,9 @@ func TestInputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 				}
 				switch {
 				case m.Method == "server/discover":
-					_ = server.Write(ctx, jsonrpc.NewErrorResponse(m.ID, &jsonrpc.Error{Code: -32601, Message: "?"}))
+					_ = server.Write(ctx, &jsonrpc.Message{ID: m.ID, Error: &jsonrpc.Error{Code: -32601, Message: "?"}})
 				case m.Method == "initialize":
-					_ = server.Write(ctx, jsonrpc.NewResponse(m.ID, json.RawMessage(initialized)))
+					_ = server.Write(ctx, &jsonrpc.Message{ID: m.ID, Result: json.RawMessage(initialized)})
 				case m.Method == "tools/call":
 					ask(1)
 					ask(2)
@@ -141,7 +141,7 @@ func TestEachOfManyRequestsIsCancelled(t *testing.T) {
 		served.Go(func() {
 			for m, err := server.Read(context.Background()); err == nil; m, err = server.Read(context.Background()) {
 				if m.Method == "server/discover" {
-					_ = server.Write(context.Background(), jsonrpc.NewResponse(m.ID, json.RawMessage(discovered)))
+					_ = server.Write(context.Background(), &jsonrpc.Message{ID: m.ID, Result: json.RawMessage(discovered)})
 				}
 				if received[m.Method]++; received["tools/call"] == calls && received["notifications/cancelled"] == 0 {
 					time.Sleep(2 * time.Second)

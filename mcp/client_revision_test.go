@@ -95,7 +95,7 @@ func (s *upgradedSession) RoundTrip(_ context.Context, req *jsonrpc.Message) (*j
 	if s.f.modern.Load() {
 		return nil, &mcp.TransportError{Method: req.Method, Err: driver.ErrSessionLost}
 	}
-	return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(initialized)), nil
+	return &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage(initialized)}, nil
 }
 
 func (s *upgradedSession) Send(context.Context, *jsonrpc.Message) error { return nil }

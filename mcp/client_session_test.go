@@ -38,10 +38,10 @@ func TestSilentSessionsAreEnded(t *testing.T) {
 					switch m.Method {
 					case "initialize":
 						result := strings.Replace(initialized, "2025-06-18", revision, 1)
-						_ = server.Write(t.Context(), jsonrpc.NewResponse(m.ID, []byte(result)))
+						_ = server.Write(t.Context(), &jsonrpc.Message{ID: m.ID, Result: []byte(result)})
 					case "ping":
 						if pings = append(pings, time.Since(began)); len(pings) <= len(answered) && answered[len(pings)-1] {
-							_ = server.Write(t.Context(), jsonrpc.NewResponse(m.ID, []byte(`{}`)))
+							_ = server.Write(t.Context(), &jsonrpc.Message{ID: m.ID, Result: []byte(`{}`)})
 						}
 					}
 				}
@@ -87,14 +87,13 @@ func TestCompletionsOfElicitedPagesReachTheProgram(t *testing.T) {
 		go func() {
 			initialize, _ := server.Read(t.Context())
 			result := strings.Replace(initialized, "2025-06-18", "2025-11-25", 1)
-			_ = server.Write(t.Context(), jsonrpc.NewResponse(initialize.ID, []byte(result)))
+			_ = server.Write(t.Context(), &jsonrpc.Message{ID: initialize.ID, Result: []byte(result)})
 			_, _ = server.Read(t.Context()) // notifications/initialized
-			_ = server.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(7), "elicitation/create", []byte(
-				`{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"known"}`)))
+			_ = server.Write(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(7), Method: "elicitation/create", Params: []byte(
+				`{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"known"}`)})
 			_, _ = server.Read(t.Context()) // the response
 			for _, id := range []string{"unknown", "known", "known", ""} {
-				_ = server.Write(t.Context(), jsonrpc.NewNotification("notifications/elicitation/complete",
-					fmt.Appendf(nil, `{"elicitationId":%q}`, id)))
+				_ = server.Write(t.Context(), &jsonrpc.Message{Method: "notifications/elicitation/complete", Params: fmt.Appendf(nil, `{"elicitationId":%q}`, id)})
 			}
 		}()
 		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), opts)

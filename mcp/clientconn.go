@@ -227,7 +227,7 @@ func cancelNotification(id jsonrpc.ID, cause error) *jsonrpc.Message {
 		reason = `,"reason":"disconnecting"}`
 	}
 	params := append([]byte(`{"requestId":`+id.String()), reason...)
-	return jsonrpc.NewNotification(wire.NotificationCancelled, params)
+	return &jsonrpc.Message{Method: wire.NotificationCancelled, Params: params}
 }
 
 func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
@@ -430,7 +430,7 @@ func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 }
 
 func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *routes) (Result, error) {
-	m := jsonrpc.NewRequest(c.newID(), req.Method, req.Params)
+	m := &jsonrpc.Message{ID: c.newID(), Method: req.Method, Params: req.Params}
 	if token := req.env.ProgressToken; token != nil && req.Notify != nil {
 		r.add(progressRoute(token), req)
 		defer r.remove(progressRoute(token))

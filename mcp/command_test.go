@@ -97,7 +97,7 @@ func waitReady(t testing.TB, c mcp.Conn) func() {
 // wantEcho tests that the server responds.
 func wantEcho(t testing.TB, c mcp.Conn) {
 	t.Helper()
-	if err := c.Write(t.Context(), jsonrpc.NewNotification("hello", nil)); err != nil {
+	if err := c.Write(t.Context(), &jsonrpc.Message{Method: "hello"}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := readMessage(t, c); err != nil || m.Method != "hello" {
@@ -241,7 +241,7 @@ func TestCloseClosesStdin(t *testing.T) {
 	if _, err := c.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Read after Close: %v, want ErrClosed", err)
 	}
-	if err := c.Write(t.Context(), jsonrpc.NewNotification("x", nil)); !errors.Is(err, mcp.ErrClosed) {
+	if err := c.Write(t.Context(), &jsonrpc.Message{Method: "x"}); !errors.Is(err, mcp.ErrClosed) {
 		t.Errorf("Write after Close: %v, want ErrClosed", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestCloseEndsBlockedReadsAndWrites(t *testing.T) {
 func writeMuch(ctx context.Context, c mcp.Conn) error {
 	params := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 1<<16)))
 	for range 64 {
-		if err := c.Write(ctx, jsonrpc.NewNotification("x", params)); err != nil {
+		if err := c.Write(ctx, &jsonrpc.Message{Method: "x", Params: params}); err != nil {
 			return err
 		}
 	}
@@ -374,7 +374,7 @@ func TestWriteAfterTheExitReturnsTheExitError(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "fail", "because"))
 	want := wantExit(t, c)
-	err := c.Write(t.Context(), jsonrpc.NewNotification("x", nil))
+	err := c.Write(t.Context(), &jsonrpc.Message{Method: "x"})
 	if got, ok := errors.AsType[*mcp.ExitError](err); !ok || *got != *want {
 		t.Errorf("Write: %v, want %v", err, want)
 	}
@@ -726,7 +726,7 @@ func TestWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 		r, w := io.Pipe()
 		c := mcp.NewStreamConn(r, mcp.WithDeadline(w), nil)
 		defer c.Close()
-		hello := jsonrpc.NewNotification("hello", nil)
+		hello := &jsonrpc.Message{Method: "hello"}
 
 		got := make(chan string)
 		go func() {

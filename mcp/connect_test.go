@@ -51,9 +51,9 @@ func serveResponses(t *testing.T, s responseTable) (mcp.Transport, func() []stri
 				if err := json.Unmarshal([]byte(answer), &e); err != nil {
 					t.Error(err)
 				}
-				_ = server.Write(context.Background(), jsonrpc.NewErrorResponse(m.ID, &e))
+				_ = server.Write(context.Background(), &jsonrpc.Message{ID: m.ID, Error: &e})
 			default:
-				_ = server.Write(context.Background(), jsonrpc.NewResponse(m.ID, json.RawMessage(answer)))
+				_ = server.Write(context.Background(), &jsonrpc.Message{ID: m.ID, Result: json.RawMessage(answer)})
 			}
 		}
 	})

@@ -168,8 +168,7 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 			t.Fatalf("asked %v, want %s", got, key)
 		}
 		s = process()
-		stored, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(9), "tools/call",
-			bytes.Clone(r.detached.Params)))
+		stored, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(9), Method: "tools/call", Params: bytes.Clone(r.detached.Params)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +350,7 @@ func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"progressToken":7}}`)
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", raw))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/call", Params: raw})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -575,9 +574,9 @@ func TestExecutionIsListedOnlyInItsRevision(t *testing.T) {
 // raw sends a request without params and returns its result.
 func (p *handlerPeer) raw(method string) string {
 	p.Helper()
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(
-		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+
-			`","io.modelcontextprotocol/clientCapabilities":{}}}`)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + p.revision +
+			`","io.modelcontextprotocol/clientCapabilities":{}}}`)})
 	if err != nil {
 		p.Fatal(err)
 	}

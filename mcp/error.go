@@ -21,9 +21,9 @@ type Error = jsonrpc.Error
 // capability, with the same data. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
 	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
-	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or capability not offered
-	CodeInvalidParams                   = jsonrpc.CodeInvalidParams   // the params are wrong for the method
-	CodeInternalError                   = jsonrpc.CodeInternalError   // the server failed; the details are in its log
+	CodeMethodNotFound                  = wire.CodeMethodNotFound     // no such method, or capability not offered
+	CodeInvalidParams                   = wire.CodeInvalidParams      // the params are wrong for the method
+	CodeInternalError                   = wire.CodeInternalError      // the server failed; the details are in its log
 	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
 	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // see data.requiredCapabilities
 	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the server does not support the revision

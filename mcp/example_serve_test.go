@@ -28,7 +28,7 @@ func ExamplePipe() {
 	done := make(chan error)
 	go func() { done <- mcp.NewServer("calc", "1.0.0", nil).Run(ctx, server) }()
 
-	if err := client.Write(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
+	if err := client.Write(ctx, &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "ping"}); err != nil {
 		fmt.Println(err)
 	}
 	answer, err := client.Read(ctx)

@@ -59,7 +59,7 @@ func forwardedRequest(t *testing.T, params object) *mcp.Request {
 	params["_meta"] = object{"io.modelcontextprotocol/protocolVersion": mcptest.Modern,
 		"io.modelcontextprotocol/clientInfo":         object{"name": "test", "version": "1"},
 		"io.modelcontextprotocol/clientCapabilities": object{"elicitation": object{}}}
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", encode(t, params)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/call", Params: encode(t, params)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,15 +203,17 @@ func TestForwardedErrorThatRequiresPages(t *testing.T) {
 			go respondTo(server, func(m *jsonrpc.Message) *jsonrpc.Message {
 				switch {
 				case m.Method == "initialize":
-					return jsonrpc.NewResponse(m.ID, json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},`+
-						`"serverInfo":{"name":"s","version":"1"}}`))
+					return &jsonrpc.Message{ID: m.ID, Result: json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
+						`"serverInfo":{"name":"s","version":"1"}}`)}
+
 				case m.Method == "tools/call" && calls == 0:
 					calls++
-					return jsonrpc.NewErrorResponse(m.ID, &mcp.Error{Code: -32042, Message: "visit", Data: json.RawMessage(
-						`{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"e1"}]}`)})
+					return &jsonrpc.Message{ID: m.ID, Error: &mcp.Error{Code: -32042, Message: "visit", Data: json.RawMessage(
+						`{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"e1"}]}`)}}
+
 				}
 				calls++
-				return jsonrpc.NewResponse(m.ID, json.RawMessage(`{"content":[{"type":"text","text":"done"}]}`))
+				return &jsonrpc.Message{ID: m.ID, Result: json.RawMessage(`{"content":[{"type":"text","text":"done"}]}`)}
 			})
 			upstream, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client),
 				&mcp.ClientOptions{Revision: "2025-11-25", ForwardInput: true, Logger: discardLogger()})

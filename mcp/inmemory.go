@@ -139,7 +139,7 @@ var memoryID = jsonrpc.IntID(1)
 
 // remoteError returns an error as a client reads it from a stream.
 func remoteError(err *Error) error {
-	m, refused := jsonrpc.Decode(jsonrpc.Append(nil, jsonrpc.NewErrorResponse(memoryID, err)))
+	m, refused := jsonrpc.Decode(jsonrpc.Append(nil, &jsonrpc.Message{ID: memoryID, Error: err}))
 	if refused != nil {
 		return refused
 	}

@@ -271,8 +271,9 @@ func TestObserverCostsNothing(t *testing.T) {
 		for i := range 50 {
 			addValueTool(s, fmt.Sprintf("tool-%d", i), i)
 		}
-		msg := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/list", []byte(`{"_meta":{`+
-			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`))
+		msg := &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/list", Params: []byte(`{"_meta":{` +
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`)}
+
 		dst := make([]byte, 0, 1<<20)
 		allocations = testing.AllocsPerRun(100, func() {
 			req, err := mcp.NewRequest(msg)

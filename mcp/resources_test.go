@@ -34,7 +34,7 @@ func modernRequest(t *testing.T, who *mcp.Principal, method string, params map[s
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, raw))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: raw})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -768,7 +768,7 @@ func printResult(s *mcp.Server, method, params string) {
 		params += ","
 	}
 	raw := `{` + params + `"_meta":` + fmt.Sprintf(modernMeta, `{}`) + `}`
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(raw)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(raw)})
 	if err != nil {
 		panic(err)
 	}

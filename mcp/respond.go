@@ -18,9 +18,9 @@ const typicalSize = 256
 func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
 	if err != nil {
-		return jsonrpc.NewErrorResponse(req.ID, err)
+		return &jsonrpc.Message{ID: req.ID, Error: err}
 	}
-	return jsonrpc.NewResponse(req.ID, result)
+	return &jsonrpc.Message{ID: req.ID, Result: result}
 }
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to
@@ -42,7 +42,7 @@ func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([
 //
 //go:noinline
 func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
-	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
+	return jsonrpc.Append(dst, &jsonrpc.Message{ID: id, Error: err})
 }
 
 // appendResult is [Respond] for transports that make the response message: it appends the result to

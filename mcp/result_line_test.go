@@ -62,8 +62,8 @@ func TestResultsOfServersAreOneLine(t *testing.T) {
 
 func lineRequest(t *testing.T, method string) *mcp.Request {
 	t.Helper()
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, []byte(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"a"}`)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: []byte(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"a"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

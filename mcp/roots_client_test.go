@@ -29,10 +29,10 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 				return
 			}
 			result := strings.Replace(initialized, "2025-06-18", opts.Revision, 1)
-			_ = server.Write(t.Context(), jsonrpc.NewResponse(initialize.ID, []byte(result)))
+			_ = server.Write(t.Context(), &jsonrpc.Message{ID: initialize.ID, Result: []byte(result)})
 			_, _ = server.Read(t.Context()) // notifications/initialized
 			<-connected
-			_ = server.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(7), method, []byte(params)))
+			_ = server.Write(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(7), Method: method, Params: []byte(params)})
 			response, _ = server.Read(t.Context())
 		}()
 		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), &full)

@@ -271,7 +271,7 @@ func (s *stream) beginRequest(m *jsonrpc.Message, session *streamSession) job {
 	case session != nil:
 		return s.acceptRequest(session, m)
 	case m.Method == wire.MethodPing:
-		s.enqueue(nil, jsonrpc.NewResponse(m.ID, nil))
+		s.enqueue(nil, &jsonrpc.Message{ID: m.ID, Result: json.RawMessage("{}")})
 		return job{}
 	}
 	return s.refuse(m.ID, Errorf(CodeInvalidParams,
@@ -319,7 +319,7 @@ func (r *streamRequest) notify(ctx context.Context, method string, params json.R
 	if r.call.Over() {
 		return context.Cause(r.call.Context())
 	}
-	return s.send(jsonrpc.NewNotification(method, params))
+	return s.send(&jsonrpc.Message{Method: method, Params: params})
 }
 
 // serve does a job and queues its response. If the handler ends the goroutine, another one goes on
@@ -340,7 +340,7 @@ func (s *stream) exited(j job) {
 	switch {
 	case j.request != nil:
 		s.log.Error("mcp: the handler has ended its goroutine", "method", j.request.Method)
-		s.enqueue(&j.request.call, jsonrpc.NewErrorResponse(j.request.ID, errInternal))
+		s.enqueue(&j.request.call, &jsonrpc.Message{ID: j.request.ID, Error: errInternal})
 	case j.exchange != nil:
 		s.enqueue(nil, j.exchange.Exited())
 	}
@@ -393,7 +393,7 @@ func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
 	defer s.unlock()
 	if wanted {
 		params := append([]byte(`{"requestId":`+result.ID.String()), '}')
-		_ = s.send(result, jsonrpc.NewNotification(wire.NotificationCancelled, params))
+		_ = s.send(result, &jsonrpc.Message{Method: wire.NotificationCancelled, Params: params})
 	}
 }
 
@@ -436,7 +436,7 @@ func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
 	s.session.Store(session)
 	s.initializing.Add(1)
 	return job{work: func(respond func(*jsonrpc.Message)) {
-		response := jsonrpc.NewErrorResponse(m.ID, errInternal) // if a handler ends the goroutine
+		response := &jsonrpc.Message{ID: m.ID, Error: errInternal} // if a handler ends the goroutine
 		defer func() {
 			s.initializing.Add(-1)
 			s.initialized(session, response.Error == nil)
@@ -504,7 +504,7 @@ func (s *stream) accept(session *streamSession, m *jsonrpc.Message) job {
 
 // refuse responds to a request with an error.
 func (s *stream) refuse(id jsonrpc.ID, err *Error) job {
-	s.enqueue(nil, jsonrpc.NewErrorResponse(id, err))
+	s.enqueue(nil, &jsonrpc.Message{ID: id, Error: err})
 	return job{}
 }
 

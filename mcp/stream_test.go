@@ -209,7 +209,7 @@ func TestMessageIsWrittenAsOneLineInOneWrite(t *testing.T) {
 	var w countingWriter
 	conn := mcp.NewStreamConn(strings.NewReader(""), &w, nil)
 	params := []byte("{\n  \"a\": \"b\\n\"\r\n}")
-	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", params)); err != nil {
+	if err := conn.Write(t.Context(), &jsonrpc.Message{Method: "m", Params: params}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := w.String(), `{"jsonrpc":"2.0","method":"m","params":{   "a": "b\n"  }}`+"\n"; got != want || w.writes != 1 {
@@ -226,7 +226,7 @@ func TestConcurrentWritesStayWhole(t *testing.T) {
 	for i := range writers {
 		wg.Go(func() {
 			for range each {
-				if err := out.Write(t.Context(), jsonrpc.NewNotification("m", []byte(`["`+strings.Repeat("x", i*10_000)+`"]`))); err != nil {
+				if err := out.Write(t.Context(), &jsonrpc.Message{Method: "m", Params: []byte(`["` + strings.Repeat("x", i*10_000) + `"]`)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -287,7 +287,7 @@ func TestCloseEndsReading(t *testing.T) {
 		if _, err := near.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) {
 			t.Errorf("Read: %v", err)
 		}
-		if err := near.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrClosed) {
+		if err := near.Write(t.Context(), &jsonrpc.Message{Method: "m"}); !errors.Is(err, mcp.ErrClosed) {
 			t.Errorf("Write: %v", err)
 		}
 		if err := near.Close(); err != nil {
@@ -304,10 +304,10 @@ func TestWriteEndsWithItsContext(t *testing.T) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := conn.Write(ctx, jsonrpc.NewNotification("m1", nil)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := conn.Write(ctx, &jsonrpc.Message{Method: "m1"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Write to a peer that does not read: %v", err)
 	}
-	go conn.Write(t.Context(), jsonrpc.NewNotification("m2", nil)) // nothing of m1 was written
+	go conn.Write(t.Context(), &jsonrpc.Message{Method: "m2"}) // nothing of m1 was written
 	line := make([]byte, len(numbered(2)))
 	if _, err := io.ReadFull(far, line); err != nil || string(line) != numbered(2) {
 		t.Fatalf("read %q, %v", line, err)
@@ -318,10 +318,10 @@ func TestWriteEndsWithItsContext(t *testing.T) {
 		io.ReadFull(far, line[:5]) // the end of m2 and a part of m3
 		cancel()
 	}()
-	if err := conn.Write(ctx, jsonrpc.NewNotification("m3", nil)); !errors.Is(err, context.Canceled) {
+	if err := conn.Write(ctx, &jsonrpc.Message{Method: "m3"}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("partly read Write: got %v, want context.Canceled", err)
 	}
-	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m4", nil)); !errors.Is(err, mcp.ErrDisconnected) {
+	if err := conn.Write(t.Context(), &jsonrpc.Message{Method: "m4"}); !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Write after a partly written message: got %v, want ErrDisconnected", err)
 	}
 }
@@ -331,7 +331,7 @@ func TestStreamErrorsAreErrDisconnected(t *testing.T) {
 	if _, err := conn.Read(t.Context()); !errors.Is(err, mcp.ErrDisconnected) || !strings.Contains(err.Error(), "wire cut") {
 		t.Errorf("Read: %v", err)
 	}
-	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrDisconnected) {
+	if err := conn.Write(t.Context(), &jsonrpc.Message{Method: "m"}); !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Write: %v", err)
 	}
 	if _, err := mcp.NewStreamConn(emptyReader{}, io.Discard, nil).Read(t.Context()); !errors.Is(err, io.ErrNoProgress) {
@@ -350,7 +350,7 @@ func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 func TestPipeCopiesMessages(t *testing.T) {
 	client, server := mcp.Pipe()
 	params := []byte(`{"a":1}`)
-	if err := client.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", params)); err != nil {
+	if err := client.Write(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "m", Params: params}); err != nil {
 		t.Fatal(err)
 	}
 	copy(params, `{"b":2}`)
@@ -362,16 +362,16 @@ func TestPipeCopiesMessages(t *testing.T) {
 
 func TestPipeDeliversMessagesWrittenBeforeClose(t *testing.T) {
 	client, server := mcp.Pipe()
-	client.Write(t.Context(), jsonrpc.NewNotification("m1", nil))
-	client.Write(t.Context(), jsonrpc.NewNotification("m2", nil))
+	client.Write(t.Context(), &jsonrpc.Message{Method: "m1"})
+	client.Write(t.Context(), &jsonrpc.Message{Method: "m2"})
 	client.Close()
 	if got := readAll(t, server); !slices.Equal(got, []string{numbered(1), numbered(2)}) {
 		t.Errorf("read %q", got)
 	}
-	if err := server.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrDisconnected) {
+	if err := server.Write(t.Context(), &jsonrpc.Message{Method: "m"}); !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Write to a closed end: %v", err)
 	}
-	if err := client.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
+	if err := client.Write(t.Context(), &jsonrpc.Message{Method: "m"}); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Write on a closed end: %v", err)
 	}
 	if _, err := client.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) {
@@ -385,7 +385,7 @@ func TestPipeHasABoundedBuffer(t *testing.T) {
 		written := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		for client.Write(ctx, jsonrpc.NewNotification("m", nil)) == nil {
+		for client.Write(ctx, &jsonrpc.Message{Method: "m"}) == nil {
 			written++
 		}
 		if written < 2 || written > 1000 {
@@ -536,7 +536,7 @@ func TestServeRestoresStdout(t *testing.T) {
 	go func() { served <- mcp.Serve(t.Context(), refuseAll, first, nil) }()
 	conn := mcp.NewStreamConn(answers, client, nil)
 	for range 2 {
-		if err := conn.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
+		if err := conn.Write(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "ping"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := conn.Read(t.Context()); err != nil {

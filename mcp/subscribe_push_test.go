@@ -129,7 +129,7 @@ func TestTopicsMaySendProgress(t *testing.T) {
 		})
 		var got []string
 		params := `{"notifications":{"things":true},"_meta":` + strings.Replace(fmt.Sprintf(modernMeta, `{}`), "{", `{"progressToken":"p",`, 1) + `}`
-		req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "subscriptions/listen", []byte(params)))
+		req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "subscriptions/listen", Params: []byte(params)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -148,7 +148,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 		}
 	})
 	req := listenRequest(t, `{"jobs":true}`, func(string) error { return nil })
-	old, err := mcp.NewRequest(jsonrpc.NewRequest(req.ID, req.Method, json.RawMessage(strings.Replace(string(req.Params), "2026-07-28", "2025-11-25", 1))))
+	old, err := mcp.NewRequest(&jsonrpc.Message{ID: req.ID, Method: req.Method, Params: json.RawMessage(strings.Replace(string(req.Params), "2026-07-28", "2025-11-25", 1))})
 	if err != nil {
 		t.Fatal(err)
 	}

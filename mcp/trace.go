@@ -51,10 +51,10 @@ func (f tracer) message(sent bool, m *jsonrpc.Message) {
 // traced is RoundTrip with the messages that a stream would have.
 func (t *memoryTransport) traced(ctx context.Context, req *Request) (Result, error) {
 	id, copied := jsonrpc.IntID(t.ids.Add(1)), *req
-	t.trace.message(true, jsonrpc.NewRequest(id, req.Method, req.Params))
+	t.trace.message(true, &jsonrpc.Message{ID: id, Method: req.Method, Params: req.Params})
 	if req.Notify != nil {
 		copied.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
-			t.trace.message(false, jsonrpc.NewNotification(method, params))
+			t.trace.message(false, &jsonrpc.Message{Method: method, Params: params})
 			return req.Notify(ctx, method, params)
 		}
 	}

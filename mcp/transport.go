@@ -282,10 +282,10 @@ func (t *connTransport) receive(c *clientConn, m *jsonrpc.Message) {
 			t.unrouted(m)
 		}
 	case m.Method == wire.MethodPing:
-		c.respond(jsonrpc.NewResponse(m.ID, json.RawMessage(`{}`)))
+		c.respond(&jsonrpc.Message{ID: m.ID, Result: json.RawMessage(`{}`)})
 	default:
 		t.log().Debug("mcp: refusing a request of the server, which modern revisions forbid", "method", m.Method)
-		c.respond(jsonrpc.NewErrorResponse(m.ID, Errorf(CodeMethodNotFound, "method not found: %.128q", m.Method)))
+		c.respond(&jsonrpc.Message{ID: m.ID, Error: Errorf(CodeMethodNotFound, "method not found: %.128q", m.Method)})
 	}
 }
 

@@ -47,7 +47,7 @@ func (b *buffer) free() {
 
 func encodeNotification(method string, params stdjson.RawMessage) *buffer {
 	buf := newBuffer()
-	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
+	buf.bytes = jsonrpc.Append(buf.bytes, &jsonrpc.Message{Method: method, Params: params})
 	return buf
 }
 

@@ -173,7 +173,7 @@ func (x *exchange) serve(req *mcp.Request) {
 func (x *exchange) exited(req *mcp.Request) {
 	x.ctx.handler.opts.Logger.Error("mcphttp: the handler has ended its goroutine", "method", req.Method)
 	err := &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
-	body := jsonrpc.Append(nil, jsonrpc.NewErrorResponse(req.ID, err))
+	body := jsonrpc.Append(nil, &jsonrpc.Message{ID: req.ID, Error: err})
 	lastResponse(x.w, x.isHTTP1, len(body))
 	x.write(body, err)
 	_ = http.NewResponseController(x.w).Flush() // fails only without a connection

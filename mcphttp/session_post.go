@@ -108,13 +108,13 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	base := context.WithValue(context.WithValue(ctx.Context, callerKey{}, s.caller), driver.SessionKey{}, s.id)
 	conv, err := legacy.Open(base, &t.config, msg)
 	if err != nil {
-		return jsonrpc.NewErrorResponse(msg.ID, err)
+		return &jsonrpc.Message{ID: msg.ID, Error: err}
 	}
 	ended, cancel := context.WithCancelCause(ctx.Context)
 	defer cancel(nil)
 	if err := s.beginInitialize(cancel); err != nil {
 		conv.Close(mcp.ErrClosed)
-		return jsonrpc.NewErrorResponse(msg.ID, err)
+		return &jsonrpc.Message{ID: msg.ID, Error: err}
 	}
 	timeout, stop := context.WithTimeoutCause(ended, t.opts.Sessions.InitTimeout, mcp.ErrTimeout)
 	defer stop()
@@ -137,7 +137,7 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	case isEnded:
 		conv.Close(mcp.ErrClosed)
 		t.over(s, mcp.ErrClosed)
-		return jsonrpc.NewErrorResponse(msg.ID, errSessionEnded)
+		return &jsonrpc.Message{ID: msg.ID, Error: errSessionEnded}
 	}
 	return answer
 }

@@ -60,7 +60,7 @@ func (q *messageQueue) send(ctx context.Context, m *jsonrpc.Message) error {
 	}
 	if !q.wait(len(data)) && m.Kind() == jsonrpc.Response {
 		q.wait(-len(data))
-		data = jsonrpc.Append(nil, jsonrpc.NewErrorResponse(m.ID, errUnread))
+		data = jsonrpc.Append(nil, &jsonrpc.Message{ID: m.ID, Error: errUnread})
 		q.wait(len(data))
 	}
 	defer func() { q.wait(-len(data)) }()

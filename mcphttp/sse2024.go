@@ -177,7 +177,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
 	case isRequest && msg.Method == wire.MethodDiscover:
 		err := mcp.Errorf(mcp.CodeMethodNotFound, "this transport has no %s: send initialize", msg.Method)
-		return func() { _ = s.queue.send(s.newContext(r), jsonrpc.NewErrorResponse(msg.ID, err)) }, nil
+		return func() { _ = s.queue.send(s.newContext(r), &jsonrpc.Message{ID: msg.ID, Error: err}) }, nil
 	}
 	return nil, refuse(http.StatusBadRequest, "the session is not initialized")
 }

@@ -99,7 +99,7 @@ func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
-	h.writeJSON(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
+	h.writeJSON(w, no.status, jsonrpc.Append(nil, &jsonrpc.Message{ID: id, Error: no.err}))
 }
 
 // jsonContent is the Content-Type value of all JSON responses. Its capacity is 1, so that appending

@@ -191,7 +191,7 @@ func sessionCaller(b *testing.B, url string) func() {
 	return func() {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
-		m, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, "tools/call", params))
+		m, err := conn.RoundTrip(ctx, &jsonrpc.Message{Method: "tools/call", Params: params})
 		if err != nil || !bytes.Contains(m.Result, []byte("hello")) {
 			panic(fmt.Sprint(m, err))
 		}

@@ -154,7 +154,7 @@ func (t *cutTest) session(version string) {
 	if t.checkError(err, "") || m.Error != nil {
 		return
 	}
-	if t.checkError(c.Send(t.Context(), jsonrpc.NewNotification("notifications/initialized", nil)), "") {
+	if t.checkError(c.Send(t.Context(), &jsonrpc.Message{Method: "notifications/initialized"}), "") {
 		return
 	}
 	if _, err := c.try(t.Context(), "logging/setLevel", `{"level":"debug"}`); t.checkError(err, "") {

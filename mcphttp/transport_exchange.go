@@ -351,7 +351,7 @@ func refusedResponse(err error) *jsonrpc.Message {
 	if !ok || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
 		return nil
 	}
-	return jsonrpc.NewErrorResponse(refused.ID, &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message})
+	return &jsonrpc.Message{ID: refused.ID, Error: &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message}}
 }
 
 // dispatch returns m if it is the response to id, or an error without an id. It passes requests and
@@ -380,8 +380,9 @@ func (x *clientExchange) dispatch(
 			return m
 		}
 		if quoted := strconv.Quote(id.String()); !id.IsZero() && m.ID.String() == quoted {
-			return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-				Message: "the id of the response is the string " + quoted + ", but the id of the request is a number"})
+			return &jsonrpc.Message{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+				Message: "the id of the response is the string " + quoted + ", but the id of the request is a number"}}
+
 		}
 		if x.others == nil || !x.others(m) {
 			x.drop("response to another request", nil)

@@ -90,7 +90,7 @@ func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, method := range []string{"initialize", "tools/call"} {
-		m, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(`{}`)))
+		m, err := conn.RoundTrip(ctx, &jsonrpc.Message{Method: method, Params: json.RawMessage(`{}`)})
 		if m != nil && m.Error != nil && err == nil {
 			err = m.Error
 		}
@@ -98,7 +98,7 @@ func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
 			t.Error("got a response without a result")
 		}
 		checkOutcome(t, mcp.RawResult(`{}`), err)
-		_ = conn.Send(ctx, jsonrpc.NewNotification("notifications/initialized", nil))
+		_ = conn.Send(ctx, &jsonrpc.Message{Method: "notifications/initialized"})
 	}
 	if ctx.Err() != nil {
 		t.Error("the requests took an hour")

@@ -80,7 +80,7 @@ func TestEachMessageIsItsOwnPOST(t *testing.T) {
 				c.mustCall("tools/call", `{"name":"ask"}`)
 			}()
 			question := c.next("elicitation/create")
-			reply := jsonrpc.NewResponse(question.ID, json.RawMessage(`{"action":"decline"}`))
+			reply := &jsonrpc.Message{ID: question.ID, Result: json.RawMessage(`{"action":"decline"}`)}
 			if err := c.Send(t.Context(), reply); err != nil {
 				t.Fatal(err)
 			}

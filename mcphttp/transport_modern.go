@@ -35,7 +35,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 		return nil, x.notSent(err)
 	}
 	id := jsonrpc.IntID(t.ids.Add(1))
-	if err := x.post(t.target, header, jsonrpc.NewRequest(id, req.Method, req.Params)); err != nil {
+	if err := x.post(t.target, header, &jsonrpc.Message{ID: id, Method: req.Method, Params: req.Params}); err != nil {
 		return nil, err
 	}
 	m, err := x.response(id, func(_ context.Context, m *jsonrpc.Message) { x.notify(req, m) })

@@ -174,7 +174,7 @@ func (l *clientSession) exists(ctx context.Context) bool {
 	}
 	defer x.end()
 	id := jsonrpc.IntID(l.ids.Add(1))
-	if x.post(l.t.target, l.posting(), jsonrpc.NewRequest(id, wire.MethodPing, nil)) != nil {
+	if x.post(l.t.target, l.posting(), &jsonrpc.Message{ID: id, Method: wire.MethodPing}) != nil {
 		return true
 	}
 	m, err := l.response(x, id)
@@ -364,7 +364,8 @@ func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message)
 		defer func() { <-l.cancelSlots }()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 		defer cancel()
-		if err := l.send(ctx, &l.cancels, jsonrpc.NewNotification(wire.NotificationCancelled, params)); err != nil {
+		cancelled := &jsonrpc.Message{Method: wire.NotificationCancelled, Params: params}
+		if err := l.send(ctx, &l.cancels, cancelled); err != nil {
 			l.t.log.Info("mcphttp: cancellation not sent", "method", req.Method, "error", err)
 		}
 	})

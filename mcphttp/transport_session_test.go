@@ -52,13 +52,13 @@ func (c *sessionClient) initialize(version string) {
 	if !strings.Contains(string(m.Result), `"protocolVersion":"`+version+`"`) {
 		c.t.Fatalf("initialize: got %s", jsonrpc.Append(nil, m))
 	}
-	if err := c.Send(c.t.Context(), jsonrpc.NewNotification("notifications/initialized", nil)); err != nil {
+	if err := c.Send(c.t.Context(), &jsonrpc.Message{Method: "notifications/initialized"}); err != nil {
 		c.t.Fatalf("initialized: %v", err)
 	}
 }
 
 func (c *sessionClient) try(ctx context.Context, method, params string) (*jsonrpc.Message, error) {
-	return c.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(params)))
+	return c.RoundTrip(ctx, &jsonrpc.Message{Method: method, Params: json.RawMessage(params)})
 }
 
 func (c *sessionClient) mustCall(method, params string) *jsonrpc.Message {
@@ -131,8 +131,8 @@ func TestELI_QuestionArrivesOnTheStreamOfTheCall(t *testing.T) {
 				done := make(chan *jsonrpc.Message)
 				go func() { done <- c.mustCall("tools/call", `{"name":"ask"}`) }()
 				question := c.next("elicitation/create")
-				reply := jsonrpc.NewResponse(question.ID,
-					json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`))
+				reply := &jsonrpc.Message{ID: question.ID, Result: json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`)}
+
 				if err := c.Send(t.Context(), reply); err != nil {
 					t.Fatal(err)
 				}
@@ -270,7 +270,7 @@ func TestLostSessionIsReported(t *testing.T) {
 			t.Errorf("got %v, want ErrSessionLost", err)
 		}
 		<-c.Done()
-		err = c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed", nil))
+		err = c.Send(t.Context(), &jsonrpc.Message{Method: "notifications/roots/list_changed"})
 		if !errors.Is(err, driver.ErrSessionLost) {
 			t.Errorf("Send: got %v, want ErrSessionLost", err)
 		}

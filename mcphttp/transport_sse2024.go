@@ -195,7 +195,7 @@ func (e *endpointStream) roundTrip(x *clientExchange, req *jsonrpc.Message) (*js
 		var refused *mcp.Error
 		var status *StatusError
 		if errors.As(err, &refused) && refused.Remote() && !errors.As(err, &status) {
-			return jsonrpc.NewErrorResponse(req.ID, refused), nil
+			return &jsonrpc.Message{ID: req.ID, Error: refused}, nil
 		}
 		return nil, err
 	}

@@ -303,7 +303,7 @@ func TestResponsesAreMatchedByID(t *testing.T) {
 		done := make(chan string)
 		for range 10 {
 			go func() {
-				req := jsonrpc.NewRequest(jsonrpc.ID{}, "pair", nil)
+				req := &jsonrpc.Message{Method: "pair"}
 				m, err := c.RoundTrip(t.Context(), req)
 				if err != nil || string(m.Result) != `{"n":`+req.ID.String()+`}` {
 					t.Errorf("request %s: got %v, %v", req.ID, m, err)

@@ -33,7 +33,7 @@ func modernRequest(t testing.TB, method, members string) *mcp.Request {
 	if members != "" {
 		members += ","
 	}
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage("{"+members+testEnvelope+"}")))
+	req, err := mcp.NewRequest(&jsonrpc.Message{Method: method, Params: json.RawMessage("{" + members + testEnvelope + "}")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +470,7 @@ func TestAUTH_EveryPOSTReturnsTheStatus(t *testing.T) {
 		c = initialized(t, newMemTransport(t, (&fakeSSEServer{post: refuse}).ServeHTTP, nil), november2024)
 		_, err = c.try(t.Context(), "ping", `{}`)
 		checkUnauthorized(t, err, code, body)
-		checkUnauthorized(t, c.Send(t.Context(), jsonrpc.NewNotification("notifications/x", nil)), code, body)
+		checkUnauthorized(t, c.Send(t.Context(), &jsonrpc.Message{Method: "notifications/x"}), code, body)
 	}
 }
 

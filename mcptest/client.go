@@ -206,7 +206,7 @@ func (c *Client) Send(method string, params map[string]any) *Pending {
 // SendAs is [Client.Send] with a given id.
 func (c *Client) SendAs(id jsonrpc.ID, method string, params map[string]any) *Pending {
 	c.t.Helper()
-	m := jsonrpc.NewRequest(id, method, c.params(params))
+	m := &jsonrpc.Message{ID: id, Method: method, Params: c.params(params)}
 	p := &Pending{ID: id, Method: method, c: c, done: make(chan struct{})}
 	c.mu.Lock()
 	c.pending[id] = p
@@ -225,7 +225,7 @@ func (c *Client) Notify(method string, params map[string]any) {
 	if params != nil {
 		raw = encode(params)
 	}
-	c.send(jsonrpc.NewNotification(method, raw))
+	c.send(&jsonrpc.Message{Method: method, Params: raw})
 }
 
 // send sends and records a request or notification.

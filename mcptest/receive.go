@@ -77,7 +77,7 @@ func (e *Extension) core(m *jsonrpc.Message) *jsonrpc.Message {
 		delete(f, member)
 	}
 	params["notifications"] = encode(f)
-	return jsonrpc.NewNotification(m.Method, encode(params))
+	return &jsonrpc.Message{Method: m.Method, Params: encode(params)}
 }
 
 // complete passes a response to its request.
@@ -151,10 +151,10 @@ func (c *Client) answer(m *jsonrpc.Message) {
 		c.fault("a server sends no requests: %s", jsonrpc.Append(nil, m))
 		return
 	}
-	response := jsonrpc.NewResponse(m.ID, nil)
+	response := &jsonrpc.Message{ID: m.ID, Result: json.RawMessage("{}")}
 	if m.Method != "ping" {
 		if result, err := c.Options.Answer(m.Method, m.Params); err != nil {
-			response = jsonrpc.NewErrorResponse(m.ID, refusal(err))
+			response = &jsonrpc.Message{ID: m.ID, Error: refusal(err)}
 		} else {
 			response.Result = encode(result)
 		}

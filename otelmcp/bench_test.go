@@ -67,7 +67,7 @@ func BenchmarkServer(b *testing.B) {
 			b.Run(title, func(b *testing.B) {
 				s := mcp.NewServer("calc", "1", &mcp.ServerOptions{Observer: observers()[name]()})
 				addTools(s)
-				msg := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(params))
+				msg := &jsonrpc.Message{ID: jsonrpc.IntID(7), Method: "tools/call", Params: []byte(params)}
 				ctx := context.Background()
 				b.ReportAllocs()
 				for b.Loop() {

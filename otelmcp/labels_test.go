@@ -22,8 +22,8 @@ const (
 // respond sends a request of the newest revision to a server.
 func respond(t *testing.T, s mcp.Handler, method, params string) *jsonrpc.Message {
 	t.Helper()
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(`{`+params+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(`{` + params +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

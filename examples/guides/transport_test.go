@@ -113,7 +113,7 @@ func handle(ctx context.Context, h mcp.Handler, caller *mcp.Principal, message [
 	}
 	req, err := mcp.NewRequest(m)
 	if invalid, ok := errors.AsType[*mcp.Error](err); ok {
-		return jsonrpc.Append(nil, jsonrpc.NewErrorResponse(m.ID, invalid))
+		return jsonrpc.Append(nil, &jsonrpc.Message{ID: m.ID, Error: invalid})
 	}
 	req.Principal = caller
 	return jsonrpc.Append(nil, mcp.Respond(mcp.WithPrincipal(ctx, caller), h, req))

@@ -213,7 +213,7 @@ func (s *Server) callHandler(r *run) outcome {
 	if s.tool(j.Tool) == nil {
 		return outcome{fault: errNoTool(j.Tool)}
 	}
-	call := jsonrpc.NewRequest(jsonrpc.StringID("task "+short(r.id)), methodCall, j.Params)
+	call := &jsonrpc.Message{ID: jsonrpc.StringID("task " + short(r.id)), Method: methodCall, Params: j.Params}
 	req, err := mcp.NewRequest(call)
 	if err != nil {
 		return outcome{fault: mcp.Errorf(mcp.CodeInternalError, "the stored call cannot be read")}

@@ -131,7 +131,7 @@ func (t *Table) unattributed(ctx context.Context, method string) *jsonrpc.Error 
 		t.warn(ctx, "mcp: a question of the server was refused: several users have used the connection, and "+
 			"nothing relates the question to a request; "+connectEach, "method", method)
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + ": " + reason}
+	return &jsonrpc.Error{Code: wire.CodeMethodNotFound, Message: method + ": " + reason}
 }
 
 // connectEach says how messages that name no request can reach their user.
@@ -289,7 +289,7 @@ func unanswered(method string) answer {
 	if method == wire.MethodElicitationCreate {
 		return unasked(method)
 	}
-	return answer{err: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + ": the client did not answer"}}
+	return answer{err: &jsonrpc.Error{Code: wire.CodeInternalError, Message: method + ": the client did not answer"}}
 }
 
 // isAskable reports whether a client with these capabilities can answer some questions.

@@ -152,7 +152,7 @@ func TestQuestionOnStreamBelongsToItsRequest(t *testing.T) {
 		}
 		foreign := peer.WithArrival(t.Context(), peer.Arrival{Of: t.Context()})
 		_, err := table.Ask(foreign, wire.MethodElicitationCreate, json.RawMessage(form))
-		wantRefused(t, "question of a request that is not forwarded", err, jsonrpc.CodeMethodNotFound)
+		wantRefused(t, "question of a request that is not forwarded", err, wire.CodeMethodNotFound)
 		stop()
 		after(answerTime + cancelDelay)
 	})
@@ -206,7 +206,7 @@ func TestMessagesWithoutStreamReachNoneOfSeveralPrincipals(t *testing.T) {
 				if ann.state != "" || !ann.done || logs != 0 {
 					t.Errorf("got %+v and %d log messages, want neither a question nor a message", ann, logs)
 				}
-				wantRefused(t, "question", ann.err, jsonrpc.CodeMethodNotFound)
+				wantRefused(t, "question", ann.err, wire.CodeMethodNotFound)
 				if text := lines.String(); strings.Count(text, `\"share\": \"caller\"`) != 2 {
 					t.Errorf("logged %q, want a line for each message", text)
 				}
@@ -436,7 +436,7 @@ func TestQuestionWithoutRequestHasADefault(t *testing.T) {
 			t.Errorf("roots: got %s, want the default", got)
 		}
 		_, err := table.Ask(t.Context(), wire.MethodSamplingCreateMessage, nil)
-		wantRefused(t, "question without a default", err, jsonrpc.CodeMethodNotFound)
+		wantRefused(t, "question without a default", err, wire.CodeMethodNotFound)
 	})
 }
 
@@ -617,14 +617,14 @@ func TestQuestionOfTask(t *testing.T) {
 			collected()
 			return got
 		}
-		if got := ask("none"); got != fmt.Sprint(jsonrpc.CodeMethodNotFound) {
+		if got := ask("none"); got != fmt.Sprint(wire.CodeMethodNotFound) {
 			t.Errorf("question of an unknown task: got %s", got)
 		}
 		ask("t2")
 		if !second.done || first.done || call.done {
 			t.Errorf("question of t2: asked t1 %v, t2 %v, the call %v", first.done, second.done, call.done)
 		}
-		if got := ask(""); got != fmt.Sprint(jsonrpc.CodeMethodNotFound) || call.done || first.done {
+		if got := ask(""); got != fmt.Sprint(wire.CodeMethodNotFound) || call.done || first.done {
 			t.Errorf("question without a task: got %s, asked t1 %v, the call %v", got, first.done, call.done)
 		}
 		if _, _, serial := table.Usage(); serial {

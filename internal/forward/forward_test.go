@@ -129,7 +129,7 @@ func TestCallContinuesWithTheAnswer(t *testing.T) {
 			t.Errorf("got %s, %v, want the answer", got, err)
 		}
 		_, err = s.table.Serve(t.Context(), request("ann", answers(state)), s.open)
-		wantRefused(t, "state used twice", err, jsonrpc.CodeInvalidParams)
+		wantRefused(t, "state used twice", err, wire.CodeInvalidParams)
 		s.wantEmpty(t)
 	})
 }
@@ -148,7 +148,7 @@ func TestStateIsValidForItsCallerAndMethodOnly(t *testing.T) {
 			"unknown state": request("ann", answers("x")), "state that is no string": request("ann", `{"requestState":1}`),
 		} {
 			_, err := s.table.Serve(t.Context(), r, s.open)
-			wantRefused(t, name, err, jsonrpc.CodeInvalidParams)
+			wantRefused(t, name, err, wire.CodeInvalidParams)
 		}
 		if _, err := s.table.Serve(t.Context(), request("ann", answers(state)), s.open); err != nil {
 			t.Errorf("the right caller after the wrong ones: %v", err)
@@ -191,7 +191,7 @@ func TestQuestionWithoutAnswerIsCancelled(t *testing.T) {
 			t.Errorf("got %v and %v, want the first request to end by itself, and the second with %v", got, s.ended, errNotAnswered)
 		}
 		_, err = s.table.Serve(t.Context(), request("ann", answers(state)), s.open)
-		wantRefused(t, "late answer", err, jsonrpc.CodeInvalidParams)
+		wantRefused(t, "late answer", err, wire.CodeInvalidParams)
 	})
 }
 

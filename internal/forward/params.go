@@ -118,7 +118,7 @@ func Params(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Er
 	of, ok := v.methods[method]
 	if !ok {
 		if v.resembles(method) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+			return nil, &jsonrpc.Error{Code: wire.CodeMethodNotFound, Message: "method not found: " + method}
 		}
 		of = v.extension
 	}
@@ -176,7 +176,7 @@ func (m *member) check(value []byte, path string) (defined bool, err *jsonrpc.Er
 	case m.isObject && kind == 'n':
 		return false, nil
 	case m.isObject && kind != '{':
-		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+		return false, &jsonrpc.Error{Code: wire.CodeInvalidParams,
 			Message: "invalid params" + path + "." + m.name + ": must be an object"}
 	case m.of == nil:
 		return true, nil
@@ -205,7 +205,7 @@ func (of members) folds(key string) bool {
 }
 
 func ambiguous(path string, name []byte) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params" + path + ": " +
+	return &jsonrpc.Error{Code: wire.CodeInvalidParams, Message: "invalid params" + path + ": " +
 		(&fold.AmbiguousError{Name: string(name)}).Error()}
 }
 

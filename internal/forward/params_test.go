@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
-	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
 func TestParamsHaveTheDefinedMembers(t *testing.T) {
@@ -64,8 +63,8 @@ func TestParamsRefusesWhatResemblesAnother(t *testing.T) {
 		{"skills/get", `{"uri":"u","URI":"v"}`},
 		{"acme/use", `{"uri":"u","URI":"v"}`},
 	} {
-		if got, err := Params(test.method, json.RawMessage(test.params)); err == nil || err.Code != jsonrpc.CodeInvalidParams {
-			t.Errorf("%s %s: got %s, %v, want %d", test.method, test.params, got, err, jsonrpc.CodeInvalidParams)
+		if got, err := Params(test.method, json.RawMessage(test.params)); err == nil || err.Code != wire.CodeInvalidParams {
+			t.Errorf("%s %s: got %s, %v, want %d", test.method, test.params, got, err, wire.CodeInvalidParams)
 		}
 	}
 }
@@ -75,8 +74,8 @@ func TestParamsRefusesMethodsThatResembleOthers(t *testing.T) {
 	for _, method := range []string{"Tools/call", "tool\u017f/call", "tools/call ", "\ttools/call", "tools//call", "/tools/call",
 		"tools/call/", "tools /call", "tools/call\x00", "TOOLS/CALL", "ta\u017f\u212as/get", "Skills/get", "logging/setlevel",
 		"resources//read", "Ping", "tasks/Update", "Roots/list", "\u200btools/call", "sampling/createmessage"} {
-		if got, err := Params(method, json.RawMessage(`{}`)); err == nil || err.Code != jsonrpc.CodeMethodNotFound {
-			t.Errorf("%q: got %s, %v, want %d", method, got, err, jsonrpc.CodeMethodNotFound)
+		if got, err := Params(method, json.RawMessage(`{}`)); err == nil || err.Code != wire.CodeMethodNotFound {
+			t.Errorf("%q: got %s, %v, want %d", method, got, err, wire.CodeMethodNotFound)
 		}
 	}
 	for _, method := range []string{"tools/call", "tools/calls", "acme/Tools", "tools.call", "roots/list", "x"} {

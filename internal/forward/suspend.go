@@ -30,7 +30,7 @@ const (
 
 var (
 	errNotAnswered    = errors.New("the client did not answer in time")
-	errResultTooLarge = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(
+	errResultTooLarge = &jsonrpc.Error{Code: wire.CodeInternalError, Message: fmt.Sprintf(
 		"the request has run; its result has more than %d bytes and could not be kept for the client", maxKeptResult)}
 	errUnknownState = invalid("invalid requestState: it is unknown or has expired; the request may have run")
 	errUsedState    = invalid("invalid requestState: it was used before; the request is in progress, " +
@@ -38,7 +38,7 @@ var (
 )
 
 func invalid(format string, args ...any) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
+	return &jsonrpc.Error{Code: wire.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
 // wait waits for the result or questions. When ctx ends, it cancels the call.

@@ -91,10 +91,10 @@ func TestAnswersOfWrongFormAreRefused(t *testing.T) {
 			collected()
 			for _, wrong := range test.wrong {
 				again := serve(t.Context(), &table, retry(*r, o.state, `{"q1":`+wrong+`}`), nil)
-				wantRefused(t, test.method+" "+wrong, again.err, jsonrpc.CodeInvalidParams)
+				wantRefused(t, test.method+" "+wrong, again.err, wire.CodeInvalidParams)
 			}
 			wantRefused(t, "answers that are no object", serve(t.Context(), &table, retry(*r, o.state, `[]`), nil).err,
-				jsonrpc.CodeInvalidParams)
+				wire.CodeInvalidParams)
 			got := serve(t.Context(), &table, retry(*r, o.state, `{"q1":`+test.right+`}`), nil)
 			if got.result != test.right || got.err != nil {
 				t.Errorf("%s: got %+v, want the answer", test.method, got)
@@ -115,7 +115,7 @@ func TestStateIsUsedOnce(t *testing.T) {
 		collected()
 		again := retry(*request("ann", `{}`), o.state, `{"q1":{"action":"decline"}}`)
 		first, second := serve(t.Context(), &table, again, nil), serve(t.Context(), &table, again, nil)
-		wantRefused(t, "state used twice", second.err, jsonrpc.CodeInvalidParams)
+		wantRefused(t, "state used twice", second.err, wire.CodeInvalidParams)
 		if second.err == nil || !strings.Contains(second.err.Error(), "do not repeat it") {
 			t.Errorf("got %v, want that the request is not repeated", second.err)
 		}
@@ -151,7 +151,7 @@ func TestResultIsKeptWhileClientIsAsked(t *testing.T) {
 				if comesBack {
 					o = serve(t.Context(), &table, retry(*request("ann", `{}`), o.state, `{"q1":{"action":"decline"}}`), nil)
 					if size > maxKeptResult {
-						wantRefused(t, "large result", o.err, jsonrpc.CodeInternalError)
+						wantRefused(t, "large result", o.err, wire.CodeInternalError)
 					} else if o.result != result {
 						t.Errorf("got %.100v, want the result", o)
 					}

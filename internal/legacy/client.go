@@ -162,7 +162,7 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 	case !hasCapability(c.declared, "roots"):
 		return errors.New("this client did not declare the capability roots")
 	}
-	return c.conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationRootsListChanged, nil))
+	return c.conn.Send(ctx, &jsonrpc.Message{Method: wire.NotificationRootsListChanged})
 }
 
 // Close ends the session and closes its connection. It waits up to closeTimeout for calls of

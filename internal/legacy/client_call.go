@@ -77,7 +77,7 @@ func (c *Client) call(ctx context.Context, method string, params json.RawMessage
 }
 
 func (c *Client) request(ctx context.Context, method string, params json.RawMessage) (*jsonrpc.Message, error) {
-	return c.conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
+	return c.conn.RoundTrip(ctx, &jsonrpc.Message{Method: method, Params: params})
 }
 
 // sessionParams removes the negotiated members, and members that its revision lacks, from

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -36,7 +37,7 @@ func TestRequestsAreSentWithoutEnvelope(t *testing.T) {
 	for _, params := range []string{`[]`, `{"_meta":[]}`, `{"_meta":{"progressToken":1.5}}`} {
 		_, err := c.RoundTrip(t.Context(), "tools/list", json.RawMessage(params), nil)
 		var e *jsonrpc.Error
-		if !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams || e.Remote() {
+		if !errors.As(err, &e) || e.Code != wire.CodeInvalidParams || e.Remote() {
 			t.Errorf("%s: %v", params, err)
 		}
 		s.wants(t)
@@ -95,7 +96,7 @@ func TestOnlyDeclaredMethodsAreSent(t *testing.T) {
 		switch {
 		case tc.wantError == "" && (err != nil || len(s.take()) != 1):
 			t.Errorf("%+v: %v", tc, err)
-		case tc.wantError != "" && (!errors.As(err, &e) || e.Code != jsonrpc.CodeMethodNotFound || e.Remote() || !strings.Contains(e.Message, tc.wantError) || s.take() != nil):
+		case tc.wantError != "" && (!errors.As(err, &e) || e.Code != wire.CodeMethodNotFound || e.Remote() || !strings.Contains(e.Message, tc.wantError) || s.take() != nil):
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
@@ -213,7 +214,7 @@ func TestTokensAreUnique(t *testing.T) {
 		go func() { first <- call() }()
 		synctest.Wait()
 		var e *jsonrpc.Error
-		if err := call(); !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams || e.Remote() {
+		if err := call(); !errors.As(err, &e) || e.Code != wire.CodeInvalidParams || e.Remote() {
 			t.Errorf("a second request with a token in use: error %v, want a local -32602", err)
 		}
 		close(release)

@@ -182,5 +182,5 @@ func lacking(rev wire.Revision, capabilities []byte) map[string]string {
 }
 
 func methodNotFound(message string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: message}
+	return &jsonrpc.Error{Code: wire.CodeMethodNotFound, Message: message}
 }

@@ -33,7 +33,7 @@ func (c *Client) initialize(ctx context.Context, conn Conn) error {
 	if c.offered.Modern() {
 		return fmt.Errorf("protocol revision %s has no sessions", c.offered)
 	}
-	response, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodInitialize, c.initializeParams()))
+	response, err := conn.RoundTrip(ctx, &jsonrpc.Message{Method: wire.MethodInitialize, Params: c.initializeParams()})
 	switch {
 	case err != nil:
 		return err
@@ -47,7 +47,7 @@ func (c *Client) initialize(ctx context.Context, conn Conn) error {
 	}
 	c.setServer(response.Result)
 	close(c.opened)
-	return conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
+	return conn.Send(ctx, &jsonrpc.Message{Method: wire.NotificationInitialized})
 }
 
 func (c *Client) initializeParams() json.RawMessage {

@@ -15,20 +15,20 @@ import (
 // basic/utilities/ping#behavior-requirements
 func (c *Client) acceptRequest(of context.Context, m *jsonrpc.Message) {
 	if m.Method == wire.MethodPing {
-		c.enqueueReply(jsonrpc.NewResponse(m.ID, emptyResult))
+		c.enqueueReply(&jsonrpc.Message{ID: m.ID, Result: emptyResult})
 		return
 	}
 	size := int64(len(m.Params))
 	if c.requestBytes.Add(size) > maxServerRequestBytes {
 		c.requestBytes.Add(-size)
-		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, wire.Busy("too many requests in progress")))
+		c.enqueueReply(&jsonrpc.Message{ID: m.ID, Error: wire.Busy("too many requests in progress")})
 		return
 	}
 	ctx := peer.WithArrival(c.ctx, peer.Arrival{Of: of, Number: c.requests.Add(1)})
 	call, err := c.calls.Begin(ctx, m.ID)
 	if err != nil {
 		c.requestBytes.Add(-size)
-		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, err))
+		c.enqueueReply(&jsonrpc.Message{ID: m.ID, Error: err})
 		return
 	}
 	begun := c.start(func() {
@@ -57,9 +57,9 @@ func (c *Client) serveRequest(call *peer.Call, m *jsonrpc.Message) *clientTask {
 		return nil
 	case !c.isOpen(): // no connection to send to
 	case err != nil:
-		c.send(jsonrpc.NewErrorResponse(m.ID, err))
+		c.send(&jsonrpc.Message{ID: m.ID, Error: err})
 	default:
-		c.send(jsonrpc.NewResponse(m.ID, result))
+		c.send(&jsonrpc.Message{ID: m.ID, Result: result})
 	}
 	return task
 }
@@ -265,7 +265,7 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 
 // errNotExpressible returns the error for a result that the server's revision cannot express.
 func errNotExpressible(what string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+	return &jsonrpc.Error{Code: wire.CodeInternalError,
 		Message: "the session's protocol revision has no form for a result with " + what}
 }
 
@@ -327,7 +327,7 @@ func (c *Client) replyToMalformed(m *jsonrpc.Message) {
 
 func (c *Client) acceptNotification(of context.Context, m *jsonrpc.Message) {
 	if jsonscan.Kind(m.Params) != '{' {
-		m = jsonrpc.NewNotification(m.Method, emptyResult)
+		m = &jsonrpc.Message{Method: m.Method, Params: emptyResult}
 	}
 	switch m.Method {
 	case wire.NotificationCancelled:

@@ -347,14 +347,14 @@ func TestServerRequestBytesAreLimited(t *testing.T) {
 		c := open(t, cfg, s)
 		large := json.RawMessage(`{"messages":[],"x":"` + strings.Repeat("x", 16<<20-100) + `"}`)
 		for i := range 5 {
-			c.Receive(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "sampling/createMessage", large))
+			c.Receive(&jsonrpc.Message{ID: jsonrpc.IntID(int64(i)), Method: "sampling/createMessage", Params: large})
 		}
 		synctest.Wait()
 		s.wants(t, `"id":4,"error":{"code":429,"message":"too many requests in progress","data":{"retryAfterMs":1000}}`)
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 		<-cause
 		synctest.Wait()
-		c.Receive(jsonrpc.NewRequest(jsonrpc.IntID(7), "sampling/createMessage", large))
+		c.Receive(&jsonrpc.Message{ID: jsonrpc.IntID(7), Method: "sampling/createMessage", Params: large})
 		synctest.Wait()
 		s.wants(t)
 		c.Close()

@@ -77,7 +77,7 @@ func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (js
 	switch {
 	case e.Code == wire.CodeResourceNotFoundLegacy && method == wire.MethodResourcesRead:
 		modern := *e
-		modern.Code = jsonrpc.CodeInvalidParams
+		modern.Code = wire.CodeInvalidParams
 		if uri, ok := jsonscan.Get(params, "uri"); ok && !namesURI(e.Data) {
 			modern.Data = append(appendMember([]byte{'{'}, []byte("uri"), uri), '}')
 		}

@@ -22,7 +22,7 @@ type echoConn struct {
 func (e *echoConn) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	e.params = req.Params
 	if req.Method == wire.MethodInitialize {
-		return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(e.initialized)), nil
+		return &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage(e.initialized)}, nil
 	}
 	answer := e.answer
 	return &answer, nil
@@ -91,7 +91,7 @@ func TestRequestsToSessionsAreValid(t *testing.T) {
 		t.Run(r.method, func(t *testing.T) {
 			mustValidate(t, wire.Latest(), r.definition+"/properties/params", []byte(r.params))
 			for _, rev := range legacyRevisions() {
-				conn := &echoConn{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))}
+				conn := &echoConn{answer: jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage("{}")}}
 				c := openClient(t, rev, conn)
 				if _, err := c.RoundTrip(t.Context(), r.method, json.RawMessage(r.params), nil); err != nil {
 					t.Fatal(err)
@@ -155,7 +155,7 @@ func TestResponsesAreValidInEachRevision(t *testing.T) {
 
 func TestNotificationsOfSubscriptionsAreValid(t *testing.T) {
 	for _, rev := range legacyRevisions() {
-		c := openClient(t, rev, &echoConn{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))})
+		c := openClient(t, rev, &echoConn{answer: jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage("{}")}})
 		definitions := map[string]string{
 			wire.NotificationSubscriptionsAcknowledged: "SubscriptionsAcknowledgedNotification",
 			wire.NotificationToolsListChanged:          "ToolListChangedNotification",

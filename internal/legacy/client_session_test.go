@@ -148,19 +148,20 @@ func testClientAndSession(t *testing.T, version string) {
 	}
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if member(req.Params, "name") == `"fail"` {
-			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "resource not found", Data: []byte(`{"uri":"x:y"}`)})
+			return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: -32602, Message: "resource not found", Data: []byte(`{"uri":"x:y"}`)}}
 		}
-		_ = out(ctx, jsonrpc.NewNotification("notifications/progress", json.RawMessage(`{"progressToken":7,"progress":0.5}`)))
+		_ = out(ctx, &jsonrpc.Message{Method: "notifications/progress", Params: json.RawMessage(`{"progressToken":7,"progress":0.5}`)})
 		got := member(req.Params, "inputResponses")
 		if got == "" {
 			var asks []string
 			for key, question := range questions {
 				asks = append(asks, `"`+key+`":`+question)
 			}
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"input_required","inputRequests":{`+strings.Join(asks, ",")+`},"requestState":"s"}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"input_required","inputRequests":{` + strings.Join(asks, ",") + `},"requestState":"s"}`)}
 		}
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[],"_meta":{"got":`+got+`,"level":`+
-			member(json.RawMessage(member(req.Params, "_meta")), wire.MetaLogLevel)+`}}`))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","content":[],"_meta":{"got":` + got + `,"level":` +
+			member(json.RawMessage(member(req.Params, "_meta")), wire.MetaLogLevel) + `}}`)}
+
 	}}
 	cfg := clientConfig(version)
 	cfg.Answer = func(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -229,7 +230,7 @@ func TestCancelAcrossASession(t *testing.T) {
 			close(started)
 			<-ctx.Done()
 			cause <- context.Cause(ctx)
-			return jsonrpc.NewResponse(req.ID, nil)
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage("{}")}
 		}})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stop := errors.New("stop")
@@ -249,9 +250,9 @@ func TestCancelAcrossASession(t *testing.T) {
 func TestConcurrentRequests(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if member(req.Params, "inputResponses") == "" {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"input_required","inputRequests":{"where":{"method":"roots/list"}}}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"input_required","inputRequests":{"where":{"method":"roots/list"}}}`)}
 		}
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","content":[]}`)}
 	}}
 	cfg := clientConfig("2025-11-25")
 	cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {

@@ -86,7 +86,7 @@ func acknowledged(n int, filter string) string {
 }
 
 func changed(c *legacy.Client, list string) {
-	c.Receive(jsonrpc.NewNotification("notifications/"+list+"/list_changed", nil))
+	c.Receive(&jsonrpc.Message{Method: "notifications/" + list + "/list_changed"})
 }
 
 func updated(c *legacy.Client, uri string) {

@@ -87,7 +87,7 @@ func TestRequestsOfATaskDuringTasksResult(t *testing.T) {
 		release := make(chan struct{})
 		s := &fakeServer{capabilities: serverTaskCapabilities, serve: afterInitialize(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			<-release
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"content":[]}`)}
 		})}
 		cfg := clientConfig("2025-11-25")
 		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {

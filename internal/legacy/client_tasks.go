@@ -62,8 +62,8 @@ const (
 var (
 	errTaskExpired = errors.New("the ttl of the task is over")
 
-	errTaskCancelled = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "request cancelled"}
-	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+	errTaskCancelled = &jsonrpc.Error{Code: wire.CodeInternalError, Message: "request cancelled"}
+	errTaskTooLarge  = &jsonrpc.Error{Code: wire.CodeInternalError,
 		Message: "result too large for a task: send the request without one"}
 	errTooManyTasks = wire.Busy("too many tasks in progress")
 )

@@ -22,7 +22,7 @@ func TestClientTasksAreValid(t *testing.T) {
 	}
 	respond := func(definition, method, params string) *clientTask {
 		t.Helper()
-		result, task, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
+		result, task, err := c.respond(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(params)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,12 +33,12 @@ func TestClientTasksAreValid(t *testing.T) {
 	first := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	second := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+first.id+`"}`)
-	c.runTask(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
+	c.runTask(first, &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: wire.MethodElicitationCreate, Params: json.RawMessage(question)})
 	respond("ElicitResult", wire.MethodTasksResult, `{"taskId":"`+first.id+`"}`)
 	respond("CancelTaskResult", wire.MethodTasksCancel, `{"taskId":"`+second.id+`"}`)
 	refusal = &jsonrpc.Error{Code: -1, Message: strings.Repeat("é", 500)}
 	third := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
-	c.runTask(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
+	c.runTask(third, &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: wire.MethodElicitationCreate, Params: json.RawMessage(question)})
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+third.id+`"}`)
 	respond("ListTasksResult", wire.MethodTasksList, `{}`)
 }
@@ -62,7 +62,7 @@ func FuzzClientTasks(f *testing.F) {
 			asked++
 			return json.RawMessage(`{"action":"cancel"}`), nil
 		}
-		question := jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, append(appendMember([]byte(`{"message":"m",`), []byte("task"), task), '}'))
+		question := &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: wire.MethodElicitationCreate, Params: append(appendMember([]byte(`{"message":"m",`), []byte("task"), task), '}')}
 		result, newTask, refusal := c.respond(t.Context(), question)
 		switch kind := jsonscan.Kind(task); {
 		case kind == 'n':
@@ -71,7 +71,7 @@ func FuzzClientTasks(f *testing.F) {
 			}
 			return
 		case refusal != nil:
-			if newTask != nil || asked != 0 || refusal.Code != jsonrpc.CodeInvalidParams || c.tasks.all != nil {
+			if newTask != nil || asked != 0 || refusal.Code != wire.CodeInvalidParams || c.tasks.all != nil {
 				t.Fatalf("refused: created %v, Answer called %d times: %v", newTask, asked, refusal)
 			}
 			return
@@ -89,11 +89,11 @@ func FuzzClientTasks(f *testing.F) {
 		params = strings.ReplaceAll(params, "ID", newTask.id)
 		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == newTask.id
 		for _, method := range []string{wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksCancel, wire.MethodTasksList} {
-			result, created, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
+			result, created, err := c.respond(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(params)})
 			switch {
 			case created != nil:
 				t.Fatalf("%s created a task", method)
-			case err != nil && err.Code != jsonrpc.CodeInvalidParams:
+			case err != nil && err.Code != wire.CodeInvalidParams:
 				t.Fatalf("%s: %v", method, err)
 			case err == nil && jsonscan.Valid(result, jsonscan.Limits{}) != nil:
 				t.Fatalf("%s: %s", method, result)

@@ -44,7 +44,7 @@ func (s *fakeServer) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 		return nil, context.Cause(ctx)
 	}
 	req.ID = jsonrpc.IntID(s.ids.Add(1))
-	s.record(jsonrpc.NewNotification(req.Method, req.Params))
+	s.record(&jsonrpc.Message{Method: req.Method, Params: req.Params})
 	response := s.answer(ctx, req)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -59,7 +59,7 @@ func (s *fakeServer) answer(ctx context.Context, req *jsonrpc.Message) *jsonrpc.
 		}
 	}
 	if req.Method != wire.MethodInitialize {
-		return jsonrpc.NewResponse(req.ID, nil)
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage("{}")}
 	}
 	version := s.version
 	if version == "" {
@@ -69,8 +69,9 @@ func (s *fakeServer) answer(ctx context.Context, req *jsonrpc.Message) *jsonrpc.
 	if capabilities == "" {
 		capabilities = allServerCapabilities
 	}
-	return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"protocolVersion":"`+version+`","capabilities":`+capabilities+
-		`,"serverInfo":{"name":"s","version":"1"},"instructions":"Be kind."}`))
+	return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"protocolVersion":"` + version + `","capabilities":` + capabilities +
+		`,"serverInfo":{"name":"s","version":"1"},"instructions":"Be kind."}`)}
+
 }
 
 func (s *fakeServer) Send(ctx context.Context, m *jsonrpc.Message) error {
@@ -161,7 +162,7 @@ type serveFunc = func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Messag
 // respondWith returns the result for every request.
 func respondWith(result string) serveFunc {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(result))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(result)}
 	}
 }
 
@@ -172,7 +173,7 @@ func failWith(code int, text, data string) serveFunc {
 		if data != "" {
 			e.Data = json.RawMessage(data)
 		}
-		return jsonrpc.NewErrorResponse(req.ID, e)
+		return &jsonrpc.Message{ID: req.ID, Error: e}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Message) {
 	s, err := Open(ctx, cfg, req)
 	if err != nil {
-		return nil, jsonrpc.NewErrorResponse(req.ID, err)
+		return nil, &jsonrpc.Message{ID: req.ID, Error: err}
 	}
 	answer := s.InitializeResponse(ctx, req.ID)
 	if answer.Error != nil {

@@ -273,7 +273,7 @@ func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.E
 	}
 	code, message := e.Code, e.Message
 	switch {
-	case code == jsonrpc.CodeInvalidParams && method == wire.MethodResourcesRead && namesURI(e.Data):
+	case code == wire.CodeInvalidParams && method == wire.MethodResourcesRead && namesURI(e.Data):
 		if rev.HasCode(wire.CodeResourceNotFoundLegacy) {
 			code = wire.CodeResourceNotFoundLegacy
 		}
@@ -283,7 +283,7 @@ func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.E
 		message = "the client did not declare a capability that this request needs, or its revision does not have it" +
 			required(e.Data)
 	case code == wire.CodeUnsupportedVersion:
-		code = jsonrpc.CodeInvalidParams
+		code = wire.CodeInvalidParams
 	case code == wire.CodeHeaderMismatch, code == wire.CodeURLElicitationRequired:
 		code = jsonrpc.CodeInvalidRequest
 	}

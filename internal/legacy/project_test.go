@@ -13,7 +13,7 @@ import (
 )
 
 func notification(method, params string) *jsonrpc.Message {
-	return jsonrpc.NewNotification(method, json.RawMessage(params))
+	return &jsonrpc.Message{Method: method, Params: json.RawMessage(params)}
 }
 
 func TestProjectResult(t *testing.T) {
@@ -91,14 +91,14 @@ func TestProjectResult(t *testing.T) {
 }
 
 func TestResourceNotFound(t *testing.T) {
-	e := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found", Data: json.RawMessage(`{"uri":"x:y"}`)}
+	e := &jsonrpc.Error{Code: wire.CodeInvalidParams, Message: "resource not found", Data: json.RawMessage(`{"uri":"x:y"}`)}
 	for _, rev := range legacyRevisions() {
 		got := projectError(rev, wire.MethodResourcesRead, e)
 		if got.Code != -32002 || got.Message != e.Message || string(got.Data) != string(e.Data) {
 			t.Errorf("%v: %+v", rev, got)
 		}
 		for _, data := range []string{``, `null`, `{}`, `{"uri":1}`, `"uri"`} {
-			other := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Data: json.RawMessage(data)}
+			other := &jsonrpc.Error{Code: wire.CodeInvalidParams, Data: json.RawMessage(data)}
 			if got := projectError(rev, wire.MethodResourcesRead, other); got != other {
 				t.Errorf("%v: data %s: code %d, want it unchanged", rev, data, got.Code)
 			}
@@ -107,7 +107,7 @@ func TestResourceNotFound(t *testing.T) {
 			t.Errorf("%v: code %d for a tool, want it unchanged", rev, got.Code)
 		}
 	}
-	if e.Code != jsonrpc.CodeInvalidParams {
+	if e.Code != wire.CodeInvalidParams {
 		t.Error("the error was changed")
 	}
 	if got := projectError(wire.Latest(), wire.MethodResourcesRead, e); got != e {
@@ -179,7 +179,8 @@ func TestProjectNotification(t *testing.T) {
 			t.Errorf("the message was changed: %s", m.Params)
 		}
 	}
-	if m := jsonrpc.NewNotification(wire.NotificationToolsListChanged, nil); projectNotification(wire.March2025, m) != m {
+	m := &jsonrpc.Message{Method: wire.NotificationToolsListChanged}
+	if projectNotification(wire.March2025, m) != m {
 		t.Error("a notification without params was changed")
 	}
 }

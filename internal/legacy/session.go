@@ -34,7 +34,7 @@ func (s Stream) Send(ctx context.Context, m *jsonrpc.Message) error { return s(c
 
 // Notify writes a notification. With Send, it makes the stream a [Sender].
 func (s Stream) Notify(ctx context.Context, method string, params json.RawMessage) error {
-	return s(ctx, jsonrpc.NewNotification(method, params))
+	return s(ctx, &jsonrpc.Message{Method: method, Params: params})
 }
 
 // A Sender writes messages, as a [Stream] does.
@@ -225,14 +225,14 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 	method := methodOf(s.rev, m.Method)
 	switch {
 	case m.Method == wire.MethodPing:
-		return jsonrpc.NewResponse(m.ID, emptyResult)
+		return &jsonrpc.Message{ID: m.ID, Result: emptyResult}
 	case m.Method == wire.MethodInitialize:
 		return errorResponse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already")
 	case !method.served:
-		return errorResponse(m.ID, jsonrpc.CodeMethodNotFound, "method not found")
+		return errorResponse(m.ID, wire.CodeMethodNotFound, "method not found")
 	}
 	if err := s.calls.Enter(ctx, &x.call, m.ID); err != nil {
-		return jsonrpc.NewErrorResponse(m.ID, err)
+		return &jsonrpc.Message{ID: m.ID, Error: err}
 	}
 	x.session, x.request, x.method, x.out = s, m, method, out
 	return nil
@@ -327,5 +327,5 @@ func (s *Session) Close(cause error) {
 var emptyResult = []byte(`{}`)
 
 func errorResponse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {
-	return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: code, Message: message})
+	return &jsonrpc.Message{ID: id, Error: &jsonrpc.Error{Code: code, Message: message}}
 }

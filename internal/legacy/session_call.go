@@ -20,7 +20,7 @@ import (
 const maxRounds = 32
 
 // errInternal replaces an error that the client must not see. The log contains the error itself.
-var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
+var errInternal = &jsonrpc.Error{Code: wire.CodeInternalError, Message: "internal error"}
 
 // An Exchange serves a request of the client, for a caller that writes the response as bytes.
 // [Session.Begin] starts it. An Exchange is not reused: a goroutine that a handler left running
@@ -49,7 +49,7 @@ func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	case !x.call.End():
 		return dst[:mark], nil
 	case err != nil:
-		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
+		return jsonrpc.Append(dst[:mark], &jsonrpc.Message{ID: x.request.ID, Error: err}), err
 	}
 	return append(answer, '}'), nil
 }
@@ -71,7 +71,7 @@ func (x *Exchange) Exited() *jsonrpc.Message {
 	if !x.call.End() {
 		return nil
 	}
-	return jsonrpc.NewErrorResponse(x.request.ID, errInternal)
+	return &jsonrpc.Message{ID: x.request.ID, Error: errInternal}
 }
 
 // respond appends the result to dst, or returns the error.
@@ -227,7 +227,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage,
 		return nil, errInternal
 	}
 	if !has.logging {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server sends no log messages"}
+		return nil, &jsonrpc.Error{Code: wire.CodeMethodNotFound, Message: "this server sends no log messages"}
 	}
 	if jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")

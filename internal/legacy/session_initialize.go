@@ -150,9 +150,9 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 	var found capabilitySet
 	defer func() { s.setServer(found) }()
 	discard := func(context.Context, string, json.RawMessage) error { return nil }
-	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discard)
+	discovered, err := s.serve(ctx, nil, &jsonrpc.Message{ID: id, Method: wire.MethodDiscover}, nil, discard)
 	if err != nil {
-		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
+		return &jsonrpc.Message{ID: id, Error: projectError(s.rev, wire.MethodInitialize, err)}
 	}
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
@@ -168,7 +168,7 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 	if instructions, ok := jsonscan.Get(discovered, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
 		result = appendMember(append(result, ','), []byte("instructions"), instructions)
 	}
-	return jsonrpc.NewResponse(id, append(result, '}'))
+	return &jsonrpc.Message{ID: id, Result: append(result, '}')}
 }
 
 func serverInfo(discovered []byte) json.RawMessage {
@@ -231,7 +231,7 @@ func invalidRequest(message string) *jsonrpc.Error {
 }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
+	return &jsonrpc.Error{Code: wire.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
 // A sessionEnvelope is the envelope of every request of a session. initialize sets it, and

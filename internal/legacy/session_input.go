@@ -60,7 +60,7 @@ func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *
 	waitCtx, stop := context.WithTimeoutCause(ctx, cmp.Or(s.cfg.AnswerTimeout, DefaultAnswerTimeout), errNoResponse)
 	defer stop()
 	for _, q := range sent {
-		if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+		if err := out.Send(ctx, &jsonrpc.Message{ID: q.ID, Method: q.method, Params: q.params}); err != nil {
 			return nil, s.failure(ctx, "input request not delivered", err)
 		}
 	}
@@ -192,7 +192,7 @@ func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out S
 			return
 		}
 		params := append(appendMember([]byte{'{'}, []byte("requestId"), []byte(q.ID.String())), '}')
-		if out.Send(ctx, jsonrpc.NewNotification(wire.NotificationCancelled, params)) != nil {
+		if out.Send(ctx, &jsonrpc.Message{Method: wire.NotificationCancelled, Params: params}) != nil {
 			return
 		}
 	}

@@ -24,9 +24,9 @@ func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.St
 	var n atomic.Int32
 	return func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		if i := int(n.Add(1)); i <= len(results) {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(results[i-1]))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(results[i-1])}
 		}
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","content":[]}`)}
 	}
 }
 
@@ -262,7 +262,7 @@ func TestResponsesBelongToOneSession(t *testing.T) {
 
 func TestRoundsAreLimited(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"requestState":"more"`)))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(inputRequired(`"requestState":"more"`))}
 	}}
 	c := connect(t, "2025-06-18", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
@@ -288,12 +288,12 @@ func TestProgressIncreasesOverAllRounds(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		round++
 		for i := range round + 1 {
-			_ = out(ctx, jsonrpc.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"p","progress":%d}`, i)))
+			_ = out(ctx, &jsonrpc.Message{Method: "notifications/progress", Params: fmt.Appendf(nil, `{"progressToken":"p","progress":%d}`, i)})
 		}
 		if round < 3 {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"requestState":"s"`)))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(inputRequired(`"requestState":"s"`))}
 		}
-		return jsonrpc.NewResponse(req.ID, nil)
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage("{}")}
 	}}
 	c := connect(t, "2025-06-18", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`),

@@ -56,7 +56,7 @@ func (s *Session) ping(ctx context.Context, out Sender) error {
 		return err
 	}
 	defer q.Withdraw() // no effect after the response
-	if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, wire.MethodPing, nil)); err != nil {
+	if err := out.Send(ctx, &jsonrpc.Message{ID: q.ID, Method: wire.MethodPing}); err != nil {
 		return err
 	}
 	_, err = q.Wait(ctx)

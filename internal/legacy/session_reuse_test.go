@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -16,9 +17,9 @@ func TestResponsesDoNotAliasLaterRequests(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		arguments, _ := jsonscan.Get(req.Params, "arguments")
 		if text, _ := jsonscan.Get(req.Params, "name"); string(text) == `"fail"` {
-			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no", Data: arguments})
+			return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: wire.CodeInvalidParams, Message: "no", Data: arguments}}
 		}
-		return jsonrpc.NewResponse(req.ID, fmt.Appendf(nil, `{"resultType":"complete","content":[],"structuredContent":%s}`, arguments))
+		return &jsonrpc.Message{ID: req.ID, Result: fmt.Appendf(nil, `{"resultType":"complete","content":[],"structuredContent":%s}`, arguments)}
 	}}
 	c := connect(t, "2025-11-25", core)
 	const n = 20

@@ -64,7 +64,9 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Unlock()
 	var stop func()
 	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
-		request := jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, filter(has, s.uris))
+		request := &jsonrpc.Message{
+			ID: subscriptionID, Method: wire.MethodSubscriptionsListen, Params: filter(has, s.uris),
+		}
 		listen, invalid := s.modernRequest(request, nil)
 		if invalid != nil {
 			return invalid
@@ -140,10 +142,10 @@ func (c *Config) projectChange(rev wire.Revision, method string, params json.Raw
 		return last.projected
 	}
 	if len(params) > maxCachedChange {
-		return projectNotification(rev, jsonrpc.NewNotification(method, params))
+		return projectNotification(rev, &jsonrpc.Message{Method: method, Params: params})
 	}
 	params = bytes.Clone(params) // they belong to the handler
-	projected := projectNotification(rev, jsonrpc.NewNotification(method, params))
+	projected := projectNotification(rev, &jsonrpc.Message{Method: method, Params: params})
 	c.changes[rev].Store(&projectedChange{method, params, projected})
 	return projected
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -184,7 +185,7 @@ func TestInvalidSubscribe(t *testing.T) {
 func TestFailedSubscribeChangesNothing(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
-	c.core.refusal = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not this one"}
+	c.core.refusal = &jsonrpc.Error{Code: wire.CodeInvalidParams, Message: "not this one"}
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"x:1"}}`),
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"not this one"}}`)
 	c.core.refusal = errors.New("secret detail")

@@ -133,7 +133,7 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 		w.awaitResponse(ctx, &taskInput{inputRequest: q})
 	}
 	for _, q := range added {
-		if err := w.out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+		if err := w.out.Send(ctx, &jsonrpc.Message{ID: q.ID, Method: q.method, Params: q.params}); err != nil {
 			return w.session.failure(ctx, "input request not delivered", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -82,7 +83,7 @@ func (s *pendingTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.
 			s.mu.Lock()
 		case <-ctx.Done():
 			s.mu.Lock()
-			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "ended"})
+			return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: wire.CodeInternalError, Message: "ended"}}
 		}
 	}
 	if s.final != nil {
@@ -98,7 +99,7 @@ func (s *pendingTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.
 	if s.hasState {
 		state = `,"requestState":"` + s.state() + `"`
 	}
-	return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
+	return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(inputRequired(`"inputRequests":{` + strings.Join(members, ",") + `}` + state))}
 }
 
 // state returns the keys of the open input requests.
@@ -132,7 +133,7 @@ func TestTasksOnlyInTheirRevision(t *testing.T) {
 		{"2024-11-05", created, internal},
 	} {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(tc.result))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(tc.result)}
 		}}
 		c := connect(t, tc.version, core)
 		c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","task":{"ttl":60000}}}`), tc.want)
@@ -147,13 +148,13 @@ func TestTaskMethodsReachTheCore(t *testing.T) {
 	c := connect(t, "2025-11-25", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		switch req.Method {
 		case "tasks/list":
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","tasks":[`+task+`],"nextCursor":"c"}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","tasks":[` + task + `],"nextCursor":"c"}`)}
 		case "tasks/result":
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[],"structuredContent":[1],"isError":true,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","content":[],"structuredContent":[1],"isError":true,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)}
 		case "tasks/cancel":
-			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "unknown task"})
+			return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: -32602, Message: "unknown task"}}
 		}
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete",`+task[1:]))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete",` + task[1:])}
 	}})
 	for method, want := range map[string]string{
 		"tasks/get":  `"result":` + task,
@@ -365,7 +366,7 @@ func TestCloseEndsTasksResult(t *testing.T) {
 func TestTaskWithoutInputRequestsIsPolledSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"requestState":"more"`)))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(inputRequired(`"requestState":"more"`))}
 		}}
 		c := connect(t, "2025-11-25", core)
 		c.requestTaskResult()
@@ -414,7 +415,7 @@ func TestTaskNotificationsAreForwarded(t *testing.T) {
 			} {
 				_ = out(ctx, message(n))
 			}
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"content":[]}`)}
 		}})
 		method := "tasks/result"
 		if version != "2025-11-25" {
@@ -437,9 +438,9 @@ func TestInputRequestsOfTasksAreQueued(t *testing.T) {
 				return s.serve(ctx, req, out)
 			}
 			if member(req.Params, "inputResponses") != "" {
-				return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
+				return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"content":[]}`)}
 			}
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"inputRequests":{"a":`+elicit+`}`)))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(inputRequired(`"inputRequests":{"a":` + elicit + `}`))}
 		}})
 		const all = 100
 		for i := range all {
@@ -512,13 +513,13 @@ func TestFreedSlotIsUsedByAnotherTask(t *testing.T) {
 func TestProgressTokenOfATask(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if req.Method == "tools/call" {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"task","task":`+task+`}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"task","task":` + task + `}`)}
 		}
 		token := member([]byte(member(req.Params, "_meta")), "progressToken")
 		for _, step := range []int{1, 2} {
 			_ = out(ctx, message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, step)))
 		}
-		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32000, Message: "busy"})
+		return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: -32000, Message: "busy"}}
 	}}
 	c, other := connect(t, "2025-11-25", core), connect(t, "2025-11-25", core)
 	c.handle(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","task":{},"_meta":{"progressToken":7}}}`)
@@ -536,16 +537,16 @@ func TestTokenOfATaskEndsWithIt(t *testing.T) {
 	ended, steps := false, 0
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if req.Method == "tools/call" {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"task","task":`+task+`}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"task","task":` + task + `}`)}
 		}
 		token := member([]byte(member(req.Params, "_meta")), "progressToken")
 		steps++
 		_ = out(ctx, message(fmt.Sprintf(
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, steps)))
 		if ended {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
+			return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","content":[]}`)}
 		}
-		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: 1, Message: "busy"})
+		return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: 1, Message: "busy"}}
 	}}
 	c := connect(t, "2025-11-25", core)
 	c.handle(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","task":{},"_meta":{"progressToken":7}}}`)

@@ -42,18 +42,18 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
 func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
-	req := jsonrpc.NewRequest(r.ID, r.Method, r.Params)
+	req := &jsonrpc.Message{ID: r.ID, Method: r.Method, Params: r.Params}
 	opened, err := wire.Open(r.Params)
 	if err != nil {
 		return nil, err
 	}
 	if !reflect.DeepEqual(opened, r.Envelope) {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
+		return nil, &jsonrpc.Error{Code: wire.CodeInternalError, Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
 	}
 	out := func(ctx context.Context, m *jsonrpc.Message) error { return notify(ctx, m.Method, m.Params) }
 	if req.Method == wire.MethodDiscover {
 		if c.discovered == "" {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no"}
+			return nil, &jsonrpc.Error{Code: wire.CodeInternalError, Message: "no"}
 		}
 		return append(dst, c.discovered...), nil
 	}
@@ -266,10 +266,10 @@ func TestInvalidInitialize(t *testing.T) {
 		`{"protocolVersion":"2025-06-18","capabilities":{"x":{"y":"` + big + `"}},"clientInfo":{"name":"c","version":"1"}}`,
 		`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"` + big + `","version":"1"}}`,
 	} {
-		req := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", json.RawMessage(params))
+		req := &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "initialize", Params: json.RawMessage(params)}
 		s, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: discovered}), req)
-		if s != nil || answer.Error == nil || answer.Error.Code != jsonrpc.CodeInvalidParams {
-			t.Errorf("%.100s: %+v, want %d", params, answer.Error, jsonrpc.CodeInvalidParams)
+		if s != nil || answer.Error == nil || answer.Error.Code != wire.CodeInvalidParams {
+			t.Errorf("%.100s: %+v, want %d", params, answer.Error, wire.CodeInvalidParams)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestInvalidInitialize(t *testing.T) {
 func TestOversizedClientInfoIsReduced(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","icons":[{"src":"data:` + strings.Repeat("x", 20<<10) + `"}],"version":"1"}}`
-	s, answer := legacy.Initialize(t.Context(), config(core), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", json.RawMessage(params)))
+	s, answer := legacy.Initialize(t.Context(), config(core), &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "initialize", Params: json.RawMessage(params)})
 	if s == nil {
 		t.Fatal(answer.Error)
 	}
@@ -394,7 +394,7 @@ func TestMessagesWithoutTheCore(t *testing.T) {
 
 func TestErrorsAreProjected(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "resource not found", Data: []byte(`{"uri":"x:y"}`)})
+		return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: -32602, Message: "resource not found", Data: []byte(`{"uri":"x:y"}`)}}
 	}})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"x:y"}}`),
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"resource not found","data":{"uri":"x:y"}}}`)
@@ -410,7 +410,7 @@ func TestNotificationsPrecedeTheResponse(t *testing.T) {
 		} {
 			_ = out(ctx, message(n))
 		}
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage(`{"resultType":"complete","content":[]}`)}
 	}})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`,
@@ -474,8 +474,8 @@ func blocking(started chan<- jsonrpc.ID) func(context.Context, *jsonrpc.Message,
 	return func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		started <- req.ID
 		<-ctx.Done()
-		_ = out(context.Background(), jsonrpc.NewNotification("notifications/message", json.RawMessage(`{"level":"info","data":"late"}`)))
-		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: context.Cause(ctx).Error()})
+		_ = out(context.Background(), &jsonrpc.Message{Method: "notifications/message", Params: json.RawMessage(`{"level":"info","data":"late"}`)})
+		return &jsonrpc.Message{ID: req.ID, Error: &jsonrpc.Error{Code: wire.CodeInternalError, Message: context.Cause(ctx).Error()}}
 	}
 }
 
@@ -509,7 +509,7 @@ func TestImmediateCancel(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), errCancelled) || !strings.Contains(context.Cause(ctx).Error(), "enough") {
 			t.Errorf("cancellation cause %v", context.Cause(ctx))
 		}
-		return jsonrpc.NewResponse(req.ID, nil)
+		return &jsonrpc.Message{ID: req.ID, Result: json.RawMessage("{}")}
 	}}
 	c := connect(t, "2025-06-18", core)
 	_, work := c.session.Accept(t.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), c.out.write)

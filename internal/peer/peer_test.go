@@ -2,6 +2,7 @@ package peer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -106,13 +107,13 @@ func TestQuestionsAreAnsweredByID(t *testing.T) {
 	if _, err := table.Ask(q.ID); err == nil {
 		t.Error("Ask with the id of an open question: no error, want one")
 	}
-	if table.Answer(jsonrpc.NewResponse(jsonrpc.StringID("x"), nil)) {
+	if table.Answer(&jsonrpc.Message{ID: jsonrpc.StringID("x"), Result: json.RawMessage("{}")}) {
 		t.Error("Answer() with an unknown id = true, want false")
 	}
-	if !table.Answer(jsonrpc.NewResponse(q.ID, []byte(`{"a":1}`))) {
+	if !table.Answer(&jsonrpc.Message{ID: q.ID, Result: []byte(`{"a":1}`)}) {
 		t.Error("Answer() = false, want true")
 	}
-	if table.Answer(jsonrpc.NewResponse(q.ID, nil)) {
+	if table.Answer(&jsonrpc.Message{ID: q.ID, Result: json.RawMessage("{}")}) {
 		t.Error("second Answer() = true, want false")
 	}
 	m, err := q.Wait(t.Context())
@@ -155,7 +156,7 @@ func TestOfferReservesQuestionsAndWaitsForFreeOnes(t *testing.T) {
 		t.Error("freed is closed before a question was answered")
 	default:
 	}
-	table.Answer(jsonrpc.NewResponse(last.ID, nil))
+	table.Answer(&jsonrpc.Message{ID: last.ID, Result: json.RawMessage("{}")})
 	<-freed
 	table.Hangup(errStop)
 	if _, freed, err := table.Offer(jsonrpc.IntID(5)); err != errStop || freed != nil {
@@ -174,7 +175,7 @@ func TestWaitEndsWithItsContextAndWithTheTable(t *testing.T) {
 		if _, err := one.Wait(ctx); err != errStop {
 			t.Errorf("Wait after the context ended: %v, want %v", err, errStop)
 		}
-		if table.Answer(jsonrpc.NewResponse(one.ID, nil)) {
+		if table.Answer(&jsonrpc.Message{ID: one.ID, Result: json.RawMessage("{}")}) {
 			t.Error("Answer() after the wait ended = true, want false: a late response is ignored")
 		}
 		gone := errors.New("gone")

@@ -122,8 +122,9 @@ func mistyped(response *jsonrpc.Message) *jsonrpc.Message {
 	if err != nil {
 		return response
 	}
-	return jsonrpc.NewErrorResponse(jsonrpc.IntID(number), &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-		Message: "the id of the response is the string " + id + ", and the id of the request is the number"})
+	return &jsonrpc.Message{ID: jsonrpc.IntID(number), Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+		Message: "the id of the response is the string " + id + ", and the id of the request is the number"}}
+
 }
 
 // Waiting returns the ids of the waiting questions.

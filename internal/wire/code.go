@@ -7,6 +7,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
+// Error codes of JSON-RPC, besides the codes of a [jsonrpc.DecodeError].
+const (
+	// CodeMethodNotFound: the receiver does not support the method.
+	CodeMethodNotFound = -32601
+	// CodeInvalidParams: the params are not valid for the method.
+	CodeInvalidParams = -32602
+	// CodeInternalError: the receiver failed.
+	CodeInternalError = -32603
+)
+
 // Error codes that the protocol adds to the codes of JSON-RPC. [Revision.HasCode] reports which
 // revisions define them.
 const (
@@ -74,17 +84,17 @@ func (r Revision) PermittedError(method string, e *jsonrpc.Error) *jsonrpc.Error
 	permitted := *e
 	switch e.Code {
 	case CodeResourceNotFoundLegacy:
-		permitted.Code = jsonrpc.CodeInvalidParams
+		permitted.Code = CodeInvalidParams
 	case CodeURLElicitationRequired:
 		permitted.Code = jsonrpc.CodeInvalidRequest
 	default:
-		permitted.Code = jsonrpc.CodeInternalError
+		permitted.Code = CodeInternalError
 	}
 	return &permitted
 }
 
 func invalidParams(message string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
+	return &jsonrpc.Error{Code: CodeInvalidParams, Message: message}
 }
 
 // A HandlerError is an error with the code of an unknown method that the handler of a known method

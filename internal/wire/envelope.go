@@ -54,7 +54,7 @@ type Request struct {
 
 // Open reads the envelope of a request's params, which must be checked JSON or nil. A member of the
 // wrong JSON type, an unknown log level or an oversized value is an error with
-// [jsonrpc.CodeInvalidParams]. [Envelope.Complete] reports missing members. The caller must reject
+// [CodeInvalidParams]. [Envelope.Complete] reports missing members. The caller must reject
 // unknown versions.
 func Open(params json.RawMessage) (e Envelope, err *jsonrpc.Error) {
 	err = e.Open(params)
@@ -207,7 +207,7 @@ func isInteger(number []byte) bool {
 }
 
 // Complete returns an error that names the first required member that is missing, with
-// [jsonrpc.CodeInvalidParams]; or nil.
+// [CodeInvalidParams]; or nil.
 //
 // Spec: basic/index#meta (2026-07-28)
 func (e *Envelope) Complete() *jsonrpc.Error {

@@ -148,9 +148,9 @@ func TestMembersOfAWrongTypeAreInvalidParams(t *testing.T) {
 		{`{"_meta":{"progressToken":` + strings.Repeat("1", 21) + `}}`, "progressToken"},
 	}
 	for _, c := range cases {
-		if _, err := wire.Open(json.RawMessage(c.params)); err == nil || err.Code != jsonrpc.CodeInvalidParams ||
+		if _, err := wire.Open(json.RawMessage(c.params)); err == nil || err.Code != wire.CodeInvalidParams ||
 			!strings.Contains(err.Message, c.names) {
-			t.Errorf("%.90s: error %v, want code %d with %s", c.params, err, jsonrpc.CodeInvalidParams, c.names)
+			t.Errorf("%.90s: error %v, want code %d with %s", c.params, err, wire.CodeInvalidParams, c.names)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestCompleteReportsMissingKeys(t *testing.T) {
 		switch {
 		case c.names == "" && err != nil:
 			t.Errorf("%s: Complete: %v, want no error", c.params, err)
-		case c.names != "" && (err == nil || err.Code != jsonrpc.CodeInvalidParams ||
+		case c.names != "" && (err == nil || err.Code != wire.CodeInvalidParams ||
 			!strings.Contains(err.Message, c.names)):
 			t.Errorf("%s: error %v, want one that names %s", c.params, err, c.names)
 		}
@@ -299,8 +299,8 @@ func checkAgainstMap(t *testing.T, params []byte, e wire.Envelope, err *jsonrpc.
 		return
 	}
 	if err != nil {
-		if err.Code != jsonrpc.CodeInvalidParams || err.Message == "" {
-			t.Fatalf("error %d %q, want %d with a message", err.Code, err.Message, jsonrpc.CodeInvalidParams)
+		if err.Code != wire.CodeInvalidParams || err.Message == "" {
+			t.Fatalf("error %d %q, want %d with a message", err.Code, err.Message, wire.CodeInvalidParams)
 		}
 		return
 	}

@@ -171,7 +171,7 @@ func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].dep
 func (r Revision) Has(f Feature) bool { return r.known() && tables[r].features.has(f) }
 
 // Method returns the method as the revision defines it, and whether the revision defines it. The
-// response to an unknown method is an error with [jsonrpc.CodeMethodNotFound].
+// response to an unknown method is an error with [CodeMethodNotFound].
 func (r Revision) Method(name string) (Method, bool) {
 	if !r.known() {
 		return Method{}, false
@@ -189,8 +189,8 @@ func InAnyRevision(name string) bool {
 // JSON-RPC.
 func (r Revision) HasCode(code int) bool {
 	switch code {
-	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound,
-		jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError:
+	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, CodeMethodNotFound,
+		CodeInvalidParams, CodeInternalError:
 		return true
 	}
 	return r.known() && slices.Contains(vocabularies()[r].codes, code)

@@ -303,7 +303,7 @@ func TestHiddenCharactersAreRemovedFromOutput(t *testing.T) {
 
 func request(t *testing.T, params string) *mcp.Request {
 	t.Helper()
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", json.RawMessage(params)))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/call", Params: json.RawMessage(params)})
 	if err != nil {
 		t.Fatal(err)
 	}

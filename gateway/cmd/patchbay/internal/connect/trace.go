@@ -151,7 +151,7 @@ func (s tracer) traceEnd(method string, began time.Time, res *jsonrpc.Message, e
 		s.Printf("← %s failed: %s%s", term.CleanLine(method), term.Clean(err.Error()), took)
 		return
 	}
-	s.traced("←", method+" error", jsonrpc.Append(nil, jsonrpc.NewErrorResponse(jsonrpc.ID{}, rpc)), took)
+	s.traced("←", method+" error", jsonrpc.Append(nil, &jsonrpc.Message{Error: rpc}), took)
 }
 
 // traced prints JSON, up to maxTraced.

@@ -68,7 +68,7 @@ func TestOpenAppendsOnlyToRecordingsOfTheUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Trace("p", "x")(mcp.Frame{Sent: true, Message: jsonrpc.NewNotification("a", nil)})
+		w.Trace("p", "x")(mcp.Frame{Sent: true, Message: &jsonrpc.Message{Method: "a"}})
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func replayOnce(t *testing.T, h mcp.Handler, method, state string) json.RawMessa
 	if method == "tools/call" {
 		params += `,"name":"add","arguments":{"a":1}` + state
 	}
-	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params+"}")))
+	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(params + "}")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -211,7 +211,7 @@ func tryUndeclared(ctx context.Context, f *cmdutil.Factory, t *target.Target, s 
 		if err != nil {
 			return nil, err
 		}
-		res, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, raw))
+		res, err := conn.RoundTrip(ctx, &jsonrpc.Message{Method: method, Params: raw})
 		if err == nil && res.Error != nil {
 			err = res.Error
 		}
@@ -225,7 +225,7 @@ func tryUndeclared(ctx context.Context, f *cmdutil.Factory, t *target.Target, s 
 	if _, err := request(ctx, driver.MethodInitialize, hello); err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}
-	if err := conn.Send(ctx, jsonrpc.NewNotification(driver.NotificationInitialized, nil)); err != nil {
+	if err := conn.Send(ctx, &jsonrpc.Message{Method: driver.NotificationInitialized}); err != nil {
 		return fmt.Errorf("open a second session: %w", err)
 	}
 	for _, l := range lintLists {
