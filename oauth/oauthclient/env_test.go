@@ -189,6 +189,16 @@ type fakeResource struct {
 	redirect  string
 }
 
+// firstToken returns the token of the first accepted request, or an empty string.
+func (r *fakeResource) firstToken() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.used) == 0 {
+		return ""
+	}
+	return r.used[0]
+}
+
 func (r *fakeResource) publish(w *network) {
 	r.world, r.servers = w, append(r.servers, r.as)
 	r.path = "https://mcp.example/.well-known/oauth-protected-resource/mcp"

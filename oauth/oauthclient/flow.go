@@ -36,7 +36,7 @@ type need struct {
 	used      *TokenSet        // the token that was refused, or nil
 	challenge *oauth.Challenge // of the server; nil if it sent no challenge that OAuth can answer
 	scopes    []string         // of the challenge
-	renewed   bool             // used was renewed for this request
+	renewed   bool             // used was renewed for this request, and the server never accepted it
 	revision  string           // of MCP, which the client speaks; empty if it is not known
 	refused   bool             // the server refuses requests without a token, for needLogin
 }

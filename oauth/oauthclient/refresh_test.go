@@ -3,6 +3,7 @@ package oauthclient_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -354,5 +355,42 @@ func TestAuthorizationServerMovedWhileTokensExpired(t *testing.T) {
 		w.rs.moveTo(w.newServer(otherIssuer))
 		w.as.set(func(s *fakeServer) { s.respond = func(url.Values) (int, string) { return 503, "" } })
 		w.mustPost(tr)
+	})
+}
+
+// A renewed token that the server accepted and then revoked is renewed again, also by a request that sends
+// it for the first time after the revocation. Only a new token that the server never accepted needs a login.
+func TestRenewedTokenIsRevokedBeforeASecondRequestSendsIt(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		var late sync.WaitGroup
+		second := make(chan struct{})
+		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+			Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+				if req.Header.Get("X-Late") != "" && req.Header.Get("Authorization") != "Bearer "+w.rs.firstToken() {
+					<-second
+				}
+				return w.roundTrip(req)
+			}),
+			Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler),
+			Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
+		})
+		w.mustPost(tr)
+		w.as.revokeAccess()
+		w.as.delay = time.Second // both requests wait for one renewal
+		late.Go(func() {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, strings.NewReader("hello"))
+			req.Header.Set("X-Late", "yes")
+			res, err := tr.RoundTrip(req)
+			if err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("the late request: got %v, error %v; want 200", res, err)
+			}
+		})
+		w.mustPost(tr)
+		w.as.revokeAccess()
+		close(second)
+		late.Wait()
+		if n := w.as.count("refresh_token"); n != 2 || w.loginCount() != 1 {
+			t.Errorf("got %d renewals and %d logins, want 2 and 1", n, w.loginCount())
+		}
 	})
 }

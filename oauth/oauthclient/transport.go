@@ -234,7 +234,7 @@ func (x *exchange) run() (*http.Response, error) {
 			x.hasOtherReason(n) {
 			return res, nil
 		}
-		n.renewed = source == fromRefresh
+		n.renewed = source == fromRefresh && x.accepted.Load() != tokens
 		drain(res)
 		switch {
 		case attempt > maxAttempts:
