@@ -71,7 +71,7 @@ func Advise(ctx context.Context, f *Factory, code int, err error) advice {
 		return advice{Message: refused.Endpoint +
 			" requires a token, and does not support login (no OAuth metadata)", Hint: HeaderHint}
 	case f.Login.InProgress && errors.As(err, &said) && said.Code == "invalid_scope":
-		return advice{Hint: "To request none of the earlier scopes, log out first: patchbay auth logout " +
+		return advice{Hint: "To drop the earlier scopes, log out first: patchbay auth logout " +
 			t.Argument(f.Flags.Config)}
 	case !isRefused && noToken.Message != "":
 		return noToken // a login does not help

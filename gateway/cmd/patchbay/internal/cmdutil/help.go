@@ -39,7 +39,7 @@ func SetHelp(f *Factory, root *cobra.Command) {
 func helpText(cmd *cobra.Command, width int) string {
 	var b strings.Builder
 	text := func(format string, args ...any) { b.WriteString(term.Wrap(fmt.Sprintf(format, args...), width, "  ")) }
-	text("%s\n", cmp.Or(cmd.Long, cmd.Short))
+	b.WriteString(fill(cmp.Or(cmd.Long, cmd.Short), width))
 	if !cmd.Runnable() {
 		return b.String() // a help topic
 	}
@@ -58,7 +58,30 @@ func helpText(cmd *cobra.Command, width int) string {
 		return b.String()
 	}
 	if flags := cmd.LocalFlags(); flags.HasAvailableFlags() {
-		b.WriteString("\nFlags (those of every command: patchbay help flags):\n" + flags.FlagUsagesWrapped(width))
+		b.WriteString("\nFlags (of every command: patchbay help flags):\n" + flags.FlagUsagesWrapped(width))
+	}
+	return b.String()
+}
+
+// fill joins the lines of each paragraph and breaks them at width. Indented lines and tables keep
+// their breaks.
+func fill(text string, width int) string {
+	isProse := func(line string) bool { return line != "" && line[0] != ' ' && !strings.Contains(line, "  ") }
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if last := len(lines) - 1; last >= 0 && isProse(lines[last]) && isProse(line) {
+			lines[last] += " " + line
+			continue
+		}
+		lines = append(lines, line)
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		hang := "  "
+		if isProse(line) {
+			hang = ""
+		}
+		b.WriteString(term.Wrap(line, width, hang) + "\n")
 	}
 	return b.String()
 }

@@ -49,8 +49,8 @@ func (d *Dialer) Close(c *mcp.Client) {
 }
 
 // ErrNoGateway is returned if no gateway is running.
-var ErrNoGateway = errors.New("no gateway of this configuration is running: start it with \"patchbay gateway\"; one " +
-	"with another file needs its --config here too")
+var ErrNoGateway = errors.New("no gateway of this configuration is running: start it with \"patchbay gateway\"; if " +
+	"it runs with another file, pass the same --config here")
 
 // Transport returns a transport to a target.
 func (d *Dialer) Transport(t *target.Target) mcp.SessionTransport {

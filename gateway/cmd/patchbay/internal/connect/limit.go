@@ -103,7 +103,8 @@ func (d *Dialer) NoAnswer(t *target.Target) error {
 		return errors.New(text)
 	}
 	if names := command.Withheld(t.Environment, d.CommandStderr.String()); len(names) > 0 {
-		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs", strings.Join(names, ", "))
+		text += fmt.Sprintf("; the command did not inherit %s: set the variables that it needs with --env",
+			strings.Join(names, ", "))
 	}
 	return errors.New(text)
 }

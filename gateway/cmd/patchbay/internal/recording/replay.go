@@ -230,7 +230,7 @@ func list(names []string, most int) string {
 	}
 	for i, n := range names {
 		if n == "" {
-			names[i] = "one without arguments"
+			names[i] = "a request without arguments"
 		}
 	}
 	return strings.Join(names, ", ")

@@ -21,5 +21,5 @@ type HostTarget struct {
 }
 
 // errHostFlags is returned for flags that apply to a single server.
-var errHostFlags = errors.New("--header, --env and --cwd are for one server: @host and @ are several, whose " +
-	"configuration has them")
+var errHostFlags = errors.New("--header, --env and --cwd are for a single server: the configuration " +
+	"specifies them for the servers of @host and @")

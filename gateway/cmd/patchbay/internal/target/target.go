@@ -138,8 +138,8 @@ func unknownServerOf(app, name string, known []string) error {
 func (p *Finder) unknownServer(name string, known []string) error {
 	problem := term.UnknownName("server", name, known)
 	if len(known) == 0 {
-		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
-			"applications)", name, strings.Join(config.Paths(p.Flags.Config), ", "))
+		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and files "+
+			"of applications)", name, strings.Join(config.Paths(p.Flags.Config), ", "))
 		if p.NamesConfig() {
 			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, config.Paths(p.Flags.Config)[0])
 		}

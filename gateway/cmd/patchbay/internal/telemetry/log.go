@@ -127,6 +127,6 @@ func (l *exportLog) done(err error) {
 		return
 	}
 	l.logged = time.Now()
-	l.log.Warn("telemetry: "+l.what+" are not exported, which is tried again", "error", shorten(err.Error()),
+	l.log.Warn("telemetry: "+l.what+" are not exported, and will be sent again", "error", shorten(err.Error()),
 		"failed", l.failed)
 }

@@ -153,10 +153,10 @@ func (v *Vault) openExisting(ctx context.Context, m *metadata) (*sealer, error) 
 		return s, s.openPrevious(m)
 	}
 	if m.Key == InPassphrase {
-		return nil, fmt.Errorf("%s: %w: wrong passphrase; without the right one, remove the directory, and log "+
-			"in again", v.dir, ErrKey)
+		return nil, fmt.Errorf("%s: %w: wrong passphrase; without the right passphrase, remove the directory, "+
+			"and log in again", v.dir, ErrKey)
 	}
-	return nil, fmt.Errorf("%s: %w: the key in the %s is wrong; without the right one, remove the directory, and "+
+	return nil, fmt.Errorf("%s: %w: the key in the %s is wrong; without the right key, remove the directory, and "+
 		"log in again", v.dir, ErrKey, m.Key)
 }
 

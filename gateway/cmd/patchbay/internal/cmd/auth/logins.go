@@ -61,7 +61,7 @@ func listLogins(ctx context.Context, f *cmdutil.Factory) error {
 	}
 	slices.SortFunc(reports, func(a, b *LoginReport) int { return cmp.Compare(a.Server, b.Server) })
 	if login.IsMachineClient() {
-		f.IO.Err.Printf("patchbay: %s is set: commands use that client, and none of the logins.", login.EnvClientID)
+		f.IO.Err.Printf("patchbay: %s is set: commands use that client, not the logins.", login.EnvClientID)
 	}
 	if f.Flags.JSON {
 		f.IO.Out.Value(map[string]any{"logins": reports, "storage": d})

@@ -40,10 +40,10 @@ func NewCmdGateway(f *cmdutil.Factory) *cobra.Command {
 	cmd.Flags().StringVar(&g.Addr, "addr", "",
 		"listen at this `host:port`; default "+hosting.DefaultGatewayAddr)
 	cmd.Flags().BoolVar(&g.Stdio, "stdio", false, "serve one client on stdio instead of HTTP")
-	cmd.Flags().BoolVar(&g.Own, "own", false, "with --stdio, use no running gateway")
+	cmd.Flags().BoolVar(&g.Own, "own", false, "with --stdio, never attach to a gateway")
 	cmd.Flags().StringVar(&g.Profile, "profile", "", "serve only this `profile` of the settings")
 	cmd.Flags().BoolVar(&g.NoAuth, "insecure-no-auth", false,
-		"require no key of any program of this machine")
+		"accept local programs without a key")
 	cmd.Flags().StringVar(&g.Ops, "ops", "",
 		"serve metrics and health at this `host:port`")
 	cmdutil.AddLogFormat(f, cmd)

@@ -12,7 +12,7 @@ import (
 // searchable adds --search to a command that prints a list.
 func searchable(f *cmdutil.Factory, cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.Search, "search", nil,
-		"list only those whose name, title or description contains each of these `words`")
+		"list only items whose name, title or description contains each of these `words`")
 	return cmd
 }
 

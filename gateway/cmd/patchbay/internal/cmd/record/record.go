@@ -55,7 +55,7 @@ func NewCmdMock(f *cmdutil.Factory) *cobra.Command {
 	var delay bool
 	cmd := &cobra.Command{
 		Use:                   "mock FILE",
-		Short:                 "Serve a recording: a mock server with the answers of a real one (replay)",
+		Short:                 "Serve a recording: a mock server with the answers of a real server (replay)",
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -99,7 +99,7 @@ func openRecording(file string) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file: write the recording to one first", file)
+		return nil, fmt.Errorf("%s is not a regular file: write the recording to a regular file first", file)
 	}
 	return os.Open(file)
 }

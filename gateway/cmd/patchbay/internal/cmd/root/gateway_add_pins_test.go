@@ -178,7 +178,7 @@ func TestAddReplacesAndShowsDifferences(t *testing.T) {
 	}
 	writeFile(t, description, "Searches all shops.")
 	o := mustRun(t, words...)
-	if !strings.Contains(o.stderr, "Different from what was approved before:") ||
+	if !strings.Contains(o.stderr, "Different from the approved definitions:") ||
 		!strings.Contains(o.stdout, `  + /description "Searches all shops."`) {
 		t.Errorf("with a change: %+v", o)
 	}

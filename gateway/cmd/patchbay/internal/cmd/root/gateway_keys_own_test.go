@@ -38,7 +38,7 @@ func TestKeysOpenTheServersOfTheOwnFileOnly(t *testing.T) {
 	mustRun(t, "trust", "four", "--yes")
 
 	o := patchbay(t, "", "gateway", "keys", "new", "ann")
-	if o.status != exit.Usage || !strings.Contains(o.stderr, "--all-servers, which are now: one\n") {
+	if o.status != exit.Usage || !strings.Contains(o.stderr, "--all-servers for all servers, now one\n") {
 		t.Errorf("without servers: %+v, want the question", o)
 	}
 	for _, server := range []string{"two", "four"} {

@@ -42,6 +42,29 @@ func TestHelpFitsTheScreen(t *testing.T) {
 	}
 }
 
+// Every topic and the help of every command fit a screen, and their paragraphs are short. Two topics are tables of all
+// commands and of all flags.
+func TestHelpIsShort(t *testing.T) {
+	const maxLines, maxWords = 40, 80
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		words := strings.Fields(cmd.CommandPath())[1:]
+		o := patchbay(t, "", append([]string{"help"}, words...)...)
+		if lines := strings.Count(o.stdout, "\n"); lines > maxLines && cmd.Name() != "commands" && cmd.Name() != "flags" {
+			t.Errorf("help %s: %d lines, want at most %d", strings.Join(words, " "), lines, maxLines)
+		}
+		for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
+			if n := len(strings.Fields(paragraph)); n > maxWords && !strings.HasPrefix(paragraph, " ") {
+				t.Errorf("help %s: a paragraph of %d words, want at most %d: %s", strings.Join(words, " "), n, maxWords, paragraph)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(rootCommand(newRun(strings.NewReader(""), &strings.Builder{}, &strings.Builder{})))
+}
+
 // A separate topic describes global flags, and long lines are wrapped at the width of the terminal.
 func TestHelpIsWrapped(t *testing.T) {
 	narrow := func(p *cmdutil.Factory) { p.IO.Out.Width = func() int { return 60 } }

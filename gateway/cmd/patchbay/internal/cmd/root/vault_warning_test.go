@@ -59,7 +59,7 @@ func TestKeyOfTheVaultIsChanged(t *testing.T) {
 	run(passphrase+"\n", exit.OK, secrets.EnvPassphrase, "auth", "key", "passphrase")
 	run("", exit.Failure, "set "+secrets.EnvPassphrase, "gateway", "secret", "list")
 	t.Setenv(secrets.EnvPassphrase, "another horse battery")
-	run("", exit.Failure, "wrong passphrase; without the right one, remove the directory", "gateway", "secret", "list")
+	run("", exit.Failure, "wrong passphrase; without the right passphrase, remove the directory", "gateway", "secret", "list")
 	t.Setenv(secrets.EnvPassphrase, passphrase)
 	run("", exit.OK, "files", "gateway", "secret", "list")
 	run("", exit.OK, "which is in the file", "auth", "key", "file")

@@ -49,7 +49,7 @@ func approveCommand(f *cmdutil.Factory) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&o.forNow, "session", false, "approve further requests for the same in this session")
 	cmd.Flags().BoolVar(&o.always, "always", false, "approve further requests for the same until the grant is revoked")
-	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server, or SERVER/NAME for one of them")
+	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server, or SERVER/NAME for a definition")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve definitions, or with --always, without asking")
 	return cmd
 }
@@ -86,7 +86,7 @@ func (o *approveOptions) answer(args int) (host.Answer, error) {
 	case o.pins:
 		return "", nil
 	case o.yes && !o.always:
-		return "", errors.New("--yes is for definitions and --always: leave it out for one request")
+		return "", errors.New("--yes is for definitions and --always: omit it for a request")
 	case args > 1:
 		return "", errors.New("one request is approved at a time; several names are for --pins")
 	case o.forNow:

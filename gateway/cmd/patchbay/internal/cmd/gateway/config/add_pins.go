@@ -308,7 +308,7 @@ func recordInspection(
 		return nil, nil, err
 	}
 	if len(changed) > 0 && !f.Flags.JSON {
-		f.IO.Err.Printf("Different from what was approved before:")
+		f.IO.Err.Printf("Different from the approved definitions:")
 		pins.ShowPins(f, changed)
 	}
 	pins, restore, err := pin.Copy(ctx, state, i.found)

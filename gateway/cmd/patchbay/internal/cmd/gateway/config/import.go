@@ -202,7 +202,7 @@ func (r *importRun) add(f *configs.File, s *config.Server, report *importedServe
 func (r *importRun) freeName(names []string) (string, error) {
 	for _, name := range names {
 		if err := configedit.CheckServerName(name); err != nil {
-			return "", fmt.Errorf("%w; choose one with --as", err)
+			return "", fmt.Errorf("%w; choose a name with --as", err)
 		}
 		if _, taken := serverMember(r.edit.Text, name); !taken {
 			return name, nil

@@ -36,7 +36,7 @@ func (f *installFlags) add(cmd *cobra.Command) {
 	all := cmd.Flags()
 	all.StringSliceVar(&f.clients, "client", nil, "edit the file of this `application`: "+
 		strings.Join(configs.Clients(), ", "))
-	all.StringVar(&f.file, "file", "", "edit this `file` instead of the usual one of the application")
+	all.StringVar(&f.file, "file", "", "edit this `file` instead of the usual file of the application")
 	all.StringVar(&f.name, "name", "patchbay", "`name` of the entry")
 	all.BoolVar(&f.project, "project", false, "edit the file of the project in the current directory")
 	all.BoolVar(&f.dryRun, "dry-run", false, "show the difference, and change nothing")
@@ -93,7 +93,7 @@ func NewCmdInstall(p *cmdutil.Factory) *cobra.Command {
 					command, args = program, args[slices.Index(args, "gateway"):]
 				case command == "go" && args[0] == "-C":
 					return nil, errors.New("this program is a temporary file: use \"go install\", or --command " +
-						"with the path of another one")
+						"with the path of another program")
 				}
 				if old, err := configs.Entry(app, text, f.name); err == nil && !hosting.IsGateway(old, nil) {
 					return nil, fmt.Errorf("the file has another server %q: choose another --name", f.name)
@@ -103,7 +103,7 @@ func NewCmdInstall(p *cmdutil.Factory) *cobra.Command {
 		}})
 	f.add(cmd)
 	cmd.Flags().StringVar(&g.Profile, "profile", "", "serve the servers and tools of this `profile` of the settings")
-	cmd.Flags().StringVar(&program, "command", "", "start this `program`, such as patchbay; default this one")
+	cmd.Flags().StringVar(&program, "command", "", "start this `program`, such as patchbay; default this program")
 	return cmd
 }
 

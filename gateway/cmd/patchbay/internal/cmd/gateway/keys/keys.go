@@ -68,11 +68,11 @@ func newKeyCommand(p *cmdutil.Factory) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return newKey(cmd.Context(), p, args[0], &o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.subject, "principal", "", "`name` of the user or agent; default: that of the key. Keys of one "+
+	f.StringVar(&o.subject, "principal", "", "`name` of the user or agent; default: the name of the key. Keys of a "+
 		"principal share its processes, approvals and limits")
 	f.StringVar(&o.profile, "profile", "", "the only `profile` that the key opens")
 	f.StringArrayVar(&o.servers, "server", nil, "a `server` that the key opens (repeatable)")
-	f.BoolVar(&o.all, "all-servers", false, "the key opens all servers of your own file, also later ones")
+	f.BoolVar(&o.all, "all-servers", false, "the key opens all servers of your own file, also future servers")
 	f.StringSliceVar(&o.only, "only", nil, "tools, prompts or resources (`kinds`, with commas); default: everything")
 	f.BoolVar(&o.readOnly, "read-only", false, "only tools that declare readOnlyHint, prompts and resources")
 	f.StringVar(&o.expires, "expires", defaultKeyTime, "`time` until the key ends, such as 12h or 90d, or never")
@@ -138,8 +138,8 @@ func askServers(ctx context.Context, p *cmdutil.Factory, o *keyOptions, f *confi
 	}
 	own := keyServers(f, nil)
 	if !p.IO.MayPrompt() {
-		return fmt.Errorf("what does the key open? Say --profile P, --server S (repeatable), or --all-servers, which "+
-			"are now: %s", hosting.ShownNames(own))
+		return fmt.Errorf("missing servers that the key opens: pass --profile P, --server S (repeatable), or "+
+			"--all-servers for all servers, now %s", hosting.ShownNames(own))
 	}
 	text := fmt.Sprintf("Servers that the key opens, of %s; names with commas, or \"all\" with later ones: ",
 		hosting.ShownNames(own))

@@ -130,7 +130,7 @@ func setSecret(ctx context.Context, f *cmdutil.Factory, name string) error {
 func checkSecret(value string) error {
 	switch {
 	case len(value) < minSecretSize || len(value) > maxSecretSize:
-		return fmt.Errorf("invalid value of %d bytes: must have %d to %d: shorter ones cannot be hidden in messages",
+		return fmt.Errorf("invalid value of %d bytes: must be %d to %d: a shorter value cannot be hidden in messages",
 			len(value), minSecretSize, maxSecretSize)
 	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
 		return errors.New("invalid value: must be text in UTF-8 without NUL")

@@ -111,7 +111,7 @@ func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 	}
 	t, err := f.Config.Named(ctx, c.Targets[name].Name, f.Config.AskTrust)
 	if err == nil && t.Host != nil {
-		err = errors.New("the name is not that of one server")
+		err = errors.New("the name does not identify a single server")
 	}
 	if err == nil {
 		t.Name = name

@@ -47,7 +47,7 @@ func NewCmdPins(f *cmdutil.Factory) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&diff, "diff", false, "show how quarantined definitions differ from approved ones")
+	cmd.Flags().BoolVar(&diff, "diff", false, "show how quarantined and approved definitions differ")
 	cmd.Flags().BoolVar(&all, "all", false, "list every approved definition too, not only their number")
 	return cmd
 }

@@ -41,7 +41,7 @@ func serveAdmin(ctx context.Context, f *cmdutil.Factory, g *Run, gw *gateway.Gat
 	}
 	if errors.Is(err, gatewayclient.ErrGatewayRuns) {
 		f.IO.Err.Printf("patchbay: %v (see \"patchbay gateway status\"): the commands that control a gateway, and "+
-			"clients that attach, use that one", err)
+			"clients that attach, use the other gateway", err)
 	} else {
 		f.IO.Err.Printf("patchbay: commands such as \"patchbay gateway status\" do not reach this gateway: %s",
 			term.CleanLine(err.Error()))

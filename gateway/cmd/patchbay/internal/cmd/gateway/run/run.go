@@ -73,7 +73,7 @@ func PrepareGateway(p *cmdutil.Factory, cmd *cobra.Command, args []string, g *Ru
 		}
 	} else {
 		if len(f.Header)+len(f.Environment) > 0 || f.Directory != "" {
-			return errors.New("--header, --env and --cwd are for one TARGET: servers of a configuration have their own")
+			return errors.New("--header, --env and --cwd are for one TARGET: a configuration specifies them for each server")
 		}
 		g.Config, err = hosting.ReadHostConfig(p, g.Addr)
 	}
