@@ -192,7 +192,7 @@ func TestGatewayKeysRefusesMistakes(t *testing.T) {
 		`invalid --expires "-5h"`:                     {"x", "--all-servers", "--expires", "-5h"},
 		`invalid name "a/b" of a key`:                 {"a/b", "--all-servers"},
 		`key ann exists`:                              {"ann", "--all-servers"},
-		`missing servers that the key opens`:                     {"x"},
+		`missing servers that the key opens`:          {"x"},
 	} {
 		o := patchbay(t, "", append([]string{"gateway", "keys", "new", "--config", file}, args...)...)
 		if o.status == exit.OK || !strings.Contains(o.stderr, want) || o.stdout != "" {
