@@ -65,7 +65,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if err != nil {
 		return nil, err
 	}
-	a := &policy.Action{Kind: policy.ActionCall, Caller: v.caller, Server: p.up.name, Target: item.Original,
+	a := &policy.Action{Kind: policy.ActionCall, Caller: v.caller, Server: p.Name(), Target: item.Original,
 		Definition: item.Raw, Arguments: arguments}
 	if err := h.consent(ctx, a); err != nil {
 		return nil, err

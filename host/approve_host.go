@@ -81,7 +81,7 @@ func (h *Host) approveCall(next next) next {
 func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approval {
 	p := &approval{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
 		withoutMeta: r.pool.withoutMeta(), call: r.id(), original: req}
-	if s := r.pool.up.entry().Config; s != nil {
+	if s := r.pool.Entry().Config; s != nil {
 		p.identity = s.Identity()
 	}
 	p.earlier = func(req *mcp.Request) (round.State, bool, error) { return v.openState(req, r) }

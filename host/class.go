@@ -51,13 +51,6 @@ func (p *pool) class(req *mcp.Request) string {
 	return class
 }
 
-// noteClass notes the class of a request that needs no instance of its class.
-func (v *View) noteClass(req *mcp.Request) {
-	for _, p := range v.pools() {
-		p.class(req)
-	}
-}
-
 // declared returns the capabilities that an instance declares to a server of the session era, nil
 // for all.
 func (i *instance) declared() *mcp.ClientCapabilities {

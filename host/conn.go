@@ -260,3 +260,9 @@ func withoutServer(err error, name string) error {
 	}
 	return err
 }
+
+// IsSingle reports whether the connection serves one call and ends with it.
+func (s *conn) IsSingle() bool { return s.in.calls }
+
+// pool returns the pool of the connection.
+func (s *conn) pool() *pool { return s.in.pool }

@@ -89,7 +89,7 @@ func (h *Host) epoch() uint64 {
 
 // action returns what a request does.
 func (v *View) action(req *mcp.Request, r *call) *policy.Action {
-	a := &policy.Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.up.name, Target: r.target,
+	a := &policy.Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.Name(), Target: r.target,
 		Definition: r.definition()}
 	if r.item != nil {
 		a.Digest = r.item.Digest
@@ -174,7 +174,7 @@ func (v *View) denied(req *mcp.Request, r *call, d *policy.Decision) error {
 		}
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return &hosterr.Error{Code: hosterr.CodeDenied, Server: r.pool.up.name, Err: refusalOf(d)}
+	return &hosterr.Error{Code: hosterr.CodeDenied, Server: r.pool.Name(), Err: refusalOf(d)}
 }
 
 // unknownItem returns the error of a request for an item that does not exist for the caller.

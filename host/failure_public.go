@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -113,52 +112,4 @@ func (v *View) reasonFor(ctx context.Context, method string, e *hosterr.Error) (
 func quotesResponse(e *hosterr.Error) bool {
 	_, status := errors.AsType[*mcphttp.StatusError](e.Err)
 	return status || e.Code == hosterr.CodeInvalidResult
-}
-
-// keepSecrets adds to the texts that errors and the lines of standard error must not contain.
-func (u *Upstream) keepSecrets(texts []string) {
-	defer u.host.forgetSecrets()
-	u.secretsMu.Lock()
-	defer u.secretsMu.Unlock()
-	all := slices.Clone(u.secrets)
-	for _, s := range texts {
-		if s != "" && !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	all = all[max(0, len(all)-maxSecrets):]
-	u.secrets = all
-}
-
-// mask replaces the secrets of the server in a text.
-func (u *Upstream) mask(text string) string {
-	u.secretsMu.Lock()
-	all := slices.Clone(u.secrets)
-	u.secretsMu.Unlock()
-	all = append(all, u.logins.TokensOf(nil)...)
-	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may contain another
-	for _, s := range all {
-		text = strings.ReplaceAll(text, s, "[secret]")
-	}
-	return text
-}
-
-// A maskedError is an error whose text has no secrets.
-type maskedError struct {
-	text string
-	err  error
-}
-
-func (e *maskedError) Error() string { return e.text }
-
-// Unwrap returns the error with its own text.
-func (e *maskedError) Unwrap() error { return e.err }
-
-// masked returns an error whose text has no secrets of the server.
-func (u *Upstream) masked(err error) error {
-	text := err.Error()
-	if masked := u.mask(text); masked != text {
-		return &maskedError{masked, err}
-	}
-	return err
 }

@@ -30,9 +30,9 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 	if c.sent != nil {
 		req = c.sent
 	}
-	class, from := p.class(req), previousRound{}
+	class, from := p.class(req), earlierRound{}
 	if continues {
-		class, from = st.Class, previousRound{instance: st.Instance, roots: st.Roots}
+		class, from = st.Class, earlierRound{Conn: st.Instance, Roots: st.Roots}
 		if suspended := v.host.suspendedPool(st.Server, st.Instance); suspended != nil {
 			p = suspended
 		}
@@ -41,7 +41,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 		req = &inner
 	}
 	if !c.suspended {
-		from.uses = c.uses()
+		from.Uses = c.uses()
 	}
 	if params := c.headerParams(); params != nil {
 		inner := *req
@@ -52,10 +52,10 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 	if c.taskCall != nil && c.taskCall.Declares {
 		o.Capabilities = withTasks(req, p)
 	}
-	ctx = p.up.logins.With(ctx, &p.forwarded, req)
+	ctx = p.Logins().With(ctx, p.Forwarded(), req)
 	s, res, roots, err := p.forward(ctx, req, class, from, o)
 	if errors.Is(err, errRemoved) && !continues {
-		if now := v.poolNamed(p.up.name); now != nil && now != p { // the server was replaced
+		if now := v.poolNamed(p.Name()); now != nil && now != p { // the server was replaced
 			p = now
 			s, res, roots, err = p.forward(ctx, req, p.class(req), from, o)
 		}
@@ -85,24 +85,24 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 	}
 	raw = withoutOwnMeta(raw)
 	s, st := c.served.conn, c.served.round
-	st.Server = c.pool.up.name
+	st.Server = c.pool.Name()
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
 		text, err := jsonscan.Unquote(inner)
 		if err != nil {
-			return nil, c.pool.up.errorf(hosterr.CodeInvalidResult, "invalid requestState: must be a string")
+			return nil, c.pool.Errorf(hosterr.CodeInvalidResult, "invalid requestState: must be a string")
 		}
 		st.State = &text
 	}
-	if s.HasSession() || s.in.calls {
+	if s.HasSession() || s.IsSingle() {
 		st.Instance, st.Target = s.ID(), c.target
 	}
 	c.approval.mark(&st)
 	sealed, err := h.states.Seal(c.view.caller, c.request, st)
 	if err != nil {
-		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: c.pool.up.name, MayHaveRun: true, Err: err}
+		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: c.pool.Name(), MayHaveRun: true, Err: err}
 	}
 	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
-	return mcp.RawResult(c.view.publicQuestions(out, c.pool.up.name)), nil
+	return mcp.RawResult(c.view.publicQuestions(out, c.pool.Name())), nil
 }
 
 // mapResult gives the items of a result the names and URIs of the caller, and compares the result with
@@ -114,7 +114,7 @@ func (h *Host) mapResult(_ context.Context, c *call, res mcp.Result, failed erro
 	}
 	raw := withoutOwnMeta(sent)
 	if m := c.view.latest(); m != nil {
-		raw = mcp.RawResult(m.catalogue.MapResult(c.pool.up.name, c.request.Method, json.RawMessage(raw)))
+		raw = mcp.RawResult(m.catalogue.MapResult(c.pool.Name(), c.request.Method, json.RawMessage(raw)))
 	}
 	c.view.note(c.pool, raw)
 	c.view.validate(c, raw)

@@ -246,7 +246,7 @@ func (h *Host) WaitLists(ctx context.Context) {
 	for _, u := range h.Upstreams() {
 		for _, s := range u.conns() {
 			for k := range catalogue.Kinds {
-				reading.Go(func() { s.in.pool.lists.FinishReading(ctx, catalogue.Kind(k)) })
+				reading.Go(func() { s.pool().Lists().FinishReading(ctx, catalogue.Kind(k)) })
 			}
 		}
 	}
@@ -285,4 +285,31 @@ func (h *Host) Close() error {
 	case <-timer.C:
 		return errors.New("host: a function of Options has not returned although its context has ended")
 	}
+}
+
+// A workGroup counts the goroutines of a host. Its zero value is empty, and it is safe for concurrent use.
+type workGroup struct {
+	mu      sync.Mutex // guards the fields below
+	running sync.WaitGroup
+	ending  bool
+}
+
+// run runs f in a goroutine. After wait was called, the context of the host has ended, and nothing
+// waits for f, which returns at once.
+func (w *workGroup) run(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ending {
+		go f()
+		return
+	}
+	w.running.Go(f)
+}
+
+// wait waits until the functions have returned.
+func (w *workGroup) wait() {
+	w.mu.Lock()
+	w.ending = true
+	w.mu.Unlock()
+	w.running.Wait()
 }

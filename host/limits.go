@@ -6,7 +6,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
-	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -45,7 +44,7 @@ func (h *Host) callerLimits() *config.CallerLimits { return &h.set.Load().settin
 
 // limited returns a call as limits know it.
 func (c *call) limited() *limits.Request {
-	return &limits.Request{Principal: c.view.principal, Server: c.pool.up.limits, Kind: c.kind, Target: c.target,
+	return &limits.Request{Principal: c.view.principal, Server: c.pool.Limits(), Kind: c.kind, Target: c.target,
 		MCP: c.request}
 }
 
@@ -105,53 +104,7 @@ func (v *View) enter(ctx context.Context, c *call) (*limits.Queue, error) {
 		return q, nil
 	}
 	if err := q.Enter(ctx, v.principal); err != nil {
-		return nil, c.pool.up.requestError(ctx, err)
+		return nil, c.pool.RequestError(ctx, err)
 	}
 	return q, nil
-}
-
-// queue returns the queue of the requests of a pool, which shares it unless it owns its processes.
-func (p *pool) queue() *limits.Queue {
-	if p.up.isCommand() && p.up.share() != config.ShareShared {
-		return p.requests
-	}
-	return p.up.requests
-}
-
-// queues calls f for each queue. The caller must hold u.mu.
-func (u *Upstream) queues(f func(q *limits.Queue)) {
-	f(u.requests)
-	for _, p := range u.pools {
-		f(p.requests)
-	}
-}
-
-// applyLimits applies changed limits, also to the requests that wait.
-func (u *Upstream) applyLimits() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.limits.Configure(u.entry().Settings)
-	u.queues((*limits.Queue).Update)
-}
-
-// limitStatus returns the figures of the limits. The caller must hold u.mu.
-func (u *Upstream) limitStatus(now time.Time) LimitStatus {
-	s := u.entry().Settings
-	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: BreakerClosed,
-		Refused: u.limits.Refused()}
-	u.queues(func(q *limits.Queue) {
-		running, waiting := q.Len()
-		st.Running += running
-		st.Queued += waiting
-	})
-	for _, p := range u.pools {
-		for _, i := range p.instances {
-			state, wait := i.breaker.State(now)
-			if state == limit.Open || state == limit.HalfOpen && st.Breaker == BreakerClosed {
-				st.Breaker = BreakerState(state)
-			}
-			st.RetryAfter = max(st.RetryAfter, wait)
-		}
-	}
-	return st
 }

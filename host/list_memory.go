@@ -1,8 +1,13 @@
 package host
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"slices"
+
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 )
 
 // dropLists drops the lists of at least least bytes of callers without a connection, and the catalogues
@@ -21,7 +26,7 @@ func (u *Upstream) dropLists(least int) {
 	}
 	dropped := least == 0
 	for _, p := range pools {
-		dropped = p.up == u && !connected[p.key] && p.lists.Drop(least) || dropped
+		dropped = p.up == u && !connected[p.key] && p.Lists().Drop(least) || dropped
 	}
 	for _, v := range views {
 		if dropped {
@@ -30,17 +35,49 @@ func (u *Upstream) dropLists(least int) {
 	}
 }
 
-// forget makes the view merge its catalogue again: with the next request, or soon if the view has
-// subscriptions.
-func (v *View) forget() {
-	v.mu.Lock()
-	subscribed := v.subscriptions > 0
-	if !subscribed {
-		v.merged.Store(nil)
-		v.announced = nil
+// maxDriftNames bounds the names of each kind of change in one record. A hostile server has any number.
+const maxDriftNames = 50
+
+// A listDrift is the difference between two lists of a server.
+type listDrift struct {
+	List    string   `json:"list"`
+	Added   []string `json:"added,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	More    int      `json:"more,omitzero"` // names that were left out
+}
+
+func (d *listDrift) add(names *[]string, name string) {
+	if len(*names) >= maxDriftNames {
+		d.More++
+		return
 	}
-	v.mu.Unlock()
-	if subscribed {
-		v.schedule()
+	*names = append(*names, name)
+}
+
+// recordDrift records that a list differs from the one before.
+func (p *pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
+	if p.up.host.opts.Recorder == nil || old == nil || old.Equal(now) {
+		return
 	}
+	d := &listDrift{List: kind.Member()}
+	before := map[string]json.RawMessage{}
+	for name, raw := range old.All() {
+		before[name] = raw
+	}
+	for name, raw := range now.All() {
+		switch was, ok := before[name]; {
+		case !ok:
+			d.add(&d.Added, name)
+		case !bytes.Equal(was, raw):
+			d.add(&d.Changed, name)
+		}
+		delete(before, name)
+	}
+	for name := range old.All() {
+		if _, ok := before[name]; ok {
+			d.add(&d.Removed, name)
+		}
+	}
+	p.up.host.recordChange(event.Drift, p.Caller(), p.Name(), d)
 }

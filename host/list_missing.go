@@ -48,7 +48,7 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 			continue
 		}
 		code := hosterr.CodeStarting // also if the list was read after the catalogue was merged
-		if e, ok := errors.AsType[*hosterr.Error](p.lists.Err(kind)); ok {
+		if e, ok := errors.AsType[*hosterr.Error](p.Lists().Err(kind)); ok {
 			code = e.Code
 		}
 		if code == hosterr.CodeStarting {
@@ -63,7 +63,7 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 func (m *missingLists) String() string {
 	var starting, failed []string
 	for n, p := range m.pools {
-		if name := listing.Cut(p.up.name, maxMissingName); m.codes[n] == hosterr.CodeStarting {
+		if name := listing.Cut(p.Name(), maxMissingName); m.codes[n] == hosterr.CodeStarting {
 			starting = append(starting, name)
 		} else {
 			failed = append(failed, fmt.Sprintf("%s (%s)", name, m.codes[n]))
@@ -92,7 +92,7 @@ func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 		if n > 0 {
 			b = append(b, ',')
 		}
-		b = jsonscan.AppendQuote(append(b, `{"server":`...), listing.Cut(p.up.name, maxMissingName))
+		b = jsonscan.AppendQuote(append(b, `{"server":`...), listing.Cut(p.Name(), maxMissingName))
 		b = fmt.Appendf(b, `,"code":%q}`, m.codes[n])
 	}
 	return append(b, `]}}}`...)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
-	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -112,7 +111,7 @@ func (h *Host) Logout(ctx context.Context, server string, c *policy.Caller) erro
 	}
 	err = cred.Logout(ctx)
 	for _, p := range u.poolsOf(cred.Principal()) {
-		p.lists.Notify() // the tool that logs out is no longer listed
+		p.Lists().Notify() // the tool that logs out is no longer listed
 		p.disconnect()
 	}
 	return err
@@ -136,13 +135,6 @@ func (h *Host) ForwardsAuthorization() bool { return h.set.Load().authorization 
 func (h *Host) newLogins() *login.Logins {
 	return login.New(login.Options{OAuth: h.opts.OAuth, Tokens: h.opts.Tokens, Lookup: h.opts.Lookup,
 		Logger: h.opts.Logger, Dials: h.dials, Context: h.ctx, Run: h.work.run, Record: h.recordLogin})
-}
-
-// newLogins returns the credentials for the server.
-func (u *Upstream) newLogins() *login.Server {
-	return u.host.logins.NewServer(u.name, login.ServerOptions{Entry: func() *server.Server { return u.entry().Server },
-		KeepSecrets: u.keepSecrets, Changed: u.retryLogins,
-		WithoutServer: func(err error) error { return withoutServer(err, u.name) }})
 }
 
 // recordLogin records the outcome of a login. An empty outcome means that err is the outcome.
@@ -170,39 +162,9 @@ func ClientFrom(ctx context.Context) *http.Client {
 	return c
 }
 
-// retryLogins ends the delays of instances that lacked a login, and makes views read their lists.
-func (u *Upstream) retryLogins(p *mcp.Principal) {
-	for _, pool := range u.poolsOf(p) {
-		pool.retryLogin()
-	}
-}
-
-// poolsOf returns the pools whose requests the login of a principal authorizes.
-func (u *Upstream) poolsOf(p *mcp.Principal) (all []*pool) {
-	for _, pool := range u.allPools() {
-		if u.logins.Authorizes(p, pool.caller) {
-			all = append(all, pool)
-		}
-	}
-	return all
-}
-
-// lookup returns the variables of an instance of a caller.
-func (h *Host) lookup(c *policy.Caller) func(name string) (string, bool) {
-	return func(name string) (string, bool) {
-		if name != "caller:subject" {
-			return h.opts.Lookup(name)
-		}
-		if c.Principal == nil {
-			return "", false
-		}
-		return c.Principal.Subject, true
-	}
-}
-
 // noteForwarded keeps the headers of a request for the requests of the host itself, such as for lists.
 func (v *View) noteForwarded(ctx context.Context, req *mcp.Request) {
 	for _, p := range v.pools() {
-		p.up.logins.With(ctx, &p.forwarded, req)
+		p.Logins().With(ctx, p.Forwarded(), req)
 	}
 }

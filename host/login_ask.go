@@ -96,7 +96,7 @@ func (v *View) neededLogin(ctx context.Context, err error) (c *login.Credential,
 	if p == nil {
 		return nil, nil
 	}
-	c, failed := p.up.logins.Of(ctx, p.caller)
+	c, failed := p.Logins().Of(ctx, p.Caller())
 	if failed != nil {
 		return nil, nil
 	}
@@ -221,14 +221,14 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 		return &inner, &st, nil
 	}
 	if jsonscan.GetString(answer, "action") != "accept" {
-		return &inner, &st, p.up.errorf(hosterr.CodeAuthRequired, "a login is required, and the user has not agreed to it")
+		return &inner, &st, p.Errorf(hosterr.CodeAuthRequired, "a login is required, and the user has not agreed to it")
 	}
 	return &inner, &st, v.awaitLogin(ctx, &inner, p, &st)
 }
 
 // awaitLogin waits until the caller has logged in.
 func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *loginState) error {
-	c, err := p.up.logins.Of(ctx, p.caller)
+	c, err := p.Logins().Of(ctx, p.Caller())
 	if err != nil || c == nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		return nil
 	}
 	if !v.host.held.add(v.principal) {
-		return p.up.errorf(hosterr.CodeLimited, "too many requests wait for their users")
+		return p.Errorf(hosterr.CodeLimited, "too many requests wait for their users")
 	}
 	defer v.host.held.remove(v.principal)
 	expiry := time.NewTimer(time.Until(l.Expires()))
@@ -250,7 +250,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		select {
 		case <-l.Done():
 			if err := l.Outcome(); err != nil {
-				return p.up.errorf(hosterr.CodeAuthRequired, "the login has failed: %s", login.Failure(err))
+				return p.Errorf(hosterr.CodeAuthRequired, "the login has failed: %s", login.Failure(err))
 			}
 			return nil
 		case <-changed:
@@ -264,28 +264,13 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 			notifyProgress(ctx, req, n, "waiting for the login")
 			n++
 		case <-expiry.C:
-			return p.up.errorf(hosterr.CodeAuthRequired, "the login was not completed within %v", login.Time)
+			return p.Errorf(hosterr.CodeAuthRequired, "the login was not completed within %v", login.Time)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-v.host.ctx.Done():
 			return mcp.ErrClosed
 		}
 	}
-}
-
-// checkLogin returns an error if the requests of a pool need a login that is missing: before a user is
-// asked for an approval, which is for one request.
-func (p *pool) checkLogin(ctx context.Context) error {
-	c, err := p.up.logins.Of(ctx, p.caller)
-	if err != nil || c == nil {
-		return err
-	}
-	if err := c.Ready(ctx); err != nil {
-		e := *p.up.failure(ctx, err)
-		e.Code, e.MayHaveRun = hosterr.CodeAuthRequired, false
-		return &e
-	}
-	return nil
 }
 
 // checkLogin refuses a call that requires a missing login.

@@ -25,28 +25,28 @@ const logoutTool = "log_out"
 var loginTools = []string{loginTool, logoutTool}
 
 // lacksLogin reports whether the lists of a pool cannot be read because its caller has not logged in.
-func (p *pool) lacksLogin(ctx context.Context) bool {
-	if !p.up.entry().UsesLoginOfCaller() || p.lists.Has(catalogue.Tools) {
+func lacksLogin(ctx context.Context, p *pool) bool {
+	if !p.Entry().UsesLoginOfCaller() || p.Lists().Has(catalogue.Tools) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, listing.Wait) // an authorization server may be slow
 	defer cancel()
-	c, err := p.up.logins.Of(ctx, p.caller)
+	c, err := p.Logins().Of(ctx, p.Caller())
 	return err == nil && c != nil && c.Ready(ctx) != nil && c.IsMissing()
 }
 
 // hasLogin reports whether the caller of the pool is logged in to its server.
-func (p *pool) hasLogin(ctx context.Context) bool {
+func hasLogin(ctx context.Context, p *pool) bool {
 	ctx, cancel := context.WithTimeout(ctx, listing.Wait)
 	defer cancel()
-	c, err := p.up.logins.Of(ctx, p.caller)
+	c, err := p.Logins().Of(ctx, p.Caller())
 	return err == nil && c != nil && c.Includes(ctx, nil)
 }
 
 // loginServers returns, in the order of the file, the servers at which each caller logs in and for
 // which selected returns true.
 func (v *View) loginServers(
-	ctx context.Context, selected func(p *pool, ctx context.Context) bool,
+	ctx context.Context, selected func(ctx context.Context, p *pool) bool,
 ) (names []string) {
 	if !v.servers().logins {
 		return nil
@@ -55,14 +55,14 @@ func (v *View) loginServers(
 	found := make([]bool, len(pools))
 	var wait sync.WaitGroup
 	for n, p := range pools {
-		if p.up.entry().UsesLoginOfCaller() {
-			wait.Go(func() { found[n] = selected(p, ctx) })
+		if p.Entry().UsesLoginOfCaller() {
+			wait.Go(func() { found[n] = selected(ctx, p) })
 		}
 	}
 	wait.Wait()
 	for n, p := range pools {
 		if found[n] {
-			names = append(names, p.up.name)
+			names = append(names, p.Name())
 		}
 	}
 	return names
@@ -103,10 +103,10 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res
 	if m := v.latest(); m != nil && m.catalogue.Find(catalogue.Tools, name) != nil {
 		return nil, false, nil
 	}
-	servers := v.loginServers(ctx, func(p *pool, ctx context.Context) bool {
-		return name == loginTool || p.hasLogin(ctx)
+	servers := v.loginServers(ctx, func(ctx context.Context, p *pool) bool {
+		return name == loginTool || hasLogin(ctx, p)
 	})
-	if !slices.ContainsFunc(v.pools(), func(p *pool) bool { return p.up.entry().UsesLoginOfCaller() }) {
+	if !slices.ContainsFunc(v.pools(), func(p *pool) bool { return p.Entry().UsesLoginOfCaller() }) {
 		return nil, false, nil
 	}
 	arguments, _ := req.Param("arguments")

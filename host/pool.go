@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A pool holds the connections of a server for one caller, or for all callers of a shared server, and
@@ -96,35 +96,46 @@ func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 		Capabilities: about.Capabilities, Instructions: about.Instructions}
 }
 
-// A viewListener is the [listing.Listener] of a view with subscriptions.
-type viewListener View
+// Name returns the name of the server in the configuration.
+func (p *pool) Name() string { return p.up.name }
 
-// ListsChanged implements [listing.Listener].
-func (v *viewListener) ListsChanged() { (*View)(v).schedule() }
+// Entry returns the configuration of the server.
+func (p *pool) Entry() *server.Server { return p.up.entry().Server }
 
-// A viewSubscriber is the [listing.Subscriber] of a view that has subscribed to resources of a server.
-type viewSubscriber struct {
-	view   *View
-	server string
+// Settings returns the settings of the server.
+func (p *pool) Settings() *config.ServerSettings { return p.up.entry().Settings }
+
+// IsCommand reports whether the server is a command, so that each connection is a process.
+func (p *pool) IsCommand() bool { return p.up.isCommand() }
+
+// Share returns the sharing mode of the server.
+func (p *pool) Share() config.Share { return p.up.share() }
+
+// Caller returns the caller of the pool. For a shared server it is the first caller.
+func (p *pool) Caller() *policy.Caller { return p.caller }
+
+// Lists returns the lists that the server offers to the caller.
+func (p *pool) Lists() *listing.Lists { return p.lists }
+
+// Limits returns the limits of the server.
+func (p *pool) Limits() *limits.Server { return p.up.limits }
+
+// Logins returns the credentials for the server.
+func (p *pool) Logins() *login.Server { return p.up.logins }
+
+// Forwarded returns the headers of the caller that requests of the host itself send to the server.
+func (p *pool) Forwarded() *login.Forwarded { return &p.forwarded }
+
+// Schemas returns the schemas of the server's tools.
+func (p *pool) Schemas() *toolSchemas { return &p.up.schemas }
+
+// Errorf returns an error about the server. Callers may see its text.
+func (p *pool) Errorf(code hosterr.Code, format string, args ...any) *hosterr.Error {
+	return p.up.errorf(code, format, args...)
 }
 
-// Principal implements [listing.Subscriber].
-func (s viewSubscriber) Principal() string { return s.view.caller.Key() }
+// Failure returns the error of a request or connection that has no valid response.
+func (p *pool) Failure(ctx context.Context, err error) *hosterr.Error { return p.up.failure(ctx, err) }
 
-// Updated implements [listing.Subscriber].
-func (s viewSubscriber) Updated(target string) {
-	s.Missed(s.view.publicURI(s.server, target))
-}
-
-// Missed implements [listing.Subscriber].
-func (s viewSubscriber) Missed(uri string) {
-	s.view.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: uri})
-}
-
-// publicURI returns the URI by which callers know a URI of a server.
-func (v *View) publicURI(server, uri string) string {
-	if m := v.latest(); m != nil {
-		return m.catalogue.PublicURI(server, uri)
-	}
-	return uri
-}
+// RequestError returns the error of a request: an [*hosterr.Error] if there is no valid response.
+func (p *pool) RequestError(ctx context.Context, err error) error { return p.up.requestError(ctx, err) }

@@ -16,24 +16,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// A previousRound is the state of the request that another one continues.
-type previousRound struct {
-	instance string      // the id of the connection; empty for any
-	roots    []string    // the keys of questions that the configuration answers
-	uses     pins.Target // what the connection must offer in an approved form
+// An earlierRound is the state of the request that another one continues.
+type earlierRound struct {
+	Conn  string      // the ID of the connection; empty means any
+	Roots []string    // the keys of questions that the configuration answers
+	Uses  pins.Target // the definitions that the connection must offer in an approved form
 }
 
 // forward sends a request to an instance of a class, and answers questions for the roots of the
 // configuration. If the server asks its client at the same time, the keys of those are returned. The
 // error is an [*Error] if there is no valid response.
 func (p *pool) forward(
-	ctx context.Context, req *mcp.Request, class string, c previousRound, o *driver.ForwardOptions,
+	ctx context.Context, req *mcp.Request, class string, c earlierRound, o *driver.ForwardOptions,
 ) (s *conn, res mcp.Result, roots []string, err error) {
 	if o.Capabilities == nil {
 		o.Capabilities = p.clientCapabilities(req)
 	}
 	o.WithoutMeta = p.withoutMeta()
-	req = p.withRoots(p.withRecent(req, o.Principal), c.roots)
+	req = p.withRoots(p.withRecent(req, o.Principal), c.Roots)
 	for round := range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c, o); err != nil {
 			if round > 0 {
@@ -53,7 +53,7 @@ func (p *pool) forward(
 		}
 		req = p.nextRound(req, rest, keys)
 		if s.HasSession() || s.in.calls {
-			c.instance = s.ID()
+			c.Conn = s.ID()
 		}
 	}
 	e := p.up.errorf(hosterr.CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
@@ -87,15 +87,15 @@ func (p *pool) withoutMeta() string {
 // sendOnce sends one round of a request. If the connection ends before the request was sent, it is
 // sent once more, on another one. A request that continues another has the id of its connection.
 func (p *pool) sendOnce(
-	ctx context.Context, req *mcp.Request, class string, c previousRound, o *driver.ForwardOptions,
+	ctx context.Context, req *mcp.Request, class string, c earlierRound, o *driver.ForwardOptions,
 ) (*conn, mcp.Result, error) {
-	id := c.instance
+	id := c.Conn
 	for again := false; ; again = true {
 		s, err := p.acquireCall(ctx, class, id)
 		if err != nil {
 			return nil, nil, p.up.requestError(ctx, err)
 		}
-		if err := s.checkPins(ctx, c.uses); err != nil {
+		if err := s.checkPins(ctx, c.Uses); err != nil {
 			s.releaseCall(id)
 			return nil, nil, err
 		}

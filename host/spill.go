@@ -182,11 +182,11 @@ func (v *View) checkResult(
 	if l.ResultBytes == 0 || size <= l.ResultBytes || r.own {
 		return res, failed
 	}
-	return nil, r.pool.up.tooLarge(size, l, "")
+	return nil, tooLarge(r.pool, size, l, "")
 }
 
-func (u *Upstream) tooLarge(size config.Size, l *config.CallerLimits, reason string) error {
-	e := u.limits.Refuse(hosterr.CodeTooLarge, "limits.resultBytes", 0,
+func tooLarge(p *pool, size config.Size, l *config.CallerLimits, reason string) error {
+	e := p.Limits().Refuse(hosterr.CodeTooLarge, "limits.resultBytes", 0,
 		"the result has %d bytes, more than limits.resultBytes of %v%s", size, l.ResultBytes, reason)
 	e.MayHaveRun = true
 	return e
@@ -202,14 +202,14 @@ func (v *View) spill(
 		raw.ResultType() != mcp.ResultComplete {
 		return v.checkResult(r, l, res, failed)
 	}
-	s := &spilledResult{token: rand.Text(), principal: v.principal, server: r.pool.up.name,
+	s := &spilledResult{token: rand.Text(), principal: v.principal, server: r.pool.Name(),
 		page: max(min(spillPage, int(l.ResultBytes/2)), utf8.UTFMax), expires: time.Now().Add(spillTime)}
 	s.text, s.mimeType = spilledText(raw)
 	if !v.host.spilled.add(s) {
-		return nil, r.pool.up.tooLarge(size, l, fmt.Sprintf(", and than the %v that are kept of one caller",
+		return nil, tooLarge(r.pool, size, l, fmt.Sprintf(", and than the %v that are kept of one caller",
 			config.Size(maxSpilledPerPrincipal)))
 	}
-	r.pool.up.limits.Count("limits.resultBytes")
+	r.pool.Limits().Count("limits.resultBytes")
 	return s.callResult(raw, l, r), nil
 }
 

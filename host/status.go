@@ -116,8 +116,8 @@ func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
 func (st *UpstreamStatus) add(s *conn, c *connection.Status) {
 	in := InstanceStatus{ID: s.ID(), State: State(c.State), Since: c.Since, PID: c.PID, Requests: c.Requests,
 		Suspended: c.Suspended, Revision: c.Revision, Unenforced: c.Unenforced}
-	if u := s.in.pool.up; u.poolKey(s.in.pool.caller) != "" {
-		in.Caller = s.in.pool.caller
+	if u := s.pool().up; u.poolKey(s.pool().Caller()) != "" {
+		in.Caller = s.pool().Caller()
 	}
 	if c.Revision != "" {
 		st.Revision, st.Session = c.Revision, c.Session

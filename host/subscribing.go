@@ -32,7 +32,7 @@ func (s *subscribing) admit() error {
 	if len(pools) == 0 {
 		return nil
 	}
-	r := &limits.Request{Principal: v.principal, Server: pools[0].up.limits}
+	r := &limits.Request{Principal: v.principal, Server: pools[0].Limits()}
 	if err := v.host.limits.AdmitCaller(r, s.req.Method); err != nil {
 		return v.refused(s.req, policy.ActionOther, "", err)
 	}

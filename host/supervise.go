@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/internal/limit"
 )
 
 const (
@@ -285,27 +286,6 @@ func (u *Upstream) longestIdle(matches func(*conn) bool) (oldest *conn) {
 	return oldest
 }
 
-// EndSession ends the instances and views of a session or connection that has ended. Servers with
-// "share": "session" have such instances.
-func (h *Host) EndSession(session string) {
-	if session == "" {
-		return
-	}
-	h.mu.Lock()
-	for key, v := range h.views.views {
-		if v.caller.Session == session {
-			delete(h.views.views, key)
-		}
-	}
-	h.mu.Unlock()
-	h.approver.endSession(session)
-	for _, u := range h.all() {
-		if u.share() == config.ShareSession {
-			u.endSession(session)
-		}
-	}
-}
-
 func (u *Upstream) endSession(session string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -320,4 +300,50 @@ func (u *Upstream) endSession(session string) {
 			delete(u.pools, key)
 		}
 	}
+}
+
+// queue returns the queue of the requests of a pool, which shares it unless it owns its processes.
+func (p *pool) queue() *limits.Queue {
+	if p.IsCommand() && p.Share() != config.ShareShared {
+		return p.requests
+	}
+	return p.up.requests
+}
+
+// queues calls f for each queue. The caller must hold u.mu.
+func (u *Upstream) queues(f func(q *limits.Queue)) {
+	f(u.requests)
+	for _, p := range u.pools {
+		f(p.requests)
+	}
+}
+
+// applyLimits applies changed limits, also to the requests that wait.
+func (u *Upstream) applyLimits() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.limits.Configure(u.entry().Settings)
+	u.queues((*limits.Queue).Update)
+}
+
+// limitStatus returns the figures of the limits. The caller must hold u.mu.
+func (u *Upstream) limitStatus(now time.Time) LimitStatus {
+	s := u.entry().Settings
+	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: BreakerClosed,
+		Refused: u.limits.Refused()}
+	u.queues(func(q *limits.Queue) {
+		running, waiting := q.Len()
+		st.Running += running
+		st.Queued += waiting
+	})
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			state, wait := i.breaker.State(now)
+			if state == limit.Open || state == limit.HalfOpen && st.Breaker == BreakerClosed {
+				st.Breaker = BreakerState(state)
+			}
+			st.RetryAfter = max(st.RetryAfter, wait)
+		}
+	}
+	return st
 }

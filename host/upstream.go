@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
@@ -293,4 +294,16 @@ func (u *Upstream) poolOfConnection(id string) *pool {
 		}
 	}
 	return nil
+}
+
+// recordLogin records that a server requires a login.
+func (u *Upstream) recordLogin(e *Event, c *policy.Caller) {
+	if e.State == StateAuth {
+		u.host.recordChange(event.Login, c, u.name, map[string]string{"outcome": "required"})
+	}
+}
+
+// recordAdmin records an action of the operator on a server.
+func (u *Upstream) recordAdmin(action string) {
+	u.host.recordChange(event.Admin, nil, u.name, map[string]string{"action": action})
 }

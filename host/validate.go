@@ -79,7 +79,7 @@ func (c *call) checkNames(req *mcp.Request) error {
 	names, hidden := &fold.Names{}, []string(nil)
 	if c.item != nil {
 		hidden = c.item.HiddenArguments()
-		if known := c.pool.up.schemas.of(c.item).names; known != nil {
+		if known := c.pool.Schemas().of(c.item).names; known != nil {
 			names = known
 		}
 	}
@@ -98,16 +98,16 @@ func (c *call) headerParams() []mcp.HeaderParam {
 	if c.item == nil || c.item.Kind != catalogue.Tools {
 		return nil
 	}
-	return c.pool.up.schemas.of(c.item).headers
+	return c.pool.Schemas().of(c.item).headers
 }
 
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
 // Output Schema.
 func (v *View) validate(r *call, raw []byte) {
-	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.up.entry().Settings.Validate == config.ValidateOff {
+	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.Settings().Validate == config.ValidateOff {
 		return
 	}
-	s := r.pool.up.schemas.of(r.item).output
+	s := r.pool.Schemas().of(r.item).output
 	if s == nil {
 		return
 	}
@@ -121,6 +121,6 @@ func (v *View) validate(r *call, raw []byte) {
 	}
 	if err != nil {
 		v.host.opts.Logger.Warn("host: result does not match the output schema of the tool",
-			"server", r.pool.up.name, "tool", r.target, "error", err)
+			"server", r.pool.Name(), "tool", r.target, "error", err)
 	}
 }

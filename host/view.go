@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
@@ -155,7 +156,7 @@ func (v *View) currentWithin(ctx, wait context.Context, starting time.Duration) 
 	known := true
 	for n, p := range s.pools {
 		p.restore(ctx)
-		lists[n] = p.lists.Fresh()
+		lists[n] = p.Lists().Fresh()
 		known = known && !slices.Contains(lists[n][:], nil)
 	}
 	if !known {
@@ -179,7 +180,7 @@ func (s *viewServers) readLists(
 	for n, p := range s.pools {
 		for k := range catalogue.Kinds {
 			if lists[n][k] == nil {
-				reading.Go(func() { lists[n][k], _ = p.lists.List(ctx, catalogue.Kind(k), starting) })
+				reading.Go(func() { lists[n][k], _ = p.Lists().List(ctx, catalogue.Kind(k), starting) })
 			}
 		}
 	}
@@ -278,3 +279,39 @@ func (k *viewCache) evict() {
 
 // UsesBroadcaster returns the view; see [mcp.Broadcaster].
 func (v *View) UsesBroadcaster() mcp.Handler { return v }
+
+// EndSession ends the instances and views of a session or connection that has ended. Servers with
+// "share": "session" have such instances.
+func (h *Host) EndSession(session string) {
+	if session == "" {
+		return
+	}
+	h.mu.Lock()
+	for key, v := range h.views.views {
+		if v.caller.Session == session {
+			delete(h.views.views, key)
+		}
+	}
+	h.mu.Unlock()
+	h.approver.endSession(session)
+	for _, u := range h.all() {
+		if u.share() == config.ShareSession {
+			u.endSession(session)
+		}
+	}
+}
+
+// forget makes the view merge its catalogue again: with the next request, or soon if the view has
+// subscriptions.
+func (v *View) forget() {
+	v.mu.Lock()
+	subscribed := v.subscriptions > 0
+	if !subscribed {
+		v.merged.Store(nil)
+		v.announced = nil
+	}
+	v.mu.Unlock()
+	if subscribed {
+		v.schedule()
+	}
+}

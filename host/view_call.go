@@ -93,7 +93,7 @@ func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*cat
 // list of another server.
 func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
 	for n, p := range m.servers.pools {
-		if m.lists[n][kind] == nil && p.lists.Has(kind) {
+		if m.lists[n][kind] == nil && p.Lists().Has(kind) {
 			return true
 		}
 	}
@@ -105,7 +105,7 @@ func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
 // list may have been read.
 func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string, deadline time.Time) (read bool) {
 	for _, p := range v.pools() {
-		done := p.lists.FirstReading(kind)
+		done := p.Lists().FirstReading(kind)
 		if done == nil || !v.mayHave(p, name) {
 			continue
 		}
@@ -124,7 +124,7 @@ func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string,
 // mayHave reports whether an unknown name is probably one of a server: the only one, or the one whose
 // prefix it has.
 func (v *View) mayHave(p *pool, name string) bool {
-	return len(v.pools()) == 1 || strings.HasPrefix(name, p.up.entry().ID+"__")
+	return len(v.pools()) == 1 || strings.HasPrefix(name, p.Entry().ID+"__")
 }
 
 // unread returns why the list of the server has never been read that an unknown name is probably one of.
@@ -134,7 +134,7 @@ func (v *View) unread(kind catalogue.Kind, name string) error {
 		if !v.mayHave(p, name) {
 			continue
 		}
-		if err := p.lists.Err(kind); err != nil {
+		if err := p.Lists().Err(kind); err != nil {
 			return unsent(err)
 		}
 	}
@@ -233,7 +233,7 @@ func (v *View) openState(req *mcp.Request, c *call) (st round.State, ok bool, er
 	if !ok || err != nil {
 		return st, ok, err
 	}
-	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != c.pool.up.name {
+	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != c.pool.Name() {
 		err = round.ErrInvalid
 	}
 	return st, true, err

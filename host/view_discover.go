@@ -63,7 +63,7 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (m
 			if err != nil {
 				return nil, err
 			}
-			if shown := p.offers(p.lists.Fresh()); !showsItems(&shown, m.catalogue) {
+			if shown := p.offers(p.Lists().Fresh()); !showsItems(&shown, m.catalogue) {
 				d.Instructions = ""
 			}
 		}

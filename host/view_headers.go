@@ -17,5 +17,5 @@ func (v *View) HeaderParams(ctx context.Context, _ *mcp.Request, tool string) []
 	if err != nil || item == nil {
 		return nil
 	}
-	return p.up.schemas.of(item).headers
+	return p.Schemas().of(item).headers
 }

@@ -23,7 +23,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		return nil, err
 	}
 	v.noteClass(req)
-	missing := v.loginServers(ctx, (*pool).lacksLogin)
+	missing := v.loginServers(ctx, lacksLogin)
 	m, err := v.wholeList(ctx, req)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		m.pages.put(kind, after, p)
 	}
 	if kind == catalogue.Tools && after == "" {
-		p = v.withLoginTools(p, missing, v.loginServers(ctx, (*pool).hasLogin))
+		p = v.withLoginTools(p, missing, v.loginServers(ctx, hasLogin))
 	}
 	if kind == catalogue.Tools && v.changesTools(req, p) {
 		return v.complement(ctx, req, m, kind, v.listResult(kind, v.toolsFor(req, m, p.items), p.next)), nil
@@ -144,7 +144,7 @@ func (v *View) merge(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) *
 	m := &merged{servers: s, lists: lists, pools: map[string]*pool{}, epoch: v.host.epoch()}
 	servers := make([]catalogue.Server, len(s.pools))
 	for n, p := range s.pools {
-		m.pools[p.up.name] = p
+		m.pools[p.Name()] = p
 		servers[n] = p.offers(lists[n])
 	}
 	m.catalogue = catalogue.Merge(servers, v.catalogueOptions(s))

@@ -32,7 +32,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	for _, uri := range f.ResourceSubscriptions {
 		r := v.watchedRoute(ctx, uri, &read)
 		if r != nil && known.Agreed(uri, func() bool {
-			return s.allows(ctx, s.action(policy.ActionRead, r.pool.up.name, r.target))
+			return s.allows(ctx, s.action(policy.ActionRead, r.pool.Name(), r.target))
 		}) {
 			byPool[r.pool] = append(byPool[r.pool], listing.Resource{Target: r.target, URI: uri})
 		}
@@ -48,7 +48,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	var wait sync.WaitGroup
 	for p, all := range byPool {
 		wait.Go(func() { // a slow server does not delay the others
-			added, agreed := p.lists.Subscribe(ctx, viewSubscriber{v, p.up.name}, all)
+			added, agreed := p.Lists().Subscribe(ctx, viewSubscriber{v, p.Name()}, all)
 			if added == nil {
 				return
 			}
@@ -95,12 +95,45 @@ func (v *View) countSubscriptions(n int) {
 	for _, p := range v.resolved.Load().pools {
 		switch {
 		case before == 0:
-			p.lists.AddListener((*viewListener)(v))
+			p.Lists().AddListener((*viewListener)(v))
 		case v.subscriptions == 0:
-			p.lists.RemoveListener((*viewListener)(v))
+			p.Lists().RemoveListener((*viewListener)(v))
 		}
 	}
 	if before == 0 || v.subscriptions == 0 {
 		v.host.noteSubscribed(v, v.subscriptions > 0)
 	}
+}
+
+// A viewListener is the [listing.Listener] of a view with subscriptions.
+type viewListener View
+
+// ListsChanged implements [listing.Listener].
+func (v *viewListener) ListsChanged() { (*View)(v).schedule() }
+
+// A viewSubscriber is the [listing.Subscriber] of a view that has subscribed to resources of a server.
+type viewSubscriber struct {
+	view   *View
+	server string
+}
+
+// Principal implements [listing.Subscriber].
+func (s viewSubscriber) Principal() string { return s.view.caller.Key() }
+
+// Updated implements [listing.Subscriber].
+func (s viewSubscriber) Updated(target string) {
+	s.Missed(s.view.publicURI(s.server, target))
+}
+
+// Missed implements [listing.Subscriber].
+func (s viewSubscriber) Missed(uri string) {
+	s.view.changes.Send(mcp.Event{Kind: mcp.EventResourceUpdated, URI: uri})
+}
+
+// publicURI returns the URI by which callers know a URI of a server.
+func (v *View) publicURI(server, uri string) string {
+	if m := v.latest(); m != nil {
+		return m.catalogue.PublicURI(server, uri)
+	}
+	return uri
 }

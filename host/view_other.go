@@ -68,10 +68,10 @@ func (v *View) extensionPool(name string) *pool {
 	}
 	var mapped, declared []*pool
 	for _, p := range pools {
-		if config.Match(p.up.entry().Settings.Methods, name) {
+		if config.Match(p.Settings().Methods, name) {
 			mapped = append(mapped, p)
 		}
-		if p.hasOtherExtensions() {
+		if hasOtherExtensions(p) {
 			declared = append(declared, p)
 		}
 	}
@@ -85,8 +85,8 @@ func (v *View) extensionPool(name string) *pool {
 }
 
 // hasOtherExtensions reports whether a server has declared extensions that the host does not know.
-func (p *pool) hasOtherExtensions() bool {
-	capabilities := p.lists.About().Capabilities
+func hasOtherExtensions(p *pool) bool {
+	capabilities := p.Lists().About().Capabilities
 	if !jsonscan.HasObject(capabilities, "extensions") {
 		return false
 	}
@@ -97,4 +97,11 @@ func (p *pool) hasOtherExtensions() bool {
 		}
 	}
 	return false
+}
+
+// noteClass notes the class of a request that needs no instance of its class.
+func (v *View) noteClass(req *mcp.Request) {
+	for _, p := range v.pools() {
+		p.class(req)
+	}
 }

@@ -68,11 +68,11 @@ func (v *View) servers() *viewServers {
 	subscribed := v.subscriptions > 0
 	if subscribed {
 		for _, p := range now.pools {
-			p.lists.AddListener((*viewListener)(v))
+			p.Lists().AddListener((*viewListener)(v))
 		}
 		for _, p := range s.pools {
 			if !slices.Contains(now.pools, p) {
-				p.lists.RemoveListener((*viewListener)(v))
+				p.Lists().RemoveListener((*viewListener)(v))
 			}
 		}
 		if v.timer == nil {
@@ -92,7 +92,7 @@ func (v *View) pools() []*pool { return v.servers().pools }
 // poolNamed returns the pool of a present server, nil if there is none.
 func (v *View) poolNamed(server string) *pool {
 	for _, p := range v.pools() {
-		if p.up.name == server {
+		if p.Name() == server {
 			return p
 		}
 	}
@@ -118,7 +118,7 @@ func (v *View) latest() *merged {
 	}
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
 	for n, p := range s.pools {
-		lists[n] = p.lists.Last()
+		lists[n] = p.Lists().Last()
 	}
 	m = v.merge(s, lists)
 	v.merged.Store(m)
@@ -129,17 +129,17 @@ func (v *View) latest() *merged {
 // have replaced theirs.
 func (v *View) moveSubscriptions(from []*pool) {
 	for _, p := range from {
-		if to := v.poolNamed(p.up.name); to != nil && to != p {
-			to.lists.AddSubscriptions(p.lists.TakeSubscriptions(viewSubscriber{v, p.up.name}))
+		if to := v.poolNamed(p.Name()); to != nil && to != p {
+			to.Lists().AddSubscriptions(p.Lists().TakeSubscriptions(viewSubscriber{v, p.Name()}))
 		}
 	}
 }
 
 // unsubscribe ends subscriptions of the view to resources, also those that have moved.
 func (v *View) unsubscribe(p *pool, all listing.Subscriptions) {
-	p.lists.Unsubscribe(all)
-	if to := v.poolNamed(p.up.name); to != nil && to != p {
-		to.lists.Unsubscribe(all)
+	p.Lists().Unsubscribe(all)
+	if to := v.poolNamed(p.Name()); to != nil && to != p {
+		to.Lists().Unsubscribe(all)
 	}
 }
 

@@ -20,15 +20,15 @@ const (
 )
 
 // hasSkills reports whether the server has skills, as far as it is known.
-func (p *pool) hasSkills() bool {
-	return jsonscan.HasObject(p.taskServer().Capabilities, "extensions", extensionSkills)
+func hasSkills(p *pool) bool {
+	return jsonscan.HasObject(taskServer(p).Capabilities, "extensions", extensionSkills)
 }
 
 // skills serves a method of the extension. Spec: skills.mdx.
 func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	some := false
 	for _, p := range v.pools() {
-		some = some || p.hasSkills()
+		some = some || hasSkills(p)
 	}
 	switch {
 	case len(v.pools()) == 1 && req.Method != methodSkillList:
@@ -62,8 +62,8 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	}
 	var names []string // of the servers with skills
 	for _, p := range v.pools() {
-		if p.hasSkills() {
-			names = append(names, p.up.name)
+		if hasSkills(p) {
+			names = append(names, p.Name())
 		}
 	}
 	for n, name := range names {
@@ -83,7 +83,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 				return res, err
 			}
 			at = round.Cursor{}
-			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.up.name, "error", err)
+			v.host.opts.Logger.DebugContext(ctx, "host: skills not listed", "server", p.Name(), "error", err)
 			continue
 		}
 		return mcp.RawResult(v.skillPage(p, raw, cursors.After(names[n:], at, raw))), nil
@@ -131,7 +131,7 @@ func (v *View) publicSkill(p *pool, skill []byte) []byte {
 // mapsSkill reports whether a URI of a skill leads to another server.
 func (v *View) mapsSkill(p *pool, uri string) bool {
 	other := v.named.get(uri)
-	return other != nil && other != p || v.publicURI(p.up.name, uri) != uri
+	return other != nil && other != p || v.publicURI(p.Name(), uri) != uri
 }
 
 // skillFiles returns an array of objects whose members uri are those that callers know.
@@ -157,7 +157,7 @@ func (v *View) skillFile(p *pool, object []byte, mapped bool) []byte {
 		v.named.add(uri, p)
 		return object
 	}
-	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.up.entry().ID+"/"+uri))
+	return jsonscan.WithMember(object, "uri", jsonscan.AppendQuote(nil, "patchbay://"+p.Entry().ID+"/"+uri))
 }
 
 // uriOf returns the URI that a request names.
@@ -178,11 +178,11 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 		return nil, err
 	}
 	var routes []*call
-	if r, err := v.routeURI(ctx, uri); err == nil && r.pool.hasSkills() {
+	if r, err := v.routeURI(ctx, uri); err == nil && hasSkills(r.pool) {
 		routes = append(routes, r)
 	} else {
 		for _, p := range v.pools() {
-			if p.hasSkills() {
+			if hasSkills(p) {
 				routes = append(routes, &call{pool: p, target: uri})
 			}
 		}

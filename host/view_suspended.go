@@ -58,7 +58,7 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
 // Another caller with the same principal and more permissions may have begun the call.
 func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) bool {
 	c, set := v.caller, v.servers().set
-	present := set.byName[p.up.name] // may have replaced the server of the call
+	present := set.byName[p.Name()] // may have replaced the server of the call
 	if !set.opens(c, p.up) || present != nil && !set.opens(c, present) {
 		return false
 	}
@@ -66,5 +66,5 @@ func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) 
 		profile.Tools != nil && !config.Match(profile.Tools, public) {
 		return false
 	}
-	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.lists.Last()[kind].Definition(target)})
+	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.Lists().Last()[kind].Definition(target)})
 }

@@ -37,7 +37,7 @@ func (v *View) newTasks() *task.Caller {
 }
 
 // Info implements [task.Sender].
-func (t taskPool) Info() task.Server { return t.pool.taskServer() }
+func (t taskPool) Info() task.Server { return taskServer(t.pool) }
 
 // Connect implements [task.Sender].
 func (t taskPool) Connect(ctx context.Context, at task.Place) error {
@@ -61,7 +61,7 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 	if info := t.Info(); info.Form() == task.Extended && task.FormOf(req) == task.Session {
 		o.Capabilities = withTasks(req, t.pool) // the server has to know that its client supports tasks
 	}
-	s, res, roots, err := t.pool.forward(ctx, req, at.Class, previousRound{instance: at.Instance, roots: at.Roots}, o)
+	s, res, roots, err := t.pool.forward(ctx, req, at.Class, earlierRound{Conn: at.Instance, Roots: at.Roots}, o)
 	if s != nil {
 		at.Instance, at.Roots = s.ID(), roots
 	}
@@ -69,14 +69,14 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 }
 
 // taskServer describes the server as it was last connected.
-func (p *pool) taskServer() task.Server {
-	about := p.lists.About()
-	return task.Server{Name: p.up.name, Revision: about.Revision, Capabilities: about.Capabilities,
-		Shared: p.up.share() == config.ShareShared}
+func taskServer(p *pool) task.Server {
+	about := p.Lists().About()
+	return task.Server{Name: p.Name(), Revision: about.Revision, Capabilities: about.Capabilities,
+		Shared: p.Share() == config.ShareShared}
 }
 
-func (p *pool) taskForm() task.Form {
-	s := p.taskServer()
+func taskForm(p *pool) task.Form {
+	s := taskServer(p)
 	return s.Form()
 }
 
@@ -182,7 +182,7 @@ func (h *Host) beginTask(next next) next {
 				p = suspended
 			}
 		}
-		server := p.taskServer()
+		server := taskServer(p)
 		begun, req, err := c.view.tasks.Begin(c.request, &server, c.target, c.item)
 		if err != nil {
 			return nil, err
@@ -198,7 +198,7 @@ func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed err
 		return res, failed
 	}
 	at := task.Place{Class: c.served.round.Class}
-	if c.served.conn.in.calls {
+	if c.served.conn.IsSingle() {
 		at.Instance = c.served.conn.ID()
 	}
 	out, ok, err := c.taskCall.Result(taskPool{c.view, c.pool}, at, res)
@@ -215,7 +215,7 @@ func (h *Host) keepTask(_ context.Context, c *call, res mcp.Result, failed error
 	if failed != nil || c.kind != policy.ActionCall || task.FormOf(c.request) != task.Session {
 		return res, failed
 	}
-	s := c.pool.taskServer()
+	s := taskServer(c.pool)
 	if !task.Keeps(c.request, &s, res) {
 		return res, nil
 	}

@@ -15,7 +15,7 @@ import (
 func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
 	return p.tasks || p.visibility && !jsonscan.IsObject(req.Capabilities().Extensions[extensionApps]) ||
 		task.FormOf(req) == task.Session && slices.ContainsFunc(v.pools(), func(p *pool) bool {
-			return p.taskForm() == task.Extended
+			return taskForm(p) == task.Extended
 		})
 }
 
@@ -25,7 +25,7 @@ func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json
 	caller, pages := task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]task.Form{}
 	for _, p := range v.pools() {
-		forms[p.up.name] = p.taskForm()
+		forms[p.Name()] = taskForm(p)
 	}
 	b := []byte{'['}
 	for tool := range jsonscan.Elements(tools) {
@@ -47,7 +47,7 @@ func (v *View) usableBy(req *mcp.Request, tools []*catalogue.Item) []*catalogue.
 	caller, pages := task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
 	forms := map[string]task.Form{}
 	for _, p := range v.pools() {
-		forms[p.up.name] = p.taskForm()
+		forms[p.Name()] = taskForm(p)
 	}
 	return slices.DeleteFunc(tools, func(item *catalogue.Item) bool {
 		return !task.Usable(caller, forms[item.Server], task.Support(item.Raw)) || !pages && isForPages(item.Raw)

@@ -95,7 +95,7 @@ func openTopics(
 
 // allowsTopic reports whether the policy allows a topic of an extension, as it allows its methods.
 func (s *subscribing) allowsTopic(ctx context.Context, p *pool, topic string, value json.RawMessage) bool {
-	a := s.action(policy.ActionOther, p.up.name, topic)
+	a := s.action(policy.ActionOther, p.Name(), topic)
 	a.Arguments = value
 	return s.allows(ctx, a)
 }
@@ -142,7 +142,7 @@ func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of fu
 			continue
 		}
 		p := v.poolNamed(t.Server)
-		if p == nil || p.taskForm() != task.Extended {
+		if p == nil || taskForm(p) != task.Extended {
 			continue
 		}
 		if n++; n > maxTaskTopics {
@@ -236,7 +236,7 @@ func (l *topicListener) pass(e mcp.Event) {
 			}
 		}
 		e.Params = jsonscan.Without(e.Params, "_meta")
-		l.view.host.recent.Add(l.view.principal, l.pool.up.name)
+		l.view.host.recent.Add(l.view.principal, l.pool.Name())
 	}
 	l.view.changes.Send(mcp.Event{Kind: mcp.EventTopic, Method: e.Method, Params: e.Params, Filter: e.Filter})
 }

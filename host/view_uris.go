@@ -137,7 +137,7 @@ func (v *View) knownURI(m *merged, uri string) *call {
 	if r, ok := m.catalogue.Route(uri); ok {
 		return &call{kind: policy.ActionRead, pool: m.pools[r.Server], target: r.URI}
 	}
-	if p := v.named.get(uri); p != nil && m.pools[p.up.name] == p && m.catalogue.Find(catalogue.Resources, uri) == nil {
+	if p := v.named.get(uri); p != nil && m.pools[p.Name()] == p && m.catalogue.Find(catalogue.Resources, uri) == nil {
 		return &call{kind: policy.ActionRead, pool: p, target: uri}
 	}
 	return nil

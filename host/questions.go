@@ -26,7 +26,7 @@ func (p *pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
 		return nil
 	}
 	if err := p.checkInput(req, raw); err != nil {
-		e := p.up.errorf(hosterr.CodeInvalidResult, "invalid input_required result: %w", err)
+		e := p.Errorf(hosterr.CodeInvalidResult, "invalid input_required result: %w", err)
 		e.MayHaveRun = true
 		return e
 	}

@@ -1,0 +1,119 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// followPins applies approvals of other processes until the host is closed.
+func (h *Host) followPins() {
+	ticker := time.NewTicker(pinsPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-h.ctx.Done():
+			return
+		}
+		for _, u := range h.set.Load().upstreams {
+			for server := range u.pinned() {
+				if server.Refresh(h.ctx) {
+					u.reviewAgain(h.ctx)
+				}
+			}
+		}
+	}
+}
+
+// startPins starts followPins when a server of a set has pins for the first time.
+func (h *Host) startPins(set *serverSet) {
+	for _, e := range set.entries {
+		if e.pins != nil {
+			h.following.Do(func() { h.work.run(h.followPins) })
+			return
+		}
+	}
+}
+
+// checkPins refuses a call for a definition that is not approved.
+func (h *Host) checkPins(next next) next {
+	return func(ctx context.Context, c *call) (mcp.Result, error) {
+		if c.quarantined != nil {
+			return nil, c.quarantined
+		}
+		if !c.suspended && !c.own && c.pool.pinned() != nil {
+			if err := pins.Check(ctx, c.pool, c.uses()); err != nil {
+				return nil, err
+			}
+		}
+		return next(ctx, c)
+	}
+}
+
+// uses returns the definition that a request uses.
+func (c *call) uses() pins.Target { return pins.TargetOf(c.kind, c.target) }
+
+// A quarantinedError refuses a name whose definition is not approved. A call of the name passes the policy
+// before it is refused; see [Host.checkPins].
+type quarantinedError struct {
+	error
+	item catalogue.Item // without its definition, which nobody approved
+	pool *pool
+}
+
+// quarantined returns a [quarantinedError] for a name whose definition is not approved, or nil for other names.
+func (v *View) quarantined(ctx context.Context, m *merged, kind catalogue.Kind, name string) error {
+	item := m.catalogue.Hidden(kind, name)
+	if item == nil {
+		return nil
+	}
+	_, server := m.pools[item.Server].Reviewed(kind)
+	if server == nil { // the list was read again meanwhile, without pins
+		return nil
+	}
+	unseen := *item
+	unseen.Raw, unseen.Digest = nil, [32]byte{}
+	return quarantinedError{server.Refusal(ctx, pin.Kind(pinrecord.Kinds[kind]), item.Original), unseen,
+		m.pools[item.Server]}
+}
+
+// Unwrap returns the refusal.
+func (e quarantinedError) Unwrap() error { return e.error }
+
+// errNoPins reports that definitions of the server are not compared with approved ones.
+var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
+
+	"\"trust\"")
+
+// Inspect connects the local user to a server, unless it is connected already, and reads its instructions,
+// its serverInfo and all pages of its lists over that connection. It records them in [Options.State] as
+// a request does, and returns the pins of the server. The host needs [Options.Pins].
+//
+// To show a user the definitions before another host uses them, give this host a [MemoryState], and copy
+// the definitions that it has found with [pin.Copy].
+func (h *Host) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
+	u := h.set.Load().byName[server]
+	if u == nil {
+		return nil, fmt.Errorf("host: unknown server %.64q", server)
+	}
+	u.resume()
+	s, err := u.pool(&policy.Caller{}).acquire(ctx, anyClass)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	if s.pins == nil {
+		return nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: errNoPins}
+	}
+	return s.reviewer().Inspect(ctx)
+}
