@@ -114,6 +114,7 @@ var rewritten = strings.Fields(`
 	gateway/internal/rawjson
 	gateway/internal/secrettext
 	gateway/internal/spell
+	host/approval
 	host/policy
 	host/state
 	internal/browser

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 )
 
 func approvalRoutes() []*adminRoute {
@@ -31,7 +31,7 @@ type pendingPage struct {
 	NextCursor int            `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
 
-// A pendingEntry is a request that waits. See [host.Pending].
+// A pendingEntry is a request that waits. See [approval.Pending].
 type pendingEntry struct {
 	ID         string          `json:"id"`
 	Created    time.Time       `json:"created"`
@@ -82,7 +82,7 @@ type decided struct {
 
 func (r *adminRequest) decide(body *decision) (*decided, error) {
 	// Only processes of this user can connect to the socket.
-	err := r.host().Approvals().Decide(r.Context(), r.name, host.Answer(body.Answer), osuser.Name())
+	err := r.host().Approvals().Decide(r.Context(), r.name, approval.Answer(body.Answer), osuser.Name())
 	if err != nil && strings.Contains(err.Error(), "invalid answer") {
 		return nil, problemf(http.StatusConflict, "invalid_answer", "%v", err)
 	}
@@ -98,7 +98,7 @@ type grantPage struct {
 	NextCursor int          `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
 
-// A grantEntry is a grant. See [host.Grant].
+// A grantEntry is a grant. See [approval.Grant].
 type grantEntry struct {
 	ID         string    `json:"id"`
 	Created    time.Time `json:"created"`

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
@@ -57,9 +58,9 @@ func problemOf(err error) *Problem {
 			return &copied
 		}
 		return p
-	case errors.Is(err, host.ErrNotPending):
+	case errors.Is(err, approval.ErrNotPending):
 		return problemf(http.StatusNotFound, "not_pending", "%v", err)
-	case errors.Is(err, host.ErrNoGrant):
+	case errors.Is(err, approval.ErrNoGrant):
 		return problemf(http.StatusNotFound, "unknown_grant", "%v", err)
 	case errors.Is(err, host.ErrLoginUnused):
 		return problemf(http.StatusConflict, "login_unused", "%v", err)

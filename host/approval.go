@@ -31,6 +31,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
+// stateUsed is the kind of the entries of approvals that were used.
+const stateUsed = "approval used"
+
+// approvalTime is how long a request waits for its approval, and how long an approval by the caller's
+// client is valid.
+const approvalTime = 5 * time.Minute
+
 // approverOptions configures an [approver].
 type approverOptions struct {
 	state state.Store
@@ -60,8 +67,8 @@ type approver struct {
 	pruned  atomic.Uint64 // approvals used
 }
 
-// An approval is the approval of one request.
-type approval struct {
+// An approving obtains the approval of one request.
+type approving struct {
 	*approver
 	caller      *policy.Caller
 	principal   string
@@ -86,7 +93,7 @@ type approval struct {
 
 // approve returns a request that is approved: by a grant, by an answer that it carries, or by an
 // answer that it waits for. Otherwise it returns a question for the caller's client, or an error.
-func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Request, asks mcp.Result, err error) {
+func (p *approving) approve(ctx context.Context, req *mcp.Request) (send *mcp.Request, asks mcp.Result, err error) {
 	send, err = withCanonicalArguments(req)
 	if err != nil {
 		return nil, nil, err
@@ -123,7 +130,7 @@ func (p *approval) approve(ctx context.Context, req *mcp.Request) (send *mcp.Req
 }
 
 // request asks by the first channel that is there.
-func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Result, err error) {
+func (p *approving) request(ctx context.Context, req *mcp.Request) (asks mcp.Result, err error) {
 	channels := p.asking.Load().channels
 	if len(channels) == 0 {
 		channels = []policy.Channel{policy.ChannelClient}
@@ -150,7 +157,7 @@ func (p *approval) request(ctx context.Context, req *mcp.Request) (asks mcp.Resu
 
 // resume checks that a request which answers a question of its server was approved when it began, and
 // that no other request has given this answer.
-func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
+func (p *approving) resume(ctx context.Context, req *mcp.Request) error {
 	st, continues, err := p.earlier(req)
 	switch {
 	case err != nil:
@@ -167,7 +174,7 @@ func (p *approval) resume(ctx context.Context, req *mcp.Request) error {
 }
 
 // mark adds to the state of a question of the server that the request was decided about.
-func (p *approval) mark(st *round.State) {
+func (p *approving) mark(st *round.State) {
 	if p == nil {
 		return
 	}
@@ -182,7 +189,7 @@ func (p *approval) mark(st *round.State) {
 type unbegunError struct{ error }
 
 // wrap marks the error of a request.
-func (p *approval) wrap(err error) error {
+func (p *approving) wrap(err error) error {
 	if err == nil || p == nil || !p.begins {
 		return err
 	}
@@ -190,7 +197,7 @@ func (p *approval) wrap(err error) error {
 }
 
 // bind returns the digest of all that an approval is for.
-func (p *approval) bind(req *mcp.Request) (string, error) {
+func (p *approving) bind(req *mcp.Request) (string, error) {
 	h := sha256.New()
 	add := func(b []byte) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
@@ -219,7 +226,7 @@ func (p *approval) bind(req *mcp.Request) (string, error) {
 
 // sentMeta returns the members of `_meta` that the server receives. It omits the trace context,
 // whose IDs change with each round of a request.
-func (p *approval) sentMeta(req *mcp.Request) json.RawMessage {
+func (p *approving) sentMeta(req *mcp.Request) json.RawMessage {
 	meta, ok := req.Param("_meta")
 	if !ok {
 		return nil
@@ -263,7 +270,7 @@ func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
 }
 
 // consume makes sure that an approval is used once, in all processes that share the state.
-func (p *approval) consume(ctx context.Context, nonce string) error {
+func (p *approving) consume(ctx context.Context, nonce string) error {
 	err := p.state.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(round.TTL).Unix()))
 	switch {
 	case errors.Is(err, state.ErrConflict):
@@ -294,7 +301,7 @@ func (p *approver) pruneUsed(ctx context.Context) {
 	}
 }
 
-func (p *approval) fail(code hosterr.Code, err error) error {
+func (p *approving) fail(code hosterr.Code, err error) error {
 	return &hosterr.Error{Code: code, Server: p.action.Server, Err: err}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -44,7 +45,7 @@ func mayElicit(req *mcp.Request) bool {
 }
 
 // question returns the result that asks the client's user.
-func (p *approval) question(req *mcp.Request) mcp.Result {
+func (p *approving) question(req *mcp.Request) mcp.Result {
 	st := approvalState{p.binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
 	sealed := p.ring.SealText(mustJSON(st), p.bound(req)...)
 	decision := map[string]any{"type": "string", "title": "Decision", "enum": p.choices(),
@@ -60,7 +61,7 @@ func (p *approval) question(req *mcp.Request) mcp.Result {
 
 // bound returns what the state of the question is bound to. Without a state that outlives the process,
 // only this process has the approvals that were used.
-func (p *approval) bound(req *mcp.Request) []string {
+func (p *approving) bound(req *mcp.Request) []string {
 	bound := append([]string{approvalKey}, round.Bound(p.caller, req)...)
 	if p.process != "" {
 		bound = append(bound, p.process)
@@ -69,20 +70,20 @@ func (p *approval) bound(req *mcp.Request) []string {
 }
 
 // choices returns the answers that a user can choose.
-func (p *approval) choices() []Answer {
-	answers := []Answer{AnswerOnce, AnswerSession, AnswerAlways, AnswerDeny}
+func (p *approving) choices() []approval.Answer {
+	answers := []approval.Answer{approval.Once, approval.Session, approval.Always, approval.Deny}
 	if p.session == "" {
 		answers = slices.Delete(answers, 1, 2)
 	}
 	// It would not be clear what a grant is for.
 	if p.action.Kind == policy.ActionOther || len(p.action.Target) > maxGranted {
-		answers = []Answer{AnswerOnce, AnswerDeny}
+		answers = []approval.Answer{approval.Once, approval.Deny}
 	}
 	return answers
 }
 
 // message returns the text of the question.
-func (p *approval) message() string {
+func (p *approving) message() string {
 	a := p.action
 	var b strings.Builder
 	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(&p.decision)), shown(a.Server),
@@ -126,7 +127,7 @@ func claimsOf(definition []byte) string {
 func shown(text string) string { return visible.Escape(text, nil) }
 
 // openAnswer returns the state of the question for approval that a request answers.
-func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
+func (p *approving) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return st, false
@@ -136,12 +137,13 @@ func (p *approval) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 }
 
 // answered returns the request to send if the user has approved it.
-func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
+func (p *approving) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
 	if c := p.decision.Channel; c != "" && c != policy.ChannelClient {
 		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy now requires another approval: start it again")})
 	}
-	p.decision.Channel, p.decision.Approver = policy.ChannelClient, cutApprover(cmp.Or(principalText(p.caller), "local"))
+	p.decision.Channel = policy.ChannelClient
+	p.decision.Approver = approval.ApproverName(cmp.Or(principalText(p.caller), "local"))
 	responses, _ := req.Param("inputResponses")
 	answer := answerOf(responses)
 	switch {
@@ -150,7 +152,7 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 			"the approval is for another request, or the policy or the definition has changed since: start it again")})
 	case time.Now().Unix() > st.Expires:
 		return nil, p.fail(hosterr.CodeApprovalExpired, errNotInTime)
-	case answer == AnswerDeny || !slices.Contains(p.choices(), answer):
+	case answer == approval.Deny || !slices.Contains(p.choices(), answer):
 		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New("the user has not approved the request")})
 	}
 	if err := p.consume(ctx, st.Nonce); err != nil {
@@ -165,12 +167,12 @@ func (p *approval) answered(ctx context.Context, req *mcp.Request, st approvalSt
 	return &inner, nil
 }
 
-// answerOf returns the answer to the question for approval, AnswerDeny unless there is one.
-func answerOf(responses []byte) Answer {
+// answerOf returns the answer to the question for approval, [approval.Deny] unless there is one.
+func answerOf(responses []byte) approval.Answer {
 	answer, _ := jsonscan.Get(responses, approvalKey)
 	content, _ := jsonscan.Get(answer, "content")
 	if jsonscan.GetString(answer, "action") != "accept" || !jsonscan.IsObject(content) {
-		return AnswerDeny
+		return approval.Deny
 	}
-	return Answer(jsonscan.GetString(content, "decision"))
+	return approval.Answer(jsonscan.GetString(content, "decision"))
 }

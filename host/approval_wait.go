@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -110,7 +111,7 @@ func (h *heldRequests) remove(principal string) {
 }
 
 // await waits until the operator or the webhook has approved the request.
-func (p *approval) await(ctx context.Context, req *mcp.Request, channels []policy.Channel) error {
+func (p *approving) await(ctx context.Context, req *mcp.Request, channels []policy.Channel) error {
 	if !p.held.add(p.principal) {
 		return p.fail(hosterr.CodeLimited, hosterr.Public{Err: errors.New("too many requests wait for approval")})
 	}
@@ -118,13 +119,13 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []polic
 	defer p.waits(p.action.Server)()
 	now := time.Now().UTC()
 	client := req.ClientInfo()
-	entry := &pendingEntry{Pending: Pending{ID: strings.ToLower(rand.Text()[:10]), Created: now,
+	entry := &approval.Record{Pending: approval.Pending{ID: strings.ToLower(rand.Text()[:10]), Created: now,
 		Expires: now.Add(approvalTime), Principal: principalText(p.caller),
 		Client: strings.TrimSpace(client.Name + " " + client.Version),
 		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Arguments: p.action.Arguments,
 		Meta: p.meta, Definition: p.action.Definition,
 		Rule: p.decision.Rule, Reason: p.decision.Reason, Answers: p.choices()}}
-	if err := p.state.CompareAndSet(ctx, statePending, entry.ID, 0, mustJSON(entry)); err != nil {
+	if err := p.state.CompareAndSet(ctx, approval.KindPending, entry.ID, 0, mustJSON(entry)); err != nil {
 		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
 	kept := false // the entry, for whom decides about the request later
@@ -150,7 +151,7 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []polic
 	switch {
 	case err != nil:
 		return err
-	case answer == AnswerDeny:
+	case answer == approval.Deny:
 		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New("the operator has not approved the request")})
 	}
 	if err := p.checkAgain(ctx, req); err != nil {
@@ -164,9 +165,9 @@ func (p *approval) await(ctx context.Context, req *mcp.Request, channels []polic
 }
 
 // recordAnswer records what the operator has answered, with the id of the call.
-func (p *approval) recordAnswer(id string, answer Answer) {
+func (p *approving) recordAnswer(id string, answer approval.Answer) {
 	action := "approve"
-	if answer == AnswerDeny {
+	if answer == approval.Deny {
 		action = "deny"
 	}
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
@@ -180,8 +181,8 @@ func (p *approval) recordAnswer(id string, answer Answer) {
 func (p *approver) forgetPending(id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 2*time.Second) // it also expires
 	defer cancel()
-	if _, version, err := p.state.Get(ctx, statePending, id); err == nil && version != 0 {
-		_ = p.state.CompareAndSet(ctx, statePending, id, version, nil)
+	if _, version, err := p.state.Get(ctx, approval.KindPending, id); err == nil && version != 0 {
+		_ = p.state.CompareAndSet(ctx, approval.KindPending, id, version, nil)
 	}
 }
 
@@ -190,13 +191,13 @@ func (p *approver) forgetPending(id string) {
 func (p *approver) voidPending(id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 2*time.Second)
 	defer cancel()
-	value, version, err := p.state.Get(ctx, statePending, id)
-	var entry pendingEntry
+	value, version, err := p.state.Get(ctx, approval.KindPending, id)
+	var entry approval.Record
 	if err != nil || version == 0 || json.Unmarshal(value, &entry) != nil {
 		return
 	}
 	entry.Void = errPolicyChanged.Error()
-	_ = p.state.CompareAndSet(ctx, statePending, id, version, mustJSON(entry)) // it also expires
+	_ = p.state.CompareAndSet(ctx, approval.KindPending, id, version, mustJSON(entry)) // it also expires
 }
 
 // errPolicyChanged is the reason of a request that waits when the policy changes.
@@ -206,15 +207,15 @@ var errPolicyChanged = errors.New("the policy has changed")
 var errNotInTime = hosterr.Public{Err: fmt.Errorf("the request was not approved within %v", approvalTime)}
 
 type webhookAnswer struct {
-	answer Answer
+	answer approval.Answer
 	err    error
 }
 
 // answer waits for the answer to a request and returns it. It sets the channel and the approver of
 // the decision.
-func (p *approval) answer(
-	ctx context.Context, req *mcp.Request, entry *pendingEntry, channels []policy.Channel,
-) (Answer, error) {
+func (p *approving) answer(
+	ctx context.Context, req *mcp.Request, entry *approval.Record, channels []policy.Channel,
+) (approval.Answer, error) {
 	answered := make(chan webhookAnswer, 1)
 	from := p.asking.Load()
 	if webhook := from.webhook; webhook != nil && slices.Contains(channels, policy.ChannelWebhook) {
@@ -252,9 +253,9 @@ func (p *approval) answer(
 				p.logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
 					"error", got.err)
 			case got.answer != "":
-				p.decision.Channel, p.decision.Approver = policy.ChannelWebhook, cutApprover(from.webhookName)
+				p.decision.Channel, p.decision.Approver = policy.ChannelWebhook, approval.ApproverName(from.webhookName)
 				if !slices.Contains(entry.Answers, got.answer) {
-					return AnswerDeny, nil
+					return approval.Deny, nil
 				}
 				return got.answer, nil
 			}
@@ -272,14 +273,14 @@ func (p *approval) answer(
 
 // stored returns the answer in the state, or "" if the request is not answered yet. With an answer,
 // it sets the channel and the approver of the decision.
-func (p *approval) stored(ctx context.Context, id string) (Answer, error) {
-	value, version, err := p.state.Get(ctx, statePending, id)
-	var entry pendingEntry
+func (p *approving) stored(ctx context.Context, id string) (approval.Answer, error) {
+	value, version, err := p.state.Get(ctx, approval.KindPending, id)
+	var entry approval.Record
 	switch {
 	case err != nil:
 		return "", p.fail(hosterr.CodeApprovalNeeded, err)
 	case version == 0 || json.Unmarshal(value, &entry) != nil:
-		entry = pendingEntry{Answer: AnswerDeny}
+		entry = approval.Record{Answer: approval.Deny}
 	}
 	if entry.Answer != "" {
 		p.decision.Channel, p.decision.Approver = policy.ChannelConsole, entry.Approver
@@ -300,7 +301,7 @@ func notifyProgress(ctx context.Context, req *mcp.Request, n int, message string
 
 // checkAgain checks, after a wait, that the policy and the definition are unchanged since the request was
 // approved.
-func (p *approval) checkAgain(ctx context.Context, req *mcp.Request) error {
+func (p *approving) checkAgain(ctx context.Context, req *mcp.Request) error {
 	binding, err := p.bind(req)
 	same := err == nil && binding == p.binding
 	if same {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
@@ -18,7 +19,7 @@ import (
 )
 
 // pending waits for a request and returns it.
-func pending(t *testing.T, a *host.Approvals) host.Pending {
+func pending(t *testing.T, a *approval.Approvals) approval.Pending {
 	t.Helper()
 	synctest.Wait()
 	all, err := a.Pending(t.Context())
@@ -39,9 +40,9 @@ func TestApprovalByTheOperator(t *testing.T) {
 				shared := &state.Memory{}
 				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, State: shared,
 					Channels: []policy.Channel{policy.ChannelClient, policy.ChannelConsole}})
-				operator := host.NewApprovals(shared)
+				operator := approval.New(shared, nil)
 				c := mcptest.Dial(t, h.For(&policy.Caller{Principal: principal("bob")}), down, nil)
-				for _, answer := range []host.Answer{host.AnswerOnce, host.AnswerDeny} {
+				for _, answer := range []approval.Answer{approval.Once, approval.Deny} {
 					b.runs.Store(0)
 					done := make(chan string)
 					go func() {
@@ -60,13 +61,13 @@ func TestApprovalByTheOperator(t *testing.T) {
 						t.Error(err)
 					}
 					text, want := <-done, "paid"
-					if answer == host.AnswerDeny {
+					if answer == approval.Deny {
 						want = "has not approved"
 					}
-					if !strings.Contains(text, want) || (b.runs.Load() == 1) != (answer == host.AnswerOnce) {
+					if !strings.Contains(text, want) || (b.runs.Load() == 1) != (answer == approval.Once) {
 						t.Errorf("%s: got %q and %d runs", answer, text, b.runs.Load())
 					}
-					if err := operator.Decide(t.Context(), p.ID, answer, "olga"); !errors.Is(err, host.ErrNotPending) {
+					if err := operator.Decide(t.Context(), p.ID, answer, "olga"); !errors.Is(err, approval.ErrNotPending) {
 						t.Errorf("decided twice: %v", err)
 					}
 				}
@@ -97,7 +98,7 @@ func TestApprovalExpires(t *testing.T) {
 		cancel()
 		<-done
 		synctest.Wait()
-		if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); !errors.Is(err, host.ErrNotPending) {
+		if err := h.Approvals().Decide(t.Context(), p.ID, approval.Once, "olga"); !errors.Is(err, approval.ErrNotPending) {
 			t.Errorf("decided about a canceled request: %v", err)
 		}
 		if all, err := h.Approvals().Pending(t.Context()); err != nil || len(all) != 0 || b.runs.Load() != 0 {
@@ -109,17 +110,17 @@ func TestApprovalExpires(t *testing.T) {
 // A webhook decides, or leaves the decision to the operator. A request is refused if it fails.
 func TestApprovalByWebhook(t *testing.T) {
 	for name, test := range map[string]struct {
-		answer host.Answer
+		answer approval.Answer
 		err    error
 		want   string
 	}{
-		"once": {host.AnswerOnce, nil, "paid"}, "deny": {host.AnswerDeny, nil, "has not approved"},
+		"once": {approval.Once, nil, "paid"}, "deny": {approval.Deny, nil, "has not approved"},
 		"unknown answer": {"yes", nil, "has not approved"}, "failure": {"", errBroken, "webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelWebhook},
-					Webhook: func(_ context.Context, p *host.Pending) (host.Answer, error) {
+					Webhook: func(_ context.Context, p *approval.Pending) (approval.Answer, error) {
 						if string(p.Arguments) != `{"to":"eve"}` {
 							t.Errorf("asked about %s", p.Arguments)
 						}
@@ -147,7 +148,7 @@ func TestApprovalAfterAChange(t *testing.T) {
 		}()
 		p := pending(t, h.Approvals())
 		h.SetPolicy(epochPolicy{askPolicy, 2})
-		if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); err != nil {
+		if err := h.Approvals().Decide(t.Context(), p.ID, approval.Once, "olga"); err != nil {
 			t.Error(err)
 		}
 		if text := <-done; !strings.Contains(text, "has changed") || b.runs.Load() != 0 {
@@ -208,7 +209,7 @@ func TestGrants(t *testing.T) {
 			if err := h.Approvals().Revoke(t.Context(), grants[0].ID); err != nil {
 				t.Error(err)
 			}
-			if err := h.Approvals().Revoke(t.Context(), grants[0].ID); !errors.Is(err, host.ErrNoGrant) {
+			if err := h.Approvals().Revoke(t.Context(), grants[0].ID); !errors.Is(err, approval.ErrNoGrant) {
 				t.Errorf("revoked twice: %v", err)
 			}
 			call(one, "bank__pay", 1)
@@ -271,7 +272,7 @@ func TestEndApprovalsRefusesWhatWaits(t *testing.T) {
 					t.Errorf("a later request got %q after %v", text, time.Since(begun))
 				}
 				synctest.Wait()
-				if err := h.Approvals().Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); !errors.Is(err, host.ErrNotPending) {
+				if err := h.Approvals().Decide(t.Context(), p.ID, approval.Once, "olga"); !errors.Is(err, approval.ErrNotPending) {
 					t.Errorf("decided about a request that was refused: %v", err)
 				}
 				if n := b.runs.Load(); n != 0 {

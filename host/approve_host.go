@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
@@ -27,6 +28,11 @@ func (h *Host) newApprover() *approver {
 		o.process = h.callIDs.Prefix
 	}
 	return &approver{approverOptions: o}
+}
+
+// Approvals returns the requests that wait for approval, and the grants.
+func (h *Host) Approvals() *approval.Approvals {
+	return approval.New(h.opts.State, h.approver.answers.wake)
 }
 
 // EndApprovals refuses the requests that wait for an approval of the operator, and from now on requests that
@@ -78,8 +84,8 @@ func (h *Host) approveCall(next next) next {
 	}
 }
 
-func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approval {
-	p := &approval{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
+func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approving {
+	p := &approving{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
 		withoutMeta: r.pool.withoutMeta(), call: r.id(), original: req}
 	if s := r.pool.Entry().Config; s != nil {
 		p.identity = s.Identity()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -20,19 +21,19 @@ func TestApproverIsRecorded(t *testing.T) {
 	long := strings.Repeat("é", 200) // more than is kept
 	for name, test := range map[string]struct {
 		channel policy.Channel
-		answer  host.Answer
+		answer  approval.Answer
 		caller  *policy.Caller
 		by      string // of the operator
 		want    string
 	}{
-		"console":         {policy.ChannelConsole, host.AnswerAlways, &policy.Caller{}, "olga", "olga"},
-		"console refuses": {policy.ChannelConsole, host.AnswerDeny, &policy.Caller{}, "olga", "olga"},
-		"long name":       {policy.ChannelConsole, host.AnswerAlways, &policy.Caller{}, long, long[:252] + "…"},
-		"client":          {policy.ChannelClient, host.AnswerAlways, &policy.Caller{Principal: principal("bob")}, "", "bob (test)"},
-		"client refuses":  {policy.ChannelClient, host.AnswerDeny, &policy.Caller{Principal: principal("bob")}, "", "bob (test)"},
-		"local client":    {policy.ChannelClient, host.AnswerAlways, &policy.Caller{}, "", "local"},
-		"webhook":         {policy.ChannelWebhook, host.AnswerAlways, &policy.Caller{}, "", "hook.example.com"},
-		"webhook refuses": {policy.ChannelWebhook, host.AnswerDeny, &policy.Caller{}, "", "hook.example.com"},
+		"console":         {policy.ChannelConsole, approval.Always, &policy.Caller{}, "olga", "olga"},
+		"console refuses": {policy.ChannelConsole, approval.Deny, &policy.Caller{}, "olga", "olga"},
+		"long name":       {policy.ChannelConsole, approval.Always, &policy.Caller{}, long, long[:252] + "…"},
+		"client":          {policy.ChannelClient, approval.Always, &policy.Caller{Principal: principal("bob")}, "", "bob (test)"},
+		"client refuses":  {policy.ChannelClient, approval.Deny, &policy.Caller{Principal: principal("bob")}, "", "bob (test)"},
+		"local client":    {policy.ChannelClient, approval.Always, &policy.Caller{}, "", "local"},
+		"webhook":         {policy.ChannelWebhook, approval.Always, &policy.Caller{}, "", "hook.example.com"},
+		"webhook refuses": {policy.ChannelWebhook, approval.Deny, &policy.Caller{}, "", "hook.example.com"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestApproverIsRecorded(t *testing.T) {
 				var records []event.Record
 				h, _ := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{test.channel},
 					WebhookName: "hook.example.com",
-					Webhook:     func(context.Context, *host.Pending) (host.Answer, error) { return test.answer, nil },
+					Webhook:     func(context.Context, *approval.Pending) (approval.Answer, error) { return test.answer, nil },
 					Recorder: recorderFunc(func(r *event.Record) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -61,7 +62,7 @@ func TestApproverIsRecorded(t *testing.T) {
 				}
 				<-done
 				end := event.Refused
-				if test.answer != host.AnswerDeny {
+				if test.answer != approval.Deny {
 					end = event.End
 					call() // by the grant
 					grants, err := h.Approvals().Grants(t.Context())

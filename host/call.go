@@ -34,7 +34,7 @@ type call struct {
 	recording *recording     // observeCall; nil without a Recorder
 	policy    policy.Policy  // authorizeCall; nil without a policy
 	action    *policy.Action // authorizeCall; nil without a policy and a Recorder
-	approval  *approval      // authorizeCall; nil without a policy
+	approval  *approving     // authorizeCall; nil without a policy
 	taskCall  *task.Call     // beginTask; nil for a call that cannot become a task
 	sent      *mcp.Request   // beginTask: the request in the form of the server; nil if equal to request
 	served    served         // sendCall, taskResult

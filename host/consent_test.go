@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -40,17 +41,17 @@ func openWith(t *testing.T, o *host.Options, calls *int) *host.Host {
 func TestCallsNeedConsent(t *testing.T) {
 	asked := errors.New("no terminal")
 	for name, test := range map[string]struct {
-		consent func(context.Context, *policy.Action) (*host.Verdict, error)
+		consent func(context.Context, *policy.Action) (*approval.Verdict, error)
 		want    string // in the error; empty for none
 	}{
 		"not configured": {nil, "no user can be asked to allow the call"},
-		"allowed": {func(context.Context, *policy.Action) (*host.Verdict, error) {
-			return &host.Verdict{Allow: true}, nil
+		"allowed": {func(context.Context, *policy.Action) (*approval.Verdict, error) {
+			return &approval.Verdict{Allow: true}, nil
 		}, ""},
-		"refused": {func(context.Context, *policy.Action) (*host.Verdict, error) {
-			return &host.Verdict{Reason: "too expensive"}, nil
+		"refused": {func(context.Context, *policy.Action) (*approval.Verdict, error) {
+			return &approval.Verdict{Reason: "too expensive"}, nil
 		}, "too expensive"},
-		"failed": {func(context.Context, *policy.Action) (*host.Verdict, error) { return nil, asked }, asked.Error()},
+		"failed": {func(context.Context, *policy.Action) (*approval.Verdict, error) { return nil, asked }, asked.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -77,12 +78,12 @@ func TestCallsNeedConsent(t *testing.T) {
 func TestConsentShowsTheCall(t *testing.T) {
 	calls := 0
 	var seen *policy.Action
-	h := openWith(t, &host.Options{Consent: func(_ context.Context, a *policy.Action) (*host.Verdict, error) {
+	h := openWith(t, &host.Options{Consent: func(_ context.Context, a *policy.Action) (*approval.Verdict, error) {
 		if calls != 0 {
 			t.Error("asked after the call")
 		}
 		seen = a
-		return &host.Verdict{Allow: true}, nil
+		return &approval.Verdict{Allow: true}, nil
 	}}, &calls)
 	args := struct { // encoded as encoding/json does
 		Zero int `json:"zero,omitempty"`

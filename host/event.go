@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 )
 
@@ -43,7 +44,7 @@ type Event struct {
 	// Decided reports that Pending does not wait any more, and Answer is its answer; it is empty for a
 	// request that was canceled or has expired.
 	Decided bool
-	Answer  Answer
+	Answer  approval.Answer
 	// Err is the reason of a failure, nil if there is none. With StateReady it reports a session that
 	// the server has lost, or a restart that failed.
 	Err error

@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -24,9 +25,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	h, err := host.Open(ctx, file, &host.Options{
-		Consent: func(_ context.Context, a *policy.Action) (*host.Verdict, error) {
+		Consent: func(_ context.Context, a *policy.Action) (*approval.Verdict, error) {
 			fmt.Printf("allow %s of %s with %s?\n", a.Target, a.Server, a.Arguments)
-			return &host.Verdict{Allow: true}, nil
+			return &approval.Verdict{Allow: true}, nil
 		},
 		Dial: func(_ context.Context, s *config.Server) (mcp.Transport, error) { // in place of processes
 			return mcp.InMemory(newServer(s.Command)), nil

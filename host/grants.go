@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
@@ -23,22 +24,22 @@ const (
 )
 
 // findGrant returns the grant that approves a request, or nil if there is none.
-func (p *approval) findGrant(ctx context.Context) (*Grant, error) {
-	for _, scope := range []Answer{AnswerAlways, AnswerSession} {
-		if scope == AnswerSession && p.session == "" {
+func (p *approving) findGrant(ctx context.Context) (*approval.Grant, error) {
+	for _, scope := range []approval.Answer{approval.Always, approval.Session} {
+		if scope == approval.Session && p.session == "" {
 			continue
 		}
 		key := p.grantKey(scope)
-		value, version, err := p.state.Get(ctx, stateGrant, key)
+		value, version, err := p.state.Get(ctx, approval.KindGrant, key)
 		if err != nil {
 			return nil, err
 		}
-		var g Grant
+		var g approval.Grant
 		if version == 0 || json.Unmarshal(value, &g) != nil || !g.Expires.IsZero() && time.Now().After(g.Expires) {
 			continue
 		}
 		if g.Definition != hex.EncodeToString(p.action.Digest[:]) { // void, also if the old one comes back
-			err := p.state.CompareAndSet(ctx, stateGrant, key, version, nil)
+			err := p.state.CompareAndSet(ctx, approval.KindGrant, key, version, nil)
 			if err != nil && !errors.Is(err, state.ErrConflict) {
 				return nil, err
 			}
@@ -52,28 +53,28 @@ func (p *approval) findGrant(ctx context.Context) (*Grant, error) {
 }
 
 // grant stores an answer for further requests, with the channel and the approver of the decision.
-func (p *approval) grant(ctx context.Context, scope Answer) error {
-	if scope != AnswerAlways && scope != AnswerSession {
+func (p *approving) grant(ctx context.Context, scope approval.Answer) error {
+	if scope != approval.Always && scope != approval.Session {
 		return nil
 	}
 	key := p.grantKey(scope)
-	g := &Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.caller),
+	g := &approval.Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.caller),
 		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Rule: p.decision.Rule,
 		Scope: scope, Channel: p.decision.Channel, Approver: p.decision.Approver,
 		Definition: hex.EncodeToString(p.action.Digest[:])}
-	if scope == AnswerSession {
+	if scope == approval.Session {
 		g.Expires, g.Session = g.Created.Add(sessionGrantTime), p.session
 	}
 	for {
-		_, version, err := p.state.Get(ctx, stateGrant, key)
+		_, version, err := p.state.Get(ctx, approval.KindGrant, key)
 		if err == nil && version == 0 {
 			err = p.checkGrants(ctx, g.Principal)
 		}
 		if err == nil {
-			err = p.state.CompareAndSet(ctx, stateGrant, key, version, mustJSON(g))
+			err = p.state.CompareAndSet(ctx, approval.KindGrant, key, version, mustJSON(g))
 		}
 		if !errors.Is(err, state.ErrConflict) {
-			if scope == AnswerSession {
+			if scope == approval.Session {
 				p.granted.Store(p.session, true)
 			}
 			return err
@@ -82,8 +83,8 @@ func (p *approval) grant(ctx context.Context, scope Answer) error {
 }
 
 // checkGrants returns an error if a principal has as many grants as it may have.
-func (p *approval) checkGrants(ctx context.Context, principal string) error {
-	all, err := NewApprovals(p.state).Grants(ctx)
+func (p *approving) checkGrants(ctx context.Context, principal string) error {
+	all, err := approval.New(p.state, nil).Grants(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,9 +102,9 @@ func (p *approval) checkGrants(ctx context.Context, principal string) error {
 }
 
 // grantKey returns the key of a grant for requests like this one.
-func (p *approval) grantKey(scope Answer) string {
+func (p *approving) grantKey(scope approval.Answer) string {
 	session := ""
-	if scope == AnswerSession {
+	if scope == approval.Session {
 		session = p.session
 	}
 	rule := p.decision.RuleID
@@ -121,7 +122,8 @@ func (p *approver) endSession(session string) {
 	if _, ok := p.granted.LoadAndDelete(digest); !ok {
 		return
 	}
-	if _, err := NewApprovals(p.state).revoke(p.ctx, func(g *Grant) bool { return g.Session == digest }); err != nil {
+	all := approval.New(p.state, nil)
+	if _, err := all.RevokeFunc(p.ctx, func(g *approval.Grant) bool { return g.Session == digest }); err != nil {
 		p.logger.Warn("host: grants of a session not removed: they expire", "error", err)
 	}
 }

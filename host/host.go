@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -40,7 +41,7 @@ type Options struct {
 	// can support at most, declared to commands of revisions before 2026-07-28. Default: everything.
 	Client mcp.ClientOptions
 	// Consent asks the user before [Host.Call] calls a tool. Default: every call is refused.
-	Consent func(ctx context.Context, a *policy.Action) (*Verdict, error)
+	Consent func(ctx context.Context, a *policy.Action) (*approval.Verdict, error)
 	// Policy decides about the requests of all callers, and about their results. Default: all are
 	// allowed. [Host.SetPolicy] replaces it.
 	Policy policy.Policy
@@ -50,7 +51,7 @@ type Options struct {
 	// Webhook asks another program for the approval of a request, for ChannelWebhook. ctx ends when the
 	// request does, after 5 minutes at the latest. An empty Answer leaves the decision to others: see
 	// [Approvals]. An error refuses the request unless Channels has ChannelConsole.
-	Webhook func(ctx context.Context, p *Pending) (Answer, error)
+	Webhook func(ctx context.Context, p *approval.Pending) (approval.Answer, error)
 	// WebhookName is the approver in records and grants of requests that Webhook answers, such as
 	// the host of its URL.
 	WebhookName string

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -68,13 +69,13 @@ func TestApprovalShowsParamsOfExtensions(t *testing.T) {
 			}
 			done <- raw
 		}()
-		operator := host.NewApprovals(shared)
+		operator := approval.New(shared, nil)
 		p := pending(t, operator)
 		if p.Method != "acme/hello" || string(p.Arguments) != `{"who":"Ada"}` ||
-			!slices.Contains(p.Answers, host.AnswerOnce) {
+			!slices.Contains(p.Answers, approval.Once) {
 			t.Errorf("waits: %+v", p)
 		}
-		if err := operator.Decide(t.Context(), p.ID, host.AnswerOnce, "olga"); err != nil {
+		if err := operator.Decide(t.Context(), p.ID, approval.Once, "olga"); err != nil {
 			t.Error(err)
 		}
 		if got := <-done; !strings.Contains(got, `"hello":"Ada"`) {

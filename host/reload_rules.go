@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
@@ -13,7 +14,7 @@ import (
 // asking is how approvals are asked for.
 type asking struct {
 	channels    []policy.Channel
-	webhook     func(ctx context.Context, p *Pending) (Answer, error)
+	webhook     func(ctx context.Context, p *approval.Pending) (approval.Answer, error)
 	webhookName string
 }
 

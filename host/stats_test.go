@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -74,7 +75,7 @@ func TestStatsCountApprovals(t *testing.T) {
 			}
 			return done
 		}
-		for _, answer := range []host.Answer{host.AnswerOnce, host.AnswerDeny} {
+		for _, answer := range []approval.Answer{approval.Once, approval.Deny} {
 			done := call(t.Context())
 			if err := h.Approvals().Decide(t.Context(), pending(t, h.Approvals()).ID, answer, "olga"); err != nil {
 				t.Error(err)

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
@@ -214,17 +214,17 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 // Webhook returns the function for [host.Options].Webhook of a configuration. The URL receives the
-// [host.Pending] as JSON, signed as [Header] describes. The response must be signed and contain one
+// [approval.Pending] as JSON, signed as [Header] describes. The response must be signed and contain one
 // of the answers of the request, such as {"decision": "once"}; the status 202 or 204 means that
 // others decide. lookup returns the key whose name the configuration contains.
 func Webhook(
 	given *config.Webhook, lookup func(name string) (string, bool),
-) (func(ctx context.Context, p *host.Pending) (host.Answer, error), error) {
+) (func(ctx context.Context, p *approval.Pending) (approval.Answer, error), error) {
 	key, err := signingKey(given.Secret, lookup)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, p *host.Pending) (host.Answer, error) {
+	return func(ctx context.Context, p *approval.Pending) (approval.Answer, error) {
 		text, err := json.Marshal(p)
 		if err != nil {
 			return "", err
@@ -234,7 +234,7 @@ func Webhook(
 			return "", err
 		}
 		var answer struct {
-			Decision host.Answer `json:"decision"`
+			Decision approval.Answer `json:"decision"`
 		}
 		err = json.Unmarshal(out, &answer)
 		return answer.Decision, err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
@@ -100,8 +100,8 @@ func TestUnsignedResponsesDoNotDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer, err := ask(context.Background(), &host.Pending{ID: name})
-			if allowed := err == nil && answer == host.AnswerOnce; allowed != c.want {
+			answer, err := ask(context.Background(), &approval.Pending{ID: name})
+			if allowed := err == nil && answer == approval.Once; allowed != c.want {
 				t.Errorf("the webhook: %q, %v, want allowed %t", answer, err, c.want)
 			}
 		})

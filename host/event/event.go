@@ -59,7 +59,7 @@ type Record struct {
 	Err error
 	// Rule names the rule of the policy that decided. DryRun lists the decisions of rules whose
 	// mode is dry-run. Channel is how the user was asked, and Approver identifies who approved or
-	// refused the request; see host.Grant.
+	// refused the request; see approval.Grant.
 	Rule     string
 	DryRun   []string
 	Channel  string

@@ -66,7 +66,7 @@ const (
 	// ChannelClient asks the user of the caller's own client, so the approval is only as trustworthy as
 	// the client. It requires a client with form elicitation.
 	ChannelClient Channel = "client"
-	// ChannelConsole waits for the operator: see host.Approvals.
+	// ChannelConsole waits for the operator: see host.Host.Approvals.
 	ChannelConsole Channel = "console"
 	// ChannelWebhook asks host.Options.Webhook.
 	ChannelWebhook Channel = "webhook"
@@ -178,7 +178,7 @@ type Decision struct {
 	// host.Options.Channels, in order.
 	Channel Channel
 	// Approver identifies who approved or refused the request through Channel; see
-	// host.Grant. The host sets it; policies must leave it empty.
+	// approval.Grant. The host sets it; policies must leave it empty.
 	Approver string
 	// Redact lists the parts of a result that the caller must not receive.
 	Redact []Redaction

@@ -17,25 +17,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 )
 
 // withApprovals calls f with the approvals of the gateways of this user.
-func withApprovals(f func(*host.Approvals) error) error {
+func withApprovals(f func(*approval.Approvals) error) error {
 	state, err := hosting.GatewayState()
 	if err != nil {
 		return err
 	}
-	err = f(host.NewApprovals(state))
+	err = f(approval.New(state, nil))
 	if err == nil {
 		return nil
 	}
 	text := strings.Replace(err.Error(), ": host: ", ": ", 1)
 	switch {
-	case errors.Is(err, host.ErrNotPending):
+	case errors.Is(err, approval.ErrNotPending):
 		return &exit.Error{Code: exit.NotFound, Err: errors.New(text +
 			`; "patchbay gateway pending" lists those that do`)}
-	case errors.Is(err, host.ErrNoGrant):
+	case errors.Is(err, approval.ErrNoGrant):
 		return &exit.Error{Code: exit.NotFound, Err: errors.New(text + `; "patchbay gateway grants" lists them`)}
 	}
 	return err
@@ -50,13 +50,13 @@ func ApprovalCommands(f *cmdutil.Factory) []*cobra.Command {
 func pendingCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{Use: "pending", Short: "List the requests that wait for approval",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return withApprovals(func(a *host.Approvals) error {
+			return withApprovals(func(a *approval.Approvals) error {
 				all, err := a.Pending(cmd.Context())
 				if err != nil {
 					return err
 				}
 				if f.Flags.JSON {
-					f.IO.Out.Value(map[string]any{"pending": append([]host.Pending{}, all...)})
+					f.IO.Out.Value(map[string]any{"pending": append([]approval.Pending{}, all...)})
 					return nil
 				}
 				if len(all) == 0 {
@@ -74,7 +74,7 @@ func pendingCommand(f *cmdutil.Factory) *cobra.Command {
 const maxArgumentsShown = 4000
 
 // printPending prints a request with all that it would do.
-func printPending(f *cmdutil.Factory, r *host.Pending) {
+func printPending(f *cmdutil.Factory, r *approval.Pending) {
 	who := "the local user"
 	if r.Principal != "" {
 		who = r.Principal
@@ -104,7 +104,7 @@ func completePending(
 ) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	if len(args) == 0 {
-		_ = withApprovals(func(a *host.Approvals) error {
+		_ = withApprovals(func(a *approval.Approvals) error {
 			all, err := a.Pending(ctx)
 			for i := range all {
 				if strings.HasPrefix(all[i].ID, typed) {
@@ -124,7 +124,7 @@ func denyCommand(f *cmdutil.Factory) *cobra.Command {
 			return completePending(cmd.Context(), args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideRequest(cmd.Context(), f, args[0], host.AnswerDeny)
+			return decideRequest(cmd.Context(), f, args[0], approval.Deny)
 		}}
 }
 
@@ -139,8 +139,8 @@ func namedRequest(args cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // decideRequest answers a request. The gateway that holds it sends or refuses it.
-func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer host.Answer) error {
-	return withApprovals(func(a *host.Approvals) error {
+func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer approval.Answer) error {
+	return withApprovals(func(a *approval.Approvals) error {
 		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer ho
 			return nil
 		}
 		f.IO.Out.Printf("Decided about %s: %s.", term.CleanLine(id), answer)
-		if answer == host.AnswerAlways || answer == host.AnswerSession {
+		if answer == approval.Always || answer == approval.Session {
 			f.IO.Err.Printf("In force within 2 seconds: see \"patchbay gateway grants\".")
 		}
 		return nil
@@ -159,13 +159,13 @@ func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer ho
 func grantsCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{Use: "grants", Short: "List the approvals for a session or always",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return withApprovals(func(a *host.Approvals) error {
+			return withApprovals(func(a *approval.Approvals) error {
 				all, err := a.Grants(cmd.Context())
 				if err != nil {
 					return err
 				}
 				if f.Flags.JSON {
-					f.IO.Out.Value(map[string]any{"grants": append([]host.Grant{}, all...)})
+					f.IO.Out.Value(map[string]any{"grants": append([]approval.Grant{}, all...)})
 					return nil
 				}
 				if len(all) == 0 {
@@ -188,7 +188,7 @@ func grantsCommand(f *cmdutil.Factory) *cobra.Command {
 func revokeCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{Use: "revoke ID", Short: "Remove a grant: the next request asks again",
 		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return withApprovals(func(a *host.Approvals) error {
+			return withApprovals(func(a *approval.Approvals) error {
 				if err := a.Revoke(cmd.Context(), args[0]); err != nil {
 					return err
 				}

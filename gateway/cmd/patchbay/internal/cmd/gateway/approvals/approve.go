@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/approval"
 )
 
 // approveOptions are the flags of `patchbay gateway approve`.
@@ -77,7 +77,7 @@ func confirmAlways(ctx context.Context, f *cmdutil.Factory, o *approveOptions) e
 }
 
 // answer returns the answer to a request, or the error of the flags and the number of arguments.
-func (o *approveOptions) answer(args int) (host.Answer, error) {
+func (o *approveOptions) answer(args int) (approval.Answer, error) {
 	switch {
 	case o.forNow && o.always:
 		return "", errors.New("--session and --always exclude each other")
@@ -90,9 +90,9 @@ func (o *approveOptions) answer(args int) (host.Answer, error) {
 	case args > 1:
 		return "", errors.New("one request is approved at a time; several names are for --pins")
 	case o.forNow:
-		return host.AnswerSession, nil
+		return approval.Session, nil
 	case o.always:
-		return host.AnswerAlways, nil
+		return approval.Always, nil
 	}
-	return host.AnswerOnce, nil
+	return approval.Once, nil
 }
