@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Observer returns the observer of the host. Transports find it by this method, for sessions and refused
@@ -18,7 +19,7 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, status int, text string) {
 
 // observeRefusal reports a refused request to the observer of the host, as the transport does.
 func (g *Gateway) observeRefusal(status int) {
-	if o, ok := g.host.Observer().(mcp.RefusalObserver); ok {
+	if o, ok := g.host.Observer().(driver.RefusalObserver); ok {
 		o.Refused(status, http.StatusText(status))
 	}
 }

@@ -21,12 +21,13 @@ type endpoint struct {
 }
 
 var _ interface {
-	mcp.Listener
-	HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
+	mcp.Handler
+	driver.Listener[*mcp.Request]
+	driver.HeaderParamHandler[*mcp.Request]
 } = (*endpoint)(nil)
 
 // Endpoint returns the handler of a route. The caller of a request is its principal, or without a
-// principal the local user. The handler is an [mcp.Listener]. A route to an unknown profile or
+// principal the local user. The handler is a [driver.Listener]. A route to an unknown profile or
 // server contains no tools, prompts or resources. [Options].Profile limits only the zero value of
 // Route.
 func (g *Gateway) Endpoint(r Route) mcp.Handler { return g.endpoint(r, &localGrant.limits, "") }
@@ -68,7 +69,7 @@ func (e *endpoint) Listen(ctx context.Context, req *mcp.Request) (stop func(), e
 func (e *endpoint) UsesBroadcaster() mcp.Handler { return e }
 
 // HeaderParams returns the arguments of a tool that clients repeat in headers.
-func (e *endpoint) HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam {
+func (e *endpoint) HeaderParams(ctx context.Context, req *mcp.Request, tool string) []driver.HeaderParam {
 	return e.view(ctx, req.Principal).HeaderParams(ctx, req, tool)
 }
 

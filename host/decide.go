@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -207,7 +208,7 @@ func (v *View) decideResult(
 		return res, failed // there is no response of the server
 	case isFault:
 		raw = authorize.FaultResult(fault)
-	case resultType == mcp.ResultInputRequired:
+	case resultType == driver.ResultInputRequired:
 		v.host.recent.Add(v.principal, a.Server)
 		return v.decideQuestions(ctx, p, req, a, raw)
 	}

@@ -80,7 +80,7 @@ func withState(params json.RawMessage, state *string) json.RawMessage {
 // caller.
 func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
 	raw, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || !c.served.isRaw() || raw.ResultType() != mcp.ResultInputRequired {
+	if failed != nil || !ok || !c.served.isRaw() || raw.ResultType() != driver.ResultInputRequired {
 		return res, failed
 	}
 	raw = withoutOwnMeta(raw)
@@ -109,7 +109,7 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 // the output schema of the tool.
 func (h *Host) mapResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
 	sent, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || !c.served.isRaw() || sent.ResultType() == mcp.ResultInputRequired {
+	if failed != nil || !ok || !c.served.isRaw() || sent.ResultType() == driver.ResultInputRequired {
 		return res, failed
 	}
 	raw := withoutOwnMeta(sent)

@@ -93,7 +93,7 @@ func (o *clientObserver) Begin(ctx context.Context, req *mcp.Request) context.Co
 
 // SessionBegan adds the name of the server to the context.
 func (o *clientObserver) SessionBegan(ctx context.Context, v driver.Via) (ended func(cause error)) {
-	if inner, ok := o.Observer.(mcp.SessionObserver); ok {
+	if inner, ok := o.Observer.(driver.SessionObserver); ok {
 		return inner.SessionBegan(context.WithValue(ctx, serverKey{}, o), v)
 	}
 	return func(error) {}

@@ -317,7 +317,7 @@ func TestObserverLeavesListsAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(mcp.Respond(t.Context(), h.For(&policy.Caller{}), req).Result)
+		return string(mcp.Driver(h.For(&policy.Caller{})).Respond(t.Context(), req).Result)
 	}
 	plain := list(nil)
 	if observed := list(idleObserver{}); observed != plain || !strings.Contains(plain, "other__add") {
@@ -376,7 +376,7 @@ func TestInvalidTraceContextIsNotForwardedOrLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := mcp.Respond(t.Context(), h.For(&policy.Caller{}), req); m.Error != nil {
+	if m := mcp.Driver(h.For(&policy.Caller{})).Respond(t.Context(), req); m.Error != nil {
 		t.Fatal(m.Error)
 	}
 	sent := calc.of("tools/call")

@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
@@ -22,7 +23,7 @@ const (
 // not in the form of the protocol. Spec: basic/patterns/mrtr (2026-07-28).
 func (p *pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
 	raw, ok := res.(mcp.RawResult)
-	if !ok || raw.ResultType() != mcp.ResultInputRequired {
+	if !ok || raw.ResultType() != driver.ResultInputRequired {
 		return nil
 	}
 	if err := p.checkInput(req, raw); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A recording is the record of one round of a request: first the intent, then the outcome. The nil
@@ -121,7 +122,7 @@ func (r *recording) end(res mcp.Result, err error) {
 	case err != nil:
 	default:
 		r.Result = json.RawMessage(raw)
-		if raw.ResultType() == mcp.ResultInputRequired {
+		if raw.ResultType() == driver.ResultInputRequired {
 			r.Event = event.Question
 		}
 	}

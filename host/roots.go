@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // maxRootsRounds bounds how often a server may ask for the roots of the configuration during one
@@ -58,7 +59,7 @@ func (p *pool) listedRoots() (roots []mcp.Root) {
 // their keys. others reports whether there are further questions.
 func (p *pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, others bool) {
 	raw, ok := res.(mcp.RawResult)
-	if !ok || p.roots() == config.RootsPass || raw.ResultType() != mcp.ResultInputRequired {
+	if !ok || p.roots() == config.RootsPass || raw.ResultType() != driver.ResultInputRequired {
 		return raw, nil, false
 	}
 	requests, _ := jsonscan.Get(raw, "inputRequests")

@@ -167,7 +167,7 @@ const answerTime = 10 * time.Minute
 // note records what a result says about the future of its connection.
 func (s *conn) note(method string, res mcp.RawResult) {
 	resultType := res.ResultType()
-	asks := resultType == mcp.ResultInputRequired
+	asks := resultType == driver.ResultInputRequired
 	if asks || s.in.calls {
 		switch {
 		case !asks:
@@ -176,7 +176,7 @@ func (s *conn) note(method string, res mcp.RawResult) {
 			s.AwaitAnswer(time.Now().Add(answerTime))
 		}
 	}
-	if resultType != mcp.ResultComplete || strings.HasPrefix(method, "tasks/") {
+	if resultType != driver.ResultComplete || strings.HasPrefix(method, "tasks/") {
 		s.noteTask(res)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -199,7 +200,7 @@ func (v *View) spill(
 	size := resultSize(res, failed)
 	raw, ok := res.(mcp.RawResult)
 	if size <= l.ResultBytes || failed != nil || !ok || req.Method != methodToolsCall ||
-		raw.ResultType() != mcp.ResultComplete {
+		raw.ResultType() != driver.ResultComplete {
 		return v.checkResult(r, l, res, failed)
 	}
 	s := &spilledResult{token: rand.Text(), principal: v.principal, server: r.pool.Name(),

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // maxToolSchemas bounds the tools of one server whose schemas are kept.
@@ -25,9 +26,9 @@ type toolSchemas struct {
 }
 
 type toolSchema struct {
-	output  *schema.Schema    // nil if the tool has none or an invalid one
-	headers []mcp.HeaderParam // arguments that HTTP clients repeat
-	names   *fold.Names       // of the arguments; nil if the schema names none
+	output  *schema.Schema       // nil if the tool has none or an invalid one
+	headers []driver.HeaderParam // arguments that HTTP clients repeat
+	names   *fold.Names          // of the arguments; nil if the schema names none
 }
 
 // of returns the parsed schemas of a tool. Calls for other tools do not wait while it parses them.
@@ -51,7 +52,7 @@ func readToolSchema(item *catalogue.Item) *toolSchema {
 		s.output, _ = schema.Compile(raw) // the server validates with its own
 	}
 	input, _ := jsonscan.Get(item.Raw, "inputSchema")
-	s.headers, _ = mcp.HeaderParamsOf(input) // clients do not call a tool whose annotations are invalid
+	s.headers, _ = driver.HeaderParamsOf(input) // clients do not call a tool whose annotations are invalid
 	s.names = fold.Of(input)
 	if item.Kind == catalogue.Prompts {
 		s.names = promptNames(item.Raw)
@@ -94,7 +95,7 @@ func (c *call) checkNames(req *mcp.Request) error {
 }
 
 // headerParams returns the arguments of a call that HTTP clients repeat in headers.
-func (c *call) headerParams() []mcp.HeaderParam {
+func (c *call) headerParams() []driver.HeaderParam {
 	if c.item == nil || c.item.Kind != catalogue.Tools {
 		return nil
 	}

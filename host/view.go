@@ -23,7 +23,7 @@ const methodToolsCall = "tools/call"
 
 // A View is what one caller may use: the tools, prompts and resources of the servers of its profile,
 // as one [mcp.Handler]. Tools and prompts have the name "server__name". It serves clients of every
-// revision, is an [mcp.Listener], and is safe for concurrent use.
+// revision, is a [driver.Listener], and is safe for concurrent use.
 type View struct {
 	host   *Host
 	caller *policy.Caller
@@ -140,7 +140,7 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 	return v.other(ctx, req)
 }
 
-// Listen registers a subscription; see [mcp.Listener].
+// Listen registers a subscription; see [driver.Listener].
 func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
 	return v.changes.Listen(context.WithValue(ctx, callerKey{}, v.caller), req)
 }

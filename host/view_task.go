@@ -107,7 +107,7 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	case form == task.None, form == task.Extended && (req.Method == task.MethodResult || req.Method == task.MethodList),
 		form == task.Session && req.Method == task.MethodUpdate:
 		if task.IsModern(req.Revision()) && form == task.None {
-			return nil, mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"` + task.Extension + `":{}}}`))
+			return nil, driver.MissingClientCapability(json.RawMessage(`{"extensions":{"` + task.Extension + `":{}}}`))
 		}
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	case req.Method == task.MethodList:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Errors of questions, for [errors.Is].
@@ -234,7 +235,7 @@ type unsupportedError struct {
 }
 
 func lacking(what, capability string) error {
-	return &unsupportedError{what, MissingClientCapability(json.RawMessage(capability))}
+	return &unsupportedError{what, driver.MissingClientCapability(json.RawMessage(capability))}
 }
 
 // inexpressible returns the error for something that the client's revision does not have.
@@ -263,7 +264,7 @@ type InputRequiredResult struct {
 }
 
 // ResultType is "input_required".
-func (*InputRequiredResult) ResultType() string { return ResultInputRequired }
+func (*InputRequiredResult) ResultType() string { return driver.ResultInputRequired }
 
 func (r *InputRequiredResult) appendFields(dst []byte) ([]byte, error) {
 	if len(r.InputRequests) == 0 && r.RequestState == "" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -74,7 +75,7 @@ func TestErrorNamesTheRequiredCapability(t *testing.T) {
 				t.Fatalf("got error %+v, want data with the required capability roots", err)
 			}
 			if c.Modern() {
-				wantCode(t, "roots", err, mcp.CodeMissingRequiredClientCapability)
+				wantCode(t, "roots", err, driver.CodeMissingRequiredClientCapability)
 			}
 		})
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -258,7 +259,7 @@ func TestUndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 					_, err := c.Try("tools/call", object{"name": tool})
 					code := mcp.CodeInvalidRequest
 					if c.Modern() {
-						code = mcp.CodeMissingRequiredClientCapability
+						code = driver.CodeMissingRequiredClientCapability
 					}
 					wantCode(t, tool, err, code)
 					if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {

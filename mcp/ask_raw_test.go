@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -125,10 +126,10 @@ func TestInvalidRawQuestionsAreErrors(t *testing.T) {
 }
 
 func TestHeaderParamsOfASchema(t *testing.T) {
-	got, err := mcp.HeaderParamsOf(json.RawMessage(`{"type":"object","properties":{
+	got, err := driver.HeaderParamsOf(json.RawMessage(`{"type":"object","properties":{
 		"region":{"type":"string","x-mcp-header":"Region"},
 		"user":{"type":"object","properties":{"id":{"type":"integer","x-mcp-header":"User-Id"}}}}}`))
-	want := []mcp.HeaderParam{
+	want := []driver.HeaderParam{
 		{Header: "Region", Path: []string{"region"}, Type: "string"},
 		{Header: "User-Id", Path: []string{"user", "id"}, Type: "integer"},
 	}
@@ -142,13 +143,13 @@ func TestHeaderParamsOfASchema(t *testing.T) {
 		`{"properties":{"a":{"type":"string","x-mcp-header":"A: B"}}}`:                                       true,
 		`{"x-mcp-header":`: true,
 	} {
-		if params, err := mcp.HeaderParamsOf(json.RawMessage(schema)); (err != nil) != fails || !slices.Equal(paths(params), nil) {
+		if params, err := driver.HeaderParamsOf(json.RawMessage(schema)); (err != nil) != fails || !slices.Equal(paths(params), nil) {
 			t.Errorf("%s: got %v, %v", schema, params, err)
 		}
 	}
 }
 
-func paths(params []mcp.HeaderParam) (all []string) {
+func paths(params []driver.HeaderParam) (all []string) {
 	for _, p := range params {
 		all = append(all, strings.Join(p.Path, "."))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // allCapabilities are the capabilities of a client that supports all input requests.
@@ -94,7 +95,7 @@ func (p *handlerPeer) send(method string, members ...any) reply {
 		}
 		return nil
 	}
-	msg := mcp.Respond(p.Context(), p.handler, req)
+	msg := mcp.Driver(p.handler).Respond(p.Context(), req)
 	if msg.Error != nil {
 		return reply{Err: msg.Error}
 	}
@@ -333,7 +334,7 @@ func TestUnsupportedInputIsNotRequested(t *testing.T) {
 			got := r.Err.Message
 			if strings.HasPrefix(want, "{") {
 				want, got = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data)
-				code = mcp.CodeMissingRequiredClientCapability
+				code = driver.CodeMissingRequiredClientCapability
 			}
 			if got != want || r.Err.Code != code {
 				t.Errorf("got %d %s, want %d %s", r.Err.Code, got, code, want)

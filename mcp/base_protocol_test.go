@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -448,8 +449,8 @@ func TestReservedCodesAreNotSent(t *testing.T) {
 	codes := map[int]int{
 		-32002: mcp.CodeInvalidParams, -32042: mcp.CodeInvalidRequest,
 		-32050: mcp.CodeInternalError, -32099: mcp.CodeInternalError, -32023: mcp.CodeInternalError,
-		mcp.CodeMissingRequiredClientCapability: mcp.CodeMissingRequiredClientCapability,
-		-32100:                                  -32100, -31999: -31999, 7: 7,
+		driver.CodeMissingRequiredClientCapability: driver.CodeMissingRequiredClientCapability,
+		-32100: -32100, -31999: -31999, 7: 7,
 	}
 	s := newServer(t, nil)
 	for code := range codes {

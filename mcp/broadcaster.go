@@ -21,7 +21,7 @@ import (
 //
 //	func (g *gateway) UsesBroadcaster() mcp.Handler { return g }
 //
-// Listen makes it a [Listener]: an idle subscription of a session over HTTP needs no goroutine.
+// Listen makes it a [driver.Listener]: an idle subscription of a session over HTTP needs no goroutine.
 // UsesBroadcaster returns the handler itself, so that a type that embeds it does not count. It
 // declares that ServeMCP returns the result of any Broadcaster unchanged, and that the context it
 // passes on does not end when it returns: then transports serve the subscription after ServeMCP has
@@ -82,10 +82,7 @@ func (b *Broadcaster) ServeMCP(ctx context.Context, req *Request) (Result, error
 	return b.changes.open(ctx, req, sub, f, openAgreed)
 }
 
-// UsesBroadcaster returns b.
-func (b *Broadcaster) UsesBroadcaster() Handler { return b }
-
-// Listen registers a subscriptions/listen request and returns; see [Listener]. The context must
+// Listen registers a subscriptions/listen request and returns; see [driver.Listener]. The context must
 // outlive the subscription.
 func (b *Broadcaster) Listen(ctx context.Context, req *Request) (stop func(), err error) {
 	c := newCall(ctx, nil, req)

@@ -99,7 +99,7 @@ type ClientOptions struct {
 	// Progress restarts it. Default: 60 seconds.
 	Timeout time.Duration
 	// MaxTimeout is how long a request may take in total, even with progress. Default: one hour.
-	// The time that functions like Elicit and logins (see [PauseTimeouts]) take is not part of
+	// The time that functions like Elicit and logins (see [driver.PauseTimeouts]) take is not part of
 	// Timeout and MaxTimeout.
 	MaxTimeout time.Duration
 	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
@@ -123,7 +123,7 @@ type ClientOptions struct {
 	// request is sent again with input.
 	Middleware []Middleware
 	// Observer receives the begin and the end of every request that is sent, outside of Middleware.
-	// If it is a [SessionObserver], it receives the sessions with servers. Default: none.
+	// If it is a [driver.SessionObserver], it receives the sessions with servers. Default: none.
 	Observer Observer
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger

@@ -147,7 +147,7 @@ type clientRequest struct {
 	method  string
 	members []byte // of the params, each after a comma
 	input   []byte // members that respond to the input requests of the previous round
-	mirror  []HeaderParam
+	mirror  []driver.HeaderParam
 	// forward receives the notifications of a request of [Forward], whose client has declared the
 	// capabilities; nil for other requests. Its members are those of params, except `_meta`, with
 	// another name or URI if subject is not empty. call is the call that it is sent for.
@@ -241,10 +241,10 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 			return nil, err
 		}
 		switch resultType := raw.ResultType(); {
-		case resultType == ResultComplete,
-			k.forward != nil && (c.opts.ForwardInput || resultType != ResultInputRequired):
+		case resultType == driver.ResultComplete,
+			k.forward != nil && (c.opts.ForwardInput || resultType != driver.ResultInputRequired):
 			return raw, nil
-		case resultType == ResultInputRequired:
+		case resultType == driver.ResultInputRequired:
 			if round >= c.opts.MaxRounds {
 				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed",
 					round+1, max(0, c.opts.MaxRounds))

@@ -225,7 +225,7 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	response := asError(err)
 	errors.As(err, &failed)
 	lost := failed != nil && (errors.Is(err, driver.ErrSessionLost) || connectionEnd(err) != nil && conn.session != nil)
-	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedProtocolVersion
+	unsupported := response != nil && response.Remote() && response.Code == wire.CodeUnsupportedVersion
 	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || unsupported)
 	if !lost && !changed || c.ctx.Err() != nil {
 		return false
@@ -331,7 +331,7 @@ func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, err
 
 // describe stores the result of server/discover.
 func (conn *connection) describe(raw RawResult) error {
-	if t := raw.ResultType(); t != ResultComplete {
+	if t := raw.ResultType(); t != driver.ResultComplete {
 		return fmt.Errorf("invalid resultType %.64q of server/discover: must be \"complete\"", t)
 	}
 	if versions, ok := jsonscan.Get(raw, "supportedVersions"); !ok || jsonscan.Kind(versions) != '[' {
@@ -382,7 +382,7 @@ const (
 )
 
 func (c *Client) isKnownLegacy() bool {
-	keyed, ok := c.transport.(IdentifiedTransport)
+	keyed, ok := c.transport.(driver.IdentifiedTransport)
 	if !ok {
 		return false
 	}
@@ -392,7 +392,7 @@ func (c *Client) isKnownLegacy() bool {
 }
 
 func (c *Client) rememberLegacy(legacy bool) {
-	keyed, ok := c.transport.(IdentifiedTransport)
+	keyed, ok := c.transport.(driver.IdentifiedTransport)
 	if !ok {
 		return
 	}
@@ -414,10 +414,10 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 		return false, err // authorized clients may get another response
 	case e != nil && e.Code == CodeBusy:
 		return false, err // such as a server of any revision that restarts
-	case e != nil && e.Code == CodeUnsupportedProtocolVersion:
+	case e != nil && e.Code == wire.CodeUnsupportedVersion:
 		return c.noCommon(supportedVersions(e))
 	case e != nil:
-		modern := e.Code == CodeHeaderMismatch || e.Code == CodeMissingRequiredClientCapability
+		modern := e.Code == wire.CodeHeaderMismatch || e.Code == wire.CodeMissingCapability
 		return !modern, err
 	case errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), status != 0:
 		return true, err // older servers answer unknown methods with 403, 429, 500 or 501, too
@@ -465,7 +465,7 @@ func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
 
 func isUnsupportedVersion(err error) bool {
 	e := asError(err)
-	return e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion
+	return e != nil && !isUnauthorized(err) && e.Code == wire.CodeUnsupportedVersion
 }
 
 func supportedVersions(e *Error) []string {

@@ -580,7 +580,7 @@ func (p *handlerPeer) raw(method string) string {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return string(mcp.Respond(p.Context(), p.handler, req).Result)
+	return string(mcp.Driver(p.handler).Respond(p.Context(), req).Result)
 }
 
 // Middleware of the client implements an extension. The client's handlers and limits apply to its

@@ -92,7 +92,7 @@
 // [Stdio] serves the client that started this process, [Pipe] connects within the process, and
 // [NewStreamConn] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio
 // does not link it. A custom transport on streams implements [Conn]. Any other transport of a
-// server calls its [Handler] through [NewRequest] and [Respond], and that of a client implements
+// server calls its [Handler] through [NewRequest] and [Driver], and that of a client implements
 // [Transport].
 //
 // # Extensions

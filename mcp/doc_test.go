@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -42,9 +43,7 @@ func TestDocServer(t *testing.T) {
 	}
 }
 
-var _ interface {
-	HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
-} = (*mcp.Server)(nil)
+var _ driver.HeaderParamHandler[*mcp.Request] = (*mcp.Server)(nil)
 
 type docOrder struct {
 	Size  string `json:"size" jsonschema:"how large, roughly,enum=s|m|l,default=m"`

@@ -5,14 +5,19 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// Driver returns the interface to h for transports that write bytes, and for handlers that report to an
-// observer. [Respond] is simpler for transports that write messages.
+// Driver returns the interface to h for transports, and for handlers that report to an observer.
 func Driver(h Handler) driver.Server[*Request, Result, Observer] { return &serverDriver{h} }
 
 type serverDriver struct{ handler Handler }
+
+// Respond implements [driver.Server].
+func (d *serverDriver) Respond(ctx context.Context, req *Request) *jsonrpc.Message {
+	return respond(ctx, d.handler, req)
+}
 
 // AppendResponse implements [driver.Server].
 func (d *serverDriver) AppendResponse(dst []byte, ctx context.Context, req *Request) ([]byte, *Error) {

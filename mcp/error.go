@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -17,17 +16,15 @@ import (
 // model sees, or is logged and sent as "internal error". A client gets the errors of servers.
 type Error = jsonrpc.Error
 
-// Codes of protocol errors. Revisions before 2026-07-28 use CodeInvalidRequest for a missing
-// capability, with the same data. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
+// Codes of protocol errors. Package [driver] contains the codes that the SDK itself sends and handles.
+//
+// Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
-	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
-	CodeMethodNotFound                  = wire.CodeMethodNotFound     // no such method, or capability not offered
-	CodeInvalidParams                   = wire.CodeInvalidParams      // the params are wrong for the method
-	CodeInternalError                   = wire.CodeInternalError      // the server failed; the details are in its log
-	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
-	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // see data.requiredCapabilities
-	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the server does not support the revision
-	CodeBusy                            = wire.CodeBusy               // too many requests; see data.retryAfterMs
+	CodeInvalidRequest = jsonrpc.CodeInvalidRequest // JSON, but not a message
+	CodeMethodNotFound = wire.CodeMethodNotFound    // no such method, or capability not offered
+	CodeInvalidParams  = wire.CodeInvalidParams     // the params are wrong for the method
+	CodeInternalError  = wire.CodeInternalError     // the server failed; the details are in its log
+	CodeBusy           = wire.CodeBusy              // too many requests; see data.retryAfterMs
 )
 
 // Errors for [errors.Is].
@@ -62,17 +59,6 @@ func Errorf(code int, format string, args ...any) *Error {
 func NotFound(uri string) *Error {
 	data := append(jsonscan.AppendQuote([]byte(`{"uri":`), uri), '}')
 	return &Error{Code: CodeInvalidParams, Message: "resource not found", Data: data}
-}
-
-// MissingClientCapability returns the error for a request that needs a capability which its client
-// did not declare. The required capabilities have the form of the client's declaration, such as
-// {"sampling":{}}.
-//
-// Spec: basic (2026-07-28), Missing Required Client Capability.
-func MissingClientCapability(required json.RawMessage) *Error {
-	data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
-	message := "missing required client capability " + string(required)
-	return &Error{Code: CodeMissingRequiredClientCapability, Message: message, Data: data}
 }
 
 var errInternal = &Error{Code: CodeInternalError, Message: "internal error"}

@@ -196,7 +196,7 @@ func TestForwardAs(t *testing.T) {
 
 // A server of 2025-11-25 may require pages in an error, which is a question for other revisions.
 func TestForwardedErrorThatRequiresPages(t *testing.T) {
-	for capability, wantCode := range map[string]int{"url": 0, "form": mcp.CodeMissingRequiredClientCapability} {
+	for capability, wantCode := range map[string]int{"url": 0, "form": driver.CodeMissingRequiredClientCapability} {
 		synctest.Test(t, func(t *testing.T) {
 			client, server := mcp.Pipe()
 			calls := 0

@@ -29,35 +29,6 @@ func (f HandlerFunc) ServeMCP(ctx context.Context, req *Request) (Result, error)
 // request.
 type Middleware func(Handler) Handler
 
-// A Listener is a Handler that can send the notifications of a subscription without a waiting
-// goroutine. Transports use it for clients that are connected but idle. [*Server] and [*Broadcaster] are
-// Listeners.
-//
-// Listen registers a subscriptions/listen request and returns. Until stop is called, the
-// notifications of the subscription are sent with req.Notify, the acknowledgement first. Notify is
-// called by the goroutine that made the change, so it must not block.
-type Listener interface {
-	Handler
-	Listen(ctx context.Context, req *Request) (stop func(), err error)
-}
-
-// A HeaderParam is an argument of a tool that clients repeat in an HTTP header.
-//
-// The HTTP transport asks a [Handler] with the method
-//
-//	HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
-//
-// for those of the tool that req calls, and rejects a call whose headers and body differ. [*Server]
-// has this method. A client's [Transport] that sends such headers has the method
-// UsesHeaderParams(), which does nothing.
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-type HeaderParam struct {
-	Header string   // the part of the header's name after "Mcp-Param-"
-	Path   []string // the property names from the root of the arguments to the argument
-	Type   string   // "string", "integer" or "boolean"
-}
-
 // chain wraps h in the middlewares, the first one outermost.
 func chain(h Handler, middleware []Middleware) Handler {
 	for i := len(middleware) - 1; i >= 0; i-- {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A hostileMessage is an invalid message in testdata/hostile.txt.
@@ -254,7 +255,7 @@ func TestEnvelopesAreValidated(t *testing.T) {
 		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000",
 			"../../etc/passwd"} {
 			got := c.ask(sessionRequest(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`))
-			c.wantCode(got, `1`, mcp.CodeUnsupportedProtocolVersion)
+			c.wantCode(got, `1`, driver.CodeUnsupportedProtocolVersion)
 			if want := `"supported":["2026-07-28"`; !strings.Contains(got.text, want) {
 				t.Errorf("version %q: got %s, want %s", v, got.text, want)
 			}

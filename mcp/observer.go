@@ -106,7 +106,7 @@ func observe(
 	case *InputRequiredResult:
 		end.InputRequired = true
 	case RawResult:
-		end.ToolError, end.InputRequired = res.isError(), res.ResultType() == ResultInputRequired
+		end.ToolError, end.InputRequired = res.isError(), res.ResultType() == driver.ResultInputRequired
 	}
 	return res, err
 }

@@ -40,7 +40,7 @@ type Request struct {
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
 	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in
 	// headers.
-	HeaderParams []HeaderParam
+	HeaderParams []driver.HeaderParam
 
 	env      driver.Request
 	server   *Server     // nil before a server serves the request

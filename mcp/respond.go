@@ -13,9 +13,8 @@ import (
 // typicalSize is the capacity of a new buffer for params or a result: more than most have.
 const typicalSize = 256
 
-// Respond serves one request with h and returns the response message. It is for transports. A
-// panic, and an error other than an [*Error], is logged in full and answered with "internal error".
-func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
+// respond implements [driver.Server].
+func respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
 	if err != nil {
 		return &jsonrpc.Message{ID: req.ID, Error: err}
@@ -23,7 +22,7 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	return &jsonrpc.Message{ID: req.ID, Result: result}
 }
 
-// appendResponse is [Respond] for transports that write bytes: it appends the response message to
+// appendResponse is respond for transports that write bytes: it appends the response message to
 // dst. The error is that of the response.
 func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	start := len(dst)
@@ -45,7 +44,7 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 	return jsonrpc.Append(dst, &jsonrpc.Message{ID: id, Error: err})
 }
 
-// appendResult is [Respond] for transports that make the response message: it appends the result to
+// appendResult is respond for transports that make the response message: it appends the result to
 // dst, or returns the error of the response.
 //
 // If h is a [*Server] without middleware or a handler that uses a [Broadcaster], a subscription is served

@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Result is the result of a request. The result types of this package implement it; an extension
@@ -25,12 +26,6 @@ type Result interface {
 	ResultMeta() Meta
 }
 
-// Result types of the core protocol. Spec: basic (2026-07-28), Responses.
-const (
-	ResultComplete      = "complete"
-	ResultInputRequired = "input_required"
-)
-
 // Meta is the `_meta` object of a message or of data: any values, under keys with reverse DNS
 // prefixes. Keys whose second label is "mcp" or "modelcontextprotocol" are reserved for the
 // protocol.
@@ -44,7 +39,7 @@ func (m Meta) ResultMeta() Meta { return m }
 // complete is embedded in the results of type "complete".
 type complete struct{}
 
-func (complete) ResultType() string { return ResultComplete }
+func (complete) ResultType() string { return driver.ResultComplete }
 
 // A RawResult is a complete result object in JSON, which is sent unchanged.
 type RawResult json.RawMessage
@@ -52,8 +47,8 @@ type RawResult json.RawMessage
 // ResultType returns the member resultType, or "complete" if there is none.
 func (r RawResult) ResultType() string {
 	v, ok := jsonscan.Get(r, "resultType")
-	if !ok || string(v) == `"`+ResultComplete+`"` {
-		return ResultComplete
+	if !ok || string(v) == `"`+driver.ResultComplete+`"` {
+		return driver.ResultComplete
 	}
 	if s, err := jsonscan.Unquote(v); err == nil {
 		return s
@@ -90,7 +85,7 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 	}
 	dst = append(dst, '{')
 	empty := len(dst)
-	if typ := res.ResultType(); !plain || typ != ResultComplete {
+	if typ := res.ResultType(); !plain || typ != driver.ResultComplete {
 		dst = append(jsonscan.AppendQuote(append(dst, `"resultType":`...), typ), ',')
 	}
 	if plain {
@@ -136,7 +131,7 @@ func appendRaw(dst []byte, raw RawResult) []byte {
 		jsonscan.OneLine(dst[from:])
 		return dst
 	}
-	dst = append(dst, `{"resultType":"`+ResultComplete+`"`...)
+	dst = append(dst, `{"resultType":"`+driver.ResultComplete+`"`...)
 	for key, value := range jsonscan.Members(raw) {
 		dst = append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
 		dst = append(dst, value...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // spread is JSON on several lines, as a caller may pass it.
@@ -86,7 +87,7 @@ type ownResult struct {
 	Own ownForm            `json:"own"`
 }
 
-func (ownResult) ResultType() string   { return mcp.ResultComplete }
+func (ownResult) ResultType() string   { return driver.ResultComplete }
 func (ownResult) ResultMeta() mcp.Meta { return nil }
 
 type ownForm struct{}

@@ -367,14 +367,14 @@ func (s *stream) serveRequest(r *streamRequest) {
 	ctx := r.call.Context()
 	switch {
 	case r.Method == wire.MethodSubscriptionsListen:
-		response := Respond(ctx, s.handler, &r.Request)
+		response := respond(ctx, s.handler, &r.Request)
 		if response.Error == nil {
 			s.endSubscription(&r.call, response)
 			return
 		}
 		s.enqueue(&r.call, response)
 	case s.lines == nil:
-		s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request))
+		s.enqueue(&r.call, respond(ctx, s.handler, &r.Request))
 	default:
 		// The line holds the error, if any.
 		line, _ := appendResponse(s.queue.NewLine(), ctx, s.handler, &r.Request)
@@ -620,7 +620,7 @@ func (c core) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) 
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
 	serve := func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {
 		req.Notify = notify
-		return Respond(ctx, c.s.handler, req)
+		return respond(ctx, c.s.handler, req)
 	}
 	_, err = legacy.Subscribe(ctx, notify, c.s.work.Go, serve)
 	stop = func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Server offers tools, resources and prompts to clients of every revision. It is a [Handler]: run
@@ -66,7 +67,7 @@ type ServerOptions struct {
 	// Middleware wraps the handling of all requests, the first one outermost.
 	Middleware []Middleware
 	// Observer receives the begin and the end of every request, outside of Middleware. If it is a
-	// [SessionObserver] or [RefusalObserver], it receives these from the transports. Default: none.
+	// [driver.SessionObserver] or [driver.RefusalObserver], it receives these from the transports. Default: none.
 	Observer Observer
 	// Visible reports whether the caller of ctx may see and use a feature. The caller is
 	// [PrincipalFrom](ctx), or nil. Visible is called when features are listed and again when one
@@ -110,7 +111,7 @@ type ServerOptions struct {
 
 	// Revisions are the protocol revisions that the server accepts, such as "2025-11-25". A client
 	// of another one negotiates one of these or, if that is impossible, receives
-	// [CodeUnsupportedProtocolVersion]. Default: all.
+	// [driver.CodeUnsupportedProtocolVersion]. Default: all.
 	Revisions []string
 	// NoLogging turns off the capability logging: [Logger] sends nothing to clients.
 	NoLogging bool
@@ -352,7 +353,7 @@ func (s *Server) AddExtension(id string, settings any) {
 
 // HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil
 // for a tool that the caller of req must not see.
-func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []HeaderParam) {
+func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []driver.HeaderParam) {
 	e, ok := s.tools.lookup(tool)
 	if !ok || len(e.extra.headerParams) == 0 {
 		return nil

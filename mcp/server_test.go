@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -25,7 +26,7 @@ type panicValue struct{ N int }
 
 func (panicValue) MarshalJSON() ([]byte, error)   { panic(secret) }
 func (*panicValue) UnmarshalJSON([]byte) error    { panic(secret) }
-func (panicValue) ResultType() string             { return mcp.ResultComplete }
+func (panicValue) ResultType() string             { return driver.ResultComplete }
 func (panicValue) ResultMeta() mcp.Meta           { return nil }
 func (panicValue) Open(string) (fs.File, error)   { panic(secret) }
 func (panicValue) LogValue() slog.Value           { panic(secret) }
@@ -286,7 +287,7 @@ func TestCapabilitiesAreDerived(t *testing.T) {
 		}
 		for method := range methods {
 			_, err := c.Try(method, object{"name": "x", "uri": "x://x"})
-			if c.Modern() && c.Transport == mcptest.HTTP && err != nil && err.Code == mcp.CodeHeaderMismatch {
+			if c.Modern() && c.Transport == mcptest.HTTP && err != nil && err.Code == driver.CodeHeaderMismatch {
 				continue // the test client mirrors parameters in headers
 			}
 			wantCode(t, method, err, mcp.CodeMethodNotFound)
@@ -433,7 +434,7 @@ func TestRequestsAreIndependent(t *testing.T) {
 		callTool(t, c, "roots", nil)
 		c.Options.Capabilities = object{}
 		_, err := c.Try("tools/call", object{"name": "roots"})
-		wantCode(t, "capabilities", err, mcp.CodeMissingRequiredClientCapability) // Requirement: META-12
+		wantCode(t, "capabilities", err, driver.CodeMissingRequiredClientCapability) // Requirement: META-12
 		c.Options.LogLevel = "debug"
 		callTool(t, c, "log", nil)
 		c.Options.LogLevel = ""

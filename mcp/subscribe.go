@@ -285,7 +285,7 @@ func (b *subscriptions) listenDetached(
 }
 
 // Listen registers a subscriptions/listen request, which passes the server's middleware, and
-// returns; see [Listener]. The context must outlive the subscription.
+// returns; see [driver.Listener]. The context must outlive the subscription.
 func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err error) {
 	return listenWith(ctx, s, req)
 }

@@ -151,6 +151,9 @@ func passesListen(h Handler) bool {
 	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
 		h = w.Unwrap(driver.Wrapped{})
 	}
+	if _, ok := h.(*Broadcaster); ok {
+		return true
+	}
 	b, ok := h.(interface{ UsesBroadcaster() Handler })
 	return ok && reflect.TypeOf(b.UsesBroadcaster()) == reflect.TypeOf(h)
 }

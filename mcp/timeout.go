@@ -7,22 +7,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 )
 
-// PauseTimeouts suspends the timeouts of the [Client] request that ctx belongs to, those of
-// [CallOptions] and of [Connect], until done is called, once. A deadline that the caller has set
-// itself is not affected. It is for middleware and transports that wait for a person, as for a
-// login, or for other work of unknown length, as for a task of the server.
-func PauseTimeouts(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
-
-// OnRequestDone registers f to be called when the [Client] request that ctx belongs to has ended.
-// The method that made the request waits for f before it returns. It is for middleware that keeps
-// state while a request is sent again with input. Functions are called in reverse order. If the
-// request has ended, f is called at once; if ctx belongs to no request, it is not called.
-func OnRequestDone(ctx context.Context, f func()) {
-	if r, ok := ctx.Value(requestKey{}).(*requestContext); ok {
-		r.onDone(f)
-	}
-}
-
 type requestContext struct {
 	peer.Timeout
 	client *Client
@@ -32,12 +16,10 @@ type requestContext struct {
 	over bool
 }
 
-type requestKey struct{}
-
-// Value returns the request for OnRequestDone, and the client for ClientFrom.
+// Value returns the request for [driver.OnRequestDone], and the client for ClientFrom.
 func (r *requestContext) Value(key any) any {
 	switch key {
-	case requestKey{}:
+	case peer.RequestKey{}:
 		return r
 	case clientKey{}:
 		return r.client
@@ -49,7 +31,8 @@ func (r *requestContext) Value(key any) any {
 // needs no context of its own.
 func (r *requestContext) EndRequest(cause error) { r.End(cause) }
 
-func (r *requestContext) onDone(f func()) {
+// OnDone implements [driver.OnRequestDone].
+func (r *requestContext) OnDone(f func()) {
 	r.mu.Lock()
 	over := r.over
 	if !over {

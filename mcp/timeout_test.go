@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -48,8 +49,8 @@ func TestOnRequestDoneRunsBeforeTheRequestReturns(t *testing.T) {
 						return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 							if req.Method == "tools/call" {
 								rounds++
-								mcp.OnRequestDone(ctx, func() { done = append(done, fmt.Sprint(rounds)) })
-								mcp.OnRequestDone(ctx, func() { done = append(done, "last") })
+								driver.OnRequestDone(ctx, func() { done = append(done, fmt.Sprint(rounds)) })
+								driver.OnRequestDone(ctx, func() { done = append(done, "last") })
 								last = ctx
 							}
 							return next.ServeMCP(ctx, req)
@@ -65,12 +66,12 @@ func TestOnRequestDoneRunsBeforeTheRequestReturns(t *testing.T) {
 					t.Errorf("done %q, %v; want %q", done, err, want)
 				}
 				late := 0
-				mcp.OnRequestDone(last, func() { late++ })
+				driver.OnRequestDone(last, func() { late++ })
 				if late != 1 {
 					t.Errorf("OnRequestDone after the request: got %d calls, want 1", late)
 				}
 			})
 		}
 	}
-	mcp.OnRequestDone(t.Context(), func() { t.Error("OnRequestDone called its function without a request") })
+	driver.OnRequestDone(t.Context(), func() { t.Error("OnRequestDone called its function without a request") })
 }

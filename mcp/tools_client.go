@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Tools returns the tools of the server. It requests pages as they are needed. An error is the last
@@ -57,7 +58,7 @@ type toolIndex struct {
 
 // A knownTool is the part of a tool's definition that calls need.
 type knownTool struct {
-	mirror []HeaderParam
+	mirror []driver.HeaderParam
 	raw    json.RawMessage // output schema, nil for none
 	output func() (*schema.Schema, error)
 }
@@ -80,7 +81,7 @@ func (c *Client) addTool(t *Tool) error {
 	_, mirrors := c.transport.(headerParamTransport)
 	if mirrors {
 		var err error
-		if k.mirror, err = HeaderParamsOf(t.InputSchema); err != nil {
+		if k.mirror, err = driver.HeaderParamsOf(t.InputSchema); err != nil {
 			return err
 		}
 	}
@@ -88,22 +89,6 @@ func (c *Client) addTool(t *Tool) error {
 	defer c.known.mu.Unlock()
 	c.known.add(t.Name, k)
 	return nil
-}
-
-// HeaderParamsOf returns the arguments of a tool that HTTP clients repeat in headers, from its input
-// schema. The error is that of an invalid schema or annotation: clients over HTTP ignore such a tool.
-// A [Handler] that is not a [*Server] has the method HeaderParams for the result; see [HeaderParam].
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-func HeaderParamsOf(inputSchema json.RawMessage) ([]HeaderParam, error) {
-	if !bytes.Contains(inputSchema, []byte("x-mcp-header")) {
-		return nil, nil
-	}
-	compiled, err := schema.Compile(inputSchema)
-	if err != nil {
-		return nil, err
-	}
-	return headerParams(compiled)
 }
 
 // add adds a tool. If the index is full, which only a server with changing names causes, it is
@@ -158,7 +143,7 @@ func (c *Client) callTool(ctx context.Context, name string, k *clientRequest) (R
 		k.mirror = known.mirror
 	}
 	raw, err := c.do(ctx, k)
-	if e := asError(err); e != nil && e.Code == CodeHeaderMismatch && e.Remote() {
+	if e := asError(err); e != nil && e.Code == wire.CodeHeaderMismatch && e.Remote() {
 		if known, err2 := c.refresh(ctx, name); err2 == nil {
 			k.mirror, k.input = nil, nil
 			if known != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A toolFunc calls a tool with validated arguments.
@@ -22,7 +23,7 @@ type toolEntry struct {
 	content      bool // the function returns a ContentBlock
 	input        *schema.Schema
 	output       *schema.Schema // nil when the tool declares no structured result
-	headerParams []HeaderParam
+	headerParams []driver.HeaderParam
 }
 
 // AddTool registers a function as a tool and returns its [Registration].
@@ -164,7 +165,7 @@ func prepareTool(t *Tool, entry *toolEntry) error {
 	if entry.input.RootType() != "object" {
 		return fmt.Errorf(`input schema: its type is %q, want "object"`, entry.input.RootType())
 	}
-	if entry.headerParams, err = headerParams(entry.input); err != nil {
+	if entry.headerParams, err = entry.input.Headers(); err != nil {
 		return fmt.Errorf("input schema: %w", err)
 	}
 	if t.OutputSchema == nil {
@@ -198,18 +199,6 @@ func checkToolName(name string) error {
 		}
 	}
 	return nil
-}
-
-func headerParams(s *schema.Schema) ([]HeaderParam, error) {
-	headers, err := s.Headers()
-	if err != nil {
-		return nil, err
-	}
-	var params []HeaderParam
-	for _, h := range headers {
-		params = append(params, HeaderParam{Header: h.Name, Path: h.Path, Type: h.Type})
-	}
-	return params, nil
 }
 
 func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -191,12 +192,12 @@ func TestOpenErrorsAreReturned(t *testing.T) {
 	stops := 0
 	stop := func() { stops++ }
 	var late func(key string) // of the last topic that was opened
-	refused := mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"com.example/jobs":{}}}`))
+	refused := driver.MissingClientCapability(json.RawMessage(`{"extensions":{"com.example/jobs":{}}}`))
 	for what, test := range map[string]struct {
 		open func(ctx context.Context, changed func(string)) (any, func(), error)
 		code int
 	}{
-		"an error":     {func(context.Context, func(string)) (any, func(), error) { return true, stop, refused }, mcp.CodeMissingRequiredClientCapability},
+		"an error":     {func(context.Context, func(string)) (any, func(), error) { return true, stop, refused }, driver.CodeMissingRequiredClientCapability},
 		"a bare error": {func(context.Context, func(string)) (any, func(), error) { return true, stop, errors.New("secret") }, mcp.CodeInternalError},
 		"a panic":      {func(context.Context, func(string)) (any, func(), error) { stop(); panic("secret") }, mcp.CodeInternalError},
 		"no JSON":      {func(context.Context, func(string)) (any, func(), error) { return make(chan int), stop, nil }, mcp.CodeInternalError},

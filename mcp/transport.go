@@ -84,17 +84,8 @@ func canHaveEffects(method string) bool {
 // Unwrap returns the reason.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// An IdentifiedTransport is a Transport that can identify its server. [Connect] caches for an hour
-// whether the server supports only revisions before 2026-07-28.
-type IdentifiedTransport interface {
-	Transport
-	// ServerKey returns a key that is equal for all transports to one server, such as a command
-	// line or the origin of a URL.
-	ServerKey() string
-}
-
 // A headerParamTransport is a Transport that repeats arguments of tools in headers; see
-// [HeaderParam].
+// [driver.HeaderParam].
 type headerParamTransport interface{ UsesHeaderParams() }
 
 // A SessionTransport is a Transport that can also connect to servers of revisions before

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Timers are reused between requests; each request still has its own timeout.
@@ -18,7 +19,7 @@ func TestEveryRequestHasItsOwnTimeout(t *testing.T) {
 			For  int64 `json:"for"` // nanoseconds
 			User int64 `json:"user"`
 		}) (string, error) {
-			done := mcp.PauseTimeouts(ctx) // the handler's context is the client's: they are in one process
+			done := driver.PauseTimeouts(ctx) // the handler's context is the client's: they are in one process
 			time.Sleep(time.Duration(in.User))
 			done()
 			select {

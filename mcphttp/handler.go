@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Handler serves an [mcp.Handler] on an HTTP endpoint, to clients of every revision; see the
@@ -31,7 +32,7 @@ type Handler struct {
 	streams  waitCounter // GET streams being served
 	sizes    sizeHint    // of responses
 	refused  refusalCounter
-	observer mcp.RefusalObserver // may be nil
+	observer driver.RefusalObserver // may be nil
 
 	bodyReads      *deadlineQueue[*bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
@@ -50,7 +51,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	if err := handler.opts.validate(); err != nil {
 		panic("mcphttp: NewHandler: " + err.Error())
 	}
-	handler.observer, _ = mcp.Driver(h).Observer().(mcp.RefusalObserver)
+	handler.observer, _ = mcp.Driver(h).Observer().(driver.RefusalObserver)
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions",
 		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Canonical names of the protocol's headers, as the keys of an http.Header.
@@ -83,9 +84,7 @@ func checkName(header field, req *mcp.Request) *mcp.Error {
 // checkParams compares the Mcp-Param headers of a tools/call with the tool's arguments. Spec:
 // basic/transports/streamable-http#server-behavior-for-custom-headers (2026-07-28)
 func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Request) *mcp.Error {
-	mirror, ok := h.(interface {
-		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
-	})
+	mirror, ok := h.(driver.HeaderParamHandler[*mcp.Request])
 	if !ok || req.Method != wire.MethodToolsCall || !head.name.sent { // every tool is named
 		return nil
 	}
@@ -106,7 +105,7 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 	return nil
 }
 
-func checkParam(header http.Header, p mcp.HeaderParam, arguments []byte) *mcp.Error {
+func checkParam(header http.Header, p driver.HeaderParam, arguments []byte) *mcp.Error {
 	name := headerParam + p.Header
 	text, sent := first(header, http.CanonicalHeaderKey(name))
 	argument := arguments
@@ -165,7 +164,7 @@ func first(header http.Header, name string) (string, bool) {
 }
 
 func mismatch(message string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeHeaderMismatch, Message: message}
+	return &mcp.Error{Code: driver.CodeHeaderMismatch, Message: message}
 }
 
 // The delimiters of a Base64 header value, for text that cannot be a header value itself. They are

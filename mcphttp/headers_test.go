@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -60,7 +61,7 @@ func TestNameHeaderEqualsTheBody(t *testing.T) {
 				headers = append(headers, "Mcp-Name: "+test.header)
 			}
 			got := f.do(http.MethodPost, body, headers...)
-			if mismatch := got.status == 400 && got.code() == mcp.CodeHeaderMismatch; mismatch == test.ok {
+			if mismatch := got.status == 400 && got.code() == driver.CodeHeaderMismatch; mismatch == test.ok {
 				t.Errorf("got %d %s, want mismatch %t", got.status, got.body, !test.ok)
 			}
 		})
@@ -120,7 +121,7 @@ func TestParamHeadersEqualTheArguments(t *testing.T) {
 				headers = append(headers, "mcp-param-"+h)
 			}
 			got := f.do(http.MethodPost, body, headers...)
-			if got.status != 200 == test.ok || !test.ok && got.code() != mcp.CodeHeaderMismatch {
+			if got.status != 200 == test.ok || !test.ok && got.code() != driver.CodeHeaderMismatch {
 				t.Errorf("got %d %s, want mismatch %t", got.status, got.body, !test.ok)
 			}
 		})
@@ -205,7 +206,7 @@ func TestHeaderNamesInAnyCase(t *testing.T) {
 			if w.name == "modern" {
 				body, _ := modernCall("tools/call", `"name":"echo"`)
 				w.headers = override(w.headers, []string{change("Mcp-Name") + ": ECHO"})
-				if got := w.post(body); got.status != 400 || got.code() != mcp.CodeHeaderMismatch {
+				if got := w.post(body); got.status != 400 || got.code() != driver.CodeHeaderMismatch {
 					t.Errorf("value in another case: got %d %s, want a header mismatch", got.status, got.body)
 				}
 			}
@@ -220,8 +221,8 @@ func TestHeaders_RepeatedMirrorsAreAMismatch(t *testing.T) {
 		for _, value := range []string{"tools/call", "mirror", "eu"} {
 			header := name + ": " + value
 			got := f.modern("tools/call", `"name":"mirror","arguments":{"region":"eu"}`, header, header)
-			if got.status != 400 || got.code() != mcp.CodeHeaderMismatch {
-				t.Errorf("%s twice: got %d %s, want 400 and code %d", header, got.status, got.body, mcp.CodeHeaderMismatch)
+			if got.status != 400 || got.code() != driver.CodeHeaderMismatch {
+				t.Errorf("%s twice: got %d %s, want 400 and code %d", header, got.status, got.body, driver.CodeHeaderMismatch)
 			}
 		}
 	}

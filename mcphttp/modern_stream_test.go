@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // newAskingServer returns a server whose tool "survey" reports progress twice and then asks the
@@ -126,11 +127,11 @@ func TestRefusalsPrecedeTheStream(t *testing.T) {
 			headers    []string
 			code       int
 		}{
-			{"no version header", body, without("MCP-Protocol-Version"), mcp.CodeHeaderMismatch},
-			{"no method header", body, without("Mcp-Method"), mcp.CodeHeaderMismatch},
+			{"no version header", body, without("MCP-Protocol-Version"), driver.CodeHeaderMismatch},
+			{"no method header", body, without("Mcp-Method"), driver.CodeHeaderMismatch},
 			{"no _meta", strings.Replace(body, "_meta", "_other", 1), headers, mcp.CodeInvalidParams},
 			{"unsupported version", strings.Replace(body, modern, "2999-01-01", 1),
-				override(headers, []string{"MCP-Protocol-Version: 2999-01-01"}), mcp.CodeUnsupportedProtocolVersion},
+				override(headers, []string{"MCP-Protocol-Version: 2999-01-01"}), driver.CodeUnsupportedProtocolVersion},
 			{"not JSON", body[:len(body)-1], headers, -32700},
 			{"media type", body, append(headers, "Content-Type: text/plain"), mcp.CodeInvalidRequest},
 			{"origin", body, append(headers, "Origin: https://evil.example"), mcp.CodeInvalidRequest},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -40,7 +41,7 @@ func TestStatusFollowsTheError(t *testing.T) {
 		{"unknown method", "no/such", ``, 404, mcp.CodeMethodNotFound}, // Requirement: MHTTP-13
 		{"T-14 initialize with an envelope", "initialize", ``, 404, mcp.CodeMethodNotFound},
 		// Requirement: MHTTP-15
-		{"missing capability", "tools/call", `"name":"missing"`, 400, mcp.CodeMissingRequiredClientCapability},
+		{"missing capability", "tools/call", `"name":"missing"`, 400, driver.CodeMissingRequiredClientCapability},
 		// Requirement: MHTTP-17
 		{"another error", "tools/call", `"name":"error"`, 200, mcp.CodeInvalidParams},
 		{"panic", "tools/call", `"name":"panic"`, 200, mcp.CodeInternalError},
@@ -91,25 +92,25 @@ func TestFirstFailedCheckDecides(t *testing.T) {
 		// Requirement: META-11
 		{"no client info", body(version(modern)), []string{header + modern, method}, 200, 0},
 		// Requirement: MHTTP-22
-		{"no version header", body(version(modern)), []string{method}, 400, mcp.CodeHeaderMismatch},
+		{"no version header", body(version(modern)), []string{method}, 400, driver.CodeHeaderMismatch},
 		// Requirement: HDR-02
 		{"header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400,
-			mcp.CodeHeaderMismatch},
+			driver.CodeHeaderMismatch},
 		// Requirement: HDR-02
 		{"header with an older version", body(version(modern)), []string{header + november2025, method}, 400,
-			mcp.CodeHeaderMismatch},
+			driver.CodeHeaderMismatch},
 		// Requirement: MHTTP-14
 		{"unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400,
-			mcp.CodeUnsupportedProtocolVersion},
+			driver.CodeUnsupportedProtocolVersion},
 		{"version that needs initialize", body(version(november2025)), // Requirement: MHTTP-14
-			[]string{header + november2025, method}, 400, mcp.CodeUnsupportedProtocolVersion},
+			[]string{header + november2025, method}, 400, driver.CodeUnsupportedProtocolVersion},
 		// Requirement: HDR-09
-		{"no method header", body(version(modern)), []string{header + modern}, 400, mcp.CodeHeaderMismatch},
+		{"no method header", body(version(modern)), []string{header + modern}, 400, driver.CodeHeaderMismatch},
 		{"the method header is checked before the version", body(version("v999.0.0")), // Requirement: HDR-09
 			[]string{header + "v999.0.0"}, 400,
-			mcp.CodeHeaderMismatch},
+			driver.CodeHeaderMismatch},
 		{"method in upper case", body(version(modern)), // Requirement: HDR-07
-			[]string{header + modern, "Mcp-Method: SERVER/DISCOVER"}, 400, mcp.CodeHeaderMismatch},
+			[]string{header + modern, "Mcp-Method: SERVER/DISCOVER"}, 400, driver.CodeHeaderMismatch},
 		{"session header is ignored", body(version(modern)), // Requirement: MHTTP-12
 			[]string{header + modern, method, "Mcp-Session-Id: nonsense"}, 200, 0},
 		{"last event is ignored", body(version(modern)), // Requirement: MHTTP-07
@@ -159,9 +160,9 @@ func TestMHTTP_NotificationsAndInvalidMessages(t *testing.T) {
 		{"T-05 notification with its method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
 			[]string{header, "Mcp-Method: notifications/x"}, 202, 0},
 		{"T-05 notification with another method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
-			[]string{header, "Mcp-Method: notifications/y"}, 400, mcp.CodeHeaderMismatch},
+			[]string{header, "Mcp-Method: notifications/y"}, 400, driver.CodeHeaderMismatch},
 		{"notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`, // Requirement: HTTP-13
-			[]string{"MCP-Protocol-Version: v999"}, 400, mcp.CodeUnsupportedProtocolVersion},
+			[]string{"MCP-Protocol-Version: v999"}, 400, driver.CodeUnsupportedProtocolVersion},
 		// Requirement: HTTP-11
 		{"response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest},
 		{"batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400, // Requirement: RPC-18

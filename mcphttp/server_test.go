@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -353,7 +354,7 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 		if err := notify(1); err != nil {
 			return nil, err
 		}
-		return nil, mcp.MissingClientCapability([]byte(`{"sampling":{}}`))
+		return nil, driver.MissingClientCapability([]byte(`{"sampling":{}}`))
 	case "wait", "notifywait":
 		if name == "notifywait" {
 			if err := notify(1); err != nil {
@@ -404,7 +405,7 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 		<-c.proceed
 		return text("polled"), nil
 	case "missing":
-		return nil, mcp.MissingClientCapability([]byte(`{"sampling":{}}`))
+		return nil, driver.MissingClientCapability([]byte(`{"sampling":{}}`))
 	case "error":
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "no")
 	case "busy":
@@ -430,11 +431,11 @@ func (c *testCore) listen(ctx context.Context, req *mcp.Request) (mcp.Result, er
 }
 
 // HeaderParams returns the parameters of the tool "mirror" that have headers.
-func (c *testCore) HeaderParams(_ context.Context, _ *mcp.Request, tool string) []mcp.HeaderParam {
+func (c *testCore) HeaderParams(_ context.Context, _ *mcp.Request, tool string) []driver.HeaderParam {
 	if tool != "mirror" {
 		return nil
 	}
-	return []mcp.HeaderParam{
+	return []driver.HeaderParam{
 		{Header: "Region", Path: []string{"region"}, Type: "string"},
 		{Header: "Count", Path: []string{"nested", "count"}, Type: "integer"},
 		{Header: "Dry-Run", Path: []string{"dryRun"}, Type: "boolean"},

@@ -54,19 +54,19 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 // has returned.
 func (c *sessionCore) Unwrap(driver.Wrapped) mcp.Handler { return c.handler }
 
-// Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
+// Listen registers a subscription. A handler that is not an [driver.Listener] is served on a goroutine
 // of its own until stop is called.
 func (c *sessionCore) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) (stop func(), err error) {
 	req := newRequest(r)
 	attribute(ctx, req)
-	if l, ok := c.handler.(mcp.Listener); ok {
+	if l, ok := c.handler.(driver.Listener[*mcp.Request]); ok {
 		req.Notify = notify
 		return l.Listen(ctx, req)
 	}
 	start := func(serve func()) { go serve() }
 	return legacy.Subscribe(ctx, notify, start, func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {
 		req.Notify = notify
-		return mcp.Respond(ctx, c.handler, req)
+		return mcp.Driver(c.handler).Respond(ctx, req)
 	})
 }
 

@@ -75,7 +75,7 @@ func (h *Handler) writeInitialize(
 			h.writeChallenge(w, c, body)
 			return
 		}
-		if answer.Error.Code == mcp.CodeUnsupportedProtocolVersion { // no revision with sessions is accepted
+		if answer.Error.Code == driver.CodeUnsupportedProtocolVersion { // no revision with sessions is accepted
 			status = http.StatusBadRequest
 			h.refused.add(http.StatusText(status))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // sessions is the table of all sessions of a handler.
@@ -21,7 +22,7 @@ type sessions struct {
 	quota  *quota
 	events *sessionEventLog
 	// observer is the observer of the server; may be nil.
-	observer mcp.SessionObserver
+	observer driver.SessionObserver
 	begin    time.Time                     // times are stored as durations since then
 	change   atomic.Pointer[encodedChange] // the last one
 
@@ -57,7 +58,7 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 		}
 	}
 	if !opts.Sessions.Stateless {
-		t.observer, _ = server.Observer().(mcp.SessionObserver)
+		t.observer, _ = server.Observer().(driver.SessionObserver)
 	}
 	return t
 }

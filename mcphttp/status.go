@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A refusal is the response to an HTTP request that is not served: a status and the error in the
@@ -67,7 +68,7 @@ func statusOf(err *mcp.Error) int {
 	switch err.Code {
 	case mcp.CodeMethodNotFound:
 		return http.StatusNotFound
-	case mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion:
+	case driver.CodeHeaderMismatch, driver.CodeMissingRequiredClientCapability, driver.CodeUnsupportedProtocolVersion:
 		return http.StatusBadRequest
 	}
 	if retryAfter(err) != "" {

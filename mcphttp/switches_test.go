@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -21,14 +22,14 @@ func TestOnlyTheRevisionsOfTheServerAreAccepted(t *testing.T) {
 		t.Errorf("initialize: got %d %s, want the newest accepted revision", got.status, got.body)
 	}
 	got = f.modern("server/discover", "")
-	if got.status != 400 || got.code() != mcp.CodeUnsupportedProtocolVersion ||
+	if got.status != 400 || got.code() != driver.CodeUnsupportedProtocolVersion ||
 		!strings.Contains(got.body, `"supported":["`+june2025+`","`+march2025+`"]`) {
 		t.Errorf("server/discover: got %d %s, want an unsupported version", got.status, got.body)
 	}
 
 	f = start(t, mcp.NewServer("s", "1", &mcp.ServerOptions{Revisions: []string{modern}}), nil)
 	got = f.do(http.MethodPost, initializeBody(november2025))
-	if got.status != 400 || got.code() != mcp.CodeUnsupportedProtocolVersion {
+	if got.status != 400 || got.code() != driver.CodeUnsupportedProtocolVersion {
 		t.Errorf("initialize: got %d %s, want an unsupported version", got.status, got.body)
 	}
 	if got := f.modern("server/discover", ""); !strings.Contains(got.body, `"supportedVersions":["`+modern+`"]`) {
@@ -49,7 +50,7 @@ func TestSessionsRefuseVersionHeadersOfOtherRevisions(t *testing.T) {
 			session := f.initialize(revision)
 			headers := []string{"Mcp-Session-Id: " + session.id, "MCP-Protocol-Version: " + version}
 			got := f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, headers...)
-			if got.status != want || want == 400 && (got.code() != mcp.CodeUnsupportedProtocolVersion ||
+			if got.status != want || want == 400 && (got.code() != driver.CodeUnsupportedProtocolVersion ||
 				!strings.Contains(got.body, `"supported":["`+june2025+`","`+march2025+`"]`)) {
 				t.Errorf("POST with %s: got %d %s, want %d", version, got.status, got.body, want)
 			}
@@ -157,7 +158,7 @@ func TestStatelessHandlersAcceptOnlyTheRevisionsOfTheServer(t *testing.T) {
 		f := start(t, s, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Stateless: true}})
 		got := f.do(http.MethodPost, ping, "MCP-Protocol-Version: "+revision)
 		if revision == june2025 && got.status != 200 ||
-			revision != june2025 && (got.status != 400 || got.code() != mcp.CodeUnsupportedProtocolVersion) {
+			revision != june2025 && (got.status != 400 || got.code() != driver.CodeUnsupportedProtocolVersion) {
 			t.Errorf("got %d %s", got.status, got.body)
 		}
 		got = f.do(http.MethodPost, initializeBody(revision))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -21,7 +22,7 @@ import (
 type slowLogin struct {
 	h      http.Handler
 	wait   time.Duration
-	pauses bool // calls mcp.PauseTimeouts
+	pauses bool // calls driver.PauseTimeouts
 }
 
 func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -38,7 +39,7 @@ func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.wait = 0 // the server waits for notifications
 	}
 	if l.pauses {
-		done := mcp.PauseTimeouts(r.Context())
+		done := driver.PauseTimeouts(r.Context())
 		defer done()
 	}
 	select {

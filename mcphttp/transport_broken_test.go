@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -131,7 +132,7 @@ func (t *cutTest) modern(tool string) {
 			t.Errorf("got %s, want the result", res)
 		}
 	case errors.As(err, &remote):
-		if tool != "missing" || remote.Code != mcp.CodeMissingRequiredClientCapability {
+		if tool != "missing" || remote.Code != driver.CodeMissingRequiredClientCapability {
 			t.Errorf("got %v, want the error of the tool", err)
 		}
 	default:

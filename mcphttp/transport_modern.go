@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // RoundTrip posts a request and returns its result. If ctx ends before, it closes the response
@@ -68,7 +69,7 @@ func (x *clientExchange) notify(req *mcp.Request, m *jsonrpc.Message) {
 	}
 }
 
-// UsesHeaderParams marks the transport as a transport that sends [mcp.HeaderParam] headers.
+// UsesHeaderParams marks the transport as a transport that sends [driver.HeaderParam] headers.
 func (t *Transport) UsesHeaderParams() {}
 
 // requestHeader returns the header of a request, with the headers that mirror the body. Spec:
@@ -127,7 +128,7 @@ func subject(req *mcp.Request) []byte {
 
 // setParamHeader sets the header of an argument, unless the argument is absent or null.
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
-func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) error {
+func setParamHeader(header http.Header, p driver.HeaderParam, arguments []byte) error {
 	if !netx.IsToken(p.Header) {
 		return fmt.Errorf("invalid header name %q", p.Header)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -94,7 +95,7 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 		got = r.Header
 		writeJSON(w, 200, result(r))
 	}, &mcphttp.TransportOptions{Header: http.Header{"x-tenant": {"a", "b"}}})
-	mirror := []mcp.HeaderParam{
+	mirror := []driver.HeaderParam{
 		{Header: "Region", Path: []string{"region"}, Type: "string"},
 		{Header: "tenantId", Path: []string{"nested", "n"}, Type: "integer"},
 		{Header: "Dry-Run", Path: []string{"dry"}, Type: "boolean"},
@@ -167,14 +168,14 @@ func TestArgumentsWithoutAHeaderFormAreNotSent(t *testing.T) {
 	tr := newServerTransport(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") }, nil)
 	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
 		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
-		req.HeaderParams = []mcp.HeaderParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
+		req.HeaderParams = []driver.HeaderParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
 		if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) ||
 			!strings.Contains(err.Error(), "Mcp-Param-N") {
 			t.Errorf("%s: got %v, want an error that names the header", argument, err)
 		}
 	}
 	req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":1}`)
-	req.HeaderParams = []mcp.HeaderParam{{Header: "N:\r\nX", Path: []string{"n"}, Type: "integer"}}
+	req.HeaderParams = []driver.HeaderParam{{Header: "N:\r\nX", Path: []string{"n"}, Type: "integer"}}
 	if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) {
 		t.Errorf("invalid header name: got %v, want an error before the request", err)
 	}
@@ -424,7 +425,7 @@ func TestErrorWithoutAnIDIsTheResponse(t *testing.T) {
 	} {
 		_, err := call(t, newServerTransport(t, handler, nil))
 		var remote *mcp.Error
-		if !errors.As(err, &remote) || !remote.Remote() || remote.Code != mcp.CodeHeaderMismatch {
+		if !errors.As(err, &remote) || !remote.Remote() || remote.Code != driver.CodeHeaderMismatch {
 			t.Errorf("%s: got %v, want the server's error", name, err)
 		}
 	}

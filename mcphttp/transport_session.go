@@ -220,7 +220,7 @@ func isFirstTransport(offered wire.Revision, status int, m *jsonrpc.Message) boo
 		return true
 	}
 	switch m.Error.Code {
-	case mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion:
+	case driver.CodeHeaderMismatch, driver.CodeMissingRequiredClientCapability, driver.CodeUnsupportedProtocolVersion:
 		return false
 	case mcp.CodeMethodNotFound:
 		return status != http.StatusNotFound

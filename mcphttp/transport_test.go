@@ -20,6 +20,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -144,9 +145,9 @@ func TestErrorsOfTheServerAreReturned(t *testing.T) {
 	tr := f.transport(nil)
 	for members, code := range map[string]int{
 		`"name":"error"`:   mcp.CodeInvalidParams,
-		`"name":"missing"`: mcp.CodeMissingRequiredClientCapability, // with status 400
-		`"name":"busy"`:    mcp.CodeBusy,                            // with status 503
-		`"name":"late"`:    mcp.CodeMissingRequiredClientCapability, // as an event
+		`"name":"missing"`: driver.CodeMissingRequiredClientCapability, // with status 400
+		`"name":"busy"`:    mcp.CodeBusy,                               // with status 503
+		`"name":"late"`:    driver.CodeMissingRequiredClientCapability, // as an event
 	} {
 		_, err := tr.RoundTrip(t.Context(), modernRequest(t, "tools/call", members))
 		var remote *mcp.Error

@@ -115,12 +115,10 @@ func (r *tracker) track(h mcp.Handler) mcp.Handler {
 	if s, ok := h.(*mcp.Server); ok {
 		return trackedServer{s, r}
 	}
-	if _, ok := h.(mcp.Listener); ok {
+	if _, ok := h.(driver.Listener[*mcp.Request]); ok {
 		return h // may provide further methods that transports use
 	}
-	if _, ok := h.(interface {
-		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
-	}); ok {
+	if _, ok := h.(driver.HeaderParamHandler[*mcp.Request]); ok {
 		return h
 	}
 	return trackedHandler{h, r}

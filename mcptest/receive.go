@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // receive handles a message of the server. It is called on goroutines of the conn, which cannot end
@@ -189,7 +190,7 @@ func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[s
 	if err := json.Unmarshal(result, &asks); err != nil {
 		c.t.Fatalf("%s: %v: %s", c, err, result)
 	}
-	if asks.ResultType != mcp.ResultInputRequired {
+	if asks.ResultType != driver.ResultInputRequired {
 		return nil, nil
 	}
 	again := map[string]any{}

@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest/internal/specschema"
 )
 
@@ -283,9 +283,9 @@ func (s *Schema) checkResult(result []byte, method string) error {
 	switch {
 	case s.methods[method] == "":
 		definition = "Result"
-	case asks.ResultType == mcp.ResultInputRequired && !slices.Contains(mayAsk, method):
+	case asks.ResultType == driver.ResultInputRequired && !slices.Contains(mayAsk, method):
 		return fmt.Errorf("%s cannot ask for input: %s", method, result)
-	case asks.ResultType == mcp.ResultInputRequired:
+	case asks.ResultType == driver.ResultInputRequired:
 		definition = "InputRequiredResult"
 	case asks.Task != nil && method == "tools/call":
 		definition = s.first("CreateTaskResult", definition)

@@ -75,7 +75,7 @@ func BenchmarkServer(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					if m := mcp.Respond(ctx, s, req); m.Error != nil {
+					if m := mcp.Driver(s).Respond(ctx, req); m.Error != nil {
 						b.Fatal(m.Error)
 					}
 				}

@@ -27,7 +27,7 @@ func respond(t *testing.T, s mcp.Handler, method, params string) *jsonrpc.Messag
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mcp.Respond(context.Background(), s, req)
+	return mcp.Driver(s).Respond(context.Background(), req)
 }
 
 func wantLabels(t *testing.T, got []string, want ...string) {

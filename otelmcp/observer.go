@@ -57,8 +57,8 @@ type Observer struct {
 }
 
 var (
-	_ mcp.SessionObserver = (*Observer)(nil)
-	_ mcp.RefusalObserver = (*Observer)(nil)
+	_ driver.SessionObserver = (*Observer)(nil)
+	_ driver.RefusalObserver = (*Observer)(nil)
 )
 
 // New returns an Observer. The options may be nil. It panics if the MeterProvider rejects an

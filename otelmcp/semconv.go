@@ -1,6 +1,9 @@
 package otelmcp
 
-import "github.com/patchbay-mcp/patchbay/mcp"
+import (
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+)
 
 // The names follow the semantic conventions for the Model Context Protocol, status Development, of
 // the repository github.com/open-telemetry/semantic-conventions-genai: page docs/gen-ai/mcp.md at
@@ -127,7 +130,7 @@ var questions = map[string]bool{"roots/list": true, "sampling/createMessage": tr
 var errorCodes = map[int]string{
 	-32700: "-32700", mcp.CodeInvalidRequest: "-32600", mcp.CodeMethodNotFound: "-32601",
 	mcp.CodeInvalidParams: "-32602", mcp.CodeInternalError: "-32603",
-	mcp.CodeHeaderMismatch: "-32020", mcp.CodeMissingRequiredClientCapability: "-32021",
-	mcp.CodeUnsupportedProtocolVersion: "-32022", mcp.CodeBusy: "429",
+	driver.CodeHeaderMismatch: "-32020", driver.CodeMissingRequiredClientCapability: "-32021",
+	driver.CodeUnsupportedProtocolVersion: "-32022", mcp.CodeBusy: "429",
 	-32002: "-32002", -32042: "-32042",
 }

@@ -271,7 +271,7 @@ func (o observer) End(_ context.Context, req *mcp.Request, end mcp.Outcome) {
 	o.host.calls[end.Target]++
 }
 
-// SessionBegan implements [mcp.SessionObserver].
+// SessionBegan implements [driver.SessionObserver].
 func (o observer) SessionBegan(ctx context.Context, _ driver.Via) (ended func(cause error)) {
 	caller := mcp.PrincipalFrom(ctx).Key() + "\n" + driver.SessionID(ctx)
 	return func(error) { o.host.Leave(caller) }

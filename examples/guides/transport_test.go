@@ -116,7 +116,7 @@ func handle(ctx context.Context, h mcp.Handler, caller *mcp.Principal, message [
 		return jsonrpc.Append(nil, &jsonrpc.Message{ID: m.ID, Error: invalid})
 	}
 	req.Principal = caller
-	return jsonrpc.Append(nil, mcp.Respond(mcp.WithPrincipal(ctx, caller), h, req))
+	return jsonrpc.Append(nil, mcp.Driver(h).Respond(mcp.WithPrincipal(ctx, caller), req))
 }
 
 func Example_messageQueue() {

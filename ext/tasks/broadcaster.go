@@ -11,6 +11,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A broadcaster calls functions when tasks change.
@@ -70,7 +71,7 @@ func (s *Server) openTopic(
 	ctx context.Context, req *mcp.Request, member json.RawMessage, changed func(key string),
 ) (any, func(), error) {
 	if _, ok := s.form(req).(serverExtension); !ok || !declared(req) {
-		return nil, nil, mcp.MissingClientCapability(capability)
+		return nil, nil, driver.MissingClientCapability(capability)
 	}
 	var ids []string
 	if err := jsonv2.Unmarshal(member, &ids); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 func (s *Server) middleware(next mcp.Handler) mcp.Handler {
@@ -44,7 +45,7 @@ func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (
 		defer quota.release()
 	}
 	res, err := next.ServeMCP(context.WithValue(ctx, pendingCallKey{}, c), req)
-	if err == nil && res.ResultType() == mcp.ResultInputRequired {
+	if err == nil && res.ResultType() == driver.ResultInputRequired {
 		return res, nil // questions that were asked before Begin
 	}
 	switch {
@@ -131,7 +132,7 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result,
 	error) {
 	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
-	response := mcp.Respond(ctx, handler, c.request)
+	response := mcp.Driver(handler).Respond(ctx, c.request)
 	if response.Error != nil {
 		return nil, response.Error
 	}

@@ -17,6 +17,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // ClientOptions configures [Declare]. The zero value, or nil, is right for most programs.
@@ -126,7 +127,7 @@ func (m *clientTasks) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	case methodGet, methodUpdate, methodCancel:
 		takeIntent(ctx, intentProbe)
 		res, err := m.next.ServeMCP(ctx, req)
-		if err == nil && res != nil && res.ResultType() != mcp.ResultComplete {
+		if err == nil && res != nil && res.ResultType() != driver.ResultComplete {
 			return nil, invalid(req.Method, fmt.Errorf("unexpected result type %.64q", res.ResultType()))
 		}
 		return res, err
@@ -172,7 +173,7 @@ func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.
 			return nil, invalid(methodCall, errors.New("the result is a task, which was not asked for"))
 		}
 		return m.waitFor(ctx, w.intent, req, res, progress)
-	case mcp.ResultInputRequired:
+	case driver.ResultInputRequired:
 		return m.suspendCall(ctx, w, req, res)
 	}
 	if w.intent != nil {
@@ -237,7 +238,7 @@ func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request
 // returns the request state that identifies it.
 func (m *clientTasks) suspend(ctx context.Context, w *wait) string {
 	key := rand.Text()
-	mcp.OnRequestDone(ctx, func() {
+	driver.OnRequestDone(ctx, func() {
 		if m.removeSuspended(key) == w {
 			w.abort(ctx)
 		}

@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // maxToolSupports limits the number of tools of a server whose taskSupport is remembered.
@@ -332,7 +333,7 @@ func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, e
 		return nil, context.Cause(ctx)
 	}
 	if err == nil {
-		if t := res.ResultType(); t != mcp.ResultComplete {
+		if t := res.ResultType(); t != driver.ResultComplete {
 			return nil, invalid(methodResult, fmt.Errorf("the result of the task has the result type %.64q", t))
 		}
 		return res, nil

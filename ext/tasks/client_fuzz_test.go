@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A task that the client accepts from a server is valid.
@@ -43,7 +44,7 @@ func FuzzDecodeTask(f *testing.F) {
 		}
 		switch s.Status {
 		case StatusCompleted:
-			if mcp.RawResult(s.Result).ResultType() != mcp.ResultComplete || s.Result[0] != '{' {
+			if mcp.RawResult(s.Result).ResultType() != driver.ResultComplete || s.Result[0] != '{' {
 				t.Errorf("the result is %s", s.Result)
 			}
 		case StatusFailed:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -54,7 +55,7 @@ func TestUndeclaredTaskIsInvalid(t *testing.T) {
 		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
-		s.responses["tasks/get"] = failWith(mcp.CodeMissingRequiredClientCapability, "no")
+		s.responses["tasks/get"] = failWith(driver.CodeMissingRequiredClientCapability, "no")
 		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
@@ -259,7 +260,7 @@ func TestPollingEndsWithoutResponses(t *testing.T) {
 }
 
 func TestRefusalEndsCall(t *testing.T) {
-	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingRequiredClientCapability,
+	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, driver.CodeMissingRequiredClientCapability,
 		-31999} {
 		s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": failWith(code, "no such task")}}
 		runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {

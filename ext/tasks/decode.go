@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -119,7 +120,7 @@ func checkResult(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '{' {
 		return errors.New("the status is completed, but result is not an object")
 	}
-	if t := mcp.RawResult(raw).ResultType(); t != mcp.ResultComplete {
+	if t := mcp.RawResult(raw).ResultType(); t != driver.ResultComplete {
 		return fmt.Errorf("the result of the task has the result type %.64q", t)
 	}
 	return nil

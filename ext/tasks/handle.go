@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Handle refers to a task at its server, for a client that does not wait for the result at once.
@@ -121,7 +122,7 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 func isUnsupported(err error) bool {
 	var fault *mcp.Error
 	return errors.As(err, &fault) &&
-		(fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingRequiredClientCapability)
+		(fault.Code == mcp.CodeMethodNotFound || fault.Code == driver.CodeMissingRequiredClientCapability)
 }
 
 // Answer answers open input requests of the task, all or some of them, by their keys in

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -37,7 +38,7 @@ func TestNestedServersHaveSeparateTasks(t *testing.T) {
 		call := func(ctx context.Context) (string, error) {
 			_, required := clients[0].CallTool(ctx, "must", nil)
 			var fault *mcp.Error
-			if !errors.As(required, &fault) || fault.Code != mcp.CodeMissingRequiredClientCapability {
+			if !errors.As(required, &fault) || fault.Code != driver.CodeMissingRequiredClientCapability {
 				t.Errorf("a required tool within: %v", required)
 			}
 			for _, client := range clients {

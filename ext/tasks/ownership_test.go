@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -142,7 +143,7 @@ func TestClientWithoutCapability(t *testing.T) {
 		}
 		lacks := func(what string, err *mcp.Error) {
 			t.Helper()
-			wantCode(t, what, err, mcp.CodeMissingRequiredClientCapability)
+			wantCode(t, what, err, driver.CodeMissingRequiredClientCapability)
 			if err != nil && string(err.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
 				t.Errorf("%s: data %s", what, err.Data)
 			}

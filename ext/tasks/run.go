@@ -232,7 +232,7 @@ func (s *Server) callHandler(r *run) outcome {
 		out.required, _ = res.(*mcp.InputRequiredResult)
 		return res, err
 	}
-	answer := mcp.Respond(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
+	answer := mcp.Driver(mcp.HandlerFunc(serve)).Respond(ctx, req.Detach(ctx, r.detached))
 	out.result, out.fault = answer.Result, answer.Error
 	if out.fault != nil {
 		out.required = nil

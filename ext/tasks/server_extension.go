@@ -8,6 +8,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // serverExtension is the tasks extension, which every revision after 2025-11-25 can carry.
@@ -23,7 +24,7 @@ func declared(req *mcp.Request) bool {
 }
 
 func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
-	return &pendingCall{request: req, canBeTask: declared(req), refusal: mcp.MissingClientCapability(capability)}, nil
+	return &pendingCall{request: req, canBeTask: declared(req), refusal: driver.MissingClientCapability(capability)}, nil
 }
 
 func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }
@@ -134,7 +135,7 @@ func (f serverExtension) serve(ctx context.Context, req *mcp.Request) (mcp.Resul
 		return nil, errNoMethod(req)
 	}
 	if !declared(req) {
-		return nil, mcp.MissingClientCapability(capability)
+		return nil, driver.MissingClientCapability(capability)
 	}
 	p, err := parseTaskParams(req.Params)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -69,13 +70,13 @@ func followUpOptions(req *mcp.Request) mcp.CallOptions {
 
 // run waits until there is a result, or input requests for the client to answer.
 func (w *wait) run(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	resume := mcp.PauseTimeouts(ctx)
+	resume := driver.PauseTimeouts(ctx)
 	defer resume()
 	if w.client.opts.Listen && w.poller.subscription == nil {
 		w.poller.subscribe(ctx)
 	}
 	res, err := w.poller.form.follow(ctx, w, req)
-	if err == nil && res.ResultType() == mcp.ResultInputRequired {
+	if err == nil && res.ResultType() == driver.ResultInputRequired {
 		return res, nil
 	}
 	w.end(ctx, err)
@@ -93,7 +94,7 @@ func (w *wait) end(ctx context.Context, err error) {
 
 // resume sends the client's responses, and continues to wait.
 func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawMessage) (mcp.Result, error) {
-	resume := mcp.PauseTimeouts(ctx)
+	resume := driver.PauseTimeouts(ctx)
 	defer resume()
 	w.progress.setRequest(req)
 	err := w.sendResponses(ctx, responses)

@@ -140,6 +140,10 @@ func (t *Timeout) Value(key any) any {
 	return t.LazyContext.Value(key)
 }
 
+// A RequestKey is the key of a context's value that is the request of a client. The request has the
+// method OnDone(f func()).
+type RequestKey struct{}
+
 // PauseTimeouts pauses every Timeout among ctx and its ancestors until resume is called.
 func PauseTimeouts(ctx context.Context) (resume func()) {
 	var paused []*Timeout

@@ -12,9 +12,9 @@ const headerKeyword = "x-mcp-header"
 
 // A HeaderParam is a property whose value clients repeat in an HTTP header.
 type HeaderParam struct {
-	Path []string // names from the root down
-	Name string   // of the header, after Mcp-Param-
-	Type string   // string, integer or boolean
+	Path   []string // names from the root down
+	Header string   // the part of the header's name after "Mcp-Param-"
+	Type   string   // string, integer or boolean
 }
 
 // Headers returns the properties with an x-mcp-header annotation, in the order of the schema. The
@@ -34,9 +34,9 @@ func (s *Schema) Headers() ([]HeaderParam, error) {
 			if err != nil {
 				return err
 			}
-			same := func(other HeaderParam) bool { return strings.EqualFold(other.Name, p.Name) }
+			same := func(other HeaderParam) bool { return strings.EqualFold(other.Header, p.Header) }
 			if slices.ContainsFunc(params, same) {
-				return fmt.Errorf("%s: %s %q occurs twice", strings.Join(path, "."), headerKeyword, p.Name)
+				return fmt.Errorf("%s: %s %q occurs twice", strings.Join(path, "."), headerKeyword, p.Header)
 			}
 			params = append(params, p)
 		}
@@ -77,5 +77,5 @@ func headerParam(n *node, path []string) (HeaderParam, error) {
 	if len(path) == 0 || len(types) != 1 || !slices.Contains([]string{"string", "integer", "boolean"}, types[0]) {
 		return fail("want a property whose type is string, integer or boolean")
 	}
-	return HeaderParam{Path: path, Name: name, Type: types[0]}, nil
+	return HeaderParam{Path: path, Header: name, Type: types[0]}, nil
 }

@@ -21,9 +21,9 @@ func TestHeadersAreFoundThroughProperties(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []schema.HeaderParam{
-		{Path: []string{"region"}, Name: "Region", Type: "string"},
-		{Path: []string{"place", "floor"}, Name: "Floor", Type: "integer"},
-		{Path: []string{"dry"}, Name: "X-Dry_Run.1", Type: "boolean"}, // T-49
+		{Path: []string{"region"}, Header: "Region", Type: "string"},
+		{Path: []string{"place", "floor"}, Header: "Floor", Type: "integer"},
+		{Path: []string{"dry"}, Header: "X-Dry_Run.1", Type: "boolean"}, // T-49
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -1,6 +1,11 @@
 package driver
 
-import "github.com/patchbay-mcp/patchbay/internal/wire"
+import (
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
 
 // The revisions of the protocol, the oldest first. Later revisions compare greater as strings.
 const (
@@ -81,11 +86,21 @@ const (
 	NotificationSubscriptionsAcknowledged = wire.NotificationSubscriptionsAcknowledged
 )
 
-// Error codes of the revisions with sessions. Package mcp contains the others.
+// Error codes that the SDK sends and handles itself. Package mcp contains the codes of handlers.
+//
+// Spec: basic (2026-07-28), Error Codes.
 const (
-	// CodeResourceNotFound reports that the server lacks a resource.
+	// CodeHeaderMismatch reports that an HTTP header contradicts the body.
+	CodeHeaderMismatch = wire.CodeHeaderMismatch
+	// CodeMissingRequiredClientCapability reports that the client did not declare a capability, which
+	// the member requiredCapabilities of the data names. Revisions before 2026-07-28 use
+	// mcp.CodeInvalidRequest, with the same data.
+	CodeMissingRequiredClientCapability = wire.CodeMissingCapability
+	// CodeUnsupportedProtocolVersion reports that the server does not support the revision.
+	CodeUnsupportedProtocolVersion = wire.CodeUnsupportedVersion
+	// CodeResourceNotFound reports, in revisions with sessions, that the server lacks a resource.
 	CodeResourceNotFound = wire.CodeResourceNotFoundLegacy
-	// CodeUserRejected reports that the user rejected a sampling request.
+	// CodeUserRejected reports, in revisions with sessions, that the user rejected a sampling request.
 	CodeUserRejected = wire.CodeUserRejected
 )
 
@@ -96,3 +111,22 @@ const (
 	// MetaSubscriptionID identifies the listen request that a notification belongs to.
 	MetaSubscriptionID = wire.MetaSubscriptionID
 )
+
+// The result types of the protocol, which mcp.Result.ResultType returns.
+//
+// Spec: basic (2026-07-28), Responses.
+const (
+	ResultComplete      = "complete"
+	ResultInputRequired = "input_required"
+)
+
+// MissingClientCapability returns the error for a request that needs a capability which its client did
+// not declare. The required capabilities have the form of the client's declaration, such as
+// {"sampling":{}}.
+//
+// Spec: basic (2026-07-28), Missing Required Client Capability.
+func MissingClientCapability(required json.RawMessage) *jsonrpc.Error {
+	data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
+	message := "missing required client capability " + string(required)
+	return &jsonrpc.Error{Code: CodeMissingRequiredClientCapability, Message: message, Data: data}
+}

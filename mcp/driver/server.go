@@ -6,10 +6,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Server serves requests with one handler, for transports that write bytes and for handlers that
-// report to an observer. Function mcp.Driver returns a Server: R is *mcp.Request, T is mcp.Result and O
+// A Server serves requests with one handler, for transports and for handlers that report to an
+// observer. Function mcp.Driver returns a Server: R is *mcp.Request, T is mcp.Result and O
 // is mcp.Observer. It is safe for concurrent use.
 type Server[R, T, O any] interface {
+	// Respond serves a request and returns the response message. A panic of the handler, and an error
+	// other than a *jsonrpc.Error, is logged in full and answered with "internal error".
+	Respond(ctx context.Context, req R) *jsonrpc.Message
 	// AppendResponse serves a request and appends the response message to dst. The error is the error
 	// that the message contains, or nil.
 	AppendResponse(dst []byte, ctx context.Context, req R) ([]byte, *jsonrpc.Error)
@@ -33,3 +36,13 @@ type Server[R, T, O any] interface {
 // unchanged. It may read the error. A subscription can then continue after ServeMCP returned, without a
 // goroutine.
 type Wrapped struct{}
+
+// A Listener is an mcp.Handler that can send the notifications of a subscription without a waiting
+// goroutine. Transports use it for clients that are connected but idle. *mcp.Server and
+// *mcp.Broadcaster implement it. R is *mcp.Request.
+type Listener[R any] interface {
+	// Listen registers a subscriptions/listen request and returns. Until stop is called, req.Notify
+	// sends the notifications of the subscription, the acknowledgement first. The goroutine that made
+	// the change calls Notify, so Notify must not block.
+	Listen(ctx context.Context, req R) (stop func(), err error)
+}

@@ -38,6 +38,14 @@ type Lifetime interface {
 	Err() error
 }
 
+// An IdentifiedTransport is an mcp.Transport that can identify its server. mcp.Connect caches for an
+// hour whether the server supports only revisions before 2026-07-28.
+type IdentifiedTransport interface {
+	// ServerKey returns a key that is equal for all transports to one server, such as a command line or
+	// the origin of a URL.
+	ServerKey() string
+}
+
 // A SessionKey is the key of a context's value that contains the id of a session: a string. A context
 // type with its own method Value may return the id for this key; otherwise use [WithSessionID].
 type SessionKey struct{}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -263,7 +263,7 @@ func (f *flow) enter(w *waiter) bool {
 	}
 	f.waiters[w] = struct{}{}
 	if f.asking {
-		w.done = mcp.PauseTimeouts(w.ctx)
+		w.done = driver.PauseTimeouts(w.ctx)
 	}
 	return true
 }
@@ -315,7 +315,7 @@ func (f *flow) awaitUser() (done func()) {
 	defer f.mu.Unlock()
 	f.asking, f.asked = true, true
 	for w := range f.waiters {
-		w.done = mcp.PauseTimeouts(w.ctx)
+		w.done = driver.PauseTimeouts(w.ctx)
 	}
 	return func() {
 		f.mu.Lock()

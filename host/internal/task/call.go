@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Call is a tools/call that may become a task.
@@ -39,7 +40,7 @@ func (c *Caller) Begin(
 	}
 	if !Usable(call.caller, call.server, support) {
 		if IsModern(req.Revision()) {
-			return nil, nil, mcp.MissingClientCapability([]byte(`{"extensions":{"` + Extension + `":{}}}`))
+			return nil, nil, driver.MissingClientCapability([]byte(`{"extensions":{"` + Extension + `":{}}}`))
 		}
 		return nil, nil, errUnknownTool(tool)
 	}
@@ -94,7 +95,7 @@ func Keeps(req *mcp.Request, s *Server, res mcp.Result) bool {
 		return false
 	}
 	task, _ := req.Param("task")
-	return jsonscan.IsObject(task) && raw.ResultType() == mcp.ResultComplete
+	return jsonscan.IsObject(task) && raw.ResultType() == driver.ResultComplete
 }
 
 // ToolRef returns the part of the id of a task that identifies its tool.

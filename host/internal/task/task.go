@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Methods of tasks. Spec: tasks extension; basic/utilities/tasks (2025-11-25).
@@ -119,7 +120,7 @@ func (*Caller) about(
 		return nil, err
 	}
 	raw, ok := res.(mcp.RawResult)
-	if !ok || !jsonscan.IsObject(raw) || raw.ResultType() != mcp.ResultComplete {
+	if !ok || !jsonscan.IsObject(raw) || raw.ResultType() != driver.ResultComplete {
 		return nil, invalidTask(t.Server, "%s: the result is not a complete object", method)
 	}
 	return raw, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -151,7 +152,7 @@ func (w *taskWait) run(send waitSender) {
 		failed, isFailure := errors.AsType[*hosterr.Error](err)
 		switch {
 		case w.ctx.Err() != nil:
-		case err == nil && raw.ResultType() == mcp.ResultInputRequired:
+		case err == nil && raw.ResultType() == driver.ResultInputRequired:
 			failures, asked, at = 0, raw, next
 			answer = w.ask(raw)
 		case isFailure && failures < maxWaitFailures:

@@ -10,7 +10,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
-	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
@@ -59,7 +58,7 @@ func (c *checker) checkInput(t *item) {
 		c.add("argument-type", t.where, "no type: %s", list(w.untyped))
 	}
 	if _, err := jsonschema.Compile(raw); err == nil {
-		if _, err := mcp.HeaderParamsOf(raw); err != nil {
+		if _, err := driver.HeaderParamsOf(raw); err != nil {
 			c.add("header-parameter", t.where, "%v", err)
 		}
 	}

@@ -212,7 +212,7 @@ func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Messa
 	}
 	end.raise(r.method)
 	r.call.rounds = append(r.call.rounds, end)
-	if mcp.RawResult(end.result).ResultType() == mcp.ResultInputRequired {
+	if mcp.RawResult(end.result).ResultType() == driver.ResultInputRequired {
 		c.asking[r.call.key] = r.call
 		if state, ok := rawjson.Get(end.result, "requestState"); ok {
 			c.states[string(state)] = r.call

@@ -63,11 +63,11 @@ func (p *replay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		return nil, &mcp.Error{Code: end.err.Code, Message: end.err.Message, Data: end.err.Data}
 	case isTask(end.result):
 		return nil, mcp.Errorf(mcp.CodeInternalError, "the recorded answer is a task, whose changes cannot be replayed")
-	case mcp.RawResult(end.result).ResultType() != mcp.ResultInputRequired:
+	case mcp.RawResult(end.result).ResultType() != driver.ResultInputRequired:
 		return mcp.RawResult(end.result), nil
 	}
 	if missing := missingCapability(req, end.result); missing != "" {
-		return nil, mcp.MissingClientCapability(json.RawMessage(missing))
+		return nil, driver.MissingClientCapability(json.RawMessage(missing))
 	}
 	state := rawjson.AppendQuote(nil, fmt.Sprintf("%d.%d", slices.Index(p.rec.calls[c.key], c), at))
 	return mcp.RawResult(rawjson.Set(end.result, "requestState", state)), nil
