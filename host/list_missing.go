@@ -101,7 +101,7 @@ func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 // log sends a log message about the missing servers if the client requested warnings.
 func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
 	asked, known := wire.LogSeverity(string(req.LogLevel()))
-	warning, _ := wire.LogSeverity(string(mcp.LevelWarning))
+	warning, _ := wire.LogSeverity("warning")
 	if req.Notify == nil || !known || asked > warning {
 		return
 	}

@@ -117,7 +117,7 @@ func (s *seen) options() *mcp.ClientOptions {
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			return []mcp.Root{{URI: "file:///home"}, {URI: "file:///tmp"}}, nil
 		},
-		Log: func(_ context.Context, m *mcp.LoggingMessage) { s.add(m.Text()) }, LogLevel: mcp.LevelInfo,
+		Log: func(_ context.Context, m *mcp.LoggingMessage) { s.add(m.Text()) }, LogLevel: "info",
 	}
 }
 

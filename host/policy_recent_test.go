@@ -42,7 +42,7 @@ func TestRecentCountsProgressAndLogMessages(t *testing.T) {
 			h := newHost(t, map[string]mcp.Handler{"web": web, "db": serverOf("db", "salaries")}, up, "{}")
 			h.SetPolicy(afterWeb)
 			got := make(chan string, 1)
-			bob := mcptest.Dial(t, h.For(person("bob")), down, &mcp.ClientOptions{LogLevel: mcp.LevelInfo, Logger: slog.New(slog.DiscardHandler),
+			bob := mcptest.Dial(t, h.For(person("bob")), down, &mcp.ClientOptions{LogLevel: "info", Logger: slog.New(slog.DiscardHandler),
 				Log: func(context.Context, *mcp.LoggingMessage) { got <- "log" }})
 			eve := mcptest.Dial(t, h.For(person("eve")), down, nil)
 			ended := make(chan error)

@@ -88,7 +88,7 @@ type ClientOptions struct {
 	// Log receives the log messages of the server in sequence, on a goroutine of the client. The
 	// last messages of a request may arrive after it returned. Log is not called after Close.
 	Log func(ctx context.Context, m *LoggingMessage)
-	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
+	// LogLevel is the lowest level of the log messages that are requested. Default: "info" if
 	// Log is set, otherwise no messages are requested.
 	LogLevel LoggingLevel
 
@@ -141,7 +141,7 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 		}
 	}
 	if full.Log != nil {
-		full.LogLevel = cmp.Or(full.LogLevel, LevelInfo)
+		full.LogLevel = cmp.Or(full.LogLevel, "info")
 	}
 	full.Timeout = cmp.Or(full.Timeout, defaultTimeout)
 	full.MaxTimeout = cmp.Or(full.MaxTimeout, max(defaultMaxTimeout, full.Timeout))

@@ -260,7 +260,7 @@ func TestUpdatesArriveInOrderBeforeTheResult(t *testing.T) {
 func TestLogMessagesReachTheHandler(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	opts := &mcp.ClientOptions{LogLevel: mcp.LevelWarning, Log: func(_ context.Context, m *mcp.LoggingMessage) {
+	opts := &mcp.ClientOptions{LogLevel: "warning", Log: func(_ context.Context, m *mcp.LoggingMessage) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, string(m.Level)+" "+m.Text())

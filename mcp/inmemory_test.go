@@ -39,7 +39,7 @@ func TestInMemoryRequestsHaveTheEnvelopeOfTheirParams(t *testing.T) {
 	if got, err := call(""); got != "alice" || err != nil {
 		t.Errorf("unchanged: got %q, %v, want alice", got, err)
 	}
-	if got, err := call(mcp.LevelInfo); got != "alice" || err != nil {
+	if got, err := call("info"); got != "alice" || err != nil {
 		t.Errorf("with a log level: got %q, %v, want alice", got, err)
 	}
 	var protocolErr *mcp.Error

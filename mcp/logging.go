@@ -12,22 +12,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A LoggingLevel is the severity of a log message, by RFC 5424.
+// A LoggingLevel is the severity of a log message by RFC 5424: "debug", "info", "notice", "warning",
+// "error", "critical", "alert" or "emergency".
 //
 // Spec: server/utilities/logging, Log Levels.
 type LoggingLevel string
 
-// Log levels, the least severe first.
-const (
-	LevelDebug     LoggingLevel = "debug"
-	LevelInfo      LoggingLevel = "info"
-	LevelNotice    LoggingLevel = "notice"
-	LevelWarning   LoggingLevel = "warning"
-	LevelError     LoggingLevel = "error"
-	LevelCritical  LoggingLevel = "critical"
-	LevelAlert     LoggingLevel = "alert"
-	LevelEmergency LoggingLevel = "emergency"
-)
+// Level implements [slog.Leveler]. "notice" is slog.LevelInfo+2; "critical", "alert" and "emergency"
+// are slog.LevelError+4, +8 and +12. An unknown level is slog.LevelDebug.
+func (l LoggingLevel) Level() slog.Level {
+	for _, entry := range logLevels {
+		if entry.name == l {
+			return entry.from
+		}
+	}
+	return slog.LevelDebug
+}
 
 // logLevels maps the levels of slog to those of the protocol. Levels without a name in slog are
 // reached with numbers such as slog.LevelInfo+2.
@@ -35,9 +35,9 @@ var logLevels = []struct {
 	from slog.Level
 	name LoggingLevel
 }{
-	{slog.LevelError + 12, LevelEmergency}, {slog.LevelError + 8, LevelAlert}, {slog.LevelError + 4, LevelCritical},
-	{slog.LevelError, LevelError}, {slog.LevelWarn, LevelWarning}, {slog.LevelInfo + 2, LevelNotice},
-	{slog.LevelInfo, LevelInfo},
+	{slog.LevelError + 12, "emergency"}, {slog.LevelError + 8, "alert"}, {slog.LevelError + 4, "critical"},
+	{slog.LevelError, "error"}, {slog.LevelWarn, "warning"}, {slog.LevelInfo + 2, "notice"},
+	{slog.LevelInfo, "info"},
 }
 
 func logLevelOf(l slog.Level) LoggingLevel {
@@ -46,16 +46,7 @@ func logLevelOf(l slog.Level) LoggingLevel {
 			return entry.name
 		}
 	}
-	return LevelDebug
-}
-
-func (l LoggingLevel) minimum() slog.Level {
-	for _, entry := range logLevels {
-		if entry.name == l {
-			return entry.from
-		}
-	}
-	return slog.LevelDebug
+	return "debug"
 }
 
 // Logger returns a logger that sends its records to the client of the call of ctx, if the client
@@ -84,7 +75,7 @@ func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	if c == nil || c.server != nil && c.server.opts.NoLogging {
 		return false
 	}
-	return c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().minimum()
+	return c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().Level()
 }
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {

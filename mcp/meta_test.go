@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -60,6 +61,23 @@ func TestDisplayNameOfTools(t *testing.T) {
 		if got := tool.DisplayName(); got != want {
 			t.Errorf("DisplayName() = %q, want %q", got, want)
 		}
+	}
+}
+
+func TestLoggingLevelsAreLevelsOfSlog(t *testing.T) {
+	want := slog.LevelDebug - 1
+	for _, level := range []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
+		if got := level.Level(); got <= want {
+			t.Errorf("%s is %v, want more than %v", level, got, want)
+		} else {
+			want = got
+		}
+	}
+	if got := mcp.LoggingLevel("warning").Level(); got != slog.LevelWarn {
+		t.Errorf("warning is %v", got)
+	}
+	if got := mcp.LoggingLevel("loud").Level(); got != slog.LevelDebug {
+		t.Errorf("an unknown level is %v, want %v", got, slog.LevelDebug)
 	}
 }
 

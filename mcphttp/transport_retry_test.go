@@ -51,7 +51,7 @@ func TestRetryHasItsOwnMetadata(t *testing.T) {
 		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"Ada"}`)}, nil
 		},
-		Log: func(context.Context, *mcp.LoggingMessage) {}, LogLevel: mcp.LevelWarning,
+		Log: func(context.Context, *mcp.LoggingMessage) {}, LogLevel: "warning",
 	})
 	if err != nil {
 		t.Fatal(err)

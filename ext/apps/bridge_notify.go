@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 func (b *Bridge) handleNotification(ctx context.Context, m message) {
@@ -93,8 +93,8 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 	if params(raw, &p) != nil || b.currentPhase() == phaseNew {
 		return
 	}
-	if !slices.Contains(levels, p.Level) {
-		p.Level = mcp.LevelInfo
+	if _, known := driver.LogSeverity(string(p.Level)); !known {
+		p.Level = "info"
 	}
 	if b.opts.Log != nil {
 		b.opts.Log(ctx, p.Level, p.Data)
@@ -106,9 +106,6 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 			fmt.Sprintf("%.*q", shown, []byte(p.Data)))
 	}
 }
-
-var levels = []mcp.LoggingLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.LevelWarning, mcp.LevelError,
-	mcp.LevelCritical, mcp.LevelAlert, mcp.LevelEmergency}
 
 func (b *Bridge) handleResponse(m message) {
 	var id string

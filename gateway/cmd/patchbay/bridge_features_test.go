@@ -95,7 +95,7 @@ func connectFeatures(t *testing.T, transport mcp.Transport, revision string) *fe
 	c := &featureClient{t: t}
 	var err error
 	c.Client, err = mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: revision, Timeout: timeout,
-		Logger: slog.New(slog.DiscardHandler), LogLevel: mcp.LevelInfo,
+		Logger: slog.New(slog.DiscardHandler), LogLevel: "info",
 		Log: func(_ context.Context, m *mcp.LoggingMessage) { c.note("log %s", m.Level) },
 		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
