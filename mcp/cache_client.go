@@ -91,10 +91,9 @@ func decodeCache(raw RawResult) (c Cache) {
 		const maxMs = float64(math.MaxInt64 / time.Millisecond / 2) // exact enough, and no overflow
 		c.TTL = time.Duration(min(ms, maxMs)) * time.Millisecond
 	}
-	if value, ok := jsonscan.Get(raw, "cacheScope"); ok {
-		scope, _ := jsonscan.Unquote(value)
-		c.Scope = CacheScope(scope)
-	}
+	scope, _ := jsonscan.Get(raw, "cacheScope")
+	text, _ := jsonscan.Unquote(scope)
+	c.Public = text == "public"
 	return c
 }
 

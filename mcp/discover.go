@@ -1,18 +1,15 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -198,8 +195,9 @@ type Icon struct {
 type Cache struct {
 	// TTL is how long the result may be cached. It is ttlMs on the wire, in whole milliseconds.
 	TTL time.Duration `json:"-"`
-	// Scope is who may share the cached result: CachePrivate, the default, or CachePublic.
-	Scope CacheScope `json:"-"`
+	// Public allows every caller to reuse the result, whatever its permissions. Otherwise only the same
+	// caller may. It is cacheScope on the wire, "public" or "private".
+	Public bool `json:"-"`
 }
 
 type cacheableResult interface{ cacheHints() Cache }
@@ -208,30 +206,17 @@ func (c Cache) cacheHints() Cache { return c }
 
 func (c *Cache) setCacheHints(hints Cache) { *c = hints }
 
-// A CacheScope says who may share a cached result.
-type CacheScope string
-
-// Cache scopes. Spec: server/utilities/caching (2026-07-28).
-const (
-	CachePrivate CacheScope = "private" // may be reused for the same caller
-	CachePublic  CacheScope = "public"  // may be reused for every caller, whatever its permissions
-)
-
-func appendCache(dst []byte, c Cache) ([]byte, error) {
-	if !utf8.ValidString(string(c.Scope)) {
-		return nil, fmt.Errorf("cacheScope: invalid UTF-8")
-	}
+func appendCache(dst []byte, c Cache) []byte {
 	dst = strconv.AppendInt(append(dst, `"ttlMs":`...), c.TTL.Milliseconds(), 10)
-	return jsonscan.AppendQuote(append(dst, `,"cacheScope":`...), string(cmp.Or(c.Scope, CachePrivate))), nil
+	if c.Public {
+		return append(dst, `,"cacheScope":"public"`...)
+	}
+	return append(dst, `,"cacheScope":"private"`...)
 }
 
 func (c Cache) validate() error {
 	if c.TTL < 0 {
 		return fmt.Errorf("invalid Cache.TTL %v: must not be negative", c.TTL)
 	}
-	switch c.Scope {
-	case "", CachePrivate, CachePublic:
-		return nil
-	}
-	return fmt.Errorf("Cache.Scope is %q, want %q or %q", c.Scope, CachePrivate, CachePublic)
+	return nil
 }

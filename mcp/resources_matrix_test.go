@@ -22,7 +22,7 @@ func resourceServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 		URI: "x://hello", Name: "hello", Title: "Hello", Description: "A greeting.", Size: &size,
 		Annotations: &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: pointer(1.0)},
 		Icons:       []mcp.Icon{{Src: "https://example.com/i.png"}}, Meta: mcp.Meta{"com.example/x": 1},
-		Cache: mcp.Cache{TTL: 5000 * time.Millisecond, Scope: mcp.CachePublic},
+		Cache: mcp.Cache{TTL: 5000 * time.Millisecond, Public: true},
 	}, func(context.Context, string) (string, error) { return "hello", nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://bytes", Name: "bytes"}, func(context.Context, string) ([]byte, error) { return []byte{0, 255}, nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://parts", Name: "parts"}, func(context.Context, string) ([]*mcp.ResourceContents, error) {
@@ -119,7 +119,7 @@ func TestNotFoundInEveryRevision(t *testing.T) {
 
 // Requirement: RES-02
 func TestListsInEveryRevision(t *testing.T) {
-	s := resourceServer(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
+	s := resourceServer(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Public: true}})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		var list string
 		var uris []string

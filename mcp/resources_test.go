@@ -310,9 +310,9 @@ func TestVisibleAppliesToEveryMethod(t *testing.T) {
 		}
 		return f.Prompt.Name != "secret"
 	}
-	s := quietServer(mcp.ServerOptions{Visible: visible, Cache: mcp.Cache{TTL: 5 * time.Millisecond, Scope: mcp.CachePublic}})
+	s := quietServer(mcp.ServerOptions{Visible: visible, Cache: mcp.Cache{TTL: 5 * time.Millisecond, Public: true}})
 	addText(s, "x://open", "open")
-	mcp.AddResource(s, &mcp.Resource{URI: "x://hidden", Name: "secret", Cache: mcp.Cache{Scope: mcp.CachePublic}},
+	mcp.AddResource(s, &mcp.Resource{URI: "x://hidden", Name: "secret", Cache: mcp.Cache{Public: true}},
 		func(context.Context, string) (string, error) { return "hidden", nil })
 	echo := func(_ context.Context, vars map[string]string) (string, error) { return vars["a"], nil }
 	complete := map[string]mcp.CompleteFunc{"a": func(context.Context, string, map[string]string) ([]string, error) { return []string{"z"}, nil }}
@@ -363,8 +363,8 @@ func TestVisibleAppliesToEveryMethod(t *testing.T) {
 
 // Requirement: CACHE-01
 func TestReadsCarryTheResourcesHint(t *testing.T) {
-	s := quietServer(mcp.ServerOptions{Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
-	hint := mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic}
+	s := quietServer(mcp.ServerOptions{Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Public: true}})
+	hint := mcp.Cache{TTL: 60_000 * time.Millisecond, Public: true}
 	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n", Cache: hint}, func(context.Context, string) (string, error) { return "", nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://b", Name: "n", Cache: hint}, func(context.Context, string) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: 7 * time.Millisecond}}, nil
@@ -427,7 +427,7 @@ func TestResourcesAreListedInPages(t *testing.T) {
 func TestPagesOfAListHaveTheSameScope(t *testing.T) {
 	hideOne := func(_ context.Context, f mcp.Feature) bool { return f.Resource == nil || f.Resource.URI != "x://2" }
 	for scope, visible := range map[string]func(context.Context, mcp.Feature) bool{"public": nil, "private": hideOne} {
-		s := quietServer(mcp.ServerOptions{PageSize: 1, Cache: mcp.Cache{Scope: mcp.CachePublic}, Visible: visible})
+		s := quietServer(mcp.ServerOptions{PageSize: 1, Cache: mcp.Cache{Public: true}, Visible: visible})
 		for _, uri := range []string{"x://1", "x://2", "x://3"} {
 			addText(s, uri, "")
 		}

@@ -110,9 +110,9 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 		}
 		hints := r.cacheHints()
 		if _, same := res.(*DiscoverResult); !same && s != nil && s.opts.Visible != nil {
-			hints.Scope = CachePrivate // the result depends on the caller
+			hints.Public = false // the result depends on the caller
 		}
-		dst, err = appendCache(dst, hints)
+		dst = appendCache(dst, hints)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", res, err)

@@ -33,7 +33,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 			register(newServer(t, nil))
 		})
 	}
-	for _, res := range []*mcp.DiscoverResult{{Instructions: broken}, {SupportedVersions: []string{broken}}, {Cache: mcp.Cache{Scope: broken}}} {
+	for _, res := range []*mcp.DiscoverResult{{Instructions: broken}, {SupportedVersions: []string{broken}}} {
 		_, err := mcp.AppendResult(nil, t.Context(), mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil }),
 			modernRequest(t, nil, "server/discover", object{}))
 		wantCode(t, "a description", err, mcp.CodeInternalError)

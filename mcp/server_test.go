@@ -350,7 +350,6 @@ func TestInvalidServerOptionsPanic(t *testing.T) {
 		"page size":    {PageSize: -1},
 		"short key":    {StateKeys: [][]byte{make([]byte, 31)}},
 		"cache":        {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
-		"cache scope":  {Cache: mcp.Cache{Scope: "shared"}},
 		"experimental": {Experimental: object{"x": make(chan int)}},
 		"a number":     {Experimental: object{"x": 1}},
 		"nil":          {Experimental: object{"x": nil}},
@@ -368,7 +367,7 @@ func TestDiscoverDescribesTheServer(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Title: "Test Server", Description: "Tests.", WebsiteURL: "https://example.com", Instructions: "Be kind.",
 		Icons: []mcp.Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"48x48"}}},
-		Cache: mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic},
+		Cache: mcp.Cache{TTL: 60_000 * time.Millisecond, Public: true},
 	})
 	addValueTool(s, "tool", "x")
 	const info = `{"name":"test","version":"1","title":"Test Server","description":"Tests.","websiteUrl":"https://example.com",` +

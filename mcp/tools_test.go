@@ -303,7 +303,7 @@ func TestToolsAreListedByName(t *testing.T) {
 // Requirement: TOOL-25, STL-08
 func TestHiddenToolsAreNeitherListedNorCalled(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
-		Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic},
+		Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Public: true},
 		Visible: func(ctx context.Context, f mcp.Feature) bool {
 			p := mcp.RequestFrom(ctx).Principal
 			return f.Tool == nil || !strings.HasPrefix(f.Tool.Name, "secret") || p != nil && p.Subject == "admin"

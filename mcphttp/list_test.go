@@ -183,7 +183,7 @@ func TestLists_ThatCannotBeEncodedAreErrors(t *testing.T) {
 				res, err := next.ServeMCP(ctx, req)
 				if list, ok := res.(*mcp.ListToolsResult); ok {
 					_ = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
-					list.Scope = "\xff"
+					list.Meta = mcp.Meta{"com.example/x": make(chan int)}
 				}
 				return res, err
 			})

@@ -20,7 +20,7 @@ func addSkills(s *mcp.Server) {
 		log.Fatal(err)
 	}
 	if _, err := skills.Serve(s, folder, &skills.Options{Cache: mcp.Cache{TTL: 60_000 * time.Millisecond,
-		Scope: mcp.CachePublic}}); err != nil {
+		Public: true}}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -191,7 +191,7 @@ func hideAppTools(next mcp.Handler) mcp.Handler {
 			return res, err
 		}
 		shown := *page
-		shown.Scope = mcp.CachePrivate // clients get different lists
+		shown.Public = false // clients get different lists
 		if !supports(req) {
 			shown.Tools = slices.DeleteFunc(slices.Clone(page.Tools), forAppOnly)
 		}

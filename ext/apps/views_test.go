@@ -127,7 +127,7 @@ func TestToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
 }
 
 func TestToolListsAreNotCachedPublicly(t *testing.T) {
-	public := &mcp.ServerOptions{Logger: logger(t), Cache: mcp.Cache{TTL: time.Second, Scope: mcp.CachePublic}}
+	public := &mcp.ServerOptions{Logger: logger(t), Cache: mcp.Cache{TTL: time.Second, Public: true}}
 	s := mcp.NewServer("test", "1", public)
 	scope := func() string {
 		t.Helper()

@@ -11,7 +11,7 @@ import (
 
 // Clients such as the Inspector require the caching hints of every result in 2026-07-28.
 func TestResultsHaveCachingHints(t *testing.T) {
-	hints := mcp.Cache{TTL: 7 * time.Millisecond, Scope: mcp.CachePublic}
+	hints := mcp.Cache{TTL: 7 * time.Millisecond, Public: true}
 	for _, test := range []struct {
 		opts *skills.Options
 		want listing

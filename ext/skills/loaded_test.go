@@ -91,7 +91,7 @@ func TestUnlistedFilesAreNotRequested(t *testing.T) {
 // A stale cached response does not fail the verification.
 func TestStaleCachedFilesAreReadAgain(t *testing.T) {
 	s := newHostileServer()
-	s.cache = mcp.Cache{TTL: 3600_000 * time.Millisecond, Scope: mcp.CachePrivate}
+	s.cache = mcp.Cache{TTL: 3600_000 * time.Millisecond}
 	c := dial(t, s.serve(t))
 	if _, err := c.ReadResource(t.Context(), pdf); err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func TestListsArePaged(t *testing.T) {
 		files[fmt.Sprintf("s0/f%d", i)] = &fstest.MapFile{}
 	}
 	s, _ := serve(t, files, &skills.Options{PageSize: 3, Cache: mcp.Cache{TTL: 7 * time.Millisecond,
-		Scope: mcp.CachePublic}})
+		Public: true}})
 	c := mcptest.Connect(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 	for method, want := range map[string][]int{"skills/list": {3, 3, 1}, "resources/directory/read": {3, 3, 2}} {
 		params := object{}
@@ -249,7 +249,7 @@ func TestVisibleHidesSkills(t *testing.T) {
 			f.Resource.URI == "skill://acme/billing/refunds/sub/empty.txt")
 		return !hidden || mcp.PrincipalFrom(ctx) != nil
 	}})
-	if _, err := skills.Serve(s, skillFiles(), &skills.Options{Cache: mcp.Cache{Scope: mcp.CachePublic}}); err != nil {
+	if _, err := skills.Serve(s, skillFiles(), &skills.Options{Cache: mcp.Cache{Public: true}}); err != nil {
 		t.Fatal(err)
 	}
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {

@@ -103,8 +103,7 @@ func readSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []s
 		}
 	}
 	if p.Flags.JSON {
-		p.IO.Out.Result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part},
-			Cache: mcp.Cache{Scope: mcp.CachePrivate}})
+		p.IO.Out.Result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part}})
 	}
 	return read.ShowContents(p, "file "+name, part)
 }
