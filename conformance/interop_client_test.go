@@ -187,14 +187,14 @@ func usePeerData(ctx context.Context, t *testing.T, c *mcp.Client) {
 	equal(t, "prompts", names(t, c.Prompts(ctx), func(v *mcp.Prompt) string { return v.Name }), []string{"review"})
 	prompt := must(c.GetPrompt(ctx, "review", map[string]string{"language": "go", "code": "x := 1"}))(t)
 	equal(t, "prompt", prompt.Messages[0].Content, mcp.Text("Review this go code: x := 1"))
-	languages := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "review"},
-		Argument: mcp.CompleteArgument{Name: "language", Value: "p"}}))(t)
+	languages := must(c.Complete(ctx, &mcp.CompleteParams{Prompt: "review",
+		Argument: "language", Value: "p"}))(t)
 	equal(t, "completion", languages.Values, []string{"python", "typescript"})
 	if c.Revision() >= "2025-06-18" { // older revisions have no context
 		cities := must(c.Complete(ctx, &mcp.CompleteParams{
-			Ref:      mcp.CompletionRef{Template: "demo://cities/{country}/{city}"},
-			Argument: mcp.CompleteArgument{Name: "city", Value: ""},
-			Context:  mcp.CompleteContext{Arguments: map[string]string{"country": "japan"}},
+			Template: "demo://cities/{country}/{city}",
+			Argument: "city", Value: "",
+			Arguments: map[string]string{"country": "japan"},
 		}))(t)
 		equal(t, "completion in context", cities.Values, []string{"kyoto", "osaka"})
 	}

@@ -171,13 +171,13 @@ func everythingData(ctx context.Context, t *testing.T, c *mcp.Client) {
 		[]string{"args-prompt", "completable-prompt", "resource-prompt", "simple-prompt"})
 	prompt := must(c.GetPrompt(ctx, "args-prompt", map[string]string{"city": "Kyoto"}))(t)
 	equal(t, "prompt", prompt.Messages[0].Content, mcp.Text("What's weather in Kyoto?"))
-	leads := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "completable-prompt"},
-		Argument: mcp.CompleteArgument{Name: "name", Value: "A"},
-		Context:  mcp.CompleteContext{Arguments: map[string]string{"department": "Engineering"}}}))(t)
+	leads := must(c.Complete(ctx, &mcp.CompleteParams{Prompt: "completable-prompt",
+		Argument: "name", Value: "A",
+		Arguments: map[string]string{"department": "Engineering"}}))(t)
 	equal(t, "completion", leads.Values, []string{"Alice"})
 	ids := must(c.Complete(ctx, &mcp.CompleteParams{
-		Ref:      mcp.CompletionRef{Template: "demo://resource/dynamic/text/{resourceId}"},
-		Argument: mcp.CompleteArgument{Name: "resourceId", Value: "7"},
+		Template: "demo://resource/dynamic/text/{resourceId}",
+		Argument: "resourceId", Value: "7",
 	}))(t)
 	equal(t, "completion of a template", ids.Values, []string{"7"})
 }

@@ -171,8 +171,8 @@ func features() []feature {
 			}
 		}},
 		{"completion", "2025-03-26", func(t *testing.T, c *mcp.Client, _ *seen) {
-			got, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "all__city"},
-				Argument: mcp.CompleteArgument{Name: "name", Value: "Pa"}})
+			got, err := c.Complete(t.Context(), &mcp.CompleteParams{Prompt: "all__city",
+				Argument: "name", Value: "Pa"})
 			if err != nil || len(got.Values) != 1 || got.Values[0] != "Paris" {
 				t.Errorf("got %+v, %v", got, err)
 			}

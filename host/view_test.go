@@ -32,8 +32,8 @@ func TestSingleServerKeepsNames(t *testing.T) {
 			t.Errorf("got %+v, %v", r, err)
 		}
 		if up.Since("2025-03-26") && down.Since("2025-03-26") {
-			got, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "city"},
-				Argument: mcp.CompleteArgument{Name: "name", Value: "Pa"}})
+			got, err := c.Complete(t.Context(), &mcp.CompleteParams{Prompt: "city",
+				Argument: "name", Value: "Pa"})
 			if err != nil || len(got.Values) != 1 {
 				t.Errorf("completion: got %+v, %v", got, err)
 			}

@@ -7,6 +7,7 @@
 package jsonschema
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 
@@ -34,6 +35,16 @@ func Compile(raw json.RawMessage) (*Schema, error) { return wrap(schema.Compile(
 // schema of a tool's arguments.
 func Infer(t reflect.Type) (*Schema, error) { return wrap(schema.For(t)) }
 
+// For returns the schema of T like [Infer], to print it, or to change its JSON and set that in an
+// mcp.Tool. It panics if T has no schema.
+func For[T any]() *Schema {
+	s, err := Infer(reflect.TypeFor[T]())
+	if err != nil {
+		panic("jsonschema: For: " + err.Error())
+	}
+	return s
+}
+
 func wrap(s *schema.Schema, err error) (*Schema, error) {
 	if err != nil {
 		return nil, err
@@ -41,8 +52,8 @@ func wrap(s *schema.Schema, err error) (*Schema, error) {
 	return &Schema{s}, nil
 }
 
-// JSON returns the schema in compact form. The caller must not change the bytes.
-func (s *Schema) JSON() json.RawMessage { return s.compiled.JSON() }
+// JSON returns a copy of the schema in compact form.
+func (s *Schema) JSON() json.RawMessage { return bytes.Clone(s.compiled.JSON()) }
 
 // Validate validates a JSON value, whose syntax must be valid. The error is a [*ValidationError].
 func (s *Schema) Validate(instance []byte) error { return s.compiled.Validate(instance) }

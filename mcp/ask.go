@@ -19,11 +19,6 @@ var (
 	ErrDeclined = errors.New("mcp: declined by the user")
 	// ErrDismissed is the error of a question that the user dismissed, the action "cancel".
 	ErrDismissed = errors.New("mcp: dismissed by the user")
-	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare
-	// the capability, or its revision does not have it. Nothing was asked, and a handler may
-	// continue without the answer. A handler that returns the error sends the client a protocol
-	// error; the data of the error names the capability, if one is missing.
-	ErrUnsupported = errors.New("mcp: not supported by the client")
 )
 
 // errWaiting is the error of a question that has no answer yet. The handler returns, with any
@@ -228,7 +223,7 @@ func malformed(format string, args ...any) *Error {
 }
 
 // An unsupportedError is the error of a question that the client cannot be asked. A handler sees
-// [ErrUnsupported], and the client of a handler that returns it sees a protocol error.
+// [errors.ErrUnsupported], and the client of a handler that returns it sees a protocol error.
 type unsupportedError struct {
 	what string
 	wire *Error
@@ -244,8 +239,8 @@ func inexpressible(r *Request, what string) error {
 		"protocol revision %s has no %s, which this request needs", r.Revision(), what)}
 }
 
-func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
-func (e *unsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.wire} }
+func (e *unsupportedError) Error() string   { return "mcp: not supported by the client: " + e.what }
+func (e *unsupportedError) Unwrap() []error { return []error{errors.ErrUnsupported, e.wire} }
 
 // An InputRequiredResult is the result of a request that needs input from the client: the client
 // sends the request again, with the answers. The server makes it of the questions that a handler

@@ -183,7 +183,7 @@ func TestURLsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "page", func(ctx context.Context) (string, error) {
 		err := mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
-		if errors.Is(err, mcp.ErrUnsupported) {
+		if errors.Is(err, errors.ErrUnsupported) {
 			return "pay by phone", nil
 		}
 		return fmt.Sprint(err), nil
@@ -222,7 +222,7 @@ func TestUndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	ask := func(name string, q func() mcp.Question) {
 		addTool(s, name, func(ctx context.Context) (string, error) {
 			err := mcp.AskAll(ctx, q())
-			if !errors.Is(err, mcp.ErrUnsupported) {
+			if !errors.Is(err, errors.ErrUnsupported) {
 				return "", fmt.Errorf("got %w, want ErrUnsupported", err)
 			}
 			return "", err
@@ -280,7 +280,7 @@ func TestSamplingInEveryRevision(t *testing.T) {
 		p.MaxTokens = 10
 		addTool(s, name, func(ctx context.Context) (string, error) {
 			res, err := mcp.Sample(ctx, "a", &p)
-			if errors.Is(err, mcp.ErrUnsupported) {
+			if errors.Is(err, errors.ErrUnsupported) {
 				return "unsupported", nil
 			}
 			if err != nil {
@@ -374,7 +374,7 @@ func TestCapabilityAndRootsAreCheckedEachTime(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
-		if errors.Is(err, mcp.ErrUnsupported) {
+		if errors.Is(err, errors.ErrUnsupported) {
 			return "unsupported", nil
 		}
 		return fmt.Sprint(roots), err
@@ -426,7 +426,7 @@ func TestAskAllInEveryRevision(t *testing.T) {
 			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1,
 				Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("?"))}}, &thought),
 		)
-		if errors.Is(err, mcp.ErrUnsupported) {
+		if errors.Is(err, errors.ErrUnsupported) {
 			return "unsupported", nil
 		}
 		if err != nil {

@@ -32,7 +32,7 @@ func rawQuestionServer(t *testing.T) *mcp.Server {
 		addTool(s, name, func(ctx context.Context) (string, error) {
 			var answer json.RawMessage
 			err := mcp.AskAll(ctx, mcp.RawQuestion("k", mcp.InputRequest{Method: q.method, Params: json.RawMessage(q.params)}, &answer))
-			if errors.Is(err, mcp.ErrUnsupported) {
+			if errors.Is(err, errors.ErrUnsupported) {
 				return "unsupported", nil
 			}
 			return string(answer), err

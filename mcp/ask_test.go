@@ -317,7 +317,7 @@ func TestUnsupportedInputIsNotRequested(t *testing.T) {
 			handled := false
 			p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 				err := test.ask(ctx)
-				if !errors.Is(err, mcp.ErrUnsupported) {
+				if !errors.Is(err, errors.ErrUnsupported) {
 					t.Errorf("got error %v, want ErrUnsupported", err)
 				}
 				if handled {
@@ -353,7 +353,7 @@ func TestUnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 		var ok bool
 		var roots []mcp.Root
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Sure?", &ok, nil), mcp.RootsQuestion("b", &roots))
-		return fmt.Sprint(errors.Is(err, mcp.ErrUnsupported)), nil
+		return fmt.Sprint(errors.Is(err, errors.ErrUnsupported)), nil
 	})
 	p.caps = `{"elicitation":{}}`
 	if r := p.call("t", "", "", ""); r.text() != "true" {

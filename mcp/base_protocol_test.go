@@ -357,7 +357,7 @@ func TestImplementationCodesHaveNoMeaning(t *testing.T) {
 			t.Errorf("code %d: got %v after %d calls, want the error after 1", code, err, calls)
 		}
 		for _, special := range []error{mcp.ErrClosed, mcp.ErrTimeout, mcp.ErrCancelled, mcp.ErrInvalidResult,
-			mcp.ErrUnsupported} {
+			errors.ErrUnsupported} {
 			if errors.Is(err, special) {
 				t.Errorf("code %d: got %v, want no special error", code, special)
 			}

@@ -223,14 +223,14 @@ func TestResourcesPromptsAndCompletion(t *testing.T) {
 			t.Errorf("prompt: %v, %v", p, err)
 		}
 		v, err := c.Complete(ctx, &mcp.CompleteParams{
-			Ref:      mcp.CompletionRef{Prompt: "greet"},
-			Argument: mcp.CompleteArgument{Name: "tone", Value: "f"},
-			Context:  mcp.CompleteContext{Arguments: map[string]string{"who": "Ada"}},
+			Prompt:   "greet",
+			Argument: "tone", Value: "f",
+			Arguments: map[string]string{"who": "Ada"},
 		})
 		if err != nil || !slices.Equal(v.Values, []string{"formal", "friendly"}) {
 			t.Errorf("complete: %v, %v", v, err)
 		}
-		withoutRef := &mcp.CompleteParams{Argument: mcp.CompleteArgument{Name: "tone", Value: "f"}}
+		withoutRef := &mcp.CompleteParams{Argument: "tone", Value: "f"}
 		if _, err = c.Complete(ctx, withoutRef); err == nil {
 			t.Error("Complete without a reference: got no error")
 		}

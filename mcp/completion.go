@@ -27,37 +27,17 @@ const (
 // Spec: server/utilities/completion.
 type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
 
-// CompleteParams are the parameters of [Client.Complete].
+// CompleteParams are the parameters of [Client.Complete]. Exactly one of Prompt and Template is set.
 //
 // Spec: server/utilities/completion; schema CompleteRequestParams.
 type CompleteParams struct {
-	// Ref is the prompt or resource template that has the argument.
-	Ref CompletionRef `json:"ref"`
-	// Argument is the argument to complete.
-	Argument CompleteArgument `json:"argument"`
-	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do
-	// not receive it.
-	Context CompleteContext `json:"context,omitzero"`
-}
-
-// A CompletionRef refers to a prompt or to a resource template. One of its fields is set.
-//
-// Spec: server/utilities/completion, Reference Types; schema PromptReference,
-// ResourceTemplateReference.
-type CompletionRef struct {
-	Prompt   string // the name of the prompt
-	Template string // the URI template
-}
-
-// A CompleteArgument is an argument and the part of its value that has been typed.
-type CompleteArgument struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// A CompleteContext has the values of other arguments.
-type CompleteContext struct {
-	Arguments map[string]string `json:"arguments,omitempty"`
+	Prompt   string // the name of the prompt that the argument belongs to
+	Template string // the URI template whose variable the argument is
+	Argument string // the name of the argument
+	Value    string // the part of its value that has been typed
+	// Arguments contains the values of other arguments. Servers of revisions before 2025-06-18 do not
+	// receive them.
+	Arguments map[string]string
 }
 
 // A CompleteResult is the result of completion/complete.
@@ -165,13 +145,11 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 }
 
 func (p *completeParams) exported() *CompleteParams {
-	exported := &CompleteParams{
-		Argument: CompleteArgument{Name: p.name, Value: p.value}, Context: CompleteContext{Arguments: p.args},
-	}
+	exported := &CompleteParams{Argument: p.name, Value: p.value, Arguments: p.args}
 	if p.kind == "ref/prompt" {
-		exported.Ref.Prompt = p.target
+		exported.Prompt = p.target
 	} else {
-		exported.Ref.Template = p.target
+		exported.Template = p.target
 	}
 	return exported
 }

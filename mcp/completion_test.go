@@ -239,8 +239,8 @@ func TestClientReturnsPartialResults(t *testing.T) {
 				"more":  {Values: []string{"a"}, HasMore: true},
 				"":      {Values: []string{}},
 			} {
-				got, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "p"},
-					Argument: mcp.CompleteArgument{Name: "a", Value: value}})
+				got, err := c.Complete(t.Context(), &mcp.CompleteParams{Prompt: "p",
+					Argument: "a", Value: value})
 				if err != nil || !cmp.Equal(*got, want) {
 					t.Errorf("%s: %q: got %+v, %v, want %+v", on, value, got, err, want)
 				}

@@ -45,7 +45,8 @@
 // minItems, maxItems, uniqueItems and header (HTTP clients repeat the argument in the header
 // Mcp-Param-…). An unknown key, one that does not fit the type, and the words required, optional
 // and nullable are refused at registration. A schema that is set in [Tool] takes precedence;
-// [SchemaFor] returns the derived one.
+// jsonschema.For returns the
+// derived schema.
 //
 // # Elicitation, sampling and roots
 //

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -54,9 +55,9 @@ func TestDocSchema(t *testing.T) {
 	const want = `{"type":"object","properties":{` +
 		`"size":{"type":"string","description":"how large, roughly","enum":["s","m","l"],"default":"m"},` +
 		`"count":{"type":"integer","description":"how many","minimum":1,"maximum":50}},"additionalProperties":false}`
-	got := decoded(t, mcp.SchemaFor[docOrder]())
+	got := decoded(t, jsonschema.For[docOrder]().JSON())
 	if got := fmt.Sprint(got); got != fmt.Sprint(decoded(t, []byte(want))) {
-		t.Errorf("got %s", mcp.SchemaFor[docOrder]())
+		t.Errorf("got %s", jsonschema.For[docOrder]().JSON())
 	}
 }
 

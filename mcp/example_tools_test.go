@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -46,9 +47,9 @@ func ExampleStructured() {
 }
 
 // The cities are known only when the program runs.
-func ExampleSchemaFor() {
+func ExampleAddTool_changedSchema() {
 	var schema map[string]any
-	if err := json.Unmarshal(mcp.SchemaFor[place](), &schema); err != nil {
+	if err := json.Unmarshal(jsonschema.For[place]().JSON(), &schema); err != nil {
 		log.Fatal(err)
 	}
 	city := schema["properties"].(map[string]any)["city"].(map[string]any)
@@ -60,7 +61,7 @@ func ExampleSchemaFor() {
 	s := mcp.NewServer("weather", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "forecast", InputSchema: adjusted},
 		func(_ context.Context, in place) (string, error) { return "It stays cold in " + in.City + ".", nil })
-	fmt.Println(string(mcp.SchemaFor[place]()))
+	fmt.Println(string(jsonschema.For[place]().JSON()))
 	// Output:
 	// {"type":"object","properties":{"city":{"type":"string","description":"name of a city"}},"required":["city"],"additionalProperties":false}
 }

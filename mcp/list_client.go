@@ -223,16 +223,16 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 //
 // Spec: server/utilities/completion.
 func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, error) {
-	if (p.Ref.Prompt == "") == (p.Ref.Template == "") {
-		return nil, errors.New("mcp: invalid CompleteParams.Ref: exactly one of Prompt and Template must be set")
+	if (p.Prompt == "") == (p.Template == "") {
+		return nil, errors.New("mcp: invalid CompleteParams: exactly one of Prompt and Template must be set")
 	}
-	ref := map[string]string{"type": "ref/prompt", "name": p.Ref.Prompt}
-	if p.Ref.Prompt == "" {
-		ref = map[string]string{"type": "ref/resource", "uri": p.Ref.Template}
+	ref := map[string]string{"type": "ref/prompt", "name": p.Prompt}
+	if p.Prompt == "" {
+		ref = map[string]string{"type": "ref/resource", "uri": p.Template}
 	}
-	params := map[string]any{"argument": p.Argument, "ref": ref}
-	if len(p.Context.Arguments) > 0 {
-		params["context"] = p.Context
+	params := map[string]any{"argument": map[string]string{"name": p.Argument, "value": p.Value}, "ref": ref}
+	if len(p.Arguments) > 0 {
+		params["context"] = map[string]any{"arguments": p.Arguments}
 	}
 	members, err := appendParams(nil, params)
 	if err != nil {

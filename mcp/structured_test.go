@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -94,12 +95,12 @@ func TestCallToolReturnsStructured(t *testing.T) {
 // a schema that was not set.
 //
 // Requirement: TOOL-13
-func TestSchemaForIsTheDerivedSchema(t *testing.T) {
+func TestInferredSchemasEqualTheDerivedSchemas(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "derived"}, func(context.Context, searchIn) (weather, error) { return weather{}, nil })
-	tool := &mcp.Tool{Name: "set", InputSchema: mcp.SchemaFor[searchIn](), OutputSchema: mcp.SchemaFor[*weather]()}
+	tool := &mcp.Tool{Name: "set", InputSchema: jsonschema.For[searchIn]().JSON(), OutputSchema: jsonschema.For[*weather]().JSON()}
 	mcp.AddTool(s, tool, func(context.Context, *searchIn) (weather, error) { return weather{City: "Oslo"}, nil })
-	mcp.SchemaFor[searchIn]()[0] = '?' // a copy
+	jsonschema.For[searchIn]().JSON()[0] = '?' // a copy
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		tools := decode[mcp.ListToolsResult](t, c.Call("tools/list", nil)).Tools
 		if string(tools[0].InputSchema) != string(tools[1].InputSchema) || string(tools[0].OutputSchema) != string(tools[1].OutputSchema) {
@@ -109,7 +110,7 @@ func TestSchemaForIsTheDerivedSchema(t *testing.T) {
 			t.Errorf("got %+v", res)
 		}
 	})
-	mustPanic(t, "channel", "mcp: SchemaFor: type chan int", func() { mcp.SchemaFor[chan int]() })
+	mustPanic(t, "channel", "jsonschema: For: type chan int", func() { jsonschema.For[chan int]() })
 }
 
 func TestInputsThatAreAnyOrPointers(t *testing.T) {

@@ -144,11 +144,10 @@ func TestCustomHandlersHaveTheRequestInTheirContext(t *testing.T) {
 func TestCompleteIsCalledForArgumentsWithoutCompletions(t *testing.T) {
 	total := int64(500)
 	s := newServer(t, &mcp.ServerOptions{Complete: func(_ context.Context, p *mcp.CompleteParams) (*mcp.Completion, error) {
-		if p.Argument.Name == "none" {
+		if p.Argument == "none" {
 			return nil, nil
 		}
-		text := p.Ref.Prompt + p.Ref.Template + "/" + p.Argument.Name + "/" + p.Argument.Value + "/" +
-			p.Context.Arguments["other"]
+		text := p.Prompt + p.Template + "/" + p.Argument + "/" + p.Value + "/" + p.Arguments["other"]
 		return &mcp.Completion{Values: slices.Repeat([]string{text}, 150), Total: &total}, nil
 	}})
 	type in struct {

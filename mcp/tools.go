@@ -1,10 +1,8 @@
 package mcp
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"reflect"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
@@ -112,16 +110,6 @@ type structuredOutput interface {
 }
 
 func (s *Structured[T]) parts() (any, *[]ContentBlock, *Meta) { return &s.Value, &s.Content, &s.Meta }
-
-// SchemaFor returns the JSON Schema of a type as [AddTool] derives it, to print it, or to change it
-// and set it in a [Tool]. It panics if T has no schema.
-func SchemaFor[T any]() json.RawMessage {
-	s, err := schema.For(reflect.TypeFor[T]())
-	if err != nil {
-		panic("mcp: SchemaFor: " + err.Error())
-	}
-	return bytes.Clone(s.JSON())
-}
 
 func textResult(text string) *CallToolResult {
 	r := &struct {

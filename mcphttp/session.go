@@ -43,7 +43,7 @@ type SessionOptions struct {
 	// Stateless serves these clients without sessions, so that replicas need no state of clients:
 	// each POST is served on its own, in the revision of its MCP-Protocol-Version header or
 	// 2025-03-26. GET, DELETE and HTTP+SSE are refused with status 405. The server cannot ask the
-	// client for input ([mcp.ErrUnsupported]), sends no log messages, notifies of no changes and
+	// client for input ([errors.ErrUnsupported]), sends no log messages, notifies of no changes and
 	// ends a call whose client disconnects. Max and MaxPerPrincipal limit the requests in progress.
 	// Begin and End are not called.
 	Stateless bool

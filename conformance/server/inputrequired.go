@@ -89,7 +89,7 @@ func askThree(ctx context.Context, _ none) (string, error) {
 // askDeclared sends a request for a capability that the client has declared.
 func askDeclared(ctx context.Context, _ none) (string, error) {
 	user, err := mcp.Ask[userName](ctx, "user_name", "What is your name?", nil)
-	if !errors.Is(err, mcp.ErrUnsupported) {
+	if !errors.Is(err, errors.ErrUnsupported) {
 		return user.Name, err
 	}
 	res, err := mcp.Sample(ctx, "name", samplingOf("Invent a name."))

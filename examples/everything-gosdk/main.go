@@ -125,7 +125,7 @@ func readText(_ context.Context, in struct {
 
 // complete suggests the typed text followed by an x, for every argument.
 func complete(_ context.Context, p *mcp.CompleteParams) (*mcp.Completion, error) {
-	return &mcp.Completion{Values: []string{p.Argument.Value + "x"}, Total: new(int64(1))}, nil
+	return &mcp.Completion{Values: []string{p.Value + "x"}, Total: new(int64(1))}, nil
 }
 
 func newServer() *mcp.Server {

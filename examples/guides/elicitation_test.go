@@ -72,7 +72,7 @@ func order(ctx context.Context, _ struct{}) (string, error) {
 		mcp.FormQuestion("vegan", "Vegan?", &vegan, nil),
 	)
 	switch {
-	case errors.Is(err, mcp.ErrUnsupported):
+	case errors.Is(err, errors.ErrUnsupported):
 		return "Ordered the dish of the day.", nil // this client cannot ask its user
 	case err != nil:
 		return "", err

@@ -61,8 +61,8 @@ func Example_resources() {
 		fmt.Println(res.Contents[0].MIMEType, res.Contents[0].Text)
 	}
 	suggested, err := c.Complete(ctx, &mcp.CompleteParams{
-		Ref:      mcp.CompletionRef{Template: "log://{day}{?level}"},
-		Argument: mcp.CompleteArgument{Name: "day", Value: "2026-07-2"},
+		Template: "log://{day}{?level}",
+		Argument: "day", Value: "2026-07-2",
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -164,8 +164,8 @@ func Example_prompts() {
 	_, err = c.GetPrompt(ctx, "review", map[string]string{"language": "go"})
 	fmt.Println(err)
 	suggested, err := c.Complete(ctx, &mcp.CompleteParams{
-		Ref:      mcp.CompletionRef{Prompt: "review"},
-		Argument: mcp.CompleteArgument{Name: "language", Value: "r"},
+		Prompt:   "review",
+		Argument: "language", Value: "r",
 	})
 	fmt.Println(suggested.Values, err)
 	// Output:

@@ -8,6 +8,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -63,7 +64,7 @@ type alert struct {
 }
 
 func Example_inputTypes() {
-	fmt.Println(string(mcp.SchemaFor[alert]()))
+	fmt.Println(string(jsonschema.For[alert]().JSON()))
 	// Output:
 	// {"type":"object","properties":{"level":{"type":"string","description":"how urgent the alert is","enum":["low","high"]},"at":{"type":"string","description":"when it happened","format":"date-time"},"note":{"type":"string","description":"free text"}},"required":["level","at"],"additionalProperties":false}
 }

@@ -24,7 +24,8 @@ func declared(req *mcp.Request) bool {
 }
 
 func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
-	return &pendingCall{request: req, canBeTask: declared(req), refusal: driver.MissingClientCapability(capability)}, nil
+	refusal := driver.MissingClientCapability(capability)
+	return &pendingCall{request: req, canBeTask: declared(req), refusal: refusal}, nil
 }
 
 func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }

@@ -35,8 +35,8 @@ func TestClientDelaysAndCachesCompletions(t *testing.T) {
 				served.Store(0)
 				c := mcptest.Dial(t, s, on, &mcp.ClientOptions{Middleware: []mcp.Middleware{middleware.Completions(delay)}})
 				ask := func(name, typed string) (string, error) {
-					got, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "p"},
-						Argument: mcp.CompleteArgument{Name: name, Value: typed}})
+					got, err := c.Complete(t.Context(), &mcp.CompleteParams{Prompt: "p",
+						Argument: name, Value: typed})
 					if err != nil {
 						return "", err
 					}

@@ -83,8 +83,8 @@ func PromptArguments(ctx context.Context, c *mcp.Client, words []string, typed s
 		known = nil // some are in another form
 	}
 	delete(known, name)
-	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: prompt.Name},
-		Argument: mcp.CompleteArgument{Name: name, Value: value}, Context: mcp.CompleteContext{Arguments: known}})
+	completion, err := c.Complete(ctx, &mcp.CompleteParams{Prompt: prompt.Name,
+		Argument: name, Value: value, Arguments: known})
 	if err != nil {
 		return nil
 	}

@@ -159,12 +159,13 @@ func complete(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []st
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	ref := mcp.CompletionRef{Prompt: words[0]}
+	params := &mcp.CompleteParams{Argument: name, Value: typed, Arguments: known}
 	if strings.ContainsAny(words[0], ":{") {
-		ref = mcp.CompletionRef{Template: words[0]}
+		params.Template = words[0]
+	} else {
+		params.Prompt = words[0]
 	}
-	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref,
-		Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
+	completion, err := c.Complete(ctx, params)
 	if err != nil {
 		return err
 	}

@@ -207,17 +207,17 @@ func (s *Shell) argumentsOf(ctx context.Context, c *mcp.Client, cmd *cobra.Comma
 	case name == "call" && len(words) > 0:
 		return s.lists.toolArguments(ctx, c, words, typed)
 	case name == "get" && len(words) > 0:
-		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Prompt: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompleteParams{Prompt: words[0]}, words[1:], typed)
 	case name == "read" && len(words) == 0:
 		return append(s.lists.resourceNames(ctx, c), s.lists.templateNames(ctx, c)...)
 	case name == "read":
-		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Template: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompleteParams{Template: words[0]}, words[1:], typed)
 	case name == "complete" && len(words) == 0:
 		return append(s.lists.promptNames(ctx, c), s.lists.templateNames(ctx, c)...)
 	case name == "complete" && strings.ContainsAny(words[0], ":{"):
-		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Template: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompleteParams{Template: words[0]}, words[1:], typed)
 	case name == "complete":
-		return s.lists.completeReference(ctx, c, mcp.CompletionRef{Prompt: words[0]}, words[1:], typed)
+		return s.lists.completeReference(ctx, c, mcp.CompleteParams{Prompt: words[0]}, words[1:], typed)
 	case cmd.ValidArgsFunction == nil:
 		return nil
 	}
@@ -240,7 +240,7 @@ func (l *listCache) toolArguments(ctx context.Context, c *mcp.Client, words []st
 // completeReference returns the arguments of a prompt, or the variables of a resource template,
 // that words does not contain. After a key it returns the values that the server suggests.
 func (l *listCache) completeReference(
-	ctx context.Context, c *mcp.Client, ref mcp.CompletionRef, words []string, typed string,
+	ctx context.Context, c *mcp.Client, ref mcp.CompleteParams, words []string, typed string,
 ) (all []string) {
 	key, value, isValue := strings.Cut(typed, "=")
 	names := l.referenceArguments(ctx, c, ref)
@@ -263,8 +263,8 @@ func (l *listCache) completeReference(
 	}
 	values := cached(l, "prompt "+ref.Prompt+"\x00template "+ref.Template+"\x00"+strings.Join(words, "\x00")+
 		"\x00\x00"+typed, func() []string {
-		completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref,
-			Argument: mcp.CompleteArgument{Name: key, Value: value}, Context: mcp.CompleteContext{Arguments: known}})
+		ref.Argument, ref.Value, ref.Arguments = key, value, known
+		completion, err := c.Complete(ctx, &ref)
 		if err != nil {
 			return nil
 		}
@@ -277,7 +277,7 @@ func (l *listCache) completeReference(
 }
 
 // referenceArguments returns the names of a prompt's arguments or of a template's variables.
-func (l *listCache) referenceArguments(ctx context.Context, c *mcp.Client, ref mcp.CompletionRef) (names []string) {
+func (l *listCache) referenceArguments(ctx context.Context, c *mcp.Client, ref mcp.CompleteParams) (names []string) {
 	if ref.Template != "" {
 		if template, err := uritemplate.Parse(ref.Template); err == nil {
 			names = template.Variables()
