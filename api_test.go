@@ -104,8 +104,8 @@ func TestAPIGoldenSeesChanges(t *testing.T) {
 	tests := []struct{ name, file, old, new string }{
 		{"field of a struct", "mcp/server.go", "type ServerOptions struct {\n",
 			"type ServerOptions struct {\n\tAdded bool\n"},
-		{"method of an interface", "mcp/handler.go", "type Handler interface {\n",
-			"type Handler interface {\n\tAdded()\n"},
+		{"method of an interface", "mcp/state.go", "type StateStore interface {\n",
+			"type StateStore interface {\n\tAdded()\n"},
 		{"field of a struct in another module", "gateway/audit/audit.go", "type Options struct {\n",
 			"type Options struct {\n\tAdded bool\n"},
 		{"value of a constant", "mcp/elicit.go", `ElicitAccept `, `ElicitAccept ElicitAction = "changed"; _ `},

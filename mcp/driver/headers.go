@@ -9,7 +9,7 @@ import (
 )
 
 // A HeaderParam is an argument of a tool that clients repeat in an HTTP header. An mcp.Transport that
-// sends such headers must have the method UsesHeaderParams(), which does nothing.
+// sends such headers must implement the method UsesHeaderParams(), which does nothing.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
 type HeaderParam = schema.HeaderParam

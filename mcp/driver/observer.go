@@ -4,10 +4,9 @@ import "context"
 
 // A SessionObserver is an mcp.Observer that also receives the sessions of revisions before 2026-07-28.
 type SessionObserver interface {
-	// SessionBegan is called when a session has been initialized: at a server with the context of the
-	// initialize request, on a stream possibly after mcp.Serve has returned. The function that it
-	// returns is called once, with the reason, when the session has ended. Both must be fast and safe
-	// for concurrent use.
+	// SessionBegan is called after initialize: at a server with the context of that request, on a stream
+	// possibly after mcp.Serve returned. The function that it returns is called once, with the reason,
+	// at the end of the session. Both must be fast and safe for concurrent use.
 	SessionBegan(ctx context.Context, v Via) (ended func(cause error))
 }
 

@@ -33,14 +33,14 @@ func (t *Timeout) Stop() { t.limit.Stop() }
 
 // PauseTimeouts pauses the timeouts of the mcp.Client request that ctx belongs to: the timeouts of
 // mcp.CallOptions and of mcp.Connect. The caller must call done once to resume them. A deadline that
-// the user of the client has set is not affected. It is for middleware and transports that wait for a
+// the user of the client set is not affected. It is for middleware and transports that wait for a
 // person, as in a login, or for work of unknown length, such as a task of the server.
 func PauseTimeouts(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
 
-// OnRequestDone registers f to be called when the mcp.Client request that ctx belongs to has ended. The
+// OnRequestDone registers f to be called when the mcp.Client request that ctx belongs to ends. The
 // method of the client waits for f before it returns. It is for middleware that keeps state while a
-// request is sent again with input. Functions are called in reverse order. If the request has ended, f
-// is called at once; if ctx belongs to no request, f is not called.
+// request is sent again with input. Functions are called in reverse order. After the end of the request,
+// f is called at once; if ctx belongs to no request, f is not called.
 func OnRequestDone(ctx context.Context, f func()) {
 	if r, ok := ctx.Value(peer.RequestKey{}).(interface{ OnDone(f func()) }); ok {
 		r.OnDone(f)
