@@ -17,12 +17,11 @@ func (h *Host) newApprover() *approver {
 		epoch: h.epoch, changed: h.events.send, held: &h.held, count: h.countApproval,
 		record: func(r *event.Record) { _ = h.Record(r) }, // the Recorder reports its failures
 		waits: func(server string) (done func()) {
-			u := h.set.Load().byName[server]
+			u := h.servers.Current().Named(server)
 			if u == nil { // removed
 				return func() {}
 			}
-			u.counts.held.Add(1)
-			return func() { u.counts.held.Add(-1) }
+			return u.Hold()
 		}}
 	if _, ok := h.opts.State.(*state.Memory); ok { // only this process has the approvals that were used
 		o.process = h.callIDs.Prefix

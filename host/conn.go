@@ -39,12 +39,12 @@ func newConn(i *instance) *conn {
 	u := i.pool.up
 	s := &conn{in: i}
 	o := &connection.Options{StartTimeout: u.startTimeout(), Command: u.isCommand(), Single: i.calls,
-		Prepare: s.prepare, Dial: u.host.opts.Dial, Notify: s.notify, Go: u.host.work.run, Stderr: &u.stderr,
-		Logger: u.host.opts.Logger.With("server", u.name)}
+		Prepare: s.prepare, Dial: u.servers.Dial, Notify: s.notify, Go: u.servers.Go, Stderr: &u.stderr,
+		Logger: u.servers.Logger.With("server", u.name)}
 	if i.last != nil {
 		o.After = i.last.Conn
 	}
-	s.Conn = connection.New(u.host.ctx, o)
+	s.Conn = connection.New(u.servers.Context, o)
 	return s
 }
 
@@ -52,7 +52,7 @@ func newConn(i *instance) *conn {
 func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup, error) {
 	u, caller := s.in.pool.up, s.in.pool.caller
 	e := u.entry()
-	s.setEntry(e, u.host.fingerprint(e))
+	s.setEntry(e, u.servers.fingerprint(e))
 	server, err := u.expanded(ctx, e, caller)
 	if err != nil {
 		return ctx, nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
@@ -67,7 +67,7 @@ func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 		Limits: e.Settings.Limits}, nil
 }
 
-func (u *Upstream) startTimeout() time.Duration {
+func (u *upstreamServer) startTimeout() time.Duration {
 	if timeout := u.entry().Settings.StartTimeout; timeout > 0 {
 		return timeout
 	}
@@ -84,9 +84,9 @@ func (s *conn) notify(e connection.Event) {
 	case connection.Lost:
 		s.lost(e.Err)
 	case connection.Unused:
-		s.in.pool.up.host.wakeSupervisor()
+		s.in.pool.up.servers.Wake()
 	case connection.Stopped:
-		s.in.pool.up.event(s, StateStopped, nil)
+		s.in.pool.up.event(s, connection.StateStopped, nil)
 	case connection.Ended:
 		s.ended()
 	}
@@ -117,21 +117,21 @@ func (s *conn) connected(err error) {
 		s.Finish(nil)
 	}
 	u.mu.Unlock()
-	u.host.wakeSupervisor()
+	u.servers.Wake()
 	if failed == nil && !s.in.calls {
 		p.lists.Resubscribe(watched)
 	}
 }
 
 // startError returns the Error of an attempt to connect.
-func (u *Upstream) startError(err error) *hosterr.Error {
+func (u *upstreamServer) startError(err error) *hosterr.Error {
 	if errors.Is(err, connection.ErrNotReady) {
 		return &hosterr.Error{Code: hosterr.CodeStarting, Server: u.name, Err: hosterr.Public{Err: err}}
 	}
 	if limits, ok := errors.AsType[*connection.LimitsError](err); ok {
 		return &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: limits}
 	}
-	e := u.failure(u.host.ctx, err)
+	e := u.failure(u.servers.Context, err)
 	e.MayHaveRun = false // the request was not sent
 	return e
 }
@@ -142,7 +142,7 @@ func (s *conn) sessionLost() {
 	u.mu.Lock()
 	stopping := s.IsStopping()
 	if !stopping {
-		u.event(s, State(s.State()), &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: driver.ErrSessionLost})
+		u.event(s, s.State(), &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: driver.ErrSessionLost})
 	}
 	u.mu.Unlock()
 	if !stopping {
@@ -165,9 +165,9 @@ func (s *conn) lost(err error) {
 			i.err = &e
 		}
 	case before == connection.StateDraining:
-		u.event(s, StateStopped, nil)
+		u.event(s, connection.StateStopped, nil)
 	default:
-		s.in.failed(s, u.failure(u.host.ctx, err))
+		s.in.failed(s, u.failure(u.servers.Context, err))
 	}
 }
 
@@ -178,21 +178,21 @@ func (s *conn) ended() {
 	delete(u.connections, s)
 	u.mu.Unlock()
 	if u.isCommand() {
-		u.host.processes.add(s.in.pool.caller.Key(), -1)
+		u.servers.addProcess(s.in.pool.caller.Key(), -1)
 	}
 	s.own.Clear()
 	if s.in.pool.pinCaller().Key != "" {
 		u.dropLists(listing.LargeList)
 	}
-	u.host.wakeSupervisor() // the server may have been removed
+	u.servers.Wake() // the server may have been removed
 }
 
 // drainLocked ends a connection that was replaced after its last request.
 func (s *conn) drainLocked() {
 	if s.Drain() {
-		s.in.pool.up.event(s, StateDraining, nil)
+		s.in.pool.up.event(s, connection.StateDraining, nil)
 	}
-	s.in.pool.up.host.wakeSupervisor()
+	s.in.pool.up.servers.Wake()
 }
 
 // stopLocked ends a connection or an attempt.
@@ -205,9 +205,9 @@ func (s *conn) stopLocked() {
 		i.next = nil
 	}
 	if before == connection.StateDraining || s.in.calls || s.replaced {
-		s.in.pool.up.event(s, StateStopped, nil)
+		s.in.pool.up.event(s, connection.StateStopped, nil)
 	} else {
-		s.in.disconnected(s, StateStopped, nil)
+		s.in.disconnected(s, connection.StateStopped, nil)
 	}
 }
 
@@ -221,7 +221,7 @@ func (s *conn) releaseCall(id string) {
 }
 
 // startFailedLocked delays the starts of all callers after a start that did not become ready.
-func (u *Upstream) startFailedLocked(s *conn, e *hosterr.Error, now time.Time) {
+func (u *upstreamServer) startFailedLocked(s *conn, e *hosterr.Error, now time.Time) {
 	if !u.isCommand() || s.State() != connection.StateStarting ||
 		e.Code == hosterr.CodeConfigError || e.Code == hosterr.CodeAuthRequired {
 		return
@@ -231,7 +231,7 @@ func (u *Upstream) startFailedLocked(s *conn, e *hosterr.Error, now time.Time) {
 }
 
 // endDelayLocked ends the delay of starts for all callers.
-func (u *Upstream) endDelayLocked() {
+func (u *upstreamServer) endDelayLocked() {
 	if !u.delay.IsActive() {
 		return
 	}

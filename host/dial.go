@@ -25,7 +25,7 @@ func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 type insecureHTTPKey struct{}
 
 // expanded returns the entry with its variables replaced, for a caller.
-func (u *Upstream) expanded(ctx context.Context, e *entry, c *policy.Caller) (*config.Server, error) {
+func (u *upstreamServer) expanded(ctx context.Context, e *entry, c *policy.Caller) (*config.Server, error) {
 	if e.Invalid != nil {
 		return nil, e.Invalid
 	}
@@ -33,7 +33,7 @@ func (u *Upstream) expanded(ctx context.Context, e *entry, c *policy.Caller) (*c
 	if u.usesWorkspace() {
 		server.Workspace = c.Workspace
 	}
-	expanded, err := server.Expand(ctx, u.host.lookup(c))
+	expanded, err := server.Expand(ctx, u.servers.lookup(c))
 	if err != nil {
 		return nil, err
 	}
@@ -43,21 +43,21 @@ func (u *Upstream) expanded(ctx context.Context, e *entry, c *policy.Caller) (*c
 }
 
 // newLogins returns the credentials for the server.
-func (u *Upstream) newLogins() *login.Server {
-	return u.host.logins.NewServer(u.name, login.ServerOptions{Entry: func() *server.Server { return u.entry().Server },
+func (u *upstreamServer) newLogins() *login.Server {
+	return u.servers.Logins.NewServer(u.name, login.ServerOptions{Entry: func() *server.Server { return u.entry().Server },
 		KeepSecrets: u.keepSecrets, Changed: u.retryLogins,
 		WithoutServer: func(err error) error { return withoutServer(err, u.name) }})
 }
 
 // retryLogins ends the delays of instances that lacked a login, and makes views read their lists.
-func (u *Upstream) retryLogins(p *mcp.Principal) {
-	for _, pool := range u.poolsOf(p) {
+func (u *upstreamServer) retryLogins(p *mcp.Principal) {
+	for _, pool := range u.PoolsOf(p) {
 		pool.retryLogin()
 	}
 }
 
-// poolsOf returns the pools whose requests the login of a principal authorizes.
-func (u *Upstream) poolsOf(p *mcp.Principal) (all []*pool) {
+// PoolsOf returns the pools whose requests the login of a principal authorizes.
+func (u *upstreamServer) PoolsOf(p *mcp.Principal) (all []*pool) {
 	for _, pool := range u.allPools() {
 		if u.logins.Authorizes(p, pool.Caller()) {
 			all = append(all, pool)
@@ -67,10 +67,10 @@ func (u *Upstream) poolsOf(p *mcp.Principal) (all []*pool) {
 }
 
 // lookup returns the variables of an instance of a caller.
-func (h *Host) lookup(c *policy.Caller) func(name string) (string, bool) {
+func (s *upstreamServers) lookup(c *policy.Caller) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
 		if name != "caller:subject" {
-			return h.opts.Lookup(name)
+			return s.Lookup(name)
 		}
 		if c.Principal == nil {
 			return "", false

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -14,7 +15,7 @@ import (
 func Sizes(h *Host) (views, pools int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, u := range h.set.Load().upstreams {
+	for _, u := range h.servers.Current().Servers() {
 		u.mu.Lock()
 		pools += len(u.pools)
 		u.mu.Unlock()
@@ -23,13 +24,14 @@ func Sizes(h *Host) (views, pools int) {
 }
 
 // EndBackoff lets the next start of a server begin at once, without an end of a crash loop.
-func EndBackoff(u *Upstream) {
+func EndBackoff(up *Upstream) {
+	u := up.server
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.delay.Until = time.Time{}
 	for _, p := range u.pools {
 		for _, i := range p.instances {
-			if i.state != StateCrashLoop {
+			if i.state != connection.StateCrashLoop {
 				i.backoff.Until = time.Time{}
 			}
 		}
@@ -43,7 +45,7 @@ func ResponseOf(v *View, method string, err error) (mcp.Result, error) {
 
 // LockInstances locks the instances of a server.
 func LockInstances(h *Host, server string) (unlock func()) {
-	u := h.set.Load().byName[server]
+	u := h.servers.Current().Named(server)
 	u.mu.Lock()
 	return u.mu.Unlock
 }
@@ -53,7 +55,7 @@ func LockInstances(h *Host, server string) (unlock func()) {
 func WaitForLogin(
 	ctx context.Context, h *Host, server string, c *policy.Caller,
 ) (loggedIn func(), woken <-chan struct{}, err error) {
-	cred, err := h.set.Load().byName[server].logins.Of(ctx, c)
+	cred, err := h.servers.Current().Named(server).logins.Of(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,7 +65,7 @@ func WaitForLogin(
 // FailLogin begins a login of a caller, which fails. The result reports whether it is kept for requests that come
 // back.
 func FailLogin(ctx context.Context, h *Host, server string, c *policy.Caller) (kept func() bool, err error) {
-	cred, err := h.set.Load().byName[server].logins.Of(ctx, c)
+	cred, err := h.servers.Current().Named(server).logins.Of(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -78,5 +80,5 @@ func FailLogin(ctx context.Context, h *Host, server string, c *policy.Caller) (k
 // ListBytes returns the size of the lists that a server's callers use.
 func ListBytes(u *Upstream) int {
 	runtime.GC()
-	return u.lists.Bytes()
+	return u.server.lists.Bytes()
 }

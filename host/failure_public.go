@@ -99,9 +99,9 @@ func (v *View) reasonFor(ctx context.Context, method string, e *hosterr.Error) (
 				"code", string(e.Code), "incident", incident, "error", e.Err)
 		}
 	}
-	for _, u := range v.host.all() {
-		if u.name == e.Server {
-			text = u.mask(text)
+	for _, u := range v.host.servers.All() {
+		if u.Name() == e.Server {
+			text = u.Mask(text)
 		}
 	}
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], ""), incident

@@ -33,7 +33,7 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 	class, from := p.class(req), earlierRound{}
 	if continues {
 		class, from = st.Class, earlierRound{Conn: st.Instance, Roots: st.Roots}
-		if suspended := v.host.suspendedPool(st.Server, st.Instance); suspended != nil {
+		if suspended := v.host.servers.Leaving(st.Server, st.Instance); suspended != nil {
 			p = suspended
 		}
 		inner := *req

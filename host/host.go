@@ -20,7 +20,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
-	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
@@ -96,7 +95,7 @@ type Options struct {
 // A Host uses the servers of one configuration. It is safe for concurrent use.
 type Host struct {
 	opts     Options
-	set      atomic.Pointer[serverSet] // see [Host.Reload]
+	servers  *upstreamServers
 	approver *approver
 	states   *round.Sealer
 	callIDs  *observe.IDs
@@ -109,30 +108,21 @@ type Host struct {
 	dials    bool // connections are those of Dial
 	logins   *login.Logins
 	tasks    task.Table
-	// processes counts those of commands.
-	processes processCount
-	limits    *limits.Limits
-	spilled   spilledResults
-	events    eventBroadcaster
-	counts    hostCounts
+	limits   *limits.Limits
+	spilled  spilledResults
+	events   eventBroadcaster
+	counts   hostCounts
 
-	reloading      sync.Mutex // held by Reload
-	fingerprintKey []byte     // random
-	following      sync.Once  // see followPins
+	reloading sync.Mutex // held by Reload
 
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
 	work   workGroup
-	wake   chan struct{} // buffered (1): wakes the supervisor
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
 	views      viewCache
 	subscribed map[*View]struct{} // views with subscriptions
-	leaving    []*Upstream        // removed, with connections that have not ended
-
-	secretsMu  sync.Mutex // held while allSecrets changes
-	allSecrets atomic.Pointer[[]string]
 
 	agent agent
 }
@@ -142,7 +132,7 @@ type Host struct {
 // fail with [hosterr.CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{callIDs: observe.NewIDs(), subscribed: map[*View]struct{}{}, fingerprintKey: server.NewFingerprintKey()}
+	h := &Host{callIDs: observe.NewIDs(), subscribed: map[*View]struct{}{}}
 	if o != nil {
 		h.opts = *o
 	}
@@ -164,7 +154,8 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.logins = h.newLogins()
 	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
 		Done: h.ctx.Done()})
-	set, err := h.newServerSet(f, nil)
+	h.servers = newServers(h.environment())
+	set, err := h.servers.NewSet(f)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +167,37 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, err
 	}
 	h.use(rules)
-	h.set.Store(set)
-	h.wake = make(chan struct{}, 1)
-	h.work.run(h.supervise)
-	h.startPins(set)
+	h.servers.Start(set)
 	h.recordConfig(f, "open")
 	return h, nil
+}
+
+// environment returns the parts of the host that its servers use.
+func (h *Host) environment() *upstreamEnvironment {
+	client := h.opts.Client
+	client.ForwardInput = true
+	client.Extensions = extensions(client.Extensions)
+	return &upstreamEnvironment{Context: h.ctx, Go: h.work.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup, Client: client,
+		Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins, Limits: h.limits,
+		Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
+		Notify: func(c *change) {
+			h.events.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
+		},
+		UsesRecent: func() bool { return h.currentPolicy() != nil }, AddRecent: h.recent.Add,
+		Users: h.listUsers}
+}
+
+// listUsers returns the views, which use lists.
+func (h *Host) listUsers() (all []listUser) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, v := range h.views.views {
+		all = append(all, (*viewListener)(v))
+	}
+	for v := range h.subscribed {
+		all = append(all, (*viewListener)(v))
+	}
+	return all
 }
 
 // Start connects the instances of the local user to the named servers, or to all, and waits until
@@ -190,20 +206,17 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 	var errs []error
 	var mu sync.Mutex
 	var wait sync.WaitGroup
-	for _, u := range h.set.Load().upstreams {
-		if len(names) > 0 && !slices.Contains(names, u.name) {
+	for _, u := range h.servers.Current().Servers() {
+		if len(names) > 0 && !slices.Contains(names, u.Name()) {
 			continue
 		}
 		wait.Go(func() {
-			u.resume()
-			s, err := u.pool(&policy.Caller{}).acquire(ctx, "")
+			err := u.Connect(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, err)
-				return
 			}
-			s.Release()
 		})
 	}
 	wait.Wait()
@@ -211,14 +224,20 @@ func (h *Host) Start(ctx context.Context, names ...string) error {
 }
 
 // Upstreams returns the servers that are not disabled, in the order of the file.
-func (h *Host) Upstreams() []*Upstream { return slices.Clone(h.set.Load().upstreams) }
+func (h *Host) Upstreams() []*Upstream {
+	var all []*Upstream
+	for _, u := range h.servers.Current().Servers() {
+		all = append(all, &Upstream{u})
+	}
+	return all
+}
 
 // IsLocal reports whether the present configuration reserves the server for the local user; see
 // [config.Entry]. It is false for an unknown server.
 func (h *Host) IsLocal(server string) bool {
-	s := h.set.Load()
-	u := s.byName[server]
-	return u != nil && s.isLocal(u)
+	s := h.servers.Current()
+	u := s.Named(server)
+	return u != nil && s.IsLocal(u)
 }
 
 // State returns the state that the host uses: that of [Options].
@@ -245,9 +264,9 @@ const closeTimeout = 12 * time.Second
 func (h *Host) WaitLists(ctx context.Context) {
 	var reading sync.WaitGroup
 	for _, u := range h.Upstreams() {
-		for _, s := range u.conns() {
+		for p := range u.server.Connected() {
 			for k := range catalogue.Kinds {
-				reading.Go(func() { s.pool().Lists().FinishReading(ctx, catalogue.Kind(k)) })
+				reading.Go(func() { p.Lists().FinishReading(ctx, catalogue.Kind(k)) })
 			}
 		}
 	}
@@ -270,8 +289,8 @@ func (h *Host) Close() error {
 		h.cancel(mcp.ErrClosed)
 		h.agent.close()
 		var wait sync.WaitGroup
-		for _, u := range h.all() {
-			wait.Go(u.close)
+		for _, u := range h.servers.All() {
+			wait.Go(u.Close)
 		}
 		wait.Wait()
 		h.work.wait()

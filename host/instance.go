@@ -25,11 +25,11 @@ type instance struct {
 	next    *conn // replaces current when it is connected; nil for none
 	backoff connection.Backoff
 	breaker limits.Breaker
-	state   State          // if current is nil
-	since   time.Time      // of state
-	err     *hosterr.Error // the last failure
-	starts  int            // all
-	changed chan struct{}  // closed with the next start, for requests that wait for it; may be nil
+	state   connection.State // if current is nil
+	since   time.Time        // of state
+	err     *hosterr.Error   // the last failure
+	starts  int              // all
+	changed chan struct{}    // closed with the next start, for requests that wait for it; may be nil
 
 	swapped    time.Time // the last attempt to replace current because the configuration has changed
 	swapFailed bool
@@ -64,7 +64,7 @@ func (p *pool) instance(class string, calls bool) *instance {
 	i := p.instances[key]
 	if i == nil {
 		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
-			state: StateOff, since: time.Now()}
+			state: connection.StateOff, since: time.Now()}
 		p.instances[key] = i
 	}
 	return i
@@ -80,7 +80,7 @@ func (p *pool) acquire(ctx context.Context, class string) (*conn, error) {
 // backoffWait. It has a connection of its own if the configuration says so. A call that continues has
 // the id of its connection. The request has not run if there is an error. The caller calls releaseCall.
 func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error) {
-	calls := p.up.share() == config.ShareCall
+	calls := p.up.Share() == config.ShareCall
 	if id == "" {
 		return p.join(ctx, backoffWait, func(p *pool) (*instance, error) {
 			i := p.instance(class, calls)
@@ -164,7 +164,7 @@ func (i *instance) join(deadline time.Time) (s *conn, wait time.Duration, err er
 	if s == nil {
 		now := time.Now()
 		if wait = i.startsAtLocked().Sub(now); wait > 0 {
-			if i.state == StateCrashLoop || now.Add(wait).After(deadline) {
+			if i.state == connection.StateCrashLoop || now.Add(wait).After(deadline) {
 				return nil, 0, i.unavailable(wait)
 			}
 			if i.changed == nil {
@@ -191,7 +191,7 @@ func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
 	}
 	e := *last
 	e.RetryAfter = wait
-	if i.state == StateCrashLoop {
+	if i.state == connection.StateCrashLoop {
 		e.Code, e.Err = hosterr.CodeCrashLoop, crashError{e.Err}
 	}
 	return &e
@@ -229,13 +229,13 @@ func (i *instance) begin() (*conn, error) {
 	s := newConn(i)
 	i.last = nil
 	i.starts++
-	if i.starts > 1 && (i.current != nil || i.state != StateOff && i.state != StateStopped) {
+	if i.starts > 1 && (i.current != nil || i.state != connection.StateOff && i.state != connection.StateStopped) {
 		u.counts.restarts.Add(1)
 	}
 	i.wake()
 	u.connections[s] = struct{}{}
-	u.event(s, StateStarting, nil)
-	u.host.work.run(s.Run)
+	u.event(s, connection.StateStarting, nil)
+	u.servers.Go(s.Run)
 	return s, nil
 }
 
@@ -261,8 +261,8 @@ func (i *instance) failed(s *conn, e *hosterr.Error) {
 			i.current = nil
 			c.drainLocked()
 		default: // the server in use continues
-			u.host.wakeSupervisor()
-			u.event(c, State(c.State()), e)
+			u.servers.Wake()
+			u.event(c, c.State(), e)
 			return
 		}
 	}
@@ -270,19 +270,19 @@ func (i *instance) failed(s *conn, e *hosterr.Error) {
 	if s.State() == connection.StateStarting {
 		ran = -1
 	}
-	state := StateBackoff
+	state := connection.StateBackoff
 	switch {
 	case e.Code == hosterr.CodeConfigError:
-		state = StateConfig
+		state = connection.StateConfig
 		i.backoff.Failed(now)
 	case e.Code == hosterr.CodeAuthRequired:
-		state = StateAuth
+		state = connection.StateAuth
 		i.backoff.Failed(now)
 	case !u.isCommand():
 		i.backoff.Failed(now)
 	default:
 		if i.backoff.Exited(now, ran) {
-			state = StateCrashLoop
+			state = connection.StateCrashLoop
 		}
 	}
 	e.RetryAfter = i.startsAtLocked().Sub(now)
@@ -290,13 +290,13 @@ func (i *instance) failed(s *conn, e *hosterr.Error) {
 }
 
 // disconnected records that an instance has no connection. The lock of the upstream is held.
-func (i *instance) disconnected(s *conn, state State, e *hosterr.Error) {
+func (i *instance) disconnected(s *conn, state connection.State, e *hosterr.Error) {
 	if i.current == s {
 		i.current = nil
 	}
 	i.last, i.state, i.since = s, state, time.Now()
 	i.pool.up.event(s, state, e)
-	i.pool.up.host.wakeSupervisor()
+	i.pool.up.servers.Wake()
 }
 
 // ready makes a connected start the current one. The lock of the upstream is held.
@@ -314,7 +314,7 @@ func (i *instance) ready(s *conn) {
 	i.pool.up.endDelayLocked()
 	i.pool.up.modern = !s.HasSession()
 	if s.SetState(connection.StateReady) {
-		i.pool.up.event(s, StateReady, nil)
+		i.pool.up.event(s, connection.StateReady, nil)
 	}
 }
 
@@ -347,19 +347,17 @@ func (i *instance) restart() (*conn, error) {
 // options returns the options of the client of an instance.
 func (i *instance) options() *mcp.ClientOptions {
 	u := i.pool.up
-	o := u.host.opts.Client
-	o.ForwardInput = true
-	o.Extensions = extensions(o.Extensions)
+	o := u.servers.Client
 	if declared := i.declared(); declared != nil {
 		o.ForwardCapabilities = declared
 	}
 	o.Roots = i.pool.ownRoots()
 	o.Timeout, o.MaxTimeout = u.entry().Settings.Timeout, u.entry().Settings.MaxTimeout
-	if u.host.opts.Observer != nil {
-		o.Observer = &clientObserver{u.host.opts.Observer, u.name}
+	if u.servers.Observer != nil {
+		o.Observer = &clientObserver{u.servers.Observer, u.name}
 	}
 	if o.Logger == nil {
-		o.Logger = u.host.opts.Logger.With("server", u.name)
+		o.Logger = u.servers.Logger.With("server", u.name)
 	}
 	return &o
 }
@@ -369,7 +367,7 @@ func (p *pool) failedLogin() bool {
 	p.up.mu.Lock()
 	defer p.up.mu.Unlock()
 	for _, i := range p.instances {
-		if i.state == StateAuth {
+		if i.state == connection.StateAuth {
 			return true
 		}
 	}
@@ -380,7 +378,7 @@ func (p *pool) failedLogin() bool {
 func (p *pool) retryLogin() {
 	p.up.mu.Lock()
 	for _, i := range p.instances {
-		if i.state == StateAuth {
+		if i.state == connection.StateAuth {
 			i.backoff = connection.Backoff{}
 			i.wake()
 		}
@@ -389,8 +387,8 @@ func (p *pool) retryLogin() {
 	p.lists.Retry()
 }
 
-// disconnect stops the connections of the pool.
-func (p *pool) disconnect() {
+// Disconnect stops the connections of the pool.
+func (p *pool) Disconnect() {
 	p.up.mu.Lock()
 	defer p.up.mu.Unlock()
 	for s := range p.up.connections {

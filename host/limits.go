@@ -40,7 +40,7 @@ type LimitStatus struct {
 }
 
 // callerLimits returns the limits of callers that are in force.
-func (h *Host) callerLimits() *config.CallerLimits { return &h.set.Load().settings.Limits }
+func (h *Host) callerLimits() *config.CallerLimits { return &h.servers.Current().Settings().Limits }
 
 // limited returns a call as limits know it.
 func (c *call) limited() *limits.Request {

@@ -3,8 +3,6 @@ package host
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -12,25 +10,23 @@ import (
 
 // dropLists drops the lists of at least least bytes of callers without a connection, and the catalogues
 // that contain them. The next request reads them again.
-func (u *Upstream) dropLists(least int) {
-	u.host.mu.Lock()
-	views := slices.AppendSeq(slices.Collect(maps.Values(u.host.views.views)), maps.Keys(u.host.subscribed))
-	u.host.mu.Unlock()
+func (u *upstreamServer) dropLists(least int) {
+	users := u.servers.Users()
 	connected := map[string]bool{}
 	for _, s := range u.conns() {
 		connected[s.in.pool.key] = true
 	}
 	pools := u.allPools()
-	for _, v := range views { // views may use pools that were removed
-		pools = append(pools, v.resolved.Load().pools...)
+	for _, user := range users { // users may use pools that were removed
+		pools = append(pools, user.Pools()...)
 	}
 	dropped := least == 0
 	for _, p := range pools {
 		dropped = p.up == u && !connected[p.key] && p.Lists().Drop(least) || dropped
 	}
-	for _, v := range views {
+	for _, user := range users {
 		if dropped {
-			v.forget()
+			user.ForgetLists()
 		}
 	}
 }
@@ -57,7 +53,7 @@ func (d *listDrift) add(names *[]string, name string) {
 
 // recordDrift records that a list differs from the one before.
 func (p *pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
-	if p.up.host.opts.Recorder == nil || old == nil || old.Equal(now) {
+	if !p.up.servers.Drifts || old == nil || old.Equal(now) {
 		return
 	}
 	d := &listDrift{List: kind.Member()}
@@ -79,5 +75,5 @@ func (p *pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
 			d.add(&d.Removed, name)
 		}
 	}
-	p.up.host.recordChange(event.Drift, p.Caller(), p.Name(), d)
+	p.up.servers.Record(event.Drift, p.Caller(), p.Name(), d)
 }

@@ -78,11 +78,11 @@ func asLogin(l *login.Login, err error) (Login, error) {
 // to use the tokens of [Options.Tokens]. A pending login for the same is returned again. The error is
 // [ErrLoginUnused], or an [*Error] with CodeLimited if too many logins are pending.
 func (h *Host) BeginLogin(ctx context.Context, server string, c *policy.Caller, scopes ...string) (Login, error) {
-	u := h.set.Load().byName[server]
+	u := h.servers.Current().Named(server)
 	if u == nil {
 		return nil, fmt.Errorf("host: unknown server %.64q", server)
 	}
-	cred, err := u.logins.Own(ctx, c)
+	cred, err := u.Logins().Own(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -101,18 +101,18 @@ func (h *Host) FinishLogin(ctx context.Context, browser string, response url.Val
 // supports that, and ends the connections that have used them. The tokens are removed also if there
 // is an error.
 func (h *Host) Logout(ctx context.Context, server string, c *policy.Caller) error {
-	u := h.set.Load().byName[server]
+	u := h.servers.Current().Named(server)
 	if u == nil {
 		return fmt.Errorf("host: unknown server %.64q", server)
 	}
-	cred, err := u.logins.Of(ctx, c)
+	cred, err := u.Logins().Of(ctx, c)
 	if err != nil || cred == nil {
 		return err
 	}
 	err = cred.Logout(ctx)
-	for _, p := range u.poolsOf(cred.Principal()) {
+	for _, p := range u.PoolsOf(cred.Principal()) {
 		p.Lists().Notify() // the tool that logs out is no longer listed
-		p.disconnect()
+		p.Disconnect()
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func WithAuthorization(ctx context.Context, value string) context.Context {
 }
 
 // ForwardsAuthorization reports whether a server has "insecureForwardAuthorization".
-func (h *Host) ForwardsAuthorization() bool { return h.set.Load().authorization }
+func (h *Host) ForwardsAuthorization() bool { return h.servers.Current().ForwardsAuthorization() }
 
 // newLogins returns the logins of the host.
 func (h *Host) newLogins() *login.Logins {

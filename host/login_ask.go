@@ -127,7 +127,7 @@ func (v *View) askLogin(
 		out.Err = hosterr.Public{Err: &loginError{text, e.Err}}
 		return nil, &out
 	}
-	if !mayElicitURL(req) && !v.host.set.Load().settings.Connect.Links {
+	if !mayElicitURL(req) && !v.host.servers.Current().Settings().Connect.Links {
 		return nil, v.loginRequired(e, "")
 	}
 	l, failed := v.host.logins.Begin(c, scopes)
@@ -154,16 +154,16 @@ func (v *View) askLogin(
 func (v *View) loginRequired(e *hosterr.Error, page string) error {
 	out := *e
 	text := "a login is required"
-	u := v.host.set.Load().byName[e.Server]
+	u := v.host.servers.Current().Named(e.Server)
 	refused := v.host.logins.Refused(v.caller.Principal)
 	switch command := v.host.opts.LoginCommand; {
 	case page != "":
 		text += ": the user must open this page, which is for one visit within " + login.Time.String() + ": " + page
 	case v.caller.Principal == nil && command != nil && u != nil:
 		text += ": run " + command(e.Server)
-	case u != nil && u.entry().UsesLoginOfCaller() && refused != nil:
+	case u != nil && u.Entry().UsesLoginOfCaller() && refused != nil:
 		text += ": " + refused.Error()
-	case u != nil && u.entry().UsesLoginOfCaller():
+	case u != nil && u.Entry().UsesLoginOfCaller():
 		text += ": use a client that supports URL elicitation, or ask the operator for another way"
 	default:
 		text += " of the operator"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -14,36 +13,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// followPins applies approvals of other processes until the host is closed.
-func (h *Host) followPins() {
-	ticker := time.NewTicker(pinsPoll)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-h.ctx.Done():
-			return
-		}
-		for _, u := range h.set.Load().upstreams {
-			for server := range u.pinned() {
-				if server.Refresh(h.ctx) {
-					u.reviewAgain(h.ctx)
-				}
-			}
-		}
-	}
-}
-
-// startPins starts followPins when a server of a set has pins for the first time.
-func (h *Host) startPins(set *serverSet) {
-	for _, e := range set.entries {
-		if e.pins != nil {
-			h.following.Do(func() { h.work.run(h.followPins) })
-			return
-		}
-	}
-}
 
 // checkPins refuses a call for a definition that is not approved.
 func (h *Host) checkPins(next next) next {
@@ -102,12 +71,12 @@ var errNoPins = errors.New("the definitions of the server are not recorded: its 
 // To show a user the definitions before another host uses them, give this host a [MemoryState], and copy
 // the definitions that it has found with [pin.Copy].
 func (h *Host) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
-	u := h.set.Load().byName[server]
+	u := h.servers.Current().Named(server)
 	if u == nil {
 		return nil, fmt.Errorf("host: unknown server %.64q", server)
 	}
 	u.resume()
-	s, err := u.pool(&policy.Caller{}).acquire(ctx, anyClass)
+	s, err := u.Pool(&policy.Caller{}).acquire(ctx, anyClass)
 	if err != nil {
 		return nil, err
 	}

@@ -18,9 +18,9 @@ import (
 // A pool holds the connections of a server for one caller, or for all callers of a shared server, and
 // their lists.
 type pool struct {
-	up     *Upstream
+	up     *upstreamServer
 	caller *policy.Caller
-	key    string // see [Upstream.poolKey]
+	key    string // see [upstreamServer.poolKey]
 	lists  *listing.Lists
 
 	// The lock of the upstream guards instances, used and latest.
@@ -33,12 +33,12 @@ type pool struct {
 	forwarded login.Forwarded
 }
 
-func newPool(u *Upstream, c *policy.Caller) *pool {
+func newPool(u *upstreamServer, c *policy.Caller) *pool {
 	p := &pool{up: u, caller: c, instances: map[string]*instance{}, requests: u.limits.NewQueue(false)}
 	p.lists = listing.New(&listing.Options{Source: (*poolSource)(p), Review: p.reviewer(u.entry().pins),
-		Memory: u.lists, Server: u.name, Shared: u.share() == config.ShareShared, Context: u.host.ctx,
-		Go: u.host.work.run, StartTimeout: u.startTimeout, BeforeRead: p.refreshLogin,
-		Drift: p.recordDrift, Logger: u.host.opts.Logger})
+		Memory: u.lists, Server: u.name, Shared: u.Share() == config.ShareShared, Context: u.servers.Context,
+		Go: u.servers.Go, StartTimeout: u.startTimeout, BeforeRead: p.refreshLogin,
+		Drift: p.recordDrift, Logger: u.servers.Logger})
 	return p
 }
 
@@ -99,6 +99,9 @@ func (p *pool) offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 // Name returns the name of the server in the configuration.
 func (p *pool) Name() string { return p.up.name }
 
+// Server returns the server of the pool.
+func (p *pool) Server() *upstreamServer { return p.up }
+
 // Entry returns the configuration of the server.
 func (p *pool) Entry() *server.Server { return p.up.entry().Server }
 
@@ -109,7 +112,7 @@ func (p *pool) Settings() *config.ServerSettings { return p.up.entry().Settings 
 func (p *pool) IsCommand() bool { return p.up.isCommand() }
 
 // Share returns the sharing mode of the server.
-func (p *pool) Share() config.Share { return p.up.share() }
+func (p *pool) Share() config.Share { return p.up.Share() }
 
 // Caller returns the caller of the pool. For a shared server it is the first caller.
 func (p *pool) Caller() *policy.Caller { return p.caller }

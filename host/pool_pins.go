@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
@@ -21,25 +22,55 @@ import (
 const pinsPoll = 2 * time.Second
 
 // newPins returns the pins of a server with an entry, nil if it needs none.
-func newPins(u *Upstream, e *entry, identity string) *pins.Server {
-	h := u.host
-	if e.Config == nil || !h.opts.Pins && e.Settings.Trust == "" {
+func newPins(u *upstreamServer, e *entry, identity string) *pins.Server {
+	s := u.servers
+	if e.Config == nil || !s.Pins && e.Settings.Trust == "" {
 		return nil
 	}
 	review := e.Settings.Trust == config.TrustReview || e.Settings.Trust == "" && e.Config.Project
-	return pins.New(pins.Options{Server: u.name, Identity: identity, State: h.opts.State,
-		Logger: h.opts.Logger, Quarantined: u.quarantined, First: !review, Resources: e.Settings.TrustResources,
+	return pins.New(pins.Options{Server: u.name, Identity: identity, State: s.State,
+		Logger: s.Logger, Quarantined: u.quarantined, First: !review, Resources: e.Settings.TrustResources,
 		All: e.Settings.Trust == config.TrustInsecureAll})
 }
 
 // quarantined counts and reports quarantined definitions.
-func (u *Upstream) quarantined(err error, found []*pin.Pin) {
+func (u *upstreamServer) quarantined(err error, found []*pin.Pin) {
 	u.counts.quarantined.Add(uint64(len(found)))
-	u.host.events.send(Event{Server: u.name, State: StateQuarantined, Err: err, Pins: found})
+	u.servers.Notify(&change{Server: u.name, State: connection.StateQuarantined, Err: err, Pins: found})
+}
+
+// followPins applies approvals of other processes until the host is closed.
+func (s *upstreamServers) followPins() {
+	ticker := time.NewTicker(pinsPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.Context.Done():
+			return
+		}
+		for _, u := range s.Current().servers {
+			for server := range u.pinned() {
+				if server.Refresh(s.Context) {
+					u.reviewAgain(s.Context)
+				}
+			}
+		}
+	}
+}
+
+// startPins starts followPins when a server of a set has pins for the first time.
+func (s *upstreamServers) startPins(set *serverSet) {
+	for _, e := range set.entries {
+		if e.pins != nil {
+			s.following.Do(func() { s.Go(s.followPins) })
+			return
+		}
+	}
 }
 
 // pinned returns the pins of the server's entry and of its connections.
-func (u *Upstream) pinned() map[*pins.Server]struct{} {
+func (u *upstreamServer) pinned() map[*pins.Server]struct{} {
 	all := map[*pins.Server]struct{}{u.entry().pins: {}}
 	for _, p := range u.allPools() {
 		all[p.pinned()] = struct{}{}
@@ -49,14 +80,16 @@ func (u *Upstream) pinned() map[*pins.Server]struct{} {
 }
 
 // reviewAgain reviews the lists of all callers.
-func (u *Upstream) reviewAgain(ctx context.Context) {
+func (u *upstreamServer) reviewAgain(ctx context.Context) {
 	for _, p := range u.allPools() {
 		p.lists.ReviewAgain(ctx)
 	}
 }
 
 // dependsOnCaller reports whether the lists of the server may depend on the caller.
-func (u *Upstream) dependsOnCaller() bool { return u.entry().DependsOnCaller() || u.usesCaller.Load() }
+func (u *upstreamServer) dependsOnCaller() bool {
+	return u.entry().DependsOnCaller() || u.usesCaller.Load()
+}
 
 // pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
 func (p *pool) pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
@@ -64,7 +97,7 @@ func (p *pool) pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
 // pinCaller returns the caller for the pins.
 func (p *pool) pinCaller() pins.Caller {
 	c := pins.Caller{Varies: p.up.dependsOnCaller()}
-	if p.caller.Principal != nil && p.up.share() != config.ShareShared {
+	if p.caller.Principal != nil && p.up.Share() != config.ShareShared {
 		sum := sha256.Sum256([]byte(p.caller.Key()))
 		c.Key = hex.EncodeToString(sum[:16])
 	}

@@ -1,9 +1,6 @@
 package host
 
 import (
-	"cmp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
@@ -11,9 +8,9 @@ import (
 
 // maskRecord returns a text without the secrets of the servers and the tokens of the record's caller.
 func (h *Host) maskRecord(r *event.Record, text string) string {
-	text = h.mask(text)
-	if u := h.set.Load().byName[r.Server]; u != nil && r.Caller != nil {
-		text = maskAll(text, u.logins.TokensOf(r.Caller))
+	text = h.servers.Mask(text)
+	if u := h.servers.Current().Named(r.Server); u != nil && r.Caller != nil {
+		text = u.MaskTokens(text, r.Caller)
 	}
 	return text
 }
@@ -21,46 +18,11 @@ func (h *Host) maskRecord(r *event.Record, text string) string {
 // Mask returns a text with "[secret]" in place of each secret of the servers that the host has connected
 // to, and of each token that it has sent to them: see [config.Server.Secrets].
 func (h *Host) Mask(text string) string {
-	text = h.mask(text)
-	for _, u := range h.all() {
-		text = maskAll(text, u.logins.TokensOf(nil))
+	text = h.servers.Mask(text)
+	for _, u := range h.servers.All() {
+		text = u.MaskTokens(text, nil)
 	}
 	return text
-}
-
-func (h *Host) mask(text string) string { return maskAll(text, h.secrets()) }
-
-func maskAll(text string, secrets []string) string {
-	for _, secret := range secrets {
-		text = strings.ReplaceAll(text, secret, "[secret]")
-	}
-	return text
-}
-
-// secrets returns the secrets of all servers, the longest first: one may contain another.
-func (h *Host) secrets() []string {
-	if all := h.allSecrets.Load(); all != nil {
-		return *all
-	}
-	h.secretsMu.Lock()
-	defer h.secretsMu.Unlock()
-	var all []string
-	for _, u := range h.all() {
-		u.secretsMu.Lock()
-		all = append(all, u.secrets...)
-		u.secretsMu.Unlock()
-	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	all = slices.Compact(all)
-	h.allSecrets.Store(&all)
-	return all
-}
-
-// forgetSecrets makes the next record use the secrets of all servers again, of which one has changed.
-func (h *Host) forgetSecrets() {
-	h.secretsMu.Lock()
-	defer h.secretsMu.Unlock()
-	h.allSecrets.Store(nil)
 }
 
 // Record passes a record to [Options.Recorder], with the time unless it has one. It is for events

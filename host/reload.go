@@ -3,11 +3,9 @@ package host
 import (
 	"context"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -66,8 +64,7 @@ func (h *Host) Reload(ctx context.Context, f *config.File) (*Diff, error) {
 }
 
 func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
-	old := h.set.Load()
-	set, err := h.newServerSet(f, old)
+	set, err := h.servers.NewSet(f)
 	if err != nil {
 		return nil, err
 	}
@@ -75,109 +72,48 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[*Upstream]server.Fingerprint{}
-	for u, e := range set.entries {
-		wanted[u] = h.fingerprint(e)
-	}
-	d := h.compare(old, set, wanted)
+	d := h.compare(set)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if d.IsEmpty() {
 		return d, nil
 	}
-	views, err := h.apply(old, set, rules)
+	old, views, err := h.apply(set, rules)
 	if err != nil {
 		return nil, err
 	}
-	h.startPins(set)
-	for name, u := range old.byName {
-		if n := set.byName[name]; n != u {
-			u.remove(n)
-		}
-	}
-	for u := range set.entries {
-		changed := slices.Contains(d.Changed, u.name)
-		if changed {
-			u.logins.Forget()
-		}
-		u.reconfigure(wanted[u], changed)
-		u.applyLimits()
-	}
+	h.servers.Settle(old, d.Changed)
 	for _, v := range views {
 		v.servers()
 	}
-	h.wakeSupervisor()
+	h.servers.Wake()
 	h.approver.answers.wake() // requests that the last policy has asked about are void
 	h.recordConfig(f, "reload")
 	return d, nil
 }
 
-// apply makes a set and its rules those of the host. It returns the views with subscriptions.
-func (h *Host) apply(old, set *serverSet, rules *Options) ([]*View, error) {
+// apply makes a set and its rules those of the host. It returns the set before, and the views with
+// subscriptions.
+func (h *Host) apply(set *serverSet, rules *Options) (*serverSet, []*View, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, mcp.ErrClosed
+		return nil, nil, mcp.ErrClosed
 	}
 	if h.opts.Configure != nil {
 		h.use(rules) // before the servers: a request for a new one is never decided by the last policy
 	}
-	for u, e := range set.entries {
-		u.current.Store(e)
-	}
-	for name, u := range old.byName {
-		if set.byName[name] != u {
-			h.leaving = append(h.leaving, u)
-		}
-	}
-	h.set.Store(set)
-	return slices.Collect(maps.Keys(h.subscribed)), nil
+	return h.servers.Use(set), slices.Collect(maps.Keys(h.subscribed)), nil
 }
 
-// compare returns the differences between two sets, the second of which is not yet in use.
-func (h *Host) compare(old, set *serverSet, wanted map[*Upstream]server.Fingerprint) *Diff {
-	d := &Diff{}
-	var kept, now []string
-	for _, u := range old.upstreams {
-		if set.byName[u.name] == nil {
-			d.Removed = append(d.Removed, u.name)
-			continue
-		}
-		kept = append(kept, u.name)
-	}
-	for _, u := range set.upstreams {
-		last, e := old.byName[u.name], set.entries[u]
-		if last == nil {
-			d.Added = append(d.Added, u.name)
-			continue
-		}
-		now = append(now, u.name)
-		before := last.entry()
-		switch {
-		case last != u || h.fingerprint(before) != wanted[u] || u.hasOutdated(wanted[u]):
-			d.Changed = append(d.Changed, u.name)
-		case before.ID != e.ID || !reflect.DeepEqual(before.Settings, e.Settings):
-			d.Updated = append(d.Updated, u.name)
-		}
-	}
-	if !slices.Equal(kept, now) {
+// compare returns the differences between the present configuration and a set that is not yet in use.
+func (h *Host) compare(set *serverSet) *Diff {
+	servers := h.servers.Compare(set)
+	d := &Diff{Added: servers.Added, Removed: servers.Removed, Changed: servers.Changed, Updated: servers.Updated}
+	if servers.Reordered {
 		d.Settings = append(d.Settings, "mcpServers")
 	}
-	h.compareSettings(d, old.settings, set.settings)
+	h.compareSettings(d, h.servers.Current().Settings(), set.Settings())
 	return d
-}
-
-// all returns the servers of the configuration, and those that were removed and have connections.
-func (h *Host) all() []*Upstream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Concat(h.set.Load().upstreams, h.leaving)
-}
-
-// forgetRemoved forgets removed servers without connections.
-func (h *Host) forgetRemoved() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.leaving = slices.DeleteFunc(h.leaving, (*Upstream).isGone)
 }

@@ -23,7 +23,7 @@ func (p *pool) roots() config.RootsMode {
 	switch mode := u.entry().Settings.Roots.Mode; {
 	case mode != config.RootsDefault:
 		return mode
-	case u.isCommand() && p.caller.Principal == nil && u.share() != config.ShareShared:
+	case u.isCommand() && p.caller.Principal == nil && u.Share() != config.ShareShared:
 		return config.RootsPass
 	}
 	return config.RootsNone
@@ -39,7 +39,7 @@ func (p *pool) declaresRoots(byClient bool) bool { return byClient || p.roots() 
 // ownRoots returns the function that answers for roots outside of requests.
 func (p *pool) ownRoots() func(context.Context) ([]mcp.Root, error) {
 	if p.roots() == config.RootsPass {
-		return p.up.host.opts.Client.Roots
+		return p.up.servers.Client.Roots
 	}
 	return func(context.Context) ([]mcp.Root, error) { return p.listedRoots(), nil }
 }

@@ -64,12 +64,12 @@ func (p *pool) forward(
 // withRecent returns the request with notifications that count as results for [Action.Recent].
 func (p *pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
 	notify := req.Notify
-	if notify == nil || p.up.host.currentPolicy() == nil {
+	if notify == nil || !p.up.servers.UsesRecent() {
 		return req
 	}
 	inner := *req
 	inner.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
-		p.up.host.recent.Add(principal, p.up.name)
+		p.up.servers.AddRecent(principal, p.up.name)
 		return notify(ctx, method, params)
 	}
 	return &inner
@@ -108,7 +108,7 @@ func (p *pool) sendOnce(
 }
 
 // requestError returns the error of a request: an [*Error] if there is no valid response.
-func (u *Upstream) requestError(ctx context.Context, err error) error {
+func (u *upstreamServer) requestError(ctx context.Context, err error) error {
 	switch _, failed := errors.AsType[*mcp.TransportError](err); {
 	case err == nil:
 		return nil
@@ -201,7 +201,7 @@ func (s *conn) observe(failed *hosterr.Error) {
 		state = connection.StateAuth
 	}
 	if s.SetHealth(state) {
-		u.event(s, State(state), failed)
+		u.event(s, state, failed)
 	}
 }
 
@@ -229,7 +229,7 @@ func (e *timeoutError) Unwrap() error { return e.err }
 
 // withSetting adds the name of the setting that expired. A request that paused, while its server waited
 // for an answer, may have exceeded either setting.
-func (u *Upstream) withSetting(failed *mcp.TransportError, took time.Duration) error {
+func (u *upstreamServer) withSetting(failed *mcp.TransportError, took time.Duration) error {
 	s := u.entry().Settings
 	text := "no response within maxTimeout of " + s.MaxTimeout.String()
 	if took < s.MaxTimeout || s.MaxTimeout == 0 {

@@ -69,16 +69,14 @@ func (h *Host) Stats() Stats {
 	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
 		Approvals: h.counts.approvals.All(), RecordsLost: h.counts.lost.Load(),
 		MaxProcesses: h.callerLimits().Processes}
-	h.processes.mu.Lock()
-	st.Processes = h.processes.all
-	h.processes.mu.Unlock()
+	st.Processes = h.servers.Processes()
 	st.Spilled, st.SpilledBytes = h.spilled.size()
 	if waiting, lost, ok := backlog(h.opts.Recorder); ok {
 		st.RecordsWaiting, st.RecordsLost = waiting, lost
 	}
-	for _, u := range h.Upstreams() {
-		s := u.stats()
-		st.ByServer[u.name] = s
+	for _, u := range h.servers.Current().Servers() {
+		s := stats(u)
+		st.ByServer[u.Name()] = s
 		st.Servers[s.State]++
 		st.Instances += s.Instances
 		st.Requests += s.Requests
@@ -105,12 +103,12 @@ func backlog(r event.Recorder) (waiting int, lost uint64, ok bool) {
 	return 0, 0, false
 }
 
-func (u *Upstream) stats() ServerStats {
+// stats returns the figures of a server.
+func stats(u *upstreamServer) ServerStats {
 	s := u.Status()
-	return ServerStats{State: s.State, Instances: len(s.Instances), Requests: s.Requests, Suspended: s.Suspended,
-		Queued: s.Limits.Queued, Held: int(u.counts.held.Load()), Breaker: s.Limits.Breaker,
-		Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(), Limited: s.Limits.Refused,
-		Quarantined: u.counts.quarantined.Load()}
+	return ServerStats{State: State(s.State), Instances: len(s.Conns), Requests: s.Requests, Suspended: s.Suspended,
+		Queued: s.Limits.Queued, Held: s.Held, Breaker: BreakerState(s.Limits.Breaker), Restarts: s.Restarts,
+		Errors: s.Errors, Limited: s.Limits.Refused, Quarantined: s.Quarantined}
 }
 
 // hostCounts are what has happened since the host was opened.
@@ -118,14 +116,6 @@ type hostCounts struct {
 	decisions observe.Counters[DecisionKind]
 	approvals observe.Counters[string] // by outcome
 	lost      atomic.Uint64            // records
-}
-
-// upstreamCounts are what has happened since the server was configured, and the requests that wait for the
-// operator.
-type upstreamCounts struct {
-	restarts, quarantined atomic.Uint64
-	held                  atomic.Int64
-	errors                observe.Counters[hosterr.Code]
 }
 
 func (h *Host) countDecision(about policy.ActionKind, d *policy.Decision) {
@@ -142,8 +132,8 @@ func (h *Host) countError(ctx context.Context, err error) {
 	if !ok || ctx.Err() != nil {
 		return
 	}
-	if u := h.set.Load().byName[e.Server]; u != nil {
-		u.counts.errors.Add(e.Code)
+	if u := h.servers.Current().Named(e.Server); u != nil {
+		u.CountError(e.Code)
 	}
 }
 

@@ -1,16 +1,51 @@
 package host
 
 import (
-	"cmp"
-	"errors"
-	"slices"
+	"context"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// An Upstream is a configured server. It is safe for concurrent use.
+type Upstream struct{ server *upstreamServer }
+
+// Name returns the name of the server in the configuration.
+func (u *Upstream) Name() string { return u.server.Name() }
+
+// Restart connects to the server again, for every caller that it has an instance for, and waits
+// until the new instances are ready. Only then do they replace the others, which end with their last
+// request: after 30 seconds at the latest, but not before their suspended requests. An instance that
+// cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay after
+// failures and the effect of [Upstream.Stop]. ctx bounds the waiting only.
+func (u *Upstream) Restart(ctx context.Context) error { return u.server.Restart(ctx) }
+
+// Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or [Host.Start],
+// requests for the server fail. Stop returns when the processes have ended, within 11 seconds.
+func (u *Upstream) Stop() { u.server.Stop() }
+
+// A StderrLine is a line that a process of a server has written to its standard error.
+type StderrLine struct {
+	// Number is the number of the line among all of the server, from 1.
+	Number uint64
+	Time   time.Time
+	// Instance is the id of the instance that has written it; see [InstanceStatus].
+	Instance string
+	// Text is the line, with control and other invisible characters in the form of Go strings, such
+	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
+	Text string
+}
+
+// Stderr returns the last lines that processes of the server have written to their standard error,
+// the oldest first: at most 256 KiB. They have "[secret]" in place of secrets of the configuration.
+func (u *Upstream) Stderr() []StderrLine {
+	var lines []StderrLine
+	for _, l := range u.server.Stderr() {
+		lines = append(lines, StderrLine{Number: l.Number, Time: l.Time, Instance: l.ConnID, Text: l.Text})
+	}
+	return lines
+}
 
 // An UpstreamStatus is the condition of a server at one time.
 type UpstreamStatus struct {
@@ -57,73 +92,18 @@ type InstanceStatus struct {
 	Unenforced []string
 }
 
-// order is how able to serve a server is, the best first.
-var order = []State{StateReady, StateDegraded, StateStarting, StateDraining, StateAuth, StateBackoff,
-	StateCrashLoop, StateConfig, StateStopped, StateOff}
-
 // Status returns the condition of the server.
 func (u *Upstream) Status() *UpstreamStatus {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	st := &UpstreamStatus{State: StateOff}
-	if u.stopped {
-		st.State = StateStopped
+	s := u.server.Status()
+	st := &UpstreamStatus{State: State(s.State), Since: s.Since, Revision: s.Revision, Session: s.Session,
+		Requests: s.Requests, Suspended: s.Suspended, Starts: s.Starts, Err: s.Err, Exit: s.Exit,
+		RetryAfter: s.RetryAfter, Limits: LimitStatus{Running: s.Limits.Running, Queued: s.Limits.Queued,
+			Concurrency: s.Limits.Concurrency, Queue: s.Limits.Queue, Instances: s.Limits.Conns,
+			Breaker: BreakerState(s.Limits.Breaker), RetryAfter: s.Limits.RetryAfter, Refused: s.Limits.Refused}}
+	for _, c := range s.Conns {
+		st.Instances = append(st.Instances, InstanceStatus{ID: c.ID, State: State(c.State), Since: c.Since,
+			Caller: c.Caller, PID: c.PID, Revision: c.Revision, Requests: c.Requests, Suspended: c.Suspended,
+			Unenforced: c.Unenforced})
 	}
-	if u.entry().Invalid != nil {
-		st.State, st.Err = StateConfig, u.errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
-	}
-	now := time.Now()
-	st.Limits = u.limitStatus(now)
-	for _, p := range u.pools {
-		for _, i := range p.instances {
-			st.addInstance(i, now)
-		}
-	}
-	for s := range u.connections {
-		if c := s.Status(); !c.Stopping {
-			st.add(s, &c)
-		}
-	}
-	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
-	})
 	return st
-}
-
-// offer makes a state that of the server if it is better than the present one.
-func (st *UpstreamStatus) offer(state State, since time.Time) {
-	if st.Since.IsZero() || slices.Index(order, state) < slices.Index(order, st.State) {
-		st.State, st.Since = state, since
-	}
-}
-
-func (st *UpstreamStatus) addInstance(i *instance, now time.Time) {
-	st.Starts += i.starts
-	if i.err != nil {
-		if s := i.current; s == nil || s.State() != connection.StateReady || i.swapFailed {
-			st.Err = i.err
-		}
-		if exit, ok := errors.AsType[*mcp.ExitError](i.err); ok {
-			st.Exit = exit
-		}
-	}
-	if i.current == nil && !i.calls {
-		st.offer(i.state, i.since)
-		st.RetryAfter = max(st.RetryAfter, i.startsAtLocked().Sub(now), 0)
-	}
-}
-
-func (st *UpstreamStatus) add(s *conn, c *connection.Status) {
-	in := InstanceStatus{ID: s.ID(), State: State(c.State), Since: c.Since, PID: c.PID, Requests: c.Requests,
-		Suspended: c.Suspended, Revision: c.Revision, Unenforced: c.Unenforced}
-	if u := s.pool().up; u.poolKey(s.pool().Caller()) != "" {
-		in.Caller = s.pool().Caller()
-	}
-	if c.Revision != "" {
-		st.Revision, st.Session = c.Revision, c.Session
-	}
-	st.offer(in.State, c.Since)
-	st.Requests += in.Requests
-	st.Suspended += in.Suspended
-	st.Instances = append(st.Instances, in)
 }

@@ -1,11 +1,11 @@
 package host
 
 import (
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
 )
@@ -16,7 +16,7 @@ const (
 	// server.
 	maxLocal, maxPerPrincipal = 16, 4
 	// maxPools bounds the sessions or principals whose lists of one server are kept, as there are views.
-	maxPools = maxViews
+	maxPools = 1000
 	// maxEnding bounds the connections that are ending, as a multiple of those that are not.
 	maxEnding = 2
 	// idleCheck is the time until a start that a limit has refused is tried again.
@@ -25,39 +25,39 @@ const (
 	poolAge = time.Hour
 )
 
-// wakeSupervisor makes the supervisor check all connections. It never blocks.
-func (h *Host) wakeSupervisor() {
+// Wake makes the supervisor check all connections. It never blocks.
+func (s *upstreamServers) Wake() {
 	select {
-	case h.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
 // supervise stops idle connections and begins delayed starts until the host is closed.
-func (h *Host) supervise() {
+func (s *upstreamServers) supervise() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		now := time.Now()
 		next := now.Add(poolAge)
-		for _, u := range h.all() {
+		for _, u := range s.All() {
 			if due := u.check(now); due.Before(next) {
 				next = due
 			}
 		}
-		h.forgetRemoved()
+		s.forgetRemoved()
 		timer.Reset(max(time.Until(next), 0))
 		select {
 		case <-timer.C:
-		case <-h.wake:
-		case <-h.ctx.Done():
+		case <-s.wake:
+		case <-s.Context.Done():
 			return
 		}
 	}
 }
 
 // check does what is due, and returns when it has to be called again.
-func (u *Upstream) check(now time.Time) (next time.Time) {
+func (u *upstreamServer) check(now time.Time) (next time.Time) {
 	next = now.Add(poolAge)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -100,7 +100,7 @@ func (i *instance) check(now time.Time) (due time.Time) {
 		return due
 	}
 	switch i.state {
-	case StateBackoff, StateCrashLoop, StateAuth, StateConfig:
+	case connection.StateBackoff, connection.StateCrashLoop, connection.StateAuth, connection.StateConfig:
 	default:
 		return due
 	}
@@ -131,7 +131,7 @@ func (p *pool) isUnused(now time.Time) bool {
 
 // evictPool removes a pool that has no connections and no subscriptions, of the principal with the most
 // pools: the one that was not used for the longest time. The lock is held.
-func (u *Upstream) evictPool() {
+func (u *upstreamServer) evictPool() {
 	connected := map[*pool]struct{}{}
 	for s := range u.connections {
 		connected[s.in.pool] = struct{}{}
@@ -158,13 +158,13 @@ func (u *Upstream) evictPool() {
 }
 
 // makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
-func (u *Upstream) makeRoom(p *pool) error {
+func (u *upstreamServer) makeRoom(p *pool) error {
 	limit := u.entry().Settings.Instances
 	most := min(maxPerPrincipal, limit)
 	if p.caller.Principal == nil {
 		most = min(maxLocal, limit)
 	}
-	if u.share() == config.ShareShared {
+	if u.Share() == config.ShareShared {
 		most = limit
 	}
 	mine := func(s *conn) bool { return s.in.pool.caller.Key() == p.caller.Key() }
@@ -205,23 +205,23 @@ func (u *Upstream) makeRoom(p *pool) error {
 
 // countProcess counts a process that is to start among those of all servers, and ends one of another
 // server that is not used if there are too many. The lock is held.
-func (u *Upstream) countProcess(p *pool) error {
+func (u *upstreamServer) countProcess(p *pool) error {
 	if !u.isCommand() {
 		return nil
 	}
-	limit, principal := u.host.callerLimits().Processes, p.caller.Key()
+	limit, principal := u.servers.Current().settings.Limits.Processes, p.caller.Key()
 	most := limit
-	if p.caller.Principal != nil && u.share() != config.ShareShared {
+	if p.caller.Principal != nil && u.Share() != config.ShareShared {
 		most -= limit / 4 // for others
 	}
-	all, own := u.host.processes.add(principal, 1)
+	all, own := u.servers.addProcess(principal, 1)
 	if all <= limit && own <= most {
 		return nil
 	}
-	if all < maxEnding*limit && own <= most && u.host.endIdle(u) {
+	if all < maxEnding*limit && own <= most && u.servers.endIdle(u) {
 		return nil
 	}
-	u.host.processes.add(principal, -1)
+	u.servers.addProcess(principal, -1)
 	return u.limits.Refuse(hosterr.CodeLimited, "limits.processes", limits.RetryAfter,
 		"too many processes of all servers run: %d of at "+
 			"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
@@ -231,8 +231,8 @@ func (u *Upstream) countProcess(p *pool) error {
 // endIdle ends a process that is not used, and reports whether there was any. The lock of one server is
 // held. A server whose lock another goroutine holds is left out, so that two of them do not wait for each
 // other.
-func (h *Host) endIdle(locked *Upstream) (ended bool) {
-	for _, u := range h.set.Load().upstreams {
+func (s *upstreamServers) endIdle(locked *upstreamServer) (ended bool) {
+	for _, u := range s.Current().servers {
 		if !u.isCommand() || u != locked && !u.mu.TryLock() {
 			continue
 		}
@@ -250,17 +250,18 @@ func (h *Host) endIdle(locked *Upstream) (ended bool) {
 	return false
 }
 
-// A processCount holds the number of processes of all servers by principal. It is safe for concurrent use.
+// A processCount holds the number of processes of all servers by principal.
 type processCount struct {
-	mu  sync.Mutex // guards the fields below
 	all int
 	by  map[string]int
 }
 
-// add adds to the number of processes of a principal, and returns the numbers of all and of the principal.
-func (c *processCount) add(principal string, n int) (all, own int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// addProcess adds to the number of processes of a principal, and returns the numbers of all and of the
+// principal.
+func (s *upstreamServers) addProcess(principal string, n int) (all, own int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &s.processes
 	if c.by == nil {
 		c.by = map[string]int{}
 	}
@@ -274,7 +275,7 @@ func (c *processCount) add(principal string, n int) (all, own int) {
 
 // longestIdle returns the matching connection that was not used for the longest time, nil if all are
 // in use.
-func (u *Upstream) longestIdle(matches func(*conn) bool) (oldest *conn) {
+func (u *upstreamServer) longestIdle(matches func(*conn) bool) (oldest *conn) {
 	now := time.Now()
 	var since time.Time
 	for s := range u.connections {
@@ -286,7 +287,7 @@ func (u *Upstream) longestIdle(matches func(*conn) bool) (oldest *conn) {
 	return oldest
 }
 
-func (u *Upstream) endSession(session string) {
+func (u *upstreamServer) EndSession(session string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
@@ -311,7 +312,7 @@ func (p *pool) queue() *limits.Queue {
 }
 
 // queues calls f for each queue. The caller must hold u.mu.
-func (u *Upstream) queues(f func(q *limits.Queue)) {
+func (u *upstreamServer) queues(f func(q *limits.Queue)) {
 	f(u.requests)
 	for _, p := range u.pools {
 		f(p.requests)
@@ -319,7 +320,7 @@ func (u *Upstream) queues(f func(q *limits.Queue)) {
 }
 
 // applyLimits applies changed limits, also to the requests that wait.
-func (u *Upstream) applyLimits() {
+func (u *upstreamServer) applyLimits() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.limits.Configure(u.entry().Settings)
@@ -327,9 +328,9 @@ func (u *Upstream) applyLimits() {
 }
 
 // limitStatus returns the figures of the limits. The caller must hold u.mu.
-func (u *Upstream) limitStatus(now time.Time) LimitStatus {
+func (u *upstreamServer) limitStatus(now time.Time) limitStatus {
 	s := u.entry().Settings
-	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: BreakerClosed,
+	st := limitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Conns: s.Instances, Breaker: limit.Closed,
 		Refused: u.limits.Refused()}
 	u.queues(func(q *limits.Queue) {
 		running, waiting := q.Len()
@@ -339,8 +340,8 @@ func (u *Upstream) limitStatus(now time.Time) LimitStatus {
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			state, wait := i.breaker.State(now)
-			if state == limit.Open || state == limit.HalfOpen && st.Breaker == BreakerClosed {
-				st.Breaker = BreakerState(state)
+			if state == limit.Open || state == limit.HalfOpen && st.Breaker == limit.Closed {
+				st.Breaker = state
 			}
 			st.RetryAfter = max(st.RetryAfter, wait)
 		}

@@ -58,7 +58,7 @@ func (i *instance) swap(now time.Time) (due time.Time) {
 }
 
 // hasOutdated reports whether some connection has another fingerprint.
-func (u *Upstream) hasOutdated(wanted server.Fingerprint) bool {
+func (u *upstreamServer) hasOutdated(wanted server.Fingerprint) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, p := range u.pools {
@@ -75,7 +75,7 @@ var errRemoved = errors.New("the server was removed from the configuration")
 
 // remove ends the connections of a server that the configuration no longer has, each with its last
 // request. Another server may have its name now.
-func (u *Upstream) remove(successor *Upstream) {
+func (u *upstreamServer) remove(successor *upstreamServer) {
 	u.mu.Lock()
 	u.removed = true
 	stopped := u.stopped
@@ -89,7 +89,7 @@ func (u *Upstream) remove(successor *Upstream) {
 			s.stopLocked()
 		case !c.Stopping && c.State != connection.StateDraining:
 			if s.in.current == s {
-				s.in.current, s.in.state = nil, StateOff
+				s.in.current, s.in.state = nil, connection.StateOff
 			}
 			s.drainLocked()
 		}
@@ -113,7 +113,7 @@ func (u *Upstream) remove(successor *Upstream) {
 
 // reconfigure makes the supervisor replace the connections with another fingerprint. A delay of starts
 // after failures ends if the server has changed.
-func (u *Upstream) reconfigure(wanted server.Fingerprint, changed bool) {
+func (u *upstreamServer) reconfigure(wanted server.Fingerprint, changed bool) {
 	u.mu.Lock()
 	now := time.Now()
 	u.wanted = wanted
@@ -145,7 +145,7 @@ func (u *Upstream) reconfigure(wanted server.Fingerprint, changed bool) {
 }
 
 // isGone reports whether the server was removed and its connections have ended.
-func (u *Upstream) isGone() bool {
+func (u *upstreamServer) isGone() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.removed && len(u.connections) == 0

@@ -23,8 +23,8 @@ import (
 )
 
 // An Upstream is a configured server. It is safe for concurrent use.
-type Upstream struct {
-	host    *Host
+type upstreamServer struct {
+	servers *upstreamServers
 	name    string
 	command bool         // see isCommand
 	sharing config.Share // see share
@@ -40,8 +40,7 @@ type Upstream struct {
 	logins     *login.Server
 	usesCaller atomic.Bool // a connection was made with CallerFrom
 
-	secretsMu sync.Mutex // guards secrets
-	secrets   []string   // of the expanded entry
+	secrets atomic.Pointer[[]string] // of the expanded entries; see keepSecrets
 
 	mu          sync.Mutex            // guards the fields below, instances and connections
 	pools       map[string]*pool      // by poolKey
@@ -55,43 +54,40 @@ type Upstream struct {
 	wanted      server.Fingerprint // of connections; zero before the first reload
 }
 
-func newUpstream(h *Host, name string, e *entry) *Upstream {
-	u := &Upstream{host: h, name: name, command: e.IsCommand(), sharing: e.Share(),
+func newServer(s *upstreamServers, name string, e *entry) *upstreamServer {
+	u := &upstreamServer{servers: s, name: name, command: e.IsCommand(), sharing: e.Share(),
 		pools: map[string]*pool{}, connections: map[*conn]struct{}{}}
-	u.lists = listing.NewMemory(name, h.opts.Logger, func() { u.dropLists(0) })
+	u.lists = listing.NewMemory(name, s.Logger, func() { u.dropLists(0) })
 	u.current.Store(e)
 	u.logins = u.newLogins()
-	u.limits = h.limits.NewServer(name, e.Settings)
+	u.limits = s.Limits.NewServer(name, e.Settings)
 	u.requests = u.limits.NewQueue(true)
 	return u
 }
 
 // entry returns what the configuration says about the server now.
-func (u *Upstream) entry() *entry { return u.current.Load() }
+func (u *upstreamServer) entry() *entry { return u.current.Load() }
 
 // Name returns the name of the server in the configuration.
-func (u *Upstream) Name() string { return u.name }
+func (u *upstreamServer) Name() string { return u.name }
 
-// A StderrLine is a line that a process of a server has written to its standard error.
-type StderrLine struct {
-	// Number is the number of the line among all of the server, from 1.
-	Number uint64
-	Time   time.Time
-	// Instance is the id of the instance that has written it; see [InstanceStatus].
-	Instance string
-	// Text is the line, with control and other invisible characters in the form of Go strings, such
-	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
-	Text string
-}
-
-// Stderr returns the last lines that processes of the server have written to their standard error,
-// the oldest first: at most 256 KiB. They have "[secret]" in place of secrets of the configuration.
-func (u *Upstream) Stderr() []StderrLine {
-	var lines []StderrLine
-	for _, l := range u.stderr.Lines() {
-		lines = append(lines, StderrLine{Number: l.Number, Time: l.Time, Instance: l.ConnID, Text: u.mask(l.Text)})
+// Stderr returns the last lines that processes of the server have written to their standard error.
+func (u *upstreamServer) Stderr() []connection.Line {
+	lines := u.stderr.Lines()
+	for n := range lines {
+		lines[n].Text = u.Mask(lines[n].Text)
 	}
 	return lines
+}
+
+// Connect connects the local user to the server and ends the effect of Stop.
+func (u *upstreamServer) Connect(ctx context.Context) error {
+	u.resume()
+	s, err := u.Pool(&policy.Caller{}).acquire(ctx, anyClass)
+	if err == nil {
+		s.Release()
+	}
+	return err
 }
 
 // Restart connects to the server again, for every caller that it has an instance for, and waits
@@ -99,7 +95,7 @@ func (u *Upstream) Stderr() []StderrLine {
 // request: after 30 seconds at the latest, but not before their suspended requests. An instance that
 // cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay after
 // failures and the effect of [Upstream.Stop]. ctx bounds the waiting only.
-func (u *Upstream) Restart(ctx context.Context) error {
+func (u *upstreamServer) Restart(ctx context.Context) error {
 	u.recordAdmin("restart")
 	started, err := u.restart()
 	errs := []error{err}
@@ -114,8 +110,8 @@ func (u *Upstream) Restart(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (u *Upstream) restart() (started []*conn, err error) {
-	local := u.pool(&policy.Caller{})
+func (u *upstreamServer) restart() (started []*conn, err error) {
+	local := u.Pool(&policy.Caller{})
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stopped = false
@@ -123,7 +119,7 @@ func (u *Upstream) restart() (started []*conn, err error) {
 	var again []*instance
 	for _, p := range u.pools {
 		for _, i := range p.instances {
-			if !i.calls && (i.current != nil || i.state != StateOff && i.state != StateStopped) {
+			if !i.calls && (i.current != nil || i.state != connection.StateOff && i.state != connection.StateStopped) {
 				again = append(again, i)
 			}
 			i.backoff = connection.Backoff{}
@@ -147,13 +143,13 @@ func (u *Upstream) restart() (started []*conn, err error) {
 
 // Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or [Host.Start],
 // requests for the server fail. Stop returns when the processes have ended, within 11 seconds.
-func (u *Upstream) Stop() {
+func (u *upstreamServer) Stop() {
 	u.recordAdmin("stop")
 	u.stop(func() { u.stopped = true })
 }
 
-// close is like Stop, and final.
-func (u *Upstream) close() {
+// Close is like Stop, and final.
+func (u *upstreamServer) Close() {
 	u.stop(func() {
 		u.closed = true
 		for _, p := range u.pools {
@@ -163,13 +159,13 @@ func (u *Upstream) close() {
 }
 
 // resume ends the effect of Stop.
-func (u *Upstream) resume() {
+func (u *upstreamServer) resume() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stopped = false
 }
 
-func (u *Upstream) stop(mark func()) {
+func (u *upstreamServer) stop(mark func()) {
 	u.mu.Lock()
 	mark()
 	var ended []<-chan struct{}
@@ -186,9 +182,9 @@ func (u *Upstream) stop(mark func()) {
 var errStoppedByUser = errors.New("the server was stopped; restart it to use it again")
 
 // refuses returns why no connection can be made, or nil. The lock is held.
-func (u *Upstream) refuses() error {
+func (u *upstreamServer) refuses() error {
 	switch {
-	case u.closed || u.host.ctx.Err() != nil:
+	case u.closed || u.servers.Context.Err() != nil:
 		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}
 	case u.removed:
 		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: errRemoved}
@@ -199,21 +195,21 @@ func (u *Upstream) refuses() error {
 }
 
 // isCommand reports whether the server is a command, so that each connection is a process.
-func (u *Upstream) isCommand() bool { return u.command }
+func (u *upstreamServer) isCommand() bool { return u.command }
 
-// share returns the sharing mode. An instance serves one caller unless the configuration says
+// Share returns the sharing mode. An instance serves one caller unless the configuration says
 // otherwise.
-func (u *Upstream) share() config.Share { return u.sharing }
+func (u *upstreamServer) Share() config.Share { return u.sharing }
 
 // usesWorkspace reports whether an instance depends on [Caller.Workspace].
-func (u *Upstream) usesWorkspace() bool {
+func (u *upstreamServer) usesWorkspace() bool {
 	server := u.entry().Config
-	return u.command && u.share() != config.ShareShared && server != nil && !server.Project
+	return u.command && u.Share() != config.ShareShared && server != nil && !server.Project
 }
 
 // poolKey returns the key of the pool that serves a caller.
-func (u *Upstream) poolKey(c *policy.Caller) string {
-	switch u.share() {
+func (u *upstreamServer) poolKey(c *policy.Caller) string {
+	switch u.Share() {
 	case config.ShareShared:
 		return ""
 	case config.ShareSession:
@@ -225,14 +221,14 @@ func (u *Upstream) poolKey(c *policy.Caller) string {
 	return joinKey(c.Key())
 }
 
-// pool returns the pool of a caller.
-func (u *Upstream) pool(c *policy.Caller) *pool {
+// Pool returns the pool of a caller.
+func (u *upstreamServer) Pool(c *policy.Caller) *pool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.poolOf(c)
 }
 
-func (u *Upstream) poolOf(c *policy.Caller) *pool {
+func (u *upstreamServer) poolOf(c *policy.Caller) *pool {
 	key := u.poolKey(c)
 	p := u.pools[key]
 	if p == nil {
@@ -248,7 +244,7 @@ func (u *Upstream) poolOf(c *policy.Caller) *pool {
 
 // present returns the pool in place of one that was removed because it was not used. The lock is
 // held.
-func (u *Upstream) present(p *pool) *pool {
+func (u *upstreamServer) present(p *pool) *pool {
 	q := u.pools[p.key]
 	if q == nil {
 		q = u.poolOf(p.caller)
@@ -258,36 +254,38 @@ func (u *Upstream) present(p *pool) *pool {
 	return q
 }
 
-func (u *Upstream) errorf(code hosterr.Code, format string, args ...any) *hosterr.Error {
+func (u *upstreamServer) errorf(code hosterr.Code, format string, args ...any) *hosterr.Error {
 	return &hosterr.Error{Code: code, Server: u.name, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
 // event reports a change of an instance.
-func (u *Upstream) event(s *conn, state State, err *hosterr.Error) {
-	e := Event{Server: u.name, Instance: s.ID(), State: state}
+func (u *upstreamServer) event(s *conn, state connection.State, err *hosterr.Error) {
+	c := &change{Server: u.name, Conn: s.ID(), State: state}
 	if err != nil {
-		e.Err = err
+		c.Err = err
 	}
-	u.recordLogin(&e, s.in.pool.caller)
-	u.host.events.send(e)
+	if state == connection.StateAuth {
+		u.servers.Record(event.Login, s.in.pool.caller, u.name, map[string]string{"outcome": "required"})
+	}
+	u.servers.Notify(c)
 }
 
 // conns returns the connections that have not ended.
-func (u *Upstream) conns() []*conn {
+func (u *upstreamServer) conns() []*conn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Collect(maps.Keys(u.connections))
 }
 
 // allPools returns the pools of all callers.
-func (u *Upstream) allPools() []*pool {
+func (u *upstreamServer) allPools() []*pool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Collect(maps.Values(u.pools))
 }
 
-// poolOfConnection returns the pool of the connection with an ID, nil if the connection has ended.
-func (u *Upstream) poolOfConnection(id string) *pool {
+// PoolOfConnection returns the pool of the connection with an ID, nil if the connection has ended.
+func (u *upstreamServer) PoolOfConnection(id string) *pool {
 	for _, s := range u.conns() {
 		if s.ID() == id {
 			return s.in.pool
@@ -296,14 +294,22 @@ func (u *Upstream) poolOfConnection(id string) *pool {
 	return nil
 }
 
-// recordLogin records that a server requires a login.
-func (u *Upstream) recordLogin(e *Event, c *policy.Caller) {
-	if e.State == StateAuth {
-		u.host.recordChange(event.Login, c, u.name, map[string]string{"outcome": "required"})
-	}
+// recordAdmin records an action of the operator on a server.
+func (u *upstreamServer) recordAdmin(action string) {
+	u.servers.Record(event.Admin, nil, u.name, map[string]string{"action": action})
 }
 
-// recordAdmin records an action of the operator on a server.
-func (u *Upstream) recordAdmin(action string) {
-	u.host.recordChange(event.Admin, nil, u.name, map[string]string{"action": action})
+// Connected returns the pools that have connections.
+func (u *upstreamServer) Connected() map[*pool]struct{} {
+	pools := map[*pool]struct{}{}
+	for _, s := range u.conns() {
+		pools[s.in.pool] = struct{}{}
+	}
+	return pools
 }
+
+// Entry returns the configuration of the server.
+func (u *upstreamServer) Entry() *server.Server { return u.entry().Server }
+
+// Logins returns the credentials for the server.
+func (u *upstreamServer) Logins() *login.Server { return u.logins }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,11 +9,12 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // failure returns the Error of a request or connection that has no valid response.
-func (u *Upstream) failure(ctx context.Context, err error) *hosterr.Error {
+func (u *upstreamServer) failure(ctx context.Context, err error) *hosterr.Error {
 	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		return e
 	}
@@ -34,29 +36,69 @@ func (u *Upstream) failure(ctx context.Context, err error) *hosterr.Error {
 }
 
 // keepSecrets adds to the texts that errors and the lines of standard error must not contain.
-func (u *Upstream) keepSecrets(texts []string) {
-	defer u.host.forgetSecrets()
-	u.secretsMu.Lock()
-	defer u.secretsMu.Unlock()
-	all := slices.Clone(u.secrets)
-	for _, s := range texts {
-		if s != "" && !slices.Contains(all, s) {
-			all = append(all, s)
+func (u *upstreamServer) keepSecrets(texts []string) {
+	for {
+		old := u.secrets.Load()
+		var all []string
+		if old != nil {
+			all = slices.Clone(*old)
+		}
+		for _, s := range texts {
+			if s != "" && !slices.Contains(all, s) {
+				all = append(all, s)
+			}
+		}
+		all = all[max(0, len(all)-maxSecrets):]
+		if u.secrets.CompareAndSwap(old, &all) {
+			u.servers.secretsVersion.Add(1)
+			return
 		}
 	}
-	all = all[max(0, len(all)-maxSecrets):]
-	u.secrets = all
 }
 
-// mask replaces the secrets of the server in a text.
-func (u *Upstream) mask(text string) string {
-	u.secretsMu.Lock()
-	all := slices.Clone(u.secrets)
-	u.secretsMu.Unlock()
-	all = append(all, u.logins.TokensOf(nil)...)
+// Mask replaces the secrets of the server in a text.
+func (u *upstreamServer) Mask(text string) string {
+	all := slices.Clone(u.logins.TokensOf(nil))
+	if secrets := u.secrets.Load(); secrets != nil {
+		all = append(all, *secrets...)
+	}
 	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may contain another
-	for _, s := range all {
-		text = strings.ReplaceAll(text, s, "[secret]")
+	return maskAll(text, all)
+}
+
+// MaskTokens replaces the tokens that the server has received for a caller, or for all callers if the
+// caller is nil.
+func (u *upstreamServer) MaskTokens(text string, c *policy.Caller) string {
+	return maskAll(text, u.logins.TokensOf(c))
+}
+
+// A secretSet contains the secrets of all servers, the longest first: one may contain another.
+type secretSet struct {
+	version uint64 // of upstreamServers.secretsVersion
+	texts   []string
+}
+
+// Mask replaces the secrets of all servers in a text.
+func (s *upstreamServers) Mask(text string) string {
+	version := s.secretsVersion.Load()
+	if set := s.secrets.Load(); set != nil && set.version == version {
+		return maskAll(text, set.texts)
+	}
+	var all []string
+	for _, u := range s.All() {
+		if secrets := u.secrets.Load(); secrets != nil {
+			all = append(all, *secrets...)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	all = slices.Compact(all)
+	s.secrets.Store(&secretSet{version, all})
+	return maskAll(text, all)
+}
+
+func maskAll(text string, secrets []string) string {
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, "[secret]")
 	}
 	return text
 }
@@ -73,9 +115,9 @@ func (e *maskedError) Error() string { return e.text }
 func (e *maskedError) Unwrap() error { return e.err }
 
 // masked returns an error whose text has no secrets of the server.
-func (u *Upstream) masked(err error) error {
+func (u *upstreamServer) masked(err error) error {
 	text := err.Error()
-	if masked := u.mask(text); masked != text {
+	if masked := u.Mask(text); masked != text {
 		return &maskedError{masked, err}
 	}
 	return err

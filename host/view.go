@@ -58,20 +58,11 @@ type merged struct {
 
 func newView(h *Host, c *policy.Caller) *View {
 	v := &View{host: h, caller: c, principal: limits.LocalPrincipal + c.Key()}
-	v.resolved.Store(v.resolve(h.set.Load()))
+	v.resolved.Store(v.resolve(h.servers.Current()))
 	v.tasks = v.newTasks()
 	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget
 	v.observed = mcp.Driver((*unobservedView)(v))
 	return v
-}
-
-// inProfile reports whether a profile has a server. An unknown profile has none.
-func (s *serverSet) inProfile(profile, server string) bool {
-	if profile == "" {
-		return true
-	}
-	p := s.settings.Profiles[profile]
-	return p != nil && (len(p.Servers) == 0 || slices.Contains(p.Servers, server))
 }
 
 // single reports whether names and URIs are unchanged.
@@ -239,7 +230,7 @@ type viewCache struct {
 }
 
 func (k *viewCache) get(h *Host, c *policy.Caller) *View {
-	sessions := h.set.Load().sessions
+	sessions := h.servers.Current().HasSessions()
 	key := viewKey(c, sessions)
 	v := k.views[key]
 	if v == nil {
@@ -294,9 +285,9 @@ func (h *Host) EndSession(session string) {
 	}
 	h.mu.Unlock()
 	h.approver.endSession(session)
-	for _, u := range h.all() {
-		if u.share() == config.ShareSession {
-			u.endSession(session)
+	for _, u := range h.servers.All() {
+		if u.Share() == config.ShareSession {
+			u.EndSession(session)
 		}
 	}
 }

@@ -137,3 +137,9 @@ func (v *View) publicURI(server, uri string) string {
 	}
 	return uri
 }
+
+// Pools implements [listUser].
+func (v *viewListener) Pools() []*pool { return v.resolved.Load().pools }
+
+// ForgetLists implements [listUser].
+func (v *viewListener) ForgetLists() { (*View)(v).forget() }

@@ -53,17 +53,17 @@ func (v *View) searches(c *catalogue.Catalogue) bool {
 	switch {
 	case v.single() || !v.caller.May(policy.ActionCall):
 		return false
-	case v.host.set.Load().settings.Tools.Mode == config.ListSearch:
+	case v.host.servers.Current().Settings().Tools.Mode == config.ListSearch:
 		return true
 	}
-	return v.host.set.Load().settings.Tools.Mode == config.ListAuto && c.Tokens() > catalogue.AutoSearchTokens
+	return v.host.servers.Current().Settings().Tools.Mode == config.ListAuto && c.Tokens() > catalogue.AutoSearchTokens
 }
 
 // searchPage returns the tools that are listed in search mode.
 func (v *View) searchPage(c *catalogue.Catalogue) json.RawMessage {
 	b := append([]byte{'['}, searchTools...)
 	for _, item := range c.Items(catalogue.Tools) {
-		if config.Match(v.host.set.Load().settings.Tools.Keep, item.Public) {
+		if config.Match(v.host.servers.Current().Settings().Tools.Keep, item.Public) {
 			b = append(append(b, ','), item.Definition...)
 		}
 	}

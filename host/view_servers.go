@@ -7,7 +7,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
-	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // A viewServers is the servers of a view in one configuration. It never changes.
@@ -22,12 +21,12 @@ type viewServers struct {
 // resolve returns the servers of the view in a configuration.
 func (v *View) resolve(set *serverSet) *viewServers {
 	c := v.caller
-	s := &viewServers{set: set, single: c.Server != "" || c.Single && len(set.upstreams) == 1}
-	for _, u := range set.upstreams {
-		if set.opens(c, u) {
-			s.pools = append(s.pools, u.pool(c))
-			if e := set.entries[u]; e != nil {
-				_, ok := u.logins.Principal(e.Server, c)
+	s := &viewServers{set: set, single: c.Server != "" || c.Single && len(set.Servers()) == 1}
+	for _, u := range set.Servers() {
+		if set.Opens(c, u) {
+			s.pools = append(s.pools, u.Pool(c))
+			if e := set.Entry(u); e != nil {
+				_, ok := u.Logins().Principal(e, c)
 				s.logins, s.forwards = s.logins || ok, s.forwards || e.Settings.Auth == config.AuthForward
 			}
 		}
@@ -35,29 +34,16 @@ func (v *View) resolve(set *serverSet) *viewServers {
 	return s
 }
 
-// opens reports whether a caller may use a server, which may no longer be part of the
-// configuration.
-func (s *serverSet) opens(c *policy.Caller, u *Upstream) bool {
-	return (c.Server == "" || u.name == c.Server) && s.inProfile(c.Profile, u.name) && c.HasServer(u.name) &&
-		(c.Principal == nil || !s.isLocal(u))
-}
-
-// isLocal reports whether only the local user may use a server.
-func (s *serverSet) isLocal(u *Upstream) bool {
-	e := s.entries[u]
-	return e != nil && e.Local
-}
-
 // servers returns the servers of the view in the present configuration. After a reload, subscriptions
 // move to them.
 func (v *View) servers() *viewServers {
 	s := v.resolved.Load()
-	if s.set == v.host.set.Load() {
+	if s.set == v.host.servers.Current() {
 		return s
 	}
 	v.mu.Lock()
 	s = v.resolved.Load()
-	set := v.host.set.Load()
+	set := v.host.servers.Current()
 	if s.set == set {
 		v.mu.Unlock()
 		return s

@@ -8,26 +8,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// suspendedPool returns the pool of a connection of a server that was removed or replaced, nil if there
-// is none: calls that wait for an answer of their caller continue there.
-func (h *Host) suspendedPool(server, instance string) *pool {
-	if instance == "" {
-		return nil
-	}
-	h.mu.Lock()
-	leaving := h.leaving
-	h.mu.Unlock()
-	for _, u := range leaving {
-		if u.name != server {
-			continue
-		}
-		if p := u.poolOfConnection(instance); p != nil {
-			return p
-		}
-	}
-	return nil
-}
-
 // suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
 // which no longer lists the item; nil for any other request. The arguments are those of the call, so
 // that nothing has to be removed from them: the server does not get them again.
@@ -40,12 +20,10 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
 	if err != nil || st.Target == "" {
 		return nil
 	}
-	p := v.host.suspendedPool(st.Server, st.Instance)
+	p := v.host.servers.Leaving(st.Server, st.Instance)
 	if p == nil {
-		for _, u := range v.host.set.Load().upstreams {
-			if u.name == st.Server {
-				p = u.poolOfConnection(st.Instance)
-			}
+		if u := v.host.servers.Current().Named(st.Server); u != nil {
+			p = u.PoolOfConnection(st.Instance)
 		}
 	}
 	if p == nil || !v.mayContinue(p, kind, st.Target, jsonscan.GetString(req.Params, "name")) {
@@ -58,11 +36,11 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
 // Another caller with the same principal and more permissions may have begun the call.
 func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) bool {
 	c, set := v.caller, v.servers().set
-	present := set.byName[p.Name()] // may have replaced the server of the call
-	if !set.opens(c, p.up) || present != nil && !set.opens(c, present) {
+	present := set.Named(p.Name()) // may have replaced the server of the call
+	if !set.Opens(c, p.Server()) || present != nil && !set.Opens(c, present) {
 		return false
 	}
-	if profile := set.settings.Profiles[c.Profile]; kind == catalogue.Tools && profile != nil &&
+	if profile := set.Settings().Profiles[c.Profile]; kind == catalogue.Tools && profile != nil &&
 		profile.Tools != nil && !config.Match(profile.Tools, public) {
 		return false
 	}

@@ -178,7 +178,7 @@ func (h *Host) beginTask(next next) next {
 		if st, continues, err := c.continues(); err != nil {
 			return nil, err
 		} else if continues {
-			if suspended := h.suspendedPool(st.Server, st.Instance); suspended != nil {
+			if suspended := h.servers.Leaving(st.Server, st.Instance); suspended != nil {
 				p = suspended
 			}
 		}

@@ -30,16 +30,27 @@ var (
 // A Forwarder forwards requests to the server of a connection.
 type Forwarder = driver.Forwarder[*mcp.Request, mcp.Result]
 
-// A State is the condition of a connection that has not ended.
+// A State is the condition of a connection, or of a server.
 type State string
 
-// States of a connection. The values equal the states of a server that a host reports.
+// States of a connection that has not ended. The values are part of the API of package host.
 const (
 	StateStarting State = "starting"      // connecting
 	StateReady    State = "ready"         // connected
 	StateDegraded State = "degraded"      // connected, but the last request has no valid response
 	StateAuth     State = "auth_required" // connected, but the last request lacked a login
 	StateDraining State = "draining"      // replaced; ends with its last request
+)
+
+// States of a server without a connection.
+const (
+	StateOff       State = "off"          // not started
+	StateBackoff   State = "backoff"      // ended or not reached; the next start is delayed
+	StateCrashLoop State = "crashloop"    // ended soon after each of several starts
+	StateStopped   State = "stopped"      // ended because it was not used, or by the operator
+	StateConfig    State = "config_error" // the configuration cannot be used
+	// StateQuarantined reports definitions that are not approved. The server is as before.
+	StateQuarantined State = "quarantined"
 )
 
 // An EventKind identifies a change of a connection.

@@ -1,0 +1,139 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/observe"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/limit"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A serverStatus is the condition of a server at one time. Package host documents the fields.
+type serverStatus struct {
+	State               connection.State // of the connection that is best able to serve
+	Since               time.Time
+	Revision            string
+	Session             bool
+	Requests, Suspended int
+	Starts              int
+	Err                 error
+	Exit                *mcp.ExitError
+	RetryAfter          time.Duration
+	Limits              limitStatus
+	Conns               []connStatus // the oldest first
+	// Restarts, Errors and Quarantined count from the time when the server was configured. Held is the
+	// number of requests that wait for the operator.
+	Restarts, Quarantined uint64
+	Held                  int
+	Errors                map[hosterr.Code]uint64
+}
+
+// A limitStatus contains the figures of the limits of a server.
+type limitStatus struct {
+	Running, Queued, Concurrency, Queue, Conns int
+	Breaker                                    limit.BreakerState
+	RetryAfter                                 time.Duration
+	Refused                                    map[string]uint64
+}
+
+// A connStatus is the condition of one connection.
+type connStatus struct {
+	connection.Status
+	ID     string
+	Caller *policy.Caller // nil if the connection serves all callers
+}
+
+// order contains the states by how able to serve a server is, the best first.
+var order = []connection.State{connection.StateReady, connection.StateDegraded, connection.StateStarting, connection.StateDraining, connection.StateAuth, connection.StateBackoff,
+	connection.StateCrashLoop, connection.StateConfig, connection.StateStopped, connection.StateOff}
+
+// Status returns the condition of the server.
+func (u *upstreamServer) Status() *serverStatus {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	st := &serverStatus{State: connection.StateOff, Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(),
+		Quarantined: u.counts.quarantined.Load(), Held: int(u.counts.held.Load())}
+	if u.stopped {
+		st.State = connection.StateStopped
+	}
+	if u.entry().Invalid != nil {
+		st.State, st.Err = connection.StateConfig, u.errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
+	}
+	now := time.Now()
+	st.Limits = u.limitStatus(now)
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			st.addInstance(i, now)
+		}
+	}
+	for s := range u.connections {
+		if c := s.Status(); !c.Stopping {
+			st.add(s, &c)
+		}
+	}
+	slices.SortFunc(st.Conns, func(a, b connStatus) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+	return st
+}
+
+// offer makes a state that of the server if it is better than the present one.
+func (st *serverStatus) offer(state connection.State, since time.Time) {
+	if st.Since.IsZero() || slices.Index(order, state) < slices.Index(order, st.State) {
+		st.State, st.Since = state, since
+	}
+}
+
+func (st *serverStatus) addInstance(i *instance, now time.Time) {
+	st.Starts += i.starts
+	if i.err != nil {
+		if s := i.current; s == nil || s.State() != connection.StateReady || i.swapFailed {
+			st.Err = i.err
+		}
+		if exit, ok := errors.AsType[*mcp.ExitError](i.err); ok {
+			st.Exit = exit
+		}
+	}
+	if i.current == nil && !i.calls {
+		st.offer(i.state, i.since)
+		st.RetryAfter = max(st.RetryAfter, i.startsAtLocked().Sub(now), 0)
+	}
+}
+
+func (st *serverStatus) add(s *conn, c *connection.Status) {
+	in := connStatus{Status: *c, ID: s.ID()}
+	if u := s.pool().up; u.poolKey(s.pool().Caller()) != "" {
+		in.Caller = s.pool().Caller()
+	}
+	if c.Revision != "" {
+		st.Revision, st.Session = c.Revision, c.Session
+	}
+	st.offer(in.State, c.Since)
+	st.Requests += in.Requests
+	st.Suspended += in.Suspended
+	st.Conns = append(st.Conns, in)
+}
+
+// upstreamCounts are what has happened since the server was configured, and the requests that wait for the
+// operator.
+type upstreamCounts struct {
+	restarts, quarantined atomic.Uint64
+	held                  atomic.Int64
+	errors                observe.Counters[hosterr.Code]
+}
+
+// CountError counts a request without a valid response of the server.
+func (u *upstreamServer) CountError(code hosterr.Code) { u.counts.errors.Add(code) }
+
+// Hold counts a request that waits for the operator, until release is called.
+func (u *upstreamServer) Hold() (release func()) {
+	u.counts.held.Add(1)
+	return func() { u.counts.held.Add(-1) }
+}

@@ -1,0 +1,343 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An environment contains the parts of a host that its servers use. All fields but Observer are required.
+type upstreamEnvironment struct {
+	// Context ends with the host. It is the context of everything that no request waits for.
+	Context context.Context //nolint:containedctx // of the host
+	// Go runs a function in a goroutine that the host waits for.
+	Go func(f func())
+	// Dial returns the transport to a server, whose variables are expanded.
+	Dial func(ctx context.Context, s *config.Server) (mcp.Transport, error)
+	// Lookup returns the values of variables.
+	Lookup func(name string) (string, bool)
+	// Client contains the options of the clients of all servers.
+	Client mcp.ClientOptions
+	// Observer receives the requests to servers; nil means that Client says so.
+	Observer mcp.Observer
+	// Logger logs problems.
+	Logger *slog.Logger
+	// State stores the approved definitions. Pins means that the definitions of all servers are
+	// compared with them.
+	State state.Store
+	Pins  bool
+	// Limits and Logins contain the limits of requests and the logins of callers.
+	Limits *limits.Limits
+	Logins *login.Logins
+	// Notify receives the changes of connections. It must not block.
+	Notify func(c *change)
+	// Record records an event that no request causes.
+	Record func(kind event.Kind, c *policy.Caller, server string, detail any)
+	// Drifts means that changes of lists are recorded.
+	Drifts bool
+	// UsesRecent reports whether a policy decides by the servers that a caller has used recently, and
+	// AddRecent notes that a server has sent something to the caller.
+	UsesRecent func() bool
+	AddRecent  func(principal, server string)
+	// Users returns the users of lists.
+	Users func() []listUser
+}
+
+// A listUser uses the lists of pools, which it keeps in use although their server no longer does.
+type listUser interface {
+	// Pools returns the pools whose lists the user uses.
+	Pools() []*pool
+	// ForgetLists makes the user read the lists again.
+	ForgetLists()
+}
+
+// A change reports a new state of a server or of one of its connections.
+type change struct {
+	Server string
+	Conn   string // the ID of the connection; empty for a change of the server
+	State  connection.State
+	Err    error
+	Pins   []*pin.Pin // the definitions that are quarantined from now on
+}
+
+// upstreamServers holds the servers of a host: the present set, and the removed servers that still
+// have connections. It is safe for concurrent use.
+type upstreamServers struct {
+	upstreamEnvironment
+	key       []byte        // of fingerprints; random
+	wake      chan struct{} // buffered (1): wakes the supervisor
+	following sync.Once     // see followPins
+	current   atomic.Pointer[serverSet]
+
+	secrets        atomic.Pointer[secretSet]
+	secretsVersion atomic.Uint64 // counts changes of the secrets of servers
+
+	mu        sync.Mutex        // guards the fields below
+	leaving   []*upstreamServer // removed, with connections that have not ended
+	processes processCount
+}
+
+// newServers returns the servers of a host, which have no configuration yet.
+func newServers(env *upstreamEnvironment) *upstreamServers {
+	return &upstreamServers{upstreamEnvironment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}
+}
+
+// Start makes a set the present one, and supervises its servers until the host is closed.
+func (s *upstreamServers) Start(set *serverSet) {
+	s.current.Store(set)
+	s.Go(s.supervise)
+	s.startPins(set)
+}
+
+// Current returns the present set of servers.
+func (s *upstreamServers) Current() *serverSet { return s.current.Load() }
+
+// All returns the servers of the configuration, and removed servers that have connections.
+func (s *upstreamServers) All() []*upstreamServer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Concat(s.Current().servers, s.leaving)
+}
+
+// Leaving returns the pool of a connection of a server that was removed or replaced, nil if there is
+// none: calls that wait for an answer of their caller continue there.
+func (s *upstreamServers) Leaving(name, conn string) *pool {
+	if conn == "" {
+		return nil
+	}
+	s.mu.Lock()
+	leaving := s.leaving
+	s.mu.Unlock()
+	for _, u := range leaving {
+		if u.name != name {
+			continue
+		}
+		if p := u.PoolOfConnection(conn); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// Processes returns the number of processes of all servers.
+func (s *upstreamServers) Processes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.processes.all
+}
+
+// A serverDiff contains the names of the servers that differ between two sets.
+type serverDiff struct {
+	Added, Removed []string
+	// Changed are the servers that are connected to again, and Updated the servers whose settings have
+	// changed and that keep their connections.
+	Changed, Updated []string
+	// Reordered means that the servers of both sets have another order.
+	Reordered bool
+}
+
+// Compare returns the differences between the present set and another one, which is not yet in use.
+func (s *upstreamServers) Compare(set *serverSet) *serverDiff {
+	d := &serverDiff{}
+	old := s.Current()
+	var kept, now []string
+	for _, u := range old.servers {
+		if set.byName[u.name] == nil {
+			d.Removed = append(d.Removed, u.name)
+			continue
+		}
+		kept = append(kept, u.name)
+	}
+	for _, u := range set.servers {
+		last, e := old.byName[u.name], set.entries[u]
+		if last == nil {
+			d.Added = append(d.Added, u.name)
+			continue
+		}
+		now = append(now, u.name)
+		before, wanted := last.entry(), set.wanted[u]
+		switch {
+		case last != u || s.fingerprint(before) != wanted || u.hasOutdated(wanted):
+			d.Changed = append(d.Changed, u.name)
+		case before.ID != e.ID || !reflect.DeepEqual(before.Settings, e.Settings):
+			d.Updated = append(d.Updated, u.name)
+		}
+	}
+	d.Reordered = !slices.Equal(kept, now)
+	return d
+}
+
+// Use makes a set the present one. Requests use it from now on; [upstreamServers.Settle] must follow.
+func (s *upstreamServers) Use(set *serverSet) (old *serverSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old = s.Current()
+	for u, e := range set.entries {
+		u.current.Store(e)
+	}
+	for name, u := range old.byName {
+		if set.byName[name] != u {
+			s.leaving = append(s.leaving, u)
+		}
+	}
+	s.current.Store(set)
+	return old
+}
+
+// Settle ends the servers that are not part of the present set, and replaces the connections of the
+// changed servers.
+func (s *upstreamServers) Settle(old *serverSet, changed []string) {
+	set := s.Current()
+	s.startPins(set)
+	for name, u := range old.byName {
+		if n := set.byName[name]; n != u {
+			u.remove(n)
+		}
+	}
+	for u := range set.entries {
+		changed := slices.Contains(changed, u.name)
+		if changed {
+			u.logins.Forget()
+		}
+		u.reconfigure(set.wanted[u], changed)
+		u.applyLimits()
+	}
+}
+
+// forgetRemoved forgets removed servers without connections.
+func (s *upstreamServers) forgetRemoved() {
+	gone := slices.DeleteFunc(s.All(), func(u *upstreamServer) bool { return !u.isGone() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = slices.DeleteFunc(s.leaving, func(u *upstreamServer) bool { return slices.Contains(gone, u) })
+}
+
+// An entry contains the configuration of a server, and the pins of its connections. It never changes.
+type entry struct {
+	*server.Server
+	pins *pins.Server // nil without pins; shared between equal settings
+}
+
+// fingerprint returns the fingerprint of connections with an entry.
+func (s *upstreamServers) fingerprint(e *entry) server.Fingerprint {
+	var pins string
+	if e.pins != nil {
+		pins = e.pins.Fingerprint()
+	}
+	return e.Fingerprint(s.key, s.Lookup, pins)
+}
+
+// A serverSet contains the servers and the settings of a configuration. It never changes; a reload
+// changes the entries of its servers.
+type serverSet struct {
+	settings *config.Settings
+	servers  []*upstreamServer // in the order of the file
+	byName   map[string]*upstreamServer
+	entries  map[*upstreamServer]*entry
+	wanted   map[*upstreamServer]server.Fingerprint // of connections
+	// sessions means that some server depends on the session of its caller, and authorization that the
+	// authorization of callers is forwarded to some server.
+	sessions, authorization bool
+}
+
+// Settings returns the settings of the configuration.
+func (s *serverSet) Settings() *config.Settings { return s.settings }
+
+// Servers returns the servers that are not disabled, in the order of the file.
+func (s *serverSet) Servers() []*upstreamServer { return s.servers }
+
+// Named returns the server with a name, nil if there is none.
+func (s *serverSet) Named(name string) *upstreamServer { return s.byName[name] }
+
+// Entry returns the entry of a server in the configuration of the set, nil if the set does not contain
+// the server.
+func (s *serverSet) Entry(u *upstreamServer) *server.Server {
+	if e := s.entries[u]; e != nil {
+		return e.Server
+	}
+	return nil
+}
+
+// IsLocal reports whether only the local user may use a server.
+func (s *serverSet) IsLocal(u *upstreamServer) bool {
+	e := s.entries[u]
+	return e != nil && e.Local
+}
+
+// InProfile reports whether a profile contains a server. An unknown profile contains no server.
+func (s *serverSet) InProfile(profile, server string) bool {
+	if profile == "" {
+		return true
+	}
+	p := s.settings.Profiles[profile]
+	return p != nil && (len(p.Servers) == 0 || slices.Contains(p.Servers, server))
+}
+
+// Opens reports whether a caller may use a server, which may no longer be part of the configuration.
+func (s *serverSet) Opens(c *policy.Caller, u *upstreamServer) bool {
+	return (c.Server == "" || u.name == c.Server) && s.InProfile(c.Profile, u.name) && c.HasServer(u.name) &&
+		(c.Principal == nil || !s.IsLocal(u))
+}
+
+// HasSessions reports whether some server depends on the session of its caller.
+func (s *serverSet) HasSessions() bool { return s.sessions }
+
+// ForwardsAuthorization reports whether the authorization of callers is forwarded to some server.
+func (s *serverSet) ForwardsAuthorization() bool { return s.authorization }
+
+// NewSet returns the servers of a file that are not disabled. It keeps the servers of the present set
+// that can serve with the new entry.
+func (s *upstreamServers) NewSet(f *config.File) (*serverSet, error) {
+	settings, err := f.Settings()
+	if err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
+	identities, old := map[string]bool{}, s.Current()
+	set := &serverSet{settings: settings, byName: map[string]*upstreamServer{},
+		entries: map[*upstreamServer]*entry{}, wanted: map[*upstreamServer]server.Fingerprint{}}
+	for _, name := range f.Names() {
+		var u *upstreamServer
+		last := &entry{}
+		if old != nil {
+			if u = old.byName[name]; u != nil {
+				last = u.entry()
+			}
+		}
+		e := &entry{Server: server.New(f, settings, name, last.Server)}
+		identity := e.Identity(identities)
+		if e.Config != nil && e.Config.Disabled {
+			continue
+		}
+		if u == nil || e.Invalid == nil && (e.IsCommand() != u.isCommand() || e.Share() != u.Share()) {
+			u, last = newServer(s, name, e), &entry{}
+		}
+		e.pins = newPins(u, e, identity)
+		if last.Server != nil && e.pins.Equal(last.pins) {
+			e.pins = last.pins
+		}
+		set.servers = append(set.servers, u)
+		set.byName[name], set.entries[u] = u, e
+		if old != nil { // the first connections need no comparison
+			set.wanted[u] = s.fingerprint(e)
+		}
+		set.sessions = set.sessions || u.Share() == config.ShareSession
+		set.authorization = set.authorization || e.Settings.InsecureForwardAuthorization
+	}
+	return set, nil
+}
