@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -12,11 +13,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (h *Host) newApprover() *approver {
-	o := approverOptions{state: h.opts.State, ring: h.states.Ring, logger: h.opts.Logger, ctx: h.ctx, run: h.work.run,
-		epoch: h.epoch, changed: h.events.send, held: &h.held, count: h.countApproval,
-		record: func(r *event.Record) { _ = h.Record(r) }, // the Recorder reports its failures
-		waits: func(server string) (done func()) {
+func (h *Host) newApprover() *approve.Approver {
+	o := approve.Options{State: h.opts.State, Ring: h.states.Ring, Logger: h.opts.Logger, Context: h.ctx, Run: h.work.run,
+		Epoch: h.epoch, Arguments: argumentsOf, Count: h.countApproval,
+		Changed: func(c approve.Change) {
+			h.events.send(Event{Server: c.Server, Pending: c.Pending, Decided: c.Decided, Answer: c.Answer})
+		},
+		Record: func(r *event.Record) { _ = h.Record(r) }, // the Recorder reports its failures
+		Waits: func(server string) (done func()) {
 			u := h.servers.Current().Named(server)
 			if u == nil { // removed
 				return func() {}
@@ -24,19 +28,19 @@ func (h *Host) newApprover() *approver {
 			return u.Hold()
 		}}
 	if _, ok := h.opts.State.(*state.Memory); ok { // only this process has the approvals that were used
-		o.process = h.callIDs.Prefix
+		o.Process = h.callIDs.Prefix
 	}
-	return &approver{approverOptions: o}
+	return approve.New(o)
 }
 
 // Approvals returns the requests that wait for approval, and the grants.
 func (h *Host) Approvals() *approval.Approvals {
-	return approval.New(h.opts.State, h.approver.answers.wake)
+	return h.approver.Approvals()
 }
 
 // EndApprovals refuses the requests that wait for an approval of the operator, and from now on requests that
 // would wait: the program is ending. Other requests go on. Call it before the shutdown of what serves the host.
-func (h *Host) EndApprovals() { h.approver.answers.stop() }
+func (h *Host) EndApprovals() { h.approver.End() }
 
 // authorizeCall asks the policy about the call.
 func (h *Host) authorizeCall(next next) next {
@@ -56,7 +60,7 @@ func (h *Host) authorizeCall(next next) next {
 		}
 		c.policy = p
 		c.approval = v.newApproval(c.request, c, c.action, v.ask(ctx, p, c.request, c.action))
-		d := &c.approval.decision
+		d := &c.approval.Decision
 		h.countDecision(c.kind, d)
 		c.recording.decided(d)
 		if d.Do != policy.OutcomeAllow && d.Do != policy.OutcomeAsk {
@@ -70,11 +74,11 @@ func (h *Host) authorizeCall(next next) next {
 // call carries, or asks. The result of a question for the client of the caller ends the call.
 func (h *Host) approveCall(next next) next {
 	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if c.policy == nil || c.approval.decision.Do != policy.OutcomeAsk {
+		if c.policy == nil || c.approval.Decision.Do != policy.OutcomeAsk {
 			return next(ctx, c)
 		}
-		req, asks, err := c.approval.approve(ctx, c.request)
-		c.recording.decided(&c.approval.decision)
+		req, asks, err := c.approval.Approve(ctx, c.request)
+		c.recording.decided(&c.approval.Decision)
 		if err != nil || asks != nil {
 			return asks, err
 		}
@@ -83,14 +87,14 @@ func (h *Host) approveCall(next next) next {
 	}
 }
 
-func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approving {
-	p := &approving{approver: v.host.approver, caller: v.caller, principal: v.principal, action: a, decision: d,
-		withoutMeta: r.pool.withoutMeta(), call: r.id(), original: req}
+func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approve.Request {
+	p := &approve.Request{Approver: v.host.approver, Caller: v.caller, Principal: v.principal, Action: a, Decision: d,
+		WithoutMeta: r.pool.withoutMeta(), Call: r.id(), Original: req}
 	if s := r.pool.Entry().Config; s != nil {
-		p.identity = s.Identity()
+		p.Identity = s.Identity()
 	}
-	p.earlier = func(req *mcp.Request) (round.State, bool, error) { return v.openState(req, r) }
-	p.stillApplies = func(ctx context.Context, req *mcp.Request) (bool, error) {
+	p.Earlier = func(req *mcp.Request) (round.State, bool, error) { return v.openState(req, r) }
+	p.StillApplies = func(ctx context.Context, req *mcp.Request) (bool, error) {
 		if r.item != nil && !v.isUnchanged(ctx, r.item) {
 			return false, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
@@ -30,15 +31,15 @@ type call struct {
 	quarantined error
 	task        *task.Task // the task that the call is about; nil for other calls
 
-	request   *mcp.Request   // replaced, never changed in place: hideArguments, approveCall
-	recording *recording     // observeCall; nil without a Recorder
-	policy    policy.Policy  // authorizeCall; nil without a policy
-	action    *policy.Action // authorizeCall; nil without a policy and a Recorder
-	approval  *approving     // authorizeCall; nil without a policy
-	taskCall  *task.Call     // beginTask; nil for a call that cannot become a task
-	sent      *mcp.Request   // beginTask: the request in the form of the server; nil if equal to request
-	served    served         // sendCall, taskResult
-	earlier   *earlier       // see continues; nil for a call that begins
+	request   *mcp.Request     // replaced, never changed in place: hideArguments, approveCall
+	recording *recording       // observeCall; nil without a Recorder
+	policy    policy.Policy    // authorizeCall; nil without a policy
+	action    *policy.Action   // authorizeCall; nil without a policy and a Recorder
+	approval  *approve.Request // authorizeCall; nil without a policy
+	taskCall  *task.Call       // beginTask; nil for a call that cannot become a task
+	sent      *mcp.Request     // beginTask: the request in the form of the server; nil if equal to request
+	served    served           // sendCall, taskResult
+	earlier   *earlier         // see continues; nil for a call that begins
 }
 
 // served identifies the connection that served a call. It is zero for a call that the host served.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
@@ -44,7 +44,7 @@ func viewKey(c *policy.Caller, sessions bool) string {
 		slices.Sort(scopes)
 		parts = append(parts, scopes...)
 	}
-	return joinKey(parts...)
+	return server.JoinKey(parts...)
 }
 
 // viewKeyParts is the capacity for the parts of the key of a view, with a few scopes.
@@ -58,22 +58,10 @@ func claimsKey(claims map[string]any) string {
 	case 1: // that of a key of package gateway; without reflection
 		for name, value := range claims {
 			if text, ok := value.(string); ok {
-				return joinKey(name, text)
+				return server.JoinKey(name, text)
 			}
 		}
 	}
 	text, _ := json.Marshal(claims) // of JSON; others match no rule
 	return string(text)
-}
-
-var keyEscapes = strings.NewReplacer(`\`, `\\`, "\x00", `\0`)
-
-// joinKey joins texts such that different texts have different keys.
-func joinKey(parts ...string) string {
-	var b strings.Builder
-	for _, part := range parts {
-		b.WriteString(keyEscapes.Replace(part))
-		b.WriteByte(0)
-	}
-	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -22,8 +23,8 @@ func unsent(err error) error {
 // begun returns the error of a request that a server has executed in part: sending it again from the
 // start would repeat what the server did before its first question.
 func begun(err error) error {
-	if unbegun, ok := errors.AsType[unbegunError](err); ok {
-		return unbegun.error
+	if unbegun, ok := errors.AsType[*approve.NotSentError](err); ok {
+		return unbegun.Err
 	}
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || e.MayHaveRun {

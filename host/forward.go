@@ -96,7 +96,7 @@ func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed 
 	if s.HasSession() || s.IsSingle() {
 		st.Instance, st.Target = s.ID(), c.target
 	}
-	c.approval.mark(&st)
+	c.approval.Mark(&st)
 	sealed, err := h.states.Seal(c.view.caller, c.request, st)
 	if err != nil {
 		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: c.pool.Name(), MayHaveRun: true, Err: err}

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
@@ -96,7 +97,7 @@ type Options struct {
 type Host struct {
 	opts     Options
 	servers  *upstreamServers
-	approver *approver
+	approver *approve.Approver
 	states   *round.Sealer
 	callIDs  *observe.IDs
 	calls    next                                      // the pipeline
@@ -104,7 +105,6 @@ type Host struct {
 	policy   atomic.Pointer[policy.Policy]
 	recent   observe.Recent
 	misnamed misnamedItems
-	held     heldRequests
 	dials    bool // connections are those of Dial
 	logins   *login.Logins
 	tasks    task.Table

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -119,7 +120,7 @@ func reportWaiting(ctx context.Context, req *mcp.Request) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			notifyProgress(ctx, req, n, "waiting for servers that are starting")
+			approve.NotifyProgress(ctx, req, n, "waiting for servers that are starting")
 		}
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 const (
@@ -67,9 +69,9 @@ func (v *View) serveWithLogin(ctx context.Context, req *mcp.Request) (mcp.Result
 	if err == nil {
 		return res, req, nil
 	}
-	if unbegun, ok := errors.AsType[unbegunError](err); ok { // an approval was used: it is asked for again
-		if res, err = v.askLogin(ctx, req, st, false, unbegun.error); err != nil {
-			err = unbegunError{err}
+	if unbegun, ok := errors.AsType[*approve.NotSentError](err); ok { // an approval was used: it is asked for again
+		if res, err = v.askLogin(ctx, req, st, false, unbegun.Err); err != nil {
+			err = &approve.NotSentError{Err: err}
 		}
 		return res, req, err
 	}
@@ -177,7 +179,7 @@ func (v *View) loginQuestion(req *mcp.Request, l *login.Login, st *loginState) m
 	st.Expires = time.Now().Add(round.TTL).Unix()
 	sealed := v.host.states.Ring.SealText(mustJSON(st), v.loginBound(req)...)
 	message := fmt.Sprintf("[%s] The server requires a login. Log in to it on this page to continue.",
-		shown(l.Server()))
+		visible.Escape(l.Server(), nil))
 	b := append(jsonscan.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"`+loginKey+
 		`":{"method":"`+wire.MethodElicitationCreate+`","params":{"mode":"url","message":`), message), `,"url":`...)
 	b = append(jsonscan.AppendQuote(b, l.URL()), `}}},"requestState":`...)
@@ -236,13 +238,14 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 	if l == nil { // it has succeeded or expired, or was of another process
 		return nil
 	}
-	if !v.host.held.add(v.principal) {
+	release, ok := v.host.approver.Hold(v.principal)
+	if !ok {
 		return p.Errorf(hosterr.CodeLimited, "too many requests wait for their users")
 	}
-	defer v.host.held.remove(v.principal)
+	defer release()
 	expiry := time.NewTimer(time.Until(l.Expires()))
 	defer expiry.Stop()
-	poll, progress := time.NewTicker(loginPoll), time.NewTicker(awaitProgress)
+	poll, progress := time.NewTicker(loginPoll), time.NewTicker(approve.ProgressInterval)
 	defer poll.Stop()
 	defer progress.Stop()
 	changed := c.Waiting()
@@ -261,7 +264,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 				return c.Ready(ctx)
 			}
 		case <-progress.C:
-			notifyProgress(ctx, req, n, "waiting for the login")
+			approve.NotifyProgress(ctx, req, n, "waiting for the login")
 			n++
 		case <-expiry.C:
 			return p.Errorf(hosterr.CodeAuthRequired, "the login was not completed within %v", login.Time)

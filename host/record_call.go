@@ -31,7 +31,7 @@ func (h *Host) observeCall(next next) next {
 		}
 		res, err = next(ctx, c)
 		c.recording.end(res, err)
-		return res, c.approval.wrap(err)
+		return res, c.approval.Wrap(err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 		v.servers()
 	}
 	h.servers.Wake()
-	h.approver.answers.wake() // requests that the last policy has asked about are void
+	h.approver.Recheck() // requests that the last policy has asked about are void
 	h.recordConfig(f, "reload")
 	return d, nil
 }

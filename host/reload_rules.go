@@ -1,22 +1,13 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"slices"
 
-	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 )
-
-// asking is how approvals are asked for.
-type asking struct {
-	channels    []policy.Channel
-	webhook     func(ctx context.Context, p *approval.Pending) (approval.Answer, error)
-	webhookName string
-}
 
 // configured returns the options for a file.
 func (h *Host) configured(f *config.File) (*Options, error) {
@@ -31,7 +22,7 @@ func (h *Host) configured(f *config.File) (*Options, error) {
 
 // use makes the policy and the channels of options those of the host.
 func (h *Host) use(o *Options) {
-	h.approver.asking.Store(&asking{channels: slices.Clone(o.Channels), webhook: o.Webhook, webhookName: o.WebhookName})
+	h.approver.Use(approve.Channels{Order: slices.Clone(o.Channels), Webhook: o.Webhook, WebhookName: o.WebhookName})
 	if o.Policy == nil {
 		h.policy.Store(nil)
 		return

@@ -213,12 +213,12 @@ func (u *upstreamServer) poolKey(c *policy.Caller) string {
 	case config.ShareShared:
 		return ""
 	case config.ShareSession:
-		return joinKey(c.Key(), c.Session)
+		return server.JoinKey(c.Key(), c.Session)
 	}
 	if c.Workspace != "" && u.usesWorkspace() {
-		return joinKey(c.Key(), "workspace", c.Workspace)
+		return server.JoinKey(c.Key(), "workspace", c.Workspace)
 	}
-	return joinKey(c.Key())
+	return server.JoinKey(c.Key())
 }
 
 // Pool returns the pool of a caller.

@@ -284,7 +284,7 @@ func (h *Host) EndSession(session string) {
 		}
 	}
 	h.mu.Unlock()
-	h.approver.endSession(session)
+	h.approver.EndSession(session)
 	for _, u := range h.servers.All() {
 		if u.Share() == config.ShareSession {
 			u.EndSession(session)

@@ -1,4 +1,4 @@
-package host
+package approve
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
@@ -24,13 +25,13 @@ const (
 )
 
 // findGrant returns the grant that approves a request, or nil if there is none.
-func (p *approving) findGrant(ctx context.Context) (*approval.Grant, error) {
+func (p *Request) findGrant(ctx context.Context) (*approval.Grant, error) {
 	for _, scope := range []approval.Answer{approval.Always, approval.Session} {
 		if scope == approval.Session && p.session == "" {
 			continue
 		}
 		key := p.grantKey(scope)
-		value, version, err := p.state.Get(ctx, approval.KindGrant, key)
+		value, version, err := p.State.Get(ctx, approval.KindGrant, key)
 		if err != nil {
 			return nil, err
 		}
@@ -38,14 +39,14 @@ func (p *approving) findGrant(ctx context.Context) (*approval.Grant, error) {
 		if version == 0 || json.Unmarshal(value, &g) != nil || !g.Expires.IsZero() && time.Now().After(g.Expires) {
 			continue
 		}
-		if g.Definition != hex.EncodeToString(p.action.Digest[:]) { // void, also if the old one comes back
-			err := p.state.CompareAndSet(ctx, approval.KindGrant, key, version, nil)
+		if g.Definition != hex.EncodeToString(p.Action.Digest[:]) { // void, also if the old one comes back
+			err := p.State.CompareAndSet(ctx, approval.KindGrant, key, version, nil)
 			if err != nil && !errors.Is(err, state.ErrConflict) {
 				return nil, err
 			}
 			continue
 		}
-		if p.decision.Channel == "" || p.decision.Channel == g.Channel {
+		if p.Decision.Channel == "" || p.Decision.Channel == g.Channel {
 			return &g, nil
 		}
 	}
@@ -53,25 +54,25 @@ func (p *approving) findGrant(ctx context.Context) (*approval.Grant, error) {
 }
 
 // grant stores an answer for further requests, with the channel and the approver of the decision.
-func (p *approving) grant(ctx context.Context, scope approval.Answer) error {
+func (p *Request) grant(ctx context.Context, scope approval.Answer) error {
 	if scope != approval.Always && scope != approval.Session {
 		return nil
 	}
 	key := p.grantKey(scope)
-	g := &approval.Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.caller),
-		Server: p.action.Server, Method: p.action.Method, Target: p.action.Target, Rule: p.decision.Rule,
-		Scope: scope, Channel: p.decision.Channel, Approver: p.decision.Approver,
-		Definition: hex.EncodeToString(p.action.Digest[:])}
+	g := &approval.Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.Caller),
+		Server: p.Action.Server, Method: p.Action.Method, Target: p.Action.Target, Rule: p.Decision.Rule,
+		Scope: scope, Channel: p.Decision.Channel, Approver: p.Decision.Approver,
+		Definition: hex.EncodeToString(p.Action.Digest[:])}
 	if scope == approval.Session {
 		g.Expires, g.Session = g.Created.Add(sessionGrantTime), p.session
 	}
 	for {
-		_, version, err := p.state.Get(ctx, approval.KindGrant, key)
+		_, version, err := p.State.Get(ctx, approval.KindGrant, key)
 		if err == nil && version == 0 {
 			err = p.checkGrants(ctx, g.Principal)
 		}
 		if err == nil {
-			err = p.state.CompareAndSet(ctx, approval.KindGrant, key, version, mustJSON(g))
+			err = p.State.CompareAndSet(ctx, approval.KindGrant, key, version, mustJSON(g))
 		}
 		if !errors.Is(err, state.ErrConflict) {
 			if scope == approval.Session {
@@ -83,8 +84,8 @@ func (p *approving) grant(ctx context.Context, scope approval.Answer) error {
 }
 
 // checkGrants returns an error if a principal has as many grants as it may have.
-func (p *approving) checkGrants(ctx context.Context, principal string) error {
-	all, err := approval.New(p.state, nil).Grants(ctx)
+func (p *Request) checkGrants(ctx context.Context, principal string) error {
+	all, err := approval.New(p.State, nil).Grants(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,37 +103,16 @@ func (p *approving) checkGrants(ctx context.Context, principal string) error {
 }
 
 // grantKey returns the key of a grant for requests like this one.
-func (p *approving) grantKey(scope approval.Answer) string {
+func (p *Request) grantKey(scope approval.Answer) string {
 	session := ""
 	if scope == approval.Session {
 		session = p.session
 	}
-	rule := p.decision.RuleID
+	rule := p.Decision.RuleID
 	if rule == "" {
-		rule = p.decision.Rule
+		rule = p.Decision.Rule
 	}
-	sum := sha256.Sum256([]byte(joinKey(p.caller.Key(), p.caller.Profile, p.action.Server,
-		p.identity, p.action.Method, p.action.Target, rule, session)))
-	return hex.EncodeToString(sum[:])
-}
-
-// endSession removes the grants for a session that has ended.
-func (p *approver) endSession(session string) {
-	digest := sessionDigest(session)
-	if _, ok := p.granted.LoadAndDelete(digest); !ok {
-		return
-	}
-	all := approval.New(p.state, nil)
-	if _, err := all.RevokeFunc(p.ctx, func(g *approval.Grant) bool { return g.Session == digest }); err != nil {
-		p.logger.Warn("host: grants of a session not removed: they expire", "error", err)
-	}
-}
-
-// sessionDigest returns what identifies a session in the state: its id is a secret.
-func sessionDigest(session string) string {
-	if session == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte("session " + session))
+	sum := sha256.Sum256([]byte(server.JoinKey(p.Caller.Key(), p.Caller.Profile, p.Action.Server,
+		p.Identity, p.Action.Method, p.Action.Target, rule, session)))
 	return hex.EncodeToString(sum[:])
 }

@@ -1,4 +1,4 @@
-package host
+package approve
 
 import (
 	"cmp"
@@ -45,9 +45,9 @@ func mayElicit(req *mcp.Request) bool {
 }
 
 // question returns the result that asks the client's user.
-func (p *approving) question(req *mcp.Request) mcp.Result {
+func (p *Request) question(req *mcp.Request) mcp.Result {
 	st := approvalState{p.binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
-	sealed := p.ring.SealText(mustJSON(st), p.bound(req)...)
+	sealed := p.Ring.SealText(mustJSON(st), p.bound(req)...)
 	decision := map[string]any{"type": "string", "title": "Decision", "enum": p.choices(),
 		"description": "once: this request only; session and always: further requests for the same, with any arguments"}
 	requested := mustJSON(map[string]any{"type": "object", "required": []string{"decision"},
@@ -61,32 +61,32 @@ func (p *approving) question(req *mcp.Request) mcp.Result {
 
 // bound returns what the state of the question is bound to. Without a state that outlives the process,
 // only this process has the approvals that were used.
-func (p *approving) bound(req *mcp.Request) []string {
-	bound := append([]string{approvalKey}, round.Bound(p.caller, req)...)
-	if p.process != "" {
-		bound = append(bound, p.process)
+func (p *Request) bound(req *mcp.Request) []string {
+	bound := append([]string{approvalKey}, round.Bound(p.Caller, req)...)
+	if p.Process != "" {
+		bound = append(bound, p.Process)
 	}
 	return bound
 }
 
 // choices returns the answers that a user can choose.
-func (p *approving) choices() []approval.Answer {
+func (p *Request) choices() []approval.Answer {
 	answers := []approval.Answer{approval.Once, approval.Session, approval.Always, approval.Deny}
 	if p.session == "" {
 		answers = slices.Delete(answers, 1, 2)
 	}
 	// It would not be clear what a grant is for.
-	if p.action.Kind == policy.ActionOther || len(p.action.Target) > maxGranted {
+	if p.Action.Kind == policy.ActionOther || len(p.Action.Target) > maxGranted {
 		answers = []approval.Answer{approval.Once, approval.Deny}
 	}
 	return answers
 }
 
 // message returns the text of the question.
-func (p *approving) message() string {
-	a := p.action
+func (p *Request) message() string {
+	a := p.Action
 	var b strings.Builder
-	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(&p.decision)), shown(a.Server),
+	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(&p.Decision)), shown(a.Server),
 		map[policy.ActionKind]string{policy.ActionCall: "Tool", policy.ActionGet: "Prompt", policy.ActionRead: "Resource"}[a.Kind], shown(a.Target))
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)
@@ -127,23 +127,23 @@ func claimsOf(definition []byte) string {
 func shown(text string) string { return visible.Escape(text, nil) }
 
 // openAnswer returns the state of the question for approval that a request answers.
-func (p *approving) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
+func (p *Request) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return st, false
 	}
-	plain, _, err := p.ring.OpenText(text, p.bound(req)...)
+	plain, _, err := p.Ring.OpenText(text, p.bound(req)...)
 	return st, err == nil && json.Unmarshal(plain, &st) == nil
 }
 
 // answered returns the request to send if the user has approved it.
-func (p *approving) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
-	if c := p.decision.Channel; c != "" && c != policy.ChannelClient {
+func (p *Request) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
+	if c := p.Decision.Channel; c != "" && c != policy.ChannelClient {
 		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy now requires another approval: start it again")})
 	}
-	p.decision.Channel = policy.ChannelClient
-	p.decision.Approver = approval.ApproverName(cmp.Or(principalText(p.caller), "local"))
+	p.Decision.Channel = policy.ChannelClient
+	p.Decision.Approver = approval.ApproverName(cmp.Or(principalText(p.Caller), "local"))
 	responses, _ := req.Param("inputResponses")
 	answer := answerOf(responses)
 	switch {
