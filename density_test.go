@@ -115,6 +115,7 @@ var rewritten = strings.Fields(`
 	gateway/internal/secrettext
 	gateway/internal/spell
 	host/approval
+	host/internal/approve
 	host/policy
 	host/state
 	internal/browser

@@ -3,47 +3,14 @@ package approve
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// approvalTime is how long a request waits for its approval, and how long an approval by the caller's
-// client is valid.
-const approvalTime = 5 * time.Minute
-
-// A Request obtains the approval of one request.
-type Request struct {
-	*Approver
-	Caller    *policy.Caller
-	Principal string
-	Action    *policy.Action
-	Decision  policy.Decision
-	// Identity identifies the server: configurations that share a state may contain different servers
-	// with the same name.
-	Identity    string
-	WithoutMeta string       // the member of `_meta` that the server does not receive
-	Call        string       // identifies the events of the request
-	Original    *mcp.Request // as it arrived
-	// Earlier returns the earlier round of the request.
-	Earlier func(req *mcp.Request) (st round.State, continues bool, err error)
-	// StillApplies reports whether the definition is still the same, and returns an error if the policy
-	// now refuses the request.
-	StillApplies func(ctx context.Context, req *mcp.Request) (bool, error)
-
-	binding string          // identifies the request that is approved
-	meta    json.RawMessage // the approved members of `_meta` that the server receives; nil without any
-	session string          // the digest of the caller's session; empty without a session
-	nonce   string          // of an approved request
-	begins  bool            // the request contains an answer for the host: the server never saw it
-}
 
 // Approve returns a request that is approved: by a grant, by an answer that it carries, or by an
 // answer that it waits for. Otherwise it returns a question for the caller's client, or an error.
@@ -83,7 +50,7 @@ func (p *Request) Approve(ctx context.Context, req *mcp.Request) (send *mcp.Requ
 	return send, asks, err
 }
 
-// request asks by the first channel that is there.
+// request asks through the first channel that can ask.
 func (p *Request) request(ctx context.Context, req *mcp.Request) (asks mcp.Result, err error) {
 	given := p.channels.Load()
 	channels := given.Order
@@ -111,7 +78,7 @@ func (p *Request) request(ctx context.Context, req *mcp.Request) (asks mcp.Resul
 }
 
 // resume checks that a request which answers a question of its server was approved when it began, and
-// that no other request has given this answer.
+// that no other request contained the same answer.
 func (p *Request) resume(ctx context.Context, req *mcp.Request) error {
 	st, continues, err := p.Earlier(req)
 	switch {
@@ -120,66 +87,10 @@ func (p *Request) resume(ctx context.Context, req *mcp.Request) error {
 	case !continues || st.Policy != p.binding:
 		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy or the definition has changed since the request was approved: start it again")})
-	case st.Nonce == "": // it was allowed when it began: each of its answers is for one request, too
+	case st.Nonce == "": // it was allowed when it began; an answer must not be used twice either
 		text, _, _ := round.StateOf(req)
 		st.Nonce = digestOf(text)
 	}
 	p.nonce = rand.Text()
 	return p.consume(ctx, st.Nonce)
-}
-
-// Mark adds to the state of a question of the server that the request was decided about.
-func (p *Request) Mark(st *round.State) {
-	if p == nil {
-		return
-	}
-	if p.binding == "" {
-		p.binding, _ = p.bind(p.Original) // else the next round is refused
-	}
-	st.Policy, st.Nonce = p.binding, p.nonce
-}
-
-// A NotSentError is the error of a request that answers a question of the host: the server never
-// received any part of it.
-type NotSentError struct{ Err error }
-
-func (e *NotSentError) Error() string { return e.Err.Error() }
-
-// Wrap marks the error of a request.
-func (p *Request) Wrap(err error) error {
-	if err == nil || p == nil || !p.begins {
-		return err
-	}
-	return &NotSentError{err}
-}
-
-// consume makes sure that an approval is used once, in all processes that share the state.
-func (p *Request) consume(ctx context.Context, nonce string) error {
-	err := p.State.CompareAndSet(ctx, stateUsed, nonce, 0, mustJSON(time.Now().Add(round.TTL).Unix()))
-	switch {
-	case errors.Is(err, state.ErrConflict):
-		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
-			"this approval was used before: it is for one request")})
-	case err != nil:
-		return p.fail(hosterr.CodeApprovalNeeded, err)
-	}
-	if p.used.Add(1)%pruneInterval == 0 {
-		p.pruneUsed(ctx)
-	}
-	return nil
-}
-
-func (p *Request) fail(code hosterr.Code, err error) error {
-	return &hosterr.Error{Code: code, Server: p.Action.Server, Err: err}
-}
-
-// because returns the rule and the reason as the end of a sentence.
-func because(d *policy.Decision) (text string) {
-	if d.Rule != "" {
-		text = " (rule " + d.Rule + ")"
-	}
-	if d.Reason != "" {
-		text += ": " + d.Reason
-	}
-	return text
 }

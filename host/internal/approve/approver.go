@@ -4,6 +4,8 @@ package approve
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"strconv"
@@ -120,6 +122,20 @@ func (a *Approver) pruneUsed(ctx context.Context) {
 			_ = a.State.CompareAndSet(ctx, stateUsed, e.Key, e.Version, nil) // else the next time
 		}
 	}
+}
+
+// sessionDigest returns the text that identifies a session in the state, because its ID is a secret. It
+// is empty without a session.
+func sessionDigest(session string) string {
+	if session == "" {
+		return ""
+	}
+	return digestOf("session " + session)
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }
 
 // mustJSON returns the JSON of a value of this package.

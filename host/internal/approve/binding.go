@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -17,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// bind returns the digest of all that an approval is for.
+// bind returns the digest of everything that an approval must cover: caller, server, item, policy,
+// params, and the members of `_meta` that the server receives.
 func (p *Request) bind(req *mcp.Request) (string, error) {
 	h := sha256.New()
 	add := func(b []byte) {
@@ -62,7 +65,7 @@ func (p *Request) sentMeta(req *mcp.Request) json.RawMessage {
 }
 
 // canonical returns a value in canonical form (RFC 8785), except that numbers are unchanged: large
-// ones would lose digits.
+// numbers would lose digits.
 func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return raw, nil
@@ -75,7 +78,7 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(value), nil
 }
 
-// withCanonicalArguments returns the request with its arguments as they are shown to the user.
+// withCanonicalArguments returns the request with its arguments in the form that users see.
 func (p *Request) withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
 	arguments, err := canonical(p.Arguments(req))
 	if err != nil || arguments == nil {
@@ -90,7 +93,7 @@ func (p *Request) withCanonicalArguments(req *mcp.Request) (*mcp.Request, error)
 	return &inner, nil
 }
 
-// sessionOf returns the digest of the session of a request, empty without one.
+// sessionOf returns the digest of the session of a request. It is empty without a session.
 func sessionOf(ctx context.Context, c *policy.Caller) string {
 	if c.Session != "" {
 		return sessionDigest(c.Session)
@@ -98,7 +101,7 @@ func sessionOf(ctx context.Context, c *policy.Caller) string {
 	return sessionDigest(driver.SessionID(ctx))
 }
 
-// principalText returns who a caller is, for users; empty for the local user.
+// principalText identifies a caller to users. It is empty for the local user.
 func principalText(c *policy.Caller) string {
 	if c.Principal == nil {
 		return ""
@@ -110,16 +113,13 @@ func principalText(c *policy.Caller) string {
 	return text
 }
 
-// sessionDigest returns the text that identifies a session in the state, because its ID is a secret. It
-// is empty without a session.
-func sessionDigest(session string) string {
-	if session == "" {
-		return ""
+// Mark adds the decision to the state of a question of the server. The next round must present it.
+func (p *Request) Mark(st *round.State) {
+	if p == nil {
+		return
 	}
-	return digestOf("session " + session)
-}
-
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	if p.binding == "" {
+		p.binding, _ = p.bind(p.Original) // else the next round is refused
+	}
+	st.Policy, st.Nonce = p.binding, p.nonce
 }

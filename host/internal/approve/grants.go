@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// sessionGrantTime bounds the life of grants for a session whose end no process has seen.
+	// sessionGrantTime limits the life of grants for a session, because no process may see its end.
 	sessionGrantTime = 24 * time.Hour
-	// maxGrants bounds the grants of one principal, and maxGranted the name or URI of each, in bytes: a client
-	// may approve each URI that it makes up, and grants do not end.
+	// maxGrants limits the grants of each principal, and maxGranted the name or URI of a grant, in bytes:
+	// a client may approve every URI that it invents, and grants do not expire.
 	maxGrants  = 1000
 	maxGranted = 2 << 10
 )
 
-// findGrant returns the grant that approves a request, or nil if there is none.
+// findGrant returns the grant that approves the request, or nil without such a grant.
 func (p *Request) findGrant(ctx context.Context) (*approval.Grant, error) {
 	for _, scope := range []approval.Answer{approval.Always, approval.Session} {
 		if scope == approval.Session && p.session == "" {
@@ -39,7 +39,7 @@ func (p *Request) findGrant(ctx context.Context) (*approval.Grant, error) {
 		if version == 0 || json.Unmarshal(value, &g) != nil || !g.Expires.IsZero() && time.Now().After(g.Expires) {
 			continue
 		}
-		if g.Definition != hex.EncodeToString(p.Action.Digest[:]) { // void, also if the old one comes back
+		if g.Definition != hex.EncodeToString(p.Action.Digest[:]) { // void, even if the old definition returns
 			err := p.State.CompareAndSet(ctx, approval.KindGrant, key, version, nil)
 			if err != nil && !errors.Is(err, state.ErrConflict) {
 				return nil, err
@@ -83,7 +83,7 @@ func (p *Request) grant(ctx context.Context, scope approval.Answer) error {
 	}
 }
 
-// checkGrants returns an error if a principal has as many grants as it may have.
+// checkGrants returns an error if a principal already holds maxGrants grants.
 func (p *Request) checkGrants(ctx context.Context, principal string) error {
 	all, err := approval.New(p.State, nil).Grants(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *Request) checkGrants(ctx context.Context, principal string) error {
 	return nil
 }
 
-// grantKey returns the key of a grant for requests like this one.
+// grantKey returns the key of a grant for this request and for later requests for the same item.
 func (p *Request) grantKey(scope approval.Answer) string {
 	session := ""
 	if scope == approval.Session {

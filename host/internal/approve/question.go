@@ -18,14 +18,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // approvalKey is the key of the question for approval.
 const approvalKey = "approval"
 
-// maxShown bounds the arguments in a question, in bytes: a user reads them. Longer ones are not asked about
-// in this way, since a user would approve what was not shown.
+// maxShown limits the arguments in a question, in bytes, because a user must read them. A client is not
+// asked about longer arguments: its user would approve text that the question does not contain.
 const maxShown = 4 << 10
 
 // An approvalState is the content of the requestState of a question for approval.
@@ -44,7 +43,7 @@ func mayElicit(req *mcp.Request) bool {
 	return ok && m.MayAskInput && knowsForms && e != nil && (e.Form != nil || e.URL == nil)
 }
 
-// question returns the result that asks the client's user.
+// question returns the result that asks the user of the client.
 func (p *Request) question(req *mcp.Request) mcp.Result {
 	st := approvalState{p.binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
 	sealed := p.Ring.SealText(mustJSON(st), p.bound(req)...)
@@ -59,8 +58,8 @@ func (p *Request) question(req *mcp.Request) mcp.Result {
 	return mcp.RawResult(append(jsonscan.AppendQuote(b, sealed), '}'))
 }
 
-// bound returns what the state of the question is bound to. Without a state that outlives the process,
-// only this process has the approvals that were used.
+// bound returns the texts to which the state of the question is bound. If the store ends with the
+// process, they contain the process, because no other process knows the approvals that were used.
 func (p *Request) bound(req *mcp.Request) []string {
 	bound := append([]string{approvalKey}, round.Bound(p.Caller, req)...)
 	if p.Process != "" {
@@ -75,7 +74,7 @@ func (p *Request) choices() []approval.Answer {
 	if p.session == "" {
 		answers = slices.Delete(answers, 1, 2)
 	}
-	// It would not be clear what a grant is for.
+	// A grant would not identify its requests.
 	if p.Action.Kind == policy.ActionOther || len(p.Action.Target) > maxGranted {
 		answers = []approval.Answer{approval.Once, approval.Deny}
 	}
@@ -100,7 +99,7 @@ func (p *Request) message() string {
 	return b.String()
 }
 
-// claimsOf returns the hints of a definition: they are not verified.
+// claimsOf returns the hints of a definition, which are not verified.
 func claimsOf(definition []byte) string {
 	annotations, _ := jsonscan.Get(definition, "annotations")
 	if !jsonscan.IsObject(annotations) {
@@ -123,9 +122,6 @@ func claimsOf(definition []byte) string {
 	return strings.Join(claims, ", ")
 }
 
-// shown returns text with its hidden characters escaped.
-func shown(text string) string { return visible.Escape(text, nil) }
-
 // openAnswer returns the state of the question for approval that a request answers.
 func (p *Request) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 	text, ok, err := round.StateOf(req)
@@ -136,7 +132,7 @@ func (p *Request) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 	return st, err == nil && json.Unmarshal(plain, &st) == nil
 }
 
-// answered returns the request to send if the user has approved it.
+// answered returns the request to send if its user approved it.
 func (p *Request) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
 	if c := p.Decision.Channel; c != "" && c != policy.ChannelClient {
 		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
@@ -167,7 +163,7 @@ func (p *Request) answered(ctx context.Context, req *mcp.Request, st approvalSta
 	return &inner, nil
 }
 
-// answerOf returns the answer to the question for approval, [approval.Deny] unless there is one.
+// answerOf returns the answer to the question for approval, or [approval.Deny] without an answer.
 func answerOf(responses []byte) approval.Answer {
 	answer, _ := jsonscan.Get(responses, approvalKey)
 	content, _ := jsonscan.Get(answer, "content")

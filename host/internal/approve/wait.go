@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// awaitPoll is how often the state is read for an answer, which another process may have written.
+	// awaitPoll is the interval between reads of the state: another process may store an answer.
 	awaitPoll = time.Second
-	// ProgressInterval is how often the client is notified: many clients stop waiting after a minute.
+	// ProgressInterval is the interval between progress notifications to a client that waits, because
+	// many clients stop waiting after a minute.
 	ProgressInterval = 15 * time.Second
 )
 
-// errEnding is the reason of a request that waits when the program ends.
+// errEnding refuses a waiting request when the program ends.
 var errEnding = hosterr.Public{Err: errors.New(
 	"the gateway is ending, and nothing was approved: send the request again")}
 
@@ -48,7 +49,7 @@ func (p *Request) await(ctx context.Context, req *mcp.Request, channels []policy
 	if err := p.State.CompareAndSet(ctx, approval.KindPending, entry.ID, 0, mustJSON(entry)); err != nil {
 		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
-	kept := false // the entry, for whom decides about the request later
+	kept := false // whether the entry remains for operators who answer later
 	defer func() {
 		if !kept {
 			p.forgetPending(entry.ID)
@@ -84,7 +85,7 @@ func (p *Request) await(ctx context.Context, req *mcp.Request, channels []policy
 	return nil
 }
 
-// recordAnswer records what the operator has answered, with the id of the call.
+// recordAnswer records the answer of the operator, with the ID of the call.
 func (p *Request) recordAnswer(id string, answer approval.Answer) {
 	action := "approve"
 	if answer == approval.Deny {
@@ -97,7 +98,7 @@ func (p *Request) recordAnswer(id string, answer approval.Answer) {
 		Action: policy.Action{Server: p.Action.Server, Target: p.Action.Target}})
 }
 
-// forgetPending removes the entry of a request that does not wait any more.
+// forgetPending removes the entry of a request that no longer waits.
 func (p *Approver) forgetPending(id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), 2*time.Second) // it also expires
 	defer cancel()
@@ -106,8 +107,8 @@ func (p *Approver) forgetPending(id string) {
 	}
 }
 
-// voidPending keeps the entry of a request that waits no more since the policy has changed, until it expires:
-// the operator learns why the request cannot be approved.
+// voidPending marks the entry of a request whose policy changed, and keeps it until it expires, so that
+// the operator learns why the request can no longer be approved.
 func (p *Approver) voidPending(id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), 2*time.Second)
 	defer cancel()
@@ -120,11 +121,8 @@ func (p *Approver) voidPending(id string) {
 	_ = p.State.CompareAndSet(ctx, approval.KindPending, id, version, mustJSON(entry)) // it also expires
 }
 
-// errPolicyChanged is the reason of a request that waits when the policy changes.
+// errPolicyChanged refuses a waiting request when the policy changes.
 var errPolicyChanged = errors.New("the policy has changed")
-
-// errNotInTime is the reason of a request that was not approved within approvalTime.
-var errNotInTime = hosterr.Public{Err: fmt.Errorf("the request was not approved within %v", approvalTime)}
 
 type webhookAnswer struct {
 	answer approval.Answer
