@@ -155,8 +155,8 @@ func offersLogin(ctx context.Context, f *Factory, t *target.Target) bool {
 	silent := slog.New(slog.DiscardHandler)
 	var page, issuer string
 	trial := oauthclient.NewTransport(t.URL, &oauthclient.TransportOptions{
-		Base:    f.Net.RoundTripper(),
-		Fetcher: f.Net.NewFetcher(silent),
+		Base:    f.Client.Net.RoundTripper(),
+		Fetcher: f.Client.Net.NewFetcher(silent),
 		Logger:  silent,
 		// With a client id, which is not sent, no client is registered.
 		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},
@@ -194,7 +194,7 @@ func pageExists(ctx context.Context, f *Factory, page string) bool {
 	if err != nil {
 		return true
 	}
-	transport := f.Net.NewBase()
+	transport := f.Client.Net.NewBase()
 	transport.DisableKeepAlives = true
 	res, err := transport.RoundTrip(req)
 	if err != nil {

@@ -41,11 +41,33 @@ func WithSubcommands(f *Factory, name, short string, subcommands ...*cobra.Comma
 	return cmd
 }
 
-// TargetCommand returns a command about a server. usage is its name and the arguments after the
-// target, such as "read SKILL [FILE]": it determines how many arguments are accepted.
-func TargetCommand(
-	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, t *target.Target,
-		words []string) error,
+// An Invocation is a command line of a command about a server. The Options of such a command embed it.
+type Invocation struct {
+	*Factory
+	Target *target.Target
+	Words  []string // the arguments after the target
+
+	name, path string // of the command: "get" and "patchbay task get"
+	timed      bool   // --timeout bounds the whole command
+}
+
+func (i *Invocation) invocation() *Invocation { return i }
+
+type invoked interface{ invocation() *Invocation }
+
+// Or returns run, or command if run is nil. Tests pass run to see the options of a command line.
+func Or[O any](run, command func(context.Context, O) error) func(context.Context, O) error {
+	if run != nil {
+		return run
+	}
+	return command
+}
+
+// TargetCommand returns a command about a server, which fills in o and calls run. usageLine contains its
+// name and the arguments after the target, such as "read SKILL [FILE]": it determines how many arguments
+// are accepted.
+func TargetCommand[O invoked](
+	f *Factory, usageLine, short string, names Lister, o O, run func(context.Context, O) error,
 ) *cobra.Command {
 	name, arguments, _ := strings.Cut(usageLine, " ")
 	atMost := len(strings.Fields(arguments))
@@ -54,93 +76,94 @@ func TargetCommand(
 		atMost = math.MaxInt
 	}
 	use := strings.TrimRight(name+" TARGET "+arguments, " ") + " | " + usageLine + " -- COMMAND…"
-	if f.Shell != nil {
+	if f.Client.Shell != nil {
 		use = usageLine
 	}
+	i := o.invocation()
+	i.Factory, i.name = f, name
 	return &cobra.Command{
 		Use:                   use,
 		Short:                 short,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     CompleteNames(f, names),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, words, err := ParseTarget(f, cmd, args)
-			if err != nil {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if i.Target, i.Words, err = ParseTarget(f, cmd, args); err != nil {
 				return exit.UsageError(err)
 			}
 			if id := cmd.Flags().Lookup("id"); id != nil && id.Changed {
-				words = slices.Insert(slices.Clone(words), 0, id.Value.String())
+				i.Words = slices.Insert(slices.Clone(i.Words), 0, id.Value.String())
 			}
-			if len(words) < atLeast || len(words) > atMost {
+			if len(i.Words) < atLeast || len(i.Words) > atMost {
 				return exit.UsageError(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			f.Client.Timed = cmd.Flags().Changed("timeout")
-			f.Client.Current.Store(t)
-			f.verb = cmd.CommandPath()
-			return run(cmd.Context(), t, words)
+			i.path, i.timed = cmd.CommandPath(), cmd.Flags().Changed("timeout")
+			f.Client.Current.Store(i.Target)
+			return run(cmd.Context(), o)
 		},
 	}
 }
 
-// ServerCommand returns a command that connects to a server; see targetCommand for usage. --timeout
-// bounds it as a whole if it is given: by default, a call may go on while the server sends messages.
-func ServerCommand(
-	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client,
-		words []string) error,
-) *cobra.Command {
-	return TargetCommand(f, usageLine, short, names, func(ctx context.Context, t *target.Target, words []string) error {
-		if !f.Client.Timed {
-			return WithServer(ctx, f, t, words, run)
+// OptionalTarget makes the target of a command optional: without an argument, the Target of o is nil.
+func OptionalTarget[O invoked](cmd *cobra.Command, o O, run func(context.Context, O) error) *cobra.Command {
+	withTarget := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
+			return run(cmd.Context(), o)
 		}
-		return f.Client.Bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
-			return WithServer(ctx, f, t, words, run)
-		})
-	})
+		return withTarget(cmd, args)
+	}
+	return cmd
 }
 
-// BoundedCommand returns a ServerCommand that --timeout bounds as a whole, also by its default.
-func BoundedCommand(
-	f *Factory, usageLine, short string, names Lister, run func(ctx context.Context, c *mcp.Client,
-		words []string) error,
-) *cobra.Command {
-	return TargetCommand(f, usageLine, short, names, func(ctx context.Context, t *target.Target, words []string) error {
-		return f.Client.Bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
-			return WithServer(ctx, f, t, words, run)
-		})
-	})
+// Connected returns a function of a command that connects to the server, calls run and closes the
+// connection. --timeout bounds it as a whole if it is given: by default, a call may go on while the
+// server sends messages.
+func Connected[O invoked](run func(context.Context, O, *mcp.Client) error) func(context.Context, O) error {
+	return func(ctx context.Context, o O) error {
+		i := o.invocation()
+		whole := func(ctx context.Context) error {
+			return i.WithServer(ctx, func(ctx context.Context, c *mcp.Client) error { return run(ctx, o, c) })
+		}
+		if !i.timed {
+			return whole(ctx)
+		}
+		return i.Client.Bounded(ctx, i.Target, i.name, whole)
+	}
 }
 
-// nameOf returns the name of a command from its usage.
-func nameOf(usageLine string) string {
-	name, _, _ := strings.Cut(usageLine, " ")
-	return name
+// Bounded is [Connected] for short requests: --timeout bounds the command, also by its default.
+func Bounded[O invoked](run func(context.Context, O, *mcp.Client) error) func(context.Context, O) error {
+	return func(ctx context.Context, o O) error {
+		o.invocation().timed = true
+		return Connected(run)(ctx, o)
+	}
 }
 
-// WithServer connects to a target, calls run and closes the connection.
-func WithServer(ctx context.Context, f *Factory, t *target.Target, words []string,
-	run func(ctx context.Context, c *mcp.Client, words []string) error) (err error) {
-	if f.Observe.ClientObserver(ctx) != nil {
-		spanned, end := f.Observe.Observed.Exporters.BeginCommand(ctx, f.verb)
+// WithServer connects to the target, calls run and closes the connection.
+func (i *Invocation) WithServer(ctx context.Context, run func(ctx context.Context, c *mcp.Client) error) (err error) {
+	if i.Observe.ClientObserver(ctx) != nil {
+		spanned, end := i.Observe.Observed.Exporters.BeginCommand(ctx, i.path)
 		defer func() { end(exit.Code(spanned, err)) }()
 		ctx = spanned
 	}
-	c, err := f.Client.Connect(ctx, t)
+	c, err := i.Client.Connect(ctx, i.Target)
 	if err != nil {
 		return err
 	}
-	options := mcp.CallOptions{Progress: f.IO.Err.Progress, Timeout: f.Flags.Timeout}
-	err = run(mcp.WithCallOptions(ctx, options), c, words)
-	f.IO.Err.Done()
-	f.Client.Close(c)
+	options := mcp.CallOptions{Progress: i.IO.Err.Progress, Timeout: i.Flags.Timeout}
+	err = run(mcp.WithCallOptions(ctx, options), c)
+	i.IO.Err.Done()
+	i.Client.Close(c)
 	return err
 }
 
 // AuthCommand returns a command about the login at a server.
-func AuthCommand(f *Factory, name, short string, run func(ctx context.Context, t *target.Target) error) *cobra.Command {
-	cmd := TargetCommand(f, name, short, nil, func(ctx context.Context, t *target.Target, _ []string) error {
-		if err := t.MayLogIn(); err != nil {
+func AuthCommand[O invoked](f *Factory, name, short string, o O, run func(context.Context, O) error) *cobra.Command {
+	cmd := TargetCommand(f, name, short, nil, o, func(ctx context.Context, o O) error {
+		if err := o.invocation().Target.MayLogIn(); err != nil {
 			return exit.UsageError(err)
 		}
-		return run(ctx, t)
+		return run(ctx, o)
 	})
 	cmd.Use = name + " TARGET"
 	return cmd

@@ -14,11 +14,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver/command"
 )
 
-// FlagError returns the usage error of a flag that could not be parsed. Parsing stopped at that
-// flag, so FlagError searches the command line for --json.
-func FlagError(f *Factory, cmd *cobra.Command, err error) error {
-	f.Flags.JSON = f.Flags.JSON || HasJSONFlag(f.Args)
-	if advice := misplacedCommand(cmd, argumentsOf(cmd, f.Args)); advice != "" {
+// FlagError returns the usage error of a flag of the command line args that could not be parsed.
+// Parsing stopped at that flag, so FlagError searches args for --json.
+func FlagError(f *Factory, cmd *cobra.Command, args []string, err error) error {
+	f.Flags.JSON = f.Flags.JSON || HasJSONFlag(args)
+	if advice := misplacedCommand(cmd, argumentsOf(cmd, args)); advice != "" {
 		return exit.UsageError(fmt.Errorf("%w: %s", err, advice))
 	}
 	return exit.UsageError(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))

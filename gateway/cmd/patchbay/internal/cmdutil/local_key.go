@@ -21,14 +21,14 @@ import (
 )
 
 // AddNoAuthFlag adds the flag that serves HTTP without a key.
-func AddNoAuthFlag(f *Factory, cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.NoAuth, "insecure-no-auth", false,
+func AddNoAuthFlag(cmd *cobra.Command, noAuth *bool) {
+	cmd.Flags().BoolVar(noAuth, "insecure-no-auth", false,
 		"serve HTTP without a key, on a loopback address: every program of this machine, of any user, can use it")
 }
 
-// HTTPKey returns the key that clients must send over HTTP, or "" with --insecure-no-auth.
-func HTTPKey(f *Factory) string {
-	if f.NoAuth {
+// HTTPKey returns the key that clients must send over HTTP, or "" if noAuth is set.
+func HTTPKey(f *Factory, noAuth bool) string {
+	if noAuth {
 		return ""
 	}
 	key, err := localKey()

@@ -16,20 +16,26 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// AddHTTPFlag adds --http, an address for checkBridgeAddr, and its key.
-func AddHTTPFlag(f *Factory, cmd *cobra.Command, addr *string) {
-	cmd.Flags().StringVar(addr, "http", "",
-		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
-	AddNoAuthFlag(f, cmd)
+// HTTPOptions contains the flags of commands that serve stdio, or HTTP on an address of this machine.
+type HTTPOptions struct {
+	Addr   string // stdio if empty
+	NoAuth bool
 }
 
-// CheckBridgeAddr refuses addresses that other machines reach: the bridge adds the user's login to
-// requests, or runs the user's command, and its key would be sent unencrypted.
-func CheckBridgeAddr(addr string) error {
-	host, _, err := net.SplitHostPort(observe.WithLoopbackHost(addr))
-	if err != nil || !netx.IsLocalHost(host) {
-		return fmt.Errorf("invalid --http %q: must be host:port with a loopback address, "+
-			"since the key of clients is sent unencrypted", addr)
+// AddFlags adds the flags to a command.
+func (o *HTTPOptions) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.Addr, "http", "",
+		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	AddNoAuthFlag(cmd, &o.NoAuth)
+}
+
+// Check refuses addresses that other machines reach: a bridge adds the user's login to requests, or runs
+// the user's command, and the key would be sent unencrypted.
+func (o *HTTPOptions) Check() error {
+	host, _, err := net.SplitHostPort(observe.WithLoopbackHost(o.Addr))
+	if o.Addr != "" && (err != nil || !netx.IsLocalHost(host)) {
+		return exit.UsageError(fmt.Errorf("invalid --http %q: must be host:port with a loopback address, "+
+			"since the key of clients is sent unencrypted", o.Addr))
 	}
 	return nil
 }
@@ -42,17 +48,20 @@ func Stdio(f *Factory) mcp.Conn {
 	return mcp.NewStreamConn(f.IO.In.R, f.IO.Out.W, nil)
 }
 
-// ServeLocal serves HTTP on an address of this machine until ctx is done. It prints the URL, and the
-// key that clients must send.
-func ServeLocal(ctx context.Context, f *Factory, h mcp.Handler, addr string) error {
+// Serve serves a handler to one client on stdio, or over HTTP until ctx is done. Over HTTP it prints the
+// URL, and the key that clients must send.
+func (o *HTTPOptions) Serve(ctx context.Context, f *Factory, h mcp.Handler) error {
+	if o.Addr == "" {
+		return mcp.Serve(ctx, h, Stdio(f), &mcp.ServeOptions{Logger: f.IO.Logger()})
+	}
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", observe.WithLoopbackHost(addr))
+	listener, err := config.Listen(ctx, "tcp", observe.WithLoopbackHost(o.Addr))
 	if err != nil {
 		return &exit.Error{Code: exit.Failure, Err: err}
 	}
 	defer listener.Close()
 	address := "http://" + listener.Addr().String() + connect.Endpoint
-	key := HTTPKey(f)
+	key := HTTPKey(f, o.NoAuth)
 	switch {
 	case f.Flags.JSON:
 		f.IO.Out.Value(httpReport{URL: address, Headers: KeyHeaders(key)})

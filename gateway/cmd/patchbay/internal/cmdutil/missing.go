@@ -12,8 +12,9 @@ import (
 
 // ReportFailed prints the failed servers of @host, whose items are missing in lists.
 func ReportFailed(f *Factory) {
-	if f.Failed != nil && !f.Observe.Completing {
-		f.Failed()
+	t := f.Client.Current.Load()
+	if t.Host != nil && t.Host.ReportFailed != nil && f.Client.Shell == nil && !f.Observe.Completing {
+		t.Host.ReportFailed()
 	}
 }
 

@@ -27,7 +27,7 @@ func WrongArguments(ctx context.Context, f *Factory, err error, verb, line strin
 	if ctx.Err() != nil {
 		return err
 	}
-	if f.Shell != nil {
+	if f.Client.Shell != nil {
 		return exit.UsageError(errors.Join(err, errors.New("usage: "+verb+" "+line)))
 	}
 	return exit.UsageError(errors.Join(err, errors.New("usage: patchbay "+verb+" TARGET "+line)))

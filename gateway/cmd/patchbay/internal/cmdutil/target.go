@@ -13,8 +13,8 @@ import (
 
 // ParseTarget returns the target of a command, and the other arguments.
 func ParseTarget(f *Factory, cmd *cobra.Command, args []string) (t *target.Target, words []string, err error) {
-	if f.Shell != nil {
-		return f.Shell.Server(), args, nil
+	if f.Client.Shell != nil {
+		return f.Client.Shell.Server(), args, nil
 	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		if dash == len(args) {

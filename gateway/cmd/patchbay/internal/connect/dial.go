@@ -29,7 +29,7 @@ import (
 
 // Close closes a connection. It returns no error, because the command already holds its result.
 func (d *Dialer) Close(c *mcp.Client) {
-	if d.Shared != nil && d.Shared.Keeps(c) {
+	if d.Shell != nil && d.Shell.Keeps(c) {
 		return
 	}
 	const statusAfter = time.Second
@@ -81,8 +81,8 @@ func (d *Dialer) Transport(t *target.Target) mcp.SessionTransport {
 	return command
 }
 
-// A SharedClient is the connection of a shell, which several commands use.
-type SharedClient interface {
+// A Shell runs several commands about a server over a shared connection.
+type Shell interface {
 	// Connection returns the client. It must connect again if the connection has ended.
 	Connection(ctx context.Context, p *Dialer) (*mcp.Client, error)
 	// Observe records the transport of a connection, and returns a transport that reports lost sessions.
@@ -91,12 +91,19 @@ type SharedClient interface {
 	Keeps(c *mcp.Client) bool
 	// AllowsLog reports whether another log message may be shown.
 	AllowsLog() bool
+	// Server returns the target of all commands.
+	Server() *target.Target
+	// CompleteNames completes the arguments of a command, whose names list returns.
+	CompleteNames(ctx context.Context, verb string, list func(context.Context, *mcp.Client) []string,
+		words []string) []string
+	// NotedTasks completes the ids of tasks.
+	NotedTasks(words []string, typed string) []string
 }
 
 // Connect connects to a target. In a shell it returns the client of the shell.
 func (d *Dialer) Connect(ctx context.Context, t *target.Target) (*mcp.Client, error) {
-	if d.Shared != nil {
-		return d.Shared.Connection(ctx, d)
+	if d.Shell != nil {
+		return d.Shell.Connection(ctx, d)
 	}
 	return d.Dial(ctx, t)
 }
@@ -125,8 +132,8 @@ func (d *Dialer) Dial(ctx context.Context, t *target.Target) (*mcp.Client, error
 	d.IO.Err.Status("connecting to " + term.CleanLine(where) + " …")
 	var c *mcp.Client
 	var transport mcp.Transport = d.Transport(t)
-	if d.Shared != nil {
-		transport = d.Shared.Observe(transport)
+	if d.Shell != nil {
+		transport = d.Shell.Observe(transport)
 	}
 	err = Within(ctx, d.StartLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
@@ -279,7 +286,7 @@ func (d *Dialer) logged(_ context.Context, m *mcp.LoggingMessage) {
 		text = term.CleanJSON(string(m.Data)) // with its other fields
 	}
 	line := fmt.Sprintf("[%s] %s%s", term.CleanLine(string(m.Level)), name, term.Clean(text))
-	if d.Shared == nil || d.Shared.AllowsLog() {
+	if d.Shell == nil || d.Shell.AllowsLog() {
 		d.IO.Err.Printf("%s", line)
 	}
 }

@@ -25,13 +25,12 @@ type Dialer struct {
 	Observe *observe.Watch
 
 	Current       atomic.Pointer[target.Target] // the server; nil before the command names it
-	Shared        SharedClient                  // the client of the shell; nil outside a shell
+	Shell         Shell                         // runs the command; nil outside a shell
 	NoQuestions   bool                          // the client declares neither elicitation nor sampling
 	Bridging      bool                          // clients answer the questions of the server
 	Explain       mcp.Middleware                // of the client of a bridge
 	recorder      *recording.Writer             // writes the file of --trace; nil before the first connection
 	CommandStderr *Tail                         // the end of the standard error of the server's command, without -v
-	Timed         bool                          // the command line contains --timeout
 
 	Received      atomic.Int64                   // bytes of results and errors
 	Missing       atomic.Pointer[missingServers] // of the last list; nil if the list is complete

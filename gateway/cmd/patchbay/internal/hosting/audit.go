@@ -23,7 +23,7 @@ import (
 // vaultAuditKey is the key of the vault for the seed of the key that signs checkpoints.
 const vaultAuditKey = "gateway audit key"
 
-// openAudit opens the audit log that a configuration names, or returns nil. [End] closes the log.
+// openAudit opens the audit log that a configuration names, or returns nil. The log is closed at exit.
 func openAudit(ctx context.Context, p *cmdutil.Factory, f *config.File) (*audit.Log, error) {
 	s, err := f.Settings()
 	if err != nil || s.Audit == nil || p.Observe.Completing {
@@ -44,18 +44,12 @@ func openAudit(ctx context.Context, p *cmdutil.Factory, f *config.File) (*audit.
 	if err != nil {
 		return nil, fmt.Errorf("%w (member audit of the settings)", err)
 	}
-	p.Audits = append(p.Audits, l)
-	return l, nil
-}
-
-// closeAudits closes the logs, after the hosts that use them.
-func closeAudits(f *cmdutil.Factory) {
-	for _, l := range f.Audits {
+	p.Exit.Add(cmdutil.ExitLogs, func() {
 		if err := l.Close(); err != nil {
-			f.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
+			p.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
 		}
-	}
-	f.Audits = nil
+	})
+	return l, nil
 }
 
 // AuditKey returns the key that signs checkpoints. The first call creates it.

@@ -245,7 +245,7 @@ func OneServer(t *target.Target) (*Config, error) {
 
 // OpenHost opens a host for a configuration. Servers start when they are first used.
 func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte) (*host.Host, error) {
-	if err := f.Net.LoadCACert(ctx); err != nil {
+	if err := f.Client.Net.LoadCACert(ctx); err != nil {
 		return nil, exit.UsageError(err)
 	}
 	if _, err := f.Vault.Open(); err != nil { // before Dial is called concurrently
@@ -420,7 +420,7 @@ func dialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.
 	if err := f.Login.Authorize(ctx, t); err != nil {
 		return nil, err
 	}
-	opts := &mcphttp.TransportOptions{Header: t.Header, Logger: f.IO.Logger(), Client: f.Net.HTTPClient(),
+	opts := &mcphttp.TransportOptions{Header: t.Header, Logger: f.IO.Logger(), Client: f.Client.Net.HTTPClient(),
 		InsecureHTTP: true}
 	if t.Auth != nil {
 		opts.Client = &http.Client{Transport: &loginAdvice{t.Auth, cmdutil.LoginCommandLine(f, t, nil)}}

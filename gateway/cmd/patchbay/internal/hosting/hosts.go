@@ -12,11 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Hosts implements hosts.
-type Hosts struct{}
-
 // Named returns the target of @host, or of @, the running gateway, to which it connects later.
-func (Hosts) Named(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, error) {
+func Named(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, error) {
 	if name == target.HostName {
 		t, _, err := OpenHostTarget(ctx, f, &policy.Caller{})
 		return t, err
@@ -39,13 +36,18 @@ func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *policy.Call
 	if err != nil {
 		return nil, nil, err
 	}
-	f.AtEnd = append(f.AtEnd, h.Close)
-	f.Failed = func() { printFailed(f, c, h) }
+	f.Exit.Add(cmdutil.ExitHosts, func() {
+		if err := h.Close(); err != nil && f.Flags.Verbose {
+			f.IO.Err.Printf("patchbay: close: %s", term.Clean(err.Error()))
+		}
+	})
 	view := h.For(caller)
-	t := &target.Target{Command: []string{target.HostName}, Host: &target.HostTarget{Open: func() mcp.SessionTransport {
+	open := func() mcp.SessionTransport {
 		transport, _ := mcp.InMemory(view).(mcp.SessionTransport) // it serves every revision
 		return transport
-	}}}
+	}
+	t := &target.Target{Command: []string{target.HostName},
+		Host: &target.HostTarget{Open: open, ReportFailed: func() { printFailed(f, c, h) }}}
 	return t, h, nil
 }
 
@@ -76,26 +78,8 @@ func hostCapabilities(f *cmdutil.Factory) *mcp.ClientCapabilities {
 	return caps
 }
 
-// End closes the hosts and logs that commands opened, with all processes.
-func End(p *cmdutil.Factory) {
-	for _, f := range p.AtEnd {
-		if err := f(); err != nil && p.Flags.Verbose {
-			p.IO.Err.Printf("patchbay: close: %s", term.Clean(err.Error()))
-		}
-	}
-	p.AtEnd = nil
-	if p.Observe.Observed != nil {
-		p.Observe.Observed.End()
-	}
-	closeAudits(p)
-	for _, lock := range p.Locks {
-		_ = lock.Close() // at the latest, the end of the process releases it
-	}
-	p.Locks = nil
-}
-
 // Names completes the target of all servers, if there are any.
-func (Hosts) Names(f *cmdutil.Factory, typed string) []string {
+func Names(f *cmdutil.Factory, typed string) []string {
 	names := runningNames(context.Background(), f, typed)
 	if !strings.HasPrefix(target.HostName, typed) || //nolint:gocritic // a constant is completed
 		len(f.Config.TargetNames("")) == 0 {

@@ -18,6 +18,7 @@ type Finder struct {
 	Net   *network.Client
 	Vault *secrets.Store
 
-	// HostNamed returns the target of @host or @.
+	// HostNamed returns the target of @host or @, HostNames completes these names.
 	HostNamed func(ctx context.Context, name string) (*Target, error)
+	HostNames func(typed string) []string
 }

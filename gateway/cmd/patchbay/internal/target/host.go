@@ -17,7 +17,8 @@ const HostName = "@host"
 
 // A HostTarget is the TARGET of all configured servers: a host in this process, or the running gateway.
 type HostTarget struct {
-	Open func() mcp.SessionTransport
+	Open         func() mcp.SessionTransport
+	ReportFailed func() // prints which servers have failed; nil for the running gateway
 }
 
 // errHostFlags is returned for flags that apply to a single server.

@@ -22,35 +22,43 @@ import (
 
 // NewCmdAuth returns the command "auth" with its subcommands.
 func NewCmdAuth(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.WithSubcommands(f, "auth", "Log in to and out of servers (OAuth)",
-		newCmdLogin(f),
-		newCmdStatus(f),
-		cmdutil.AuthCommand(f, "logout", "Log out of a server",
-			func(ctx context.Context, t *target.Target) error { return Logout(ctx, f, t) }),
-		newCmdToken(f),
-		newCmdVaultKey(f))
+	return cmdutil.WithSubcommands(f, "auth", "Log in to and out of servers (OAuth)", NewCmdLogin(f, nil),
+		NewCmdStatus(f, nil), NewCmdLogout(f, nil), NewCmdToken(f, nil), NewCmdKey(f, nil))
 }
 
-// newCmdLogin returns the command "auth login".
-func newCmdLogin(p *cmdutil.Factory) *cobra.Command {
-	var wanted login.Settings
-	var secretFile string
-	var noBrowser bool
-	cmd := cmdutil.AuthCommand(p, "login", "Log in to a server", func(ctx context.Context, t *target.Target) error {
-		return Login(ctx, p, t, &wanted, secretFile, !noBrowser)
-	})
-	f := cmd.Flags()
-	f.StringArrayVar(&wanted.Scopes, "scope", nil, "request this `scope`")
-	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a registered client")
-	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
-	f.StringVar(&wanted.Issuer, "issuer", "",
+// LoginOptions are the flags of "auth login".
+type LoginOptions struct {
+	cmdutil.Invocation
+	Settings   login.Settings
+	SecretFile string // with the client secret
+	NoBrowser  bool   // print the page
+}
+
+// NewCmdLogin returns the command "auth login". run replaces its function in tests.
+func NewCmdLogin(p *cmdutil.Factory, run func(context.Context, *LoginOptions) error) *cobra.Command {
+	o := &LoginOptions{}
+	cmd := cmdutil.AuthCommand(p, "login", "Log in to a server", o, cmdutil.Or(run,
+		func(ctx context.Context, o *LoginOptions) error {
+			return Login(ctx, p, o.Target, &o.Settings, o.SecretFile, !o.NoBrowser)
+		}))
+	f, settings := cmd.Flags(), &o.Settings
+	f.StringArrayVar(&settings.Scopes, "scope", nil, "request this `scope`")
+	f.StringVar(&settings.ClientID, "client-id", "", "the `id` of a registered client")
+	f.StringVar(&o.SecretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
+	f.StringVar(&settings.Issuer, "issuer", "",
 		"the `URL` of the only authorization server to use, required by the flags about it")
-	f.BoolVar(&wanted.InsecureUnlistedPKCE, "insecure-unlisted-pkce", false,
+	f.BoolVar(&settings.InsecureUnlistedPKCE, "insecure-unlisted-pkce", false,
 		"log in at --issuer although it lists no PKCE methods (Cognito, Entra ID)")
-	f.BoolVar(&wanted.OmitResource, "omit-resource", false, "leave out the parameter resource, which --issuer refuses")
-	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
-	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
+	f.BoolVar(&settings.OmitResource, "omit-resource", false, "leave out the parameter resource, which --issuer refuses")
+	f.StringVar(&settings.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
+	f.BoolVar(&o.NoBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
+}
+
+// NewCmdLogout returns the command "auth logout". run replaces its function in tests.
+func NewCmdLogout(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	return cmdutil.AuthCommand(f, "logout", "Log out of a server", &cmdutil.Invocation{}, cmdutil.Or(run,
+		func(ctx context.Context, o *cmdutil.Invocation) error { return Logout(ctx, f, o.Target) }))
 }
 
 // Login logs the user in to a server, and stores the settings of the login.
@@ -297,36 +305,40 @@ func Logout(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
 	return nil
 }
 
-// newCmdToken returns the command "auth token".
-func newCmdToken(f *cmdutil.Factory) *cobra.Command {
-	var show bool
-	cmd := cmdutil.AuthCommand(f, "token", "Print the access token", func(ctx context.Context, t *target.Target) error {
-		if f.IO.Out.Terminal && !show {
-			return exit.UsageError(errors.New("refusing to print a token on a terminal: use a pipe, or give --show"))
-		}
-		return token(ctx, f, t)
-	})
-	cmd.Flags().BoolVar(&show, "show", false, "print the token even on a terminal")
+// TokenOptions are the flags of "auth token".
+type TokenOptions struct {
+	cmdutil.Invocation
+	Show bool // also on a terminal
+}
+
+// NewCmdToken returns the command "auth token". run replaces its function in tests.
+func NewCmdToken(f *cmdutil.Factory, run func(context.Context, *TokenOptions) error) *cobra.Command {
+	o := &TokenOptions{}
+	cmd := cmdutil.AuthCommand(f, "token", "Print the access token", o, cmdutil.Or(run, token))
+	cmd.Flags().BoolVar(&o.Show, "show", false, "print the token even on a terminal")
 	return cmd
 }
 
-func token(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
-	if err := f.Login.Authorize(ctx, t); err != nil {
+func token(ctx context.Context, o *TokenOptions) error {
+	if o.IO.Out.Terminal && !o.Show {
+		return exit.UsageError(errors.New("refusing to print a token on a terminal: use a pipe, or give --show"))
+	}
+	if err := o.Login.Authorize(ctx, o.Target); err != nil {
 		return err
 	}
-	tokens, err := t.Auth.Token(ctx)
+	tokens, err := o.Target.Auth.Token(ctx)
 	if err != nil {
 		return err
 	}
-	if f.Flags.JSON {
+	if o.Flags.JSON {
 		out := map[string]any{"accessToken": tokens.AccessToken, "tokenType": tokens.TokenType}
 		if !tokens.Expires.IsZero() {
 			out["expires"] = tokens.Expires
 		}
-		f.IO.Out.Value(out)
+		o.IO.Out.Value(out)
 		return nil
 	}
-	f.IO.Out.Println(tokens.AccessToken)
+	o.IO.Out.Println(tokens.AccessToken)
 	return nil
 }
 

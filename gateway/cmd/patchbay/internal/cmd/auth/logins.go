@@ -13,7 +13,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -21,21 +20,20 @@ import (
 // serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
 const serverPrefix = "server "
 
-// newCmdStatus returns the command "auth status".
-func newCmdStatus(f *cmdutil.Factory) *cobra.Command {
-	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", func(ctx context.Context,
-		t *target.Target) error {
-		return status(ctx, f, t)
-	})
-	run := cmd.RunE
+// NewCmdStatus returns the command "auth status". run replaces its function in tests.
+func NewCmdStatus(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	o := &cmdutil.Invocation{}
+	run = cmdutil.Or(run, statusOrLogins)
+	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", o, run)
 	cmd.Use = "status [TARGET]"
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
-			return listLogins(cmd.Context(), f)
-		}
-		return run(cmd, args)
+	return cmdutil.OptionalTarget(cmd, o, run)
+}
+
+func statusOrLogins(ctx context.Context, o *cmdutil.Invocation) error {
+	if o.Target == nil {
+		return listLogins(ctx, o.Factory)
 	}
-	return cmd
+	return status(ctx, o.Factory, o.Target)
 }
 
 // listLogins prints all logins of the vault. The error is that of values that cannot be read.

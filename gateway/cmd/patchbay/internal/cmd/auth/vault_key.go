@@ -16,27 +16,32 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
 )
 
-// newCmdVaultKey returns the command that changes the key of the stored logins and secrets.
-func newCmdVaultKey(f *cmdutil.Factory) *cobra.Command {
+// KeyOptions are the arguments of "auth key".
+type KeyOptions struct {
+	*cmdutil.Factory
+	Location string // of the new key; "" for the same
+}
+
+// NewCmdKey returns the command "auth key", which changes the key of the stored logins and secrets. run
+// replaces its function in tests.
+func NewCmdKey(f *cmdutil.Factory, run func(context.Context, *KeyOptions) error) *cobra.Command {
 	locations := []string{vault.InKeyring, vault.InFile, vault.InPassphrase}
 	return &cobra.Command{
 		Use: "key [keyring|file|passphrase]", Short: "Change the key of stored logins and secrets, and where it is",
 		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), ValidArgs: locations,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			location := ""
-			if len(args) > 0 {
-				location = args[0]
-			}
-			if location != "" && !slices.Contains(locations, location) {
-				return exit.UsageError(fmt.Errorf("unknown place %q: want one of %s", location,
+			o := &KeyOptions{f, strings.Join(args, "")}
+			if o.Location != "" && !slices.Contains(locations, o.Location) {
+				return exit.UsageError(fmt.Errorf("unknown place %q: want one of %s", o.Location,
 					strings.Join(locations, ", ")))
 			}
-			return changeVaultKey(cmd.Context(), f, location)
+			return cmdutil.Or(run, changeKey)(cmd.Context(), o)
 		},
 	}
 }
 
-func changeVaultKey(ctx context.Context, f *cmdutil.Factory, location string) error {
+func changeKey(ctx context.Context, o *KeyOptions) error {
+	f, location := o.Factory, o.Location
 	v, err := f.Vault.Open()
 	if err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -31,92 +30,90 @@ const (
 	benchWarmUp = time.Second
 )
 
-// benchFlags are the flags of `patchbay bench`.
-type benchFlags struct {
-	plan        benchPlan
-	connections int
-	yes         bool
+// Options are the flags of "bench".
+type Options struct {
+	cmdutil.Invocation
+	Plan
+	Connections int
+	Yes         bool // do not ask before a tool is called that is not read-only
 }
 
-// NewCmdBench returns the command "bench".
-func NewCmdBench(p *cmdutil.Factory, tools list.Listing[*mcp.Tool]) *cobra.Command {
-	var f benchFlags
+// NewCmdBench returns the command "bench". run replaces its function in tests.
+func NewCmdBench(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
 	var cmd *cobra.Command
 	const short = "Call a tool many times and print the rate and latencies"
-	cmd = cmdutil.TargetCommand(p, "bench TOOL [ARGUMENT…]", short, tools.Names,
-		func(ctx context.Context, t *target.Target, words []string) error {
-			given := cmd.Flags().Changed
-			if err := f.check(given("count")); err != nil {
+	cmd = cmdutil.TargetCommand(f, "bench TOOL [ARGUMENT…]", short, list.Tools(f).Names, o,
+		func(ctx context.Context, o *Options) error {
+			if err := o.check(cmd.Flags().Changed); err != nil {
 				return exit.UsageError(err)
 			}
-			if p.Shell != nil && f.connections > 1 {
-				return exit.UsageError(fmt.Errorf(
-					"invalid --connections %d: a shell has one connection; run \"patchbay bench\" "+
-						"outside of the shell", f.connections))
-			}
-			if !given("warm-up") && f.plan.count > 0 {
-				f.plan.warmUp = 0
-			}
-			if !given("duration") && f.plan.count > 0 {
-				f.plan.duration = 0
-			}
-			p.Client.NoQuestions = true
-			return cmdutil.WithServer(ctx, p, t, words, func(ctx context.Context, c *mcp.Client, words []string) error {
-				return bench(ctx, p, t, c, words, &f)
-			})
+			return cmdutil.Or(run, start)(ctx, o)
 		})
-	cmd.PreRun = func(*cobra.Command, []string) {
-		p.Observe.Observed = observe.Unobserved()
-	} // traces would be measured too
+	cmd.PreRun = func(*cobra.Command, []string) { f.Observe.Observed = observe.Unobserved() } // traces would be measured too
 	flags := cmd.Flags()
-	flags.IntVarP(&f.plan.workers, "concurrency", "c", 1, "make this many calls at the same time")
-	flags.IntVarP(&f.plan.count, "count", "n", 0,
+	flags.IntVarP(&o.Workers, "concurrency", "c", 1, "make this many calls at the same time")
+	flags.IntVarP(&o.Count, "count", "n", 0,
 		"stop after this many calls, or after --duration if that is given and earlier")
-	flags.DurationVarP(&f.plan.duration, "duration", "d", 10*time.Second,
+	flags.DurationVarP(&o.Duration, "duration", "d", 10*time.Second,
 		"stop after this time; no default with --count")
-	flags.DurationVar(&f.plan.warmUp, "warm-up", benchWarmUp,
+	flags.DurationVar(&o.WarmUp, "warm-up", benchWarmUp,
 		"make calls that do not count for this time first; with --count the default is 0")
-	flags.Float64Var(&f.plan.rate, "rate", 0, "start at most this many calls per second, evenly (default no limit)")
-	flags.IntVar(&f.connections, "connections", 1, "distribute the calls over this many connections")
-	flags.BoolVarP(&f.yes, "yes", "y", false, "call a tool that is not annotated as read-only, without a question")
+	flags.Float64Var(&o.Rate, "rate", 0, "start at most this many calls per second, evenly (default no limit)")
+	flags.IntVar(&o.Connections, "connections", 1, "distribute the calls over this many connections")
+	flags.BoolVarP(&o.Yes, "yes", "y", false, "call a tool that is not annotated as read-only, without a question")
 	return cmd
 }
 
-// check returns an error for values that are not allowed. withCount means that --count was given.
-func (f *benchFlags) check(withCount bool) error {
-	switch plan := &f.plan; {
-	case plan.workers < 1 || plan.workers > maxBenchWorkers:
-		return fmt.Errorf("invalid --concurrency %d: want 1 to %d", plan.workers, maxBenchWorkers)
-	case f.connections < 1 || f.connections > maxBenchConnections:
-		return fmt.Errorf("invalid --connections %d: want 1 to %d", f.connections, maxBenchConnections)
-	case f.connections > plan.workers:
-		return fmt.Errorf("invalid --connections %d: want at most %d, the --concurrency", f.connections, plan.workers)
-	case withCount && plan.count < 1:
-		return fmt.Errorf("invalid --count %d: want more than 0", plan.count)
-	case plan.duration <= 0:
-		return fmt.Errorf("invalid --duration %v: want more than 0", plan.duration)
-	case plan.warmUp < 0:
-		return fmt.Errorf("invalid --warm-up %v: want 0 or more", plan.warmUp)
-	case plan.rate < 0 || plan.rate > 1e6:
-		return fmt.Errorf("invalid --rate %v: want 0 to 1000000 calls per second", plan.rate)
+// check returns an error for values that are not allowed, and fills in defaults. given reports whether
+// the command line contains a flag.
+func (o *Options) check(given func(flag string) bool) error {
+	switch {
+	case o.Workers < 1 || o.Workers > maxBenchWorkers:
+		return fmt.Errorf("invalid --concurrency %d: want 1 to %d", o.Workers, maxBenchWorkers)
+	case o.Connections < 1 || o.Connections > maxBenchConnections:
+		return fmt.Errorf("invalid --connections %d: want 1 to %d", o.Connections, maxBenchConnections)
+	case o.Connections > o.Workers:
+		return fmt.Errorf("invalid --connections %d: want at most %d, the --concurrency", o.Connections, o.Workers)
+	case given("count") && o.Count < 1:
+		return fmt.Errorf("invalid --count %d: want more than 0", o.Count)
+	case o.Duration <= 0:
+		return fmt.Errorf("invalid --duration %v: want more than 0", o.Duration)
+	case o.WarmUp < 0:
+		return fmt.Errorf("invalid --warm-up %v: want 0 or more", o.WarmUp)
+	case o.Rate < 0 || o.Rate > 1e6:
+		return fmt.Errorf("invalid --rate %v: want 0 to 1000000 calls per second", o.Rate)
+	case o.Client.Shell != nil && o.Connections > 1:
+		return fmt.Errorf("invalid --connections %d: a shell has one connection; run \"patchbay bench\" outside of the "+
+			"shell", o.Connections)
+	}
+	if !given("warm-up") && o.Count > 0 {
+		o.WarmUp = 0
+	}
+	if !given("duration") && o.Count > 0 {
+		o.Duration = 0
 	}
 	return nil
 }
 
-func bench(ctx context.Context, p *cmdutil.Factory, t *target.Target, c *mcp.Client, words []string,
-	f *benchFlags) error {
+func start(ctx context.Context, o *Options) error {
+	o.Client.NoQuestions = true
+	return o.WithServer(ctx, func(ctx context.Context, c *mcp.Client) error { return bench(ctx, o, c) })
+}
+
+func bench(ctx context.Context, o *Options, c *mcp.Client) error {
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{}) // without progress
-	tool, arguments, err := call.PrepareCall(ctx, p, c, "bench", words)
+	tool, arguments, err := call.PrepareCall(ctx, &o.Invocation, c, "bench")
 	if err != nil {
 		return err
 	}
-	if err := mayBench(ctx, p, tool, f); err != nil {
+	if err := mayBench(ctx, o, tool); err != nil {
 		return err
 	}
 	clients := []*mcp.Client{c}
-	defer func() { closeAll(p, clients[1:]) }()
-	for len(clients) < f.connections {
-		another, err := p.Client.Connect(ctx, t)
+	defer func() { closeAll(o.Factory, clients[1:]) }()
+	for len(clients) < o.Connections {
+		another, err := o.Client.Connect(ctx, o.Target)
 		if err != nil {
 			return fmt.Errorf("connection %d: %w", len(clients)+1, err)
 		}
@@ -125,20 +122,20 @@ func bench(ctx context.Context, p *cmdutil.Factory, t *target.Target, c *mcp.Cli
 			return err
 		}
 	}
-	p.IO.Err.Status("measuring …")
-	m := f.plan.run(ctx, func(ctx context.Context, worker int) error {
+	o.IO.Err.Status("measuring …")
+	m := o.Plan.run(ctx, func(ctx context.Context, worker int) error {
 		return callOnce(ctx, clients[worker%len(clients)], tool.Name, arguments)
 	})
-	p.IO.Err.Done()
-	r := newBenchReport(t.String(), tool.Name, c.Revision(), f, m)
-	if p.Flags.JSON {
-		p.IO.Out.Value(r)
+	o.IO.Err.Done()
+	r := newBenchReport(o, tool.Name, c.Revision(), m)
+	if o.Flags.JSON {
+		o.IO.Out.Value(r)
 	} else {
-		showBench(p, r)
+		showBench(o.Factory, r)
 	}
 	switch {
 	case ctx.Err() != nil:
-		p.IO.Err.Printf("patchbay: interrupted; this was measured until then")
+		o.IO.Err.Printf("patchbay: interrupted; this was measured until then")
 		return &exit.Error{Code: exit.Interrupted, Err: exit.ErrShown}
 	case len(r.Errors) > 0:
 		return &exit.Error{Code: exit.Failure, Err: exit.ErrShown}
@@ -159,18 +156,18 @@ func callOnce(ctx context.Context, c *mcp.Client, name string, arguments stdjson
 
 // mayBench asks the user before a tool is called many times that is not annotated as read-only, and
 // returns an error if that is refused.
-func mayBench(ctx context.Context, p *cmdutil.Factory, tool *mcp.Tool, f *benchFlags) error {
+func mayBench(ctx context.Context, o *Options, tool *mcp.Tool) error {
 	why := benchRisk(tool.Annotations)
-	if why == "" || f.yes {
+	if why == "" || o.Yes {
 		return nil
 	}
 	text := fmt.Sprintf("the tool %q is %s, and would be called many times", term.Shorten(tool.Name,
 		term.MaxNameShown), why)
-	if !p.IO.MayPrompt() {
+	if !o.IO.MayPrompt() {
 		return exit.UsageError(fmt.Errorf("%s: add --yes if that does no harm", text))
 	}
-	p.IO.Err.Printf("%s (%s).", term.CleanLine(text), f.plan.String())
-	yes, err := p.Ask.Confirm(ctx, "Call it?", "n")
+	o.IO.Err.Printf("%s (%s).", term.CleanLine(text), o.Plan.String())
+	yes, err := o.Ask.Confirm(ctx, "Call it?", "n")
 	switch {
 	case errors.Is(err, question.ErrCancelled), errors.Is(err, question.ErrDeclined), err == nil && !yes:
 		return &exit.Error{Code: exit.Failure, Err: errors.New("not started: the user declined")}

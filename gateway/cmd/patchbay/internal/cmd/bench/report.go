@@ -36,10 +36,10 @@ type benchLatency struct {
 	Max  float64 `json:"max"`
 }
 
-func newBenchReport(target, tool, revision string, f *benchFlags, m *measurement) *BenchReport {
+func newBenchReport(o *Options, tool, revision string, m *measurement) *BenchReport {
 	h := &m.latency
 	r := &BenchReport{
-		Target: target, Tool: tool, Revision: revision, Concurrency: f.plan.workers, Connections: f.connections,
+		Target: o.Target.String(), Tool: tool, Revision: revision, Concurrency: o.Workers, Connections: o.Connections,
 		Seconds: m.took.Seconds(), Calls: h.count + m.failed, Failed: m.failed,
 	}
 	if m.took > 0 {

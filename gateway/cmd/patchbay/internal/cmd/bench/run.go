@@ -17,47 +17,47 @@ import (
 // ends.
 const maxFirstFailures = 100
 
-// A benchPlan says how many calls are made, and when.
-type benchPlan struct {
-	workers  int
-	count    int           // calls; 0 for no limit but duration
-	duration time.Duration // 0 for no limit but count
-	warmUp   time.Duration
-	rate     float64 // calls that start per second; 0 for no limit
+// A Plan limits the calls of a measurement.
+type Plan struct {
+	Workers  int           // calls at the same time
+	Count    int           // calls; 0 for no limit but Duration
+	Duration time.Duration // 0 for no limit but Count
+	WarmUp   time.Duration // of calls that do not count, before the others
+	Rate     float64       // calls that start per second; 0 for no limit
 }
 
 // String returns the number of calls in words.
-func (b *benchPlan) String() string {
+func (b *Plan) String() string {
 	var limits []string
-	if b.count > 0 {
-		limits = append(limits, term.Counted(b.count, "call"))
+	if b.Count > 0 {
+		limits = append(limits, term.Counted(b.Count, "call"))
 	}
-	if b.duration > 0 {
-		limits = append(limits, fmt.Sprintf("for %v", b.duration))
+	if b.Duration > 0 {
+		limits = append(limits, fmt.Sprintf("for %v", b.Duration))
 	}
 	text := strings.Join(limits, ", or ")
-	if b.warmUp > 0 {
-		text += fmt.Sprintf(" after %v of warm-up", b.warmUp)
+	if b.WarmUp > 0 {
+		text += fmt.Sprintf(" after %v of warm-up", b.WarmUp)
 	}
-	return fmt.Sprintf("%s, %d at a time", text, b.workers)
+	return fmt.Sprintf("%s, %d at a time", text, b.Workers)
 }
 
 // run makes the calls, first the warm-up. It ends early, with the measurement so far, when ctx is
 // done. Calls that ctx interrupts do not count.
-func (b *benchPlan) run(ctx context.Context, call func(ctx context.Context, worker int) error) *measurement {
-	if b.warmUp > 0 {
+func (b *Plan) run(ctx context.Context, call func(ctx context.Context, worker int) error) *measurement {
+	if b.WarmUp > 0 {
 		warm := *b
-		warm.count, warm.duration = 0, b.warmUp
+		warm.Count, warm.Duration = 0, b.WarmUp
 		warm.phase(ctx, call)
 	}
 	return b.phase(ctx, call)
 }
 
 // phase makes calls with all workers until the count or the duration is reached, whichever is first.
-func (b *benchPlan) phase(ctx context.Context, call func(ctx context.Context, worker int) error) *measurement {
+func (b *Plan) phase(ctx context.Context, call func(ctx context.Context, worker int) error) *measurement {
 	m := &measurement{began: time.Now(), failures: map[string]*failureCount{}}
 	var workers sync.WaitGroup
-	for worker := range b.workers {
+	for worker := range b.Workers {
 		workers.Go(func() {
 			for {
 				start, ok := m.next(ctx, b)
@@ -97,17 +97,17 @@ type failureCount struct {
 
 // next waits until the next call is due and returns when that is: with a rate, the latency of a call
 // includes the time that it had to wait for a worker. It reports false if there is no next call.
-func (m *measurement) next(ctx context.Context, b *benchPlan) (start time.Time, ok bool) {
+func (m *measurement) next(ctx context.Context, b *Plan) (start time.Time, ok bool) {
 	m.mu.Lock()
 	n := m.started
 	m.started++
 	stop := m.latency.count == 0 && m.failed >= maxFirstFailures
 	m.mu.Unlock()
 	start = time.Now()
-	if b.rate > 0 {
-		start = m.began.Add(time.Duration(float64(n) / b.rate * float64(time.Second)))
+	if b.Rate > 0 {
+		start = m.began.Add(time.Duration(float64(n) / b.Rate * float64(time.Second)))
 	}
-	if stop || b.count > 0 && n >= b.count || b.duration > 0 && start.Sub(m.began) >= b.duration {
+	if stop || b.Count > 0 && n >= b.Count || b.Duration > 0 && start.Sub(m.began) >= b.Duration {
 		return start, false
 	}
 	if wait := time.Until(start); wait > 0 {

@@ -14,27 +14,27 @@ import (
 func TestBenchPlan(t *testing.T) {
 	ten := func(ctx context.Context, _ int) error { time.Sleep(10 * time.Millisecond); return nil }
 	for name, test := range map[string]struct {
-		plan      benchPlan
+		plan      Plan
 		calls     int // in all
 		measured  int
 		took, p50 time.Duration
 	}{
-		"duration":    {benchPlan{workers: 1, duration: time.Second}, 100, 100, time.Second, 10 * time.Millisecond},
-		"concurrency": {benchPlan{workers: 4, duration: time.Second}, 400, 400, time.Second, 10 * time.Millisecond},
-		"count": {benchPlan{workers: 4, count: 10, duration: time.Second}, 10, 10, 30 * time.Millisecond,
+		"duration":    {Plan{Workers: 1, Duration: time.Second}, 100, 100, time.Second, 10 * time.Millisecond},
+		"concurrency": {Plan{Workers: 4, Duration: time.Second}, 400, 400, time.Second, 10 * time.Millisecond},
+		"count": {Plan{Workers: 4, Count: 10, Duration: time.Second}, 10, 10, 30 * time.Millisecond,
 			10 * time.Millisecond},
-		"warm-up": {benchPlan{workers: 2, count: 10, warmUp: time.Second}, 210, 10, 50 * time.Millisecond,
+		"warm-up": {Plan{Workers: 2, Count: 10, WarmUp: time.Second}, 210, 10, 50 * time.Millisecond,
 			10 * time.Millisecond},
-		"count first": {benchPlan{workers: 1, count: 5, duration: time.Second},
+		"count first": {Plan{Workers: 1, Count: 5, Duration: time.Second},
 			5, 5, 50 * time.Millisecond, 10 * time.Millisecond},
-		"time first": {benchPlan{workers: 1, count: 500, duration: time.Second},
+		"time first": {Plan{Workers: 1, Count: 500, Duration: time.Second},
 			100, 100, time.Second, 10 * time.Millisecond},
-		"only count": {benchPlan{workers: 1, count: 2000},
+		"only count": {Plan{Workers: 1, Count: 2000},
 			2000, 2000, 20 * time.Second, 10 * time.Millisecond},
-		"rate": {benchPlan{workers: 4, duration: time.Second, rate: 50},
+		"rate": {Plan{Workers: 4, Duration: time.Second, Rate: 50},
 			50, 50, 990 * time.Millisecond, 10 * time.Millisecond},
 		// One worker makes 100 calls per second, so that the wait for it rises to half of the time.
-		"rate too high": {benchPlan{workers: 1, count: 100, rate: 200}, 100, 100, time.Second, 255 * time.Millisecond},
+		"rate too high": {Plan{Workers: 1, Count: 100, Rate: 200}, 100, 100, time.Second, 255 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestBenchEndsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		plan := benchPlan{workers: 2, duration: time.Hour}
+		plan := Plan{Workers: 2, Duration: time.Hour}
 		m := plan.run(ctx, func(ctx context.Context, worker int) error {
 			select {
 			case <-time.After(400 * time.Millisecond):
@@ -71,7 +71,7 @@ func TestBenchEndsEarly(t *testing.T) {
 			t.Errorf("after an interrupt: %d calls, %v in %v, want 14, no failures, 3s", m.latency.count, m.failures,
 				m.took)
 		}
-		plan = benchPlan{workers: 1, duration: time.Hour}
+		plan = Plan{Workers: 1, Duration: time.Hour}
 		m = plan.run(t.Context(), func(context.Context, int) error { return errors.New("refused") })
 		if m.failed != maxFirstFailures || m.failures["failure"].Count != maxFirstFailures ||
 			m.failures["failure"].First != "refused" {

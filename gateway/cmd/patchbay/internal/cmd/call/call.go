@@ -23,52 +23,61 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdCall returns the command "call".
-func NewCmdCall(f *cmdutil.Factory, tools list.Listing[*mcp.Tool]) *cobra.Command {
-	var asTask bool
-	cmd := cmdutil.ServerCommand(f, "call [TOOL] [ARGUMENT…]", "Call a tool, or list the tools", tools.Names,
-		func(ctx context.Context, c *mcp.Client, words []string) error {
-			switch {
-			case len(words) == 0 && asTask:
-				return exit.UsageError(errors.New("missing TOOL: --task starts a tool"))
-			case len(words) == 0:
-				return list.ListOrShow(f, tools)(ctx, c, nil)
-			}
-			tool, arguments, err := PrepareCall(ctx, f, c, "call", words)
-			switch {
-			case err != nil:
-				return err
-			case asTask:
-				return startTask(ctx, f, c, tool, arguments)
-			}
-			return call(ctx, f, c, tool, arguments)
-		})
-	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
+// Options are the flags of "call".
+type Options struct {
+	cmdutil.Invocation
+	Task bool // start a task and do not wait for it
+}
+
+// NewCmdCall returns the command "call". run replaces its function in tests.
+func NewCmdCall(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, "call [TOOL] [ARGUMENT…]", "Call a tool, or list the tools", list.Tools(f).Names, o,
+		cmdutil.Or(run, cmdutil.Connected(callOrList)))
+	cmd.Flags().BoolVar(&o.Task, "task", false, "start a task, print its id, and do not wait for the result")
 	return cmdutil.CompleteArguments(f, cmd, cmdutil.ToolArguments)
 }
 
-// PrepareCall returns a tool and its arguments. verb is the command, for the usage in errors.
+func callOrList(ctx context.Context, o *Options, c *mcp.Client) error {
+	switch {
+	case len(o.Words) == 0 && o.Task:
+		return exit.UsageError(errors.New("missing TOOL: --task starts a tool"))
+	case len(o.Words) == 0:
+		return list.Show(ctx, &list.Options{Invocation: o.Invocation}, c, list.Tools(o.Factory))
+	}
+	tool, arguments, err := PrepareCall(ctx, &o.Invocation, c, "call")
+	switch {
+	case err != nil:
+		return err
+	case o.Task:
+		return startTask(ctx, o.Factory, c, tool, arguments)
+	}
+	return call(ctx, o.Factory, c, tool, arguments)
+}
+
+// PrepareCall returns the tool and the arguments that words contain. verb is the command, for the usage
+// in errors.
 func PrepareCall(
-	ctx context.Context, f *cmdutil.Factory, c *mcp.Client, verb string, words []string,
+	ctx context.Context, o *cmdutil.Invocation, c *mcp.Client, verb string,
 ) (*mcp.Tool, stdjson.RawMessage, error) {
 	tools, err := cmdutil.Collect(c.Tools(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
-	tool, err := cmdutil.Find(tools, words[0], "tool", cmdutil.ToolName)
+	tool, err := cmdutil.Find(tools, o.Words[0], "tool", cmdutil.ToolName)
 	if err != nil {
-		cmdutil.ReportFailed(f)
-		if !cmdutil.MayLack(f, tools, words[0]) {
+		cmdutil.ReportFailed(o.Factory)
+		if !cmdutil.MayLack(o.Factory, tools, o.Words[0]) {
 			return nil, nil, err
 		}
-		tool = &mcp.Tool{Name: words[0], InputSchema: stdjson.RawMessage(`{"type":"object"}`)}
+		tool = &mcp.Tool{Name: o.Words[0], InputSchema: stdjson.RawMessage(`{"type":"object"}`)}
 	}
-	a, err := f.Ask.NewArguments(ctx, words[1:], tool.InputSchema)
+	a, err := o.Ask.NewArguments(ctx, o.Words[1:], tool.InputSchema)
 	if err != nil {
 		parameters, _ := argument.ParametersOf(tool.InputSchema)
-		return nil, nil, cmdutil.WrongArguments(ctx, f, err, verb, argument.Signature(tool.Name, parameters))
+		return nil, nil, cmdutil.WrongArguments(ctx, o.Factory, err, verb, argument.Signature(tool.Name, parameters))
 	}
-	f.Ask.WarnUndeclared(a)
+	o.Ask.WarnUndeclared(a)
 	return tool, a.Object(), nil
 }
 
@@ -134,7 +143,7 @@ func startTask(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp
 	}
 	f.IO.Out.Println(h.ID())
 	f.IO.Err.Printf("Started. To wait for the result: %s", task.TaskCommandLine(f, "watch", h.ID()))
-	if at := f.Client.Current.Load(); at.Command != nil && f.Shell == nil {
+	if at := f.Client.Current.Load(); at.Command != nil && f.Client.Shell == nil {
 		f.IO.Err.Printf("The server exits now, and the task ends with it unless the server stores its tasks.")
 	}
 	return nil

@@ -1,6 +1,7 @@
 package completion
 
 import (
+	"context"
 	"embed"
 	"errors"
 
@@ -19,27 +20,39 @@ var completionScripts embed.FS
 
 const powerShell = "powershell"
 
-// NewCmdCompletion returns the command "completion".
-func NewCmdCompletion(f *cmdutil.Factory) *cobra.Command {
-	shells := []string{"bash", "zsh", "fish", powerShell}
+var shells = []string{"bash", "zsh", "fish", powerShell}
+
+// Options are the arguments of "completion".
+type Options struct {
+	*cmdutil.Factory
+	Root  *cobra.Command
+	Shell string
+}
+
+// NewCmdCompletion returns the command "completion". run replaces its function in tests.
+func NewCmdCompletion(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "completion SHELL",
 		Short:                 "Print the completion script of a shell: bash, zsh, fish, powershell",
 		DisableFlagsInUseLine: true,
 		ValidArgs:             shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) != 1:
+			if len(args) != 1 {
 				return exit.UsageError(errors.New("want one SHELL: " + flags.OneOf(shells)))
-			case args[0] == powerShell:
-				return cmd.Root().GenPowerShellCompletionWithDesc(f.IO.Out.W)
 			}
-			script, err := completionScripts.ReadFile("completions/patchbay." + args[0])
-			if err != nil {
-				return exit.UsageError(term.UnknownName("shell", args[0], shells))
-			}
-			f.IO.Out.Write(string(script))
-			return nil
+			return cmdutil.Or(run, printScript)(cmd.Context(), &Options{f, cmd.Root(), args[0]})
 		},
 	}
+}
+
+func printScript(_ context.Context, o *Options) error {
+	if o.Shell == powerShell {
+		return o.Root.GenPowerShellCompletionWithDesc(o.IO.Out.W)
+	}
+	script, err := completionScripts.ReadFile("completions/patchbay." + o.Shell)
+	if err != nil {
+		return exit.UsageError(term.UnknownName("shell", o.Shell, shells))
+	}
+	o.IO.Out.Write(string(script))
+	return nil
 }

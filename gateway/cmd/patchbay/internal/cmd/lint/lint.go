@@ -19,11 +19,13 @@ import (
 // maxCostLines limits the tools in the table of costs. --json contains all tools.
 const maxCostLines = 20
 
-// lintFlags are the flags of `patchbay lint`.
-type lintFlags struct {
-	disable     []string
-	failOn      string
-	quick, list bool
+// Options are the flags of "lint".
+type Options struct {
+	cmdutil.Invocation
+	Disable []string // rules
+	FailOn  string   // a severity
+	Quick   bool     // connect once
+	Rules   bool     // list the rules, without a target
 }
 
 // A lintFinding is a finding in JSON.
@@ -60,71 +62,70 @@ type LintReport struct {
 const tokenEstimate = "one token for 4 ASCII characters or 2 bytes of other characters of the name, description " +
 	"and input schema; tokenizers differ by about 25%"
 
-// NewCmdLint returns the command "lint".
-func NewCmdLint(p *cmdutil.Factory) *cobra.Command {
-	var f lintFlags
-	cmd := cmdutil.BoundedCommand(p, "lint", "Check tools, schemas, prompts, resources and capabilities of a server",
-		nil,
-		func(ctx context.Context, c *mcp.Client, _ []string) error { return runLint(ctx, p, c, &f) })
-	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "do not check this `rule`; may be repeated")
-	cmd.Flags().StringVar(&f.failOn, "fail-on", string(lint.Error),
+// NewCmdLint returns the command "lint". run replaces its function in tests.
+func NewCmdLint(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, "lint", "Check tools, schemas, prompts, resources and capabilities of a server", nil, o,
+		cmdutil.Or(run, cmdutil.Bounded(check)))
+	cmd.Flags().StringArrayVar(&o.Disable, "disable", nil, "do not check this `rule`; may be repeated")
+	cmd.Flags().StringVar(&o.FailOn, "fail-on", string(lint.Error),
 		"exit with 1 for findings of this `severity` or worse: error or warning")
-	cmd.Flags().BoolVar(&f.quick, "quick", false, "connect once: do not try revisions and undeclared capabilities")
-	cmd.Flags().BoolVar(&f.list, "rules", false, "list all rules, without a server")
-	run := cmd.RunE
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "connect once: do not try revisions and undeclared capabilities")
+	cmd.Flags().BoolVar(&o.Rules, "rules", false, "list all rules, without a server")
+	withTarget := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := o.check(); err != nil {
 			return exit.UsageError(err)
 		}
-		if f.list {
-			showRules(p)
-			return nil
+		if o.Rules {
+			return cmdutil.Or(run, showRules)(cmd.Context(), o)
 		}
-		return run(cmd, args)
+		return withTarget(cmd, args)
 	}
 	return cmd
 }
 
-func (f *lintFlags) check() error {
-	if f.failOn != string(lint.Error) && f.failOn != string(lint.Warning) {
-		return fmt.Errorf("invalid --fail-on %q: want error or warning", f.failOn)
+func (o *Options) check() error {
+	if o.FailOn != string(lint.Error) && o.FailOn != string(lint.Warning) {
+		return fmt.Errorf("invalid --fail-on %q: want error or warning", o.FailOn)
 	}
-	for _, id := range f.disable {
+	for _, id := range o.Disable {
 		if lint.Find(id) == nil {
-			var known []string
+			var ids []string
 			for _, r := range lint.Rules() {
-				known = append(known, r.ID)
+				ids = append(ids, r.ID)
 			}
-			return fmt.Errorf("--disable: %w (see patchbay lint --rules)", term.UnknownName("rule", id, known))
+			return fmt.Errorf("--disable: %w (see patchbay lint --rules)", term.UnknownName("rule", id, ids))
 		}
 	}
 	return nil
 }
 
-func showRules(f *cmdutil.Factory) {
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"rules": lint.Rules()})
-		return
+func showRules(_ context.Context, o *Options) error {
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string]any{"rules": lint.Rules()})
+		return nil
 	}
 	for _, r := range lint.Rules() {
-		f.IO.Out.Printf("%-28s %-8s %s\n    source: %s\n    fix: %s", r.ID, r.Severity, r.Text, r.Source, r.Fix)
+		o.IO.Out.Printf("%-28s %-8s %s\n    source: %s\n    fix: %s", r.ID, r.Severity, r.Text, r.Source, r.Fix)
 	}
+	return nil
 }
 
-func runLint(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, f *lintFlags) error {
-	server, err := lintServer(ctx, p, c, f.quick)
+func check(ctx context.Context, o *Options, c *mcp.Client) error {
+	server, err := lintServer(ctx, o.Factory, c, o.Quick)
 	if err != nil {
 		return err
 	}
-	found := lint.Check(server, f.disable)
-	r := newLintReport(p.Client.Current.Load().String(), c, found)
-	if p.Flags.JSON {
-		p.IO.Out.Value(r)
+	found := lint.Check(server, o.Disable)
+	r := newLintReport(o.Target.String(), c, found)
+	if o.Flags.JSON {
+		o.IO.Out.Value(r)
 	} else {
-		showLint(p, r)
+		showLint(o.Factory, r)
 	}
-	if slices.ContainsFunc(found.Findings, func(one lint.Finding) bool {
-		return one.Rule.Severity.AtLeast(lint.Severity(f.failOn))
+	if slices.ContainsFunc(found.Findings, func(finding lint.Finding) bool {
+		return finding.Rule.Severity.AtLeast(lint.Severity(o.FailOn))
 	}) {
 		return &exit.Error{Code: exit.Failure, Err: exit.ErrShown}
 	}

@@ -53,78 +53,90 @@ func Prompts(f *cmdutil.Factory) Listing[*mcp.Prompt] {
 		Show: func(prompt *mcp.Prompt, whole bool) { showPrompt(f, prompt, whole) }}
 }
 
-// NewCmdTools returns the command "tools".
-func NewCmdTools(f *cmdutil.Factory) *cobra.Command {
+// Options are the flags of the commands that print a list.
+type Options struct {
+	cmdutil.Invocation
+	Search []string // words that each item must contain
+}
+
+// newCmd returns the command of a list, whose items completion names.
+func newCmd[T any](f *cmdutil.Factory, usage, short string, names cmdutil.Lister, l Listing[T],
+	run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, usage, short, names, o, cmdutil.Or(run, cmdutil.Bounded(
+		func(ctx context.Context, o *Options, c *mcp.Client) error { return Show(ctx, o, c, l) })))
+	cmd.Flags().StringArrayVar(&o.Search, "search", nil,
+		"list only items whose name, title or description contains each of these `words`")
+	return cmd
+}
+
+// NewCmdTools returns the command "tools". run replaces its function in tests.
+func NewCmdTools(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	tools := Tools(f)
-	return searchable(f, cmdutil.BoundedCommand(f, "tools [NAME]",
-		"List tools, or show one with its input and output schema", tools.Names, ListOrShow(f, tools)))
+	return newCmd(f, "tools [NAME]", "List tools, or show one with its input and output schema", tools.Names, tools, run)
 }
 
-// NewCmdResources returns the command "resources".
-func NewCmdResources(f *cmdutil.Factory) *cobra.Command {
-	return searchable(f, cmdutil.BoundedCommand(f, "resources", "List resources", nil, ListOrShow(f, Resources(f))))
+// NewCmdResources returns the command "resources". run replaces its function in tests.
+func NewCmdResources(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	return newCmd(f, "resources", "List resources", nil, Resources(f), run)
 }
 
-// NewCmdTemplates returns the command "templates".
-func NewCmdTemplates(f *cmdutil.Factory) *cobra.Command {
+// NewCmdTemplates returns the command "templates". run replaces its function in tests.
+func NewCmdTemplates(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	templates := Listing[*mcp.ResourceTemplate]{Key: "resourceTemplates", All: (*mcp.Client).ResourceTemplates,
 		Text: templateText, Show: func(t *mcp.ResourceTemplate, whole bool) { showTemplate(f, t, whole) }}
-	return searchable(f, cmdutil.BoundedCommand(f, "templates", "List resource templates", nil, ListOrShow(f,
-		templates)))
+	return newCmd(f, "templates", "List resource templates", nil, templates, run)
 }
 
-// NewCmdPrompts returns the command "prompts".
-func NewCmdPrompts(f *cmdutil.Factory) *cobra.Command {
+// NewCmdPrompts returns the command "prompts". run replaces its function in tests.
+func NewCmdPrompts(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	prompts := Prompts(f)
-	return searchable(f, cmdutil.BoundedCommand(f, "prompts [NAME]", "List prompts, or show one with its arguments",
-		prompts.Names, ListOrShow(f, prompts)))
+	return newCmd(f, "prompts [NAME]", "List prompts, or show one with its arguments", prompts.Names, prompts, run)
 }
 
-// ListOrShow returns the function of a command that prints a list, or an item in full.
-func ListOrShow[T any](f *cmdutil.Factory, l Listing[T]) func(context.Context, *mcp.Client, []string) error {
-	return func(ctx context.Context, c *mcp.Client, words []string) error {
-		list, err := cmdutil.Collect(l.All(c, ctx))
-		var rpc *mcp.Error
-		if errors.As(err, &rpc) && rpc.Code == mcp.CodeMethodNotFound && len(list) == 0 {
-			err = nil // the server does not offer the list
-		}
+// Show prints a list, or an item in full.
+func Show[T any](ctx context.Context, o *Options, c *mcp.Client, l Listing[T]) error {
+	list, err := cmdutil.Collect(l.All(c, ctx))
+	var rpc *mcp.Error
+	if errors.As(err, &rpc) && rpc.Code == mcp.CodeMethodNotFound && len(list) == 0 {
+		err = nil // the server does not offer the list
+	}
+	if err != nil {
+		return err
+	}
+	if len(o.Words) > 0 && o.Search != nil {
+		return exit.UsageError(errors.New("--search selects from the whole list: leave out NAME"))
+	}
+	cmdutil.ReportFailed(o.Factory)
+	var incomplete error
+	if len(o.Words) == 0 {
+		incomplete = cmdutil.ReportIncomplete(o.Factory)
+	}
+	all := len(list)
+	list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.Text(item), o.Search) })
+	if len(o.Words) > 0 {
+		item, err := cmdutil.Find(list, o.Words[0], strings.TrimSuffix(l.Key, "s"), l.Name)
 		if err != nil {
+			_ = cmdutil.ReportIncomplete(o.Factory) // a missing server may contain the item
 			return err
 		}
-		if len(words) > 0 && f.Search != nil {
-			return exit.UsageError(errors.New("--search selects from the whole list: leave out NAME"))
-		}
-		cmdutil.ReportFailed(f)
-		var incomplete error
-		if len(words) == 0 {
-			incomplete = cmdutil.ReportIncomplete(f)
-		}
-		all := len(list)
-		list = slices.DeleteFunc(list, func(item T) bool { return !matches(l.Text(item), f.Search) })
-		if len(words) > 0 {
-			item, err := cmdutil.Find(list, words[0], strings.TrimSuffix(l.Key, "s"), l.Name)
-			if err != nil {
-				_ = cmdutil.ReportIncomplete(f) // a missing server may contain the item
-				return err
-			}
-			list = []T{item}
-		}
-		if f.Flags.JSON {
-			f.IO.Out.Value(map[string]any{l.Key: list})
-			return incomplete
-		}
-		what := strings.Replace(l.Key, "resourceTemplates", "resource templates", 1)
-		switch {
-		case len(list) == 0 && all > 0:
-			f.IO.Err.Printf("None of %d %s contains %q (--search).", all, what, strings.Join(f.Search, " "))
-		case len(list) == 0 && f.Client.Missing.Load() == nil:
-			f.IO.Err.Printf("This server has no %s.", what)
-		}
-		for _, item := range list {
-			l.Show(item, len(words) > 0)
-		}
+		list = []T{item}
+	}
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string]any{l.Key: list})
 		return incomplete
 	}
+	what := strings.Replace(l.Key, "resourceTemplates", "resource templates", 1)
+	switch {
+	case len(list) == 0 && all > 0:
+		o.IO.Err.Printf("None of %d %s contains %q (--search).", all, what, strings.Join(o.Search, " "))
+	case len(list) == 0 && o.Client.Missing.Load() == nil:
+		o.IO.Err.Printf("This server has no %s.", what)
+	}
+	for _, item := range list {
+		l.Show(item, len(o.Words) > 0)
+	}
+	return incomplete
 }
 
 // showTool prints a tool. The whole tool includes its parameters, annotations and output schema.

@@ -3,18 +3,8 @@ package list
 import (
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// searchable adds --search to a command that prints a list.
-func searchable(f *cmdutil.Factory, cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringArrayVar(&f.Search, "search", nil,
-		"list only items whose name, title or description contains each of these `words`")
-	return cmd
-}
 
 // matches reports whether a text contains each word. Case does not matter.
 func matches(texts, words []string) bool {

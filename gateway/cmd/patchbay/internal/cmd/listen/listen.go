@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -22,50 +21,57 @@ type listenEvent struct {
 	Filter *mcp.SubscriptionFilter `json:"filter,omitzero"`
 }
 
-// NewCmdListen returns the command "listen".
-func NewCmdListen(p *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
-	var flags mcp.SubscriptionFilter
-	var count int
-	var length time.Duration
-	start := func(ctx context.Context, c *mcp.Client, words []string) error {
-		f := flags
-		f.ResourceSubscriptions = words
-		if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(words) == 0 {
-			f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
-		}
-		return runListen(ctx, p, c, f, count, length)
-	}
-	cmd := cmdutil.TargetCommand(p, "listen [URI…]", "Subscribe to changes and print them", names,
-		func(ctx context.Context, t *target.Target, words []string) error {
-			return cmdutil.WithServer(ctx, p, t, words, start) // --timeout does not bound it as a whole, but --for does
-		})
-	cmd.Flags().BoolVar(&flags.ToolsListChanged, "tools", false, "subscribe to the list of tools")
-	cmd.Flags().BoolVar(&flags.PromptsListChanged, "prompts", false, "subscribe to the list of prompts")
-	cmd.Flags().BoolVar(&flags.ResourcesListChanged, "resources", false, "subscribe to the list of resources")
-	cmd.Flags().IntVar(&count, "count", 0, "stop after `n` changes")
-	cmd.Flags().DurationVar(&length, "for", 0, "stop after this `duration`")
+// Options are the flags of "listen".
+type Options struct {
+	cmdutil.Invocation
+	Filter mcp.SubscriptionFilter // without the resources, which are the Words
+	Count  int                    // changes; 0 for no limit
+	For    time.Duration          // 0 for no limit
+}
+
+// NewCmdListen returns the command "listen". names lists the URIs for completion; run replaces its
+// function in tests.
+func NewCmdListen(
+	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *Options) error,
+) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, "listen [URI…]", "Subscribe to changes and print them", names, o,
+		cmdutil.Or(run, listen))
+	cmd.Flags().BoolVar(&o.Filter.ToolsListChanged, "tools", false, "subscribe to the list of tools")
+	cmd.Flags().BoolVar(&o.Filter.PromptsListChanged, "prompts", false, "subscribe to the list of prompts")
+	cmd.Flags().BoolVar(&o.Filter.ResourcesListChanged, "resources", false, "subscribe to the list of resources")
+	cmd.Flags().IntVar(&o.Count, "count", 0, "stop after `n` changes")
+	cmd.Flags().DurationVar(&o.For, "for", 0, "stop after this `duration`")
 	return cmd
 }
 
-func runListen(
-	outer context.Context, p *cmdutil.Factory, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration,
-) error {
+// listen connects without a limit for the whole: --for limits it, and --timeout does not.
+func listen(ctx context.Context, o *Options) error {
+	f := &o.Filter
+	f.ResourceSubscriptions = o.Words
+	if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(o.Words) == 0 {
+		f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
+	}
+	return o.WithServer(ctx, func(ctx context.Context, c *mcp.Client) error { return showEvents(ctx, o, c) })
+}
+
+func showEvents(outer context.Context, o *Options, c *mcp.Client) error {
 	ctx := outer
-	if length > 0 {
+	if o.For > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(outer, length)
+		ctx, cancel = context.WithTimeout(outer, o.For)
 		defer cancel()
 	}
 	changes := 0
-	for event, err := range c.Listen(ctx, f) {
+	for event, err := range c.Listen(ctx, o.Filter) {
 		if err != nil {
 			return err
 		}
-		showEvent(p, event)
+		showEvent(o.Factory, event)
 		if event.Kind != mcp.EventListening && event.Kind != mcp.EventChangesMissed {
 			changes++
 		}
-		if count > 0 && changes == count {
+		if o.Count > 0 && changes == o.Count {
 			return nil
 		}
 	}

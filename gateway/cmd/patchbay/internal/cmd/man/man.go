@@ -2,6 +2,7 @@
 package man
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +16,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// NewCmdMan returns the command "man".
-func NewCmdMan(f *cmdutil.Factory) *cobra.Command {
+// Options are the arguments of "man".
+type Options struct {
+	*cmdutil.Factory
+	Root *cobra.Command
+	Dir  string
+}
+
+// NewCmdMan returns the command "man". run replaces its function in tests.
+func NewCmdMan(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "man DIR",
 		Short:                 "Write the manual pages to a directory",
@@ -28,14 +36,14 @@ func NewCmdMan(f *cmdutil.Factory) *cobra.Command {
 			if len(args) != 1 {
 				return exit.UsageError(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			return writeManuals(f, cmd.Root(), args[0])
+			return cmdutil.Or(run, writeManuals)(cmd.Context(), &Options{f, cmd.Root(), args[0]})
 		},
 	}
 }
 
-func writeManuals(f *cmdutil.Factory, root *cobra.Command, dir string) error {
+func writeManuals(_ context.Context, o *Options) error {
 	for _, section := range []string{"man1", "man7"} {
-		if err := os.MkdirAll(filepath.Join(dir, section), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(o.Dir, section), 0o755); err != nil {
 			return err
 		}
 	}
@@ -44,7 +52,7 @@ func writeManuals(f *cmdutil.Factory, root *cobra.Command, dir string) error {
 	write = func(cmd *cobra.Command) error {
 		file := filepath.Join("man"+ManSection(cmd), ManName(cmd)+"."+ManSection(cmd)) // as man searches
 		pages = append(pages, file)
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(manual(cmd)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(o.Dir, file), []byte(manual(cmd)), 0o644); err != nil {
 			return err
 		}
 		for _, sub := range Documented(cmd) {
@@ -54,14 +62,14 @@ func writeManuals(f *cmdutil.Factory, root *cobra.Command, dir string) error {
 		}
 		return nil
 	}
-	if err := write(root); err != nil {
+	if err := write(o.Root); err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string][]string{"pages": pages})
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string][]string{"pages": pages})
 		return nil
 	}
-	f.IO.Err.Printf("Wrote %d pages. To read one: man -M %s patchbay", len(pages), term.CleanLine(term.ShellWord(dir)))
+	o.IO.Err.Printf("Wrote %d pages. To read one: man -M %s patchbay", len(pages), term.CleanLine(term.ShellWord(o.Dir)))
 	return nil
 }
 

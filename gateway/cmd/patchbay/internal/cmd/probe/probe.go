@@ -44,30 +44,37 @@ type attempt struct {
 	Error    string  `json:"error,omitzero"` // if the server does not speak it, or that is unknown
 }
 
-// NewCmdProbe returns the command "probe".
-func NewCmdProbe(f *cmdutil.Factory) *cobra.Command {
-	var quick bool
-	cmd := cmdutil.TargetCommand(f, "probe", "Show a server's name, capabilities and protocol revisions", nil,
-		func(ctx context.Context, t *target.Target, _ []string) error {
-			var r *Report
-			err := f.Client.Bounded(ctx, t, "probe", func(ctx context.Context) (err error) {
-				if r, err = probe(ctx, f, t); err == nil && !quick {
-					err = TryAll(ctx, f, t, r)
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			showReport(f, r)
-			return nil
-		})
-	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and do not try other revisions")
+// Options are the flags of "probe".
+type Options struct {
+	cmdutil.Invocation
+	Quick bool // do not try other revisions
+}
+
+// NewCmdProbe returns the command "probe". run replaces its function in tests.
+func NewCmdProbe(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, "probe", "Show a server's name, capabilities and protocol revisions", nil, o,
+		cmdutil.Or(run, probe))
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "connect once, and do not try other revisions")
 	return cmd
 }
 
-// probe connects as every command does.
-func probe(ctx context.Context, f *cmdutil.Factory, t *target.Target) (*Report, error) {
+func probe(ctx context.Context, o *Options) error {
+	var r *Report
+	err := o.Client.Bounded(ctx, o.Target, "probe", func(ctx context.Context) (err error) {
+		if r, err = connectOnce(ctx, o.Factory, o.Target); err == nil && !o.Quick {
+			err = TryAll(ctx, o.Factory, o.Target, r)
+		}
+		return err
+	})
+	if err == nil {
+		showReport(o.Factory, r)
+	}
+	return err
+}
+
+// connectOnce connects as every command does.
+func connectOnce(ctx context.Context, f *cmdutil.Factory, t *target.Target) (*Report, error) {
 	began := time.Now()
 	c, err := f.Client.Connect(ctx, t)
 	if err != nil {

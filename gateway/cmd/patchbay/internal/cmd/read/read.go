@@ -19,32 +19,39 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdRead returns the command "read". names lists the URIs for completion.
-func NewCmdRead(f *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
-	return cmdutil.ServerCommand(f, "read URI [VARIABLE=VALUE…]", "Read a resource", names,
-		func(ctx context.Context, c *mcp.Client, words []string) error { return read(ctx, f, c, words) })
+// NewCmdRead returns the command "read". names lists the URIs for completion; run replaces its function
+// in tests.
+func NewCmdRead(
+	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *cmdutil.Invocation) error,
+) *cobra.Command {
+	return cmdutil.TargetCommand(f, "read URI [VARIABLE=VALUE…]", "Read a resource", names, &cmdutil.Invocation{},
+		cmdutil.Or(run, cmdutil.Connected(read)))
 }
 
-// NewCmdGet returns the command "get". names lists the prompts for completion.
-func NewCmdGet(f *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
-	return cmdutil.CompleteArguments(f, cmdutil.ServerCommand(f, "get PROMPT [ARGUMENT…]", "Get a prompt", names,
-		func(ctx context.Context, c *mcp.Client, words []string) error { return get(ctx, f, c, words) }),
-		cmdutil.PromptArguments)
+// NewCmdGet returns the command "get". names lists the prompts for completion; run replaces its function
+// in tests.
+func NewCmdGet(
+	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *cmdutil.Invocation) error,
+) *cobra.Command {
+	return cmdutil.CompleteArguments(f, cmdutil.TargetCommand(f, "get PROMPT [ARGUMENT…]", "Get a prompt", names,
+		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(get))), cmdutil.PromptArguments)
 }
 
-// NewCmdComplete returns the command "complete". names lists the prompts for completion.
-func NewCmdComplete(f *cmdutil.Factory, names cmdutil.Lister) *cobra.Command {
-	return cmdutil.CompleteArguments(f, cmdutil.BoundedCommand(f, "complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
-		"Complete an argument of a prompt or resource template", names,
-		func(ctx context.Context, c *mcp.Client, words []string) error { return complete(ctx, f, c, words) }),
-		cmdutil.PromptArguments)
+// NewCmdComplete returns the command "complete". names lists the prompts for completion; run replaces
+// its function in tests.
+func NewCmdComplete(
+	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *cmdutil.Invocation) error,
+) *cobra.Command {
+	return cmdutil.CompleteArguments(f, cmdutil.TargetCommand(f, "complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
+		"Complete an argument of a prompt or resource template", names, &cmdutil.Invocation{},
+		cmdutil.Or(run, cmdutil.Bounded(complete))), cmdutil.PromptArguments)
 }
 
 // read reads a resource and prints its contents.
-func read(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
-	uri := words[0]
-	if len(words) > 1 {
-		variables, err := argument.Assignments(words[1:])
+func read(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
+	uri := o.Words[0]
+	if len(o.Words) > 1 {
+		variables, err := argument.Assignments(o.Words[1:])
 		if err != nil {
 			return exit.UsageError(err)
 		}
@@ -60,11 +67,11 @@ func read(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string
 	if err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Result(result)
+	if o.Flags.JSON {
+		o.IO.Out.Result(result)
 	}
 	for _, part := range result.Contents {
-		if err := ShowContents(f, "resource "+part.URI, part); err != nil {
+		if err := ShowContents(o.Factory, "resource "+part.URI, part); err != nil {
 			return err
 		}
 	}
@@ -105,22 +112,22 @@ func expandTemplate(uri string, values map[string]any) (string, error) {
 }
 
 // get gets a prompt and prints its messages.
-func get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+func get(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
 	prompts, err := cmdutil.Collect(c.Prompts(ctx))
 	if err != nil {
 		return err
 	}
-	prompt, err := cmdutil.Find(prompts, words[0], "prompt", cmdutil.PromptName)
+	prompt, err := cmdutil.Find(prompts, o.Words[0], "prompt", cmdutil.PromptName)
 	if err != nil {
 		return err
 	}
 	parameters := argument.PromptParameters(prompt)
-	a, err := f.Ask.ReadArguments(ctx, words[1:],
+	a, err := o.Ask.ReadArguments(ctx, o.Words[1:],
 		&argument.List{Thing: "argument", Owner: "prompt", Parameters: parameters, Closed: true})
 	if err != nil {
-		return cmdutil.WrongArguments(ctx, f, err, "get", argument.Signature(prompt.Name, parameters))
+		return cmdutil.WrongArguments(ctx, o.Factory, err, "get", argument.Signature(prompt.Name, parameters))
 	}
-	f.Ask.WarnUndeclared(a)
+	o.Ask.WarnUndeclared(a)
 	values := map[string]string{}
 	for key, value := range a.Values {
 		text, err := rawjson.Unquote(value)
@@ -133,16 +140,16 @@ func get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string)
 	if err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Result(result)
+	if o.Flags.JSON {
+		o.IO.Out.Result(result)
 		return nil
 	}
 	for i, m := range result.Messages {
 		if i > 0 {
-			f.IO.Out.Write("\n")
+			o.IO.Out.Write("\n")
 		}
-		f.IO.Out.Printf("%s:", term.CleanLine(string(m.Role)))
-		if err := cmdutil.Show(f, m.Content); err != nil {
+		o.IO.Out.Printf("%s:", term.CleanLine(string(m.Role)))
+		if err := cmdutil.Show(o.Factory, m.Content); err != nil {
 			return err
 		}
 	}
@@ -150,34 +157,34 @@ func get(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string)
 }
 
 // complete prints the completions of an argument.
-func complete(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
-	name, typed, ok := strings.Cut(words[1], "=")
+func complete(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
+	name, typed, ok := strings.Cut(o.Words[1], "=")
 	if !ok || name == "" {
-		return exit.UsageError(fmt.Errorf("invalid argument %q: want NAME=TYPED", words[1]))
+		return exit.UsageError(fmt.Errorf("invalid argument %q: want NAME=TYPED", o.Words[1]))
 	}
-	known, err := argument.Assignments(words[2:])
+	values, err := argument.Assignments(o.Words[2:])
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	params := &mcp.CompleteParams{Argument: name, Value: typed, Arguments: known}
-	if strings.ContainsAny(words[0], ":{") {
-		params.Template = words[0]
+	params := &mcp.CompleteParams{Argument: name, Value: typed, Arguments: values}
+	if strings.ContainsAny(o.Words[0], ":{") {
+		params.Template = o.Words[0]
 	} else {
-		params.Prompt = words[0]
+		params.Prompt = o.Words[0]
 	}
 	completion, err := c.Complete(ctx, params)
 	if err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"completion": completion})
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string]any{"completion": completion})
 		return nil
 	}
 	for _, value := range completion.Values {
-		f.IO.Out.Println(term.CleanLine(value))
+		o.IO.Out.Println(term.CleanLine(value))
 	}
 	if completion.HasMore {
-		f.IO.Err.Printf("The server has more completions.")
+		o.IO.Err.Printf("The server has more completions.")
 	}
 	return nil
 }

@@ -10,42 +10,45 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// NewCmdBridge returns the command "bridge".
-func NewCmdBridge(f *cmdutil.Factory) *cobra.Command {
-	var addr string
-	cmd := cmdutil.TargetCommand(f, "bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)",
-		nil,
-		func(ctx context.Context, t *target.Target, _ []string) error { return bridge(ctx, f, t, addr) })
-	cmdutil.AddHTTPFlag(f, cmd, &addr)
+// BridgeOptions are the flags of "bridge".
+type BridgeOptions struct {
+	cmdutil.Invocation
+	HTTP cmdutil.HTTPOptions
+}
+
+// NewCmdBridge returns the command "bridge". run replaces its function in tests.
+func NewCmdBridge(f *cmdutil.Factory, run func(context.Context, *BridgeOptions) error) *cobra.Command {
+	o := &BridgeOptions{}
+	cmd := cmdutil.TargetCommand(f, "bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
+		o, cmdutil.Or(run, bridge))
+	o.HTTP.AddFlags(cmd)
 	return cmd
 }
 
 // bridge serves a target until the client or ctx ends. All clients share a connection to it.
-func bridge(ctx context.Context, f *cmdutil.Factory, t *target.Target, addr string) error {
+func bridge(ctx context.Context, o *BridgeOptions) error {
+	f := o.Factory
 	if len(f.Flags.Roots) > 0 || f.Flags.Answers != "" {
 		return exit.UsageError(errors.New("--root and --answers do not apply to bridge: the client answers the server"))
 	}
-	if addr == "" {
+	if err := o.HTTP.Check(); err != nil {
+		return err
+	}
+	if o.HTTP.Addr == "" {
 		f.IO.Interactive = false // standard input contains messages
-	} else if err := cmdutil.CheckBridgeAddr(addr); err != nil {
-		return exit.UsageError(err)
 	}
 	f.Client.Bridging, f.Client.Explain = true, func(next mcp.Handler) mcp.Handler { return explainRefusals(f, next) }
-	c, err := f.Client.Connect(ctx, t)
+	c, err := f.Client.Connect(ctx, o.Target)
 	if err != nil {
 		return err
 	}
 	defer f.Client.Close(c)
-	if addr == "" {
-		return mcp.Serve(ctx, mcp.Forward(c), cmdutil.Stdio(f), &mcp.ServeOptions{Logger: f.IO.Logger()})
-	}
-	return cmdutil.ServeLocal(ctx, f, mcp.Forward(c), addr)
+	return o.HTTP.Serve(ctx, f, mcp.Forward(c))
 }
 
 // explainRefusals is a middleware of the bridge. The error of a request without the required login

@@ -12,17 +12,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/recording"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdRecord returns the command "record".
-func NewCmdRecord(f *cmdutil.Factory) *cobra.Command {
-	var addr string
+// RecordOptions are the flags of "record".
+type RecordOptions struct {
+	BridgeOptions
+	File string
+}
+
+// NewCmdRecord returns the command "record". run replaces its function in tests.
+func NewCmdRecord(f *cmdutil.Factory, run func(context.Context, *RecordOptions) error) *cobra.Command {
+	o := &RecordOptions{}
+	o.Factory = f
 	cmd := &cobra.Command{
 		Use:                   "record FILE TARGET | record FILE -- COMMAND…",
 		Short:                 "Record the messages between a client and a server, as a proxy",
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			rest, dash := args, cmd.ArgsLenAtDash()
 			if dash < 0 && len(args) > 0 {
 				rest = args[1:]
@@ -30,29 +36,40 @@ func NewCmdRecord(f *cmdutil.Factory) *cobra.Command {
 			if len(args) == 0 || dash == 0 {
 				return exit.UsageError(fmt.Errorf("missing FILE: the recording\nusage: %s", cmd.UseLine()))
 			}
-			t, words, err := cmdutil.ParseTarget(f, cmd, rest)
-			if err != nil {
+			if o.Target, o.Words, err = cmdutil.ParseTarget(f, cmd, rest); err != nil {
 				return exit.UsageError(err)
 			}
-			if dash > 1 || dash < 0 && len(words) > 0 {
+			if dash > 1 || dash < 0 && len(o.Words) > 0 {
 				return exit.UsageError(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			if f.Flags.Trace != "" {
-				return exit.UsageError(errors.New("--trace is not for record, which writes the same to FILE"))
-			}
-			f.Flags.Trace = args[0]
-			f.Client.Current.Store(t)
-			return bridge(cmd.Context(), f, t, addr)
+			o.File = args[0]
+			f.Client.Current.Store(o.Target)
+			return cmdutil.Or(run, record)(cmd.Context(), o)
 		},
 	}
-	cmdutil.AddHTTPFlag(f, cmd, &addr)
+	o.HTTP.AddFlags(cmd)
 	return cmd
 }
 
-// NewCmdMock returns the command "mock".
-func NewCmdMock(f *cmdutil.Factory) *cobra.Command {
-	var addr string
-	var delay bool
+func record(ctx context.Context, o *RecordOptions) error {
+	if o.Flags.Trace != "" {
+		return exit.UsageError(errors.New("--trace is not for record, which writes the same to FILE"))
+	}
+	o.Flags.Trace = o.File
+	return bridge(ctx, &o.BridgeOptions)
+}
+
+// MockOptions are the flags of "mock".
+type MockOptions struct {
+	*cmdutil.Factory
+	HTTP  cmdutil.HTTPOptions
+	File  string
+	Delay bool // as the recorded server did
+}
+
+// NewCmdMock returns the command "mock". run replaces its function in tests.
+func NewCmdMock(f *cmdutil.Factory, run func(context.Context, *MockOptions) error) *cobra.Command {
+	o := &MockOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:                   "mock FILE",
 		Short:                 "Serve a recording: a mock server with the answers of a real server (replay)",
@@ -61,34 +78,29 @@ func NewCmdMock(f *cmdutil.Factory) *cobra.Command {
 			if len(args) != 1 {
 				return exit.UsageError(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			return mock(cmd.Context(), f, args[0], addr, delay)
+			o.File = args[0]
+			return cmdutil.Or(run, mock)(cmd.Context(), o)
 		},
 	}
-	cmdutil.AddHTTPFlag(f, cmd, &addr)
-	cmd.Flags().BoolVar(&delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
+	o.HTTP.AddFlags(cmd)
+	cmd.Flags().BoolVar(&o.Delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd
 }
 
-func mock(ctx context.Context, p *cmdutil.Factory, file, addr string, delay bool) error {
-	if addr != "" {
-		if err := cmdutil.CheckBridgeAddr(addr); err != nil {
-			return exit.UsageError(err)
-		}
+func mock(ctx context.Context, o *MockOptions) error {
+	if err := o.HTTP.Check(); err != nil {
+		return err
 	}
-	f, err := openRecording(file)
+	f, err := openRecording(o.File)
 	if err != nil {
 		return exit.UsageError(err)
 	}
 	rec, err := recording.Read(f)
 	_ = f.Close() // it was only read
 	if err != nil {
-		return exit.UsageError(fmt.Errorf("%s: %w", file, err))
+		return exit.UsageError(fmt.Errorf("%s: %w", o.File, err))
 	}
-	h := rec.Handler(delay)
-	if addr == "" {
-		return mcp.Serve(ctx, h, cmdutil.Stdio(p), &mcp.ServeOptions{Logger: p.IO.Logger()})
-	}
-	return cmdutil.ServeLocal(ctx, p, h, addr)
+	return o.HTTP.Serve(ctx, o.Factory, rec.Handler(o.Delay))
 }
 
 // openRecording opens a file to read it. It must reject a pipe first: opening a pipe waits for a

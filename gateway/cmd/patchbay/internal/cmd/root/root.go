@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
@@ -27,22 +28,34 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // newRun returns the factory of one run of patchbay.
 func newRun(stdin io.Reader, stdout, stderr io.Writer) *cmdutil.Factory {
-	f := cmdutil.New(term.NewStreams(stdin, stdout, stderr), &flags.Flags{}, hosting.Hosts{})
-	f.Commands = commands
+	f := cmdutil.New(term.NewStreams(stdin, stdout, stderr), &flags.Flags{})
+	f.Config.HostNamed = func(ctx context.Context, name string) (*target.Target, error) {
+		return hosting.Named(ctx, f, name)
+	}
+	f.Config.HostNames = func(typed string) []string { return hosting.Names(f, typed) }
 	return f
 }
 
 func runCommandLine(ctx context.Context, f *cmdutil.Factory, args []string) int {
-	f.Args = args
 	if completion.CompleteCommand(f, args) {
 		return exit.OK
 	}
-	root := rootCommand(f)
+	return execute(ctx, f, rootCommand(f), args)
+}
+
+// execute runs a command line, and closes what it opened.
+func execute(ctx context.Context, f *cmdutil.Factory, root *cobra.Command, args []string) int {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cmdutil.FlagError(f, cmd, args, err) })
 	root.SetArgs(args)
 	root.SetIn(f.IO.In.R)
 	root.SetOut(f.IO.Out.W)
 	root.SetErr(f.IO.Err.W)
-	defer hosting.End(f)
+	defer f.Exit.Run()
+	f.Exit.Add(cmdutil.ExitExport, func() {
+		if f.Observe.Observed != nil {
+			f.Observe.Observed.End()
+		}
+	})
 	return cmdutil.Execute(ctx, f, root)
 }
 
@@ -58,13 +71,12 @@ func rootCommand(f *cmdutil.Factory) *cobra.Command {
 		RunE:                       func(cmd *cobra.Command, v1 []string) error { return cmdutil.ShowHelp(f, cmd, v1) },
 	}
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cmdutil.FlagError(f, cmd, err) })
 	root.AddGroup(&cobra.Group{ID: cmdutil.GroupServer, Title: "Server commands:"},
 		&cobra.Group{ID: cmdutil.GroupAuth, Title: "Authorization:"}, &cobra.Group{ID: cmdutil.GroupOther,
 			Title: "Other commands:"})
 	root.SetHelpCommandGroupID(cmdutil.GroupOther)
 	cmdutil.AddFlags(f, root)
-	root.AddCommand(f.Commands(f)...)
+	root.AddCommand(commands(f)...)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = helpExists

@@ -124,8 +124,8 @@ func TestShellStopsAtTheFirstFailure(t *testing.T) {
 // name is called. A new command about a server has to be added to the list, or to outsideShell.
 func TestShellRefusesCommandsForOutside(t *testing.T) {
 	p := factoryFor("")
-	sh := &shell.Shell{}
-	p.Shell = sh
+	sh := &shell.Shell{Commands: commands}
+	p.Client.Shell = sh
 	var offered, outside []string
 	for _, cmd := range sh.Verbs(p) {
 		offered = append(offered, cmd.Name())

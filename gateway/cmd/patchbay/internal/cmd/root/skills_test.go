@@ -1,13 +1,14 @@
 package root
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	skillscmd "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/skills"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -92,13 +93,29 @@ func TestSkillsCommandsPrintVerifiedSkills(t *testing.T) {
 // Skills beyond maxVerified are not verified, and not reported as good.
 func TestVerifiedSkillsAreBounded(t *testing.T) {
 	url := listenHTTP(t, skillServer(t))
-	o := atTerminal(t, "", func(p *cmdutil.Factory) { p.VerifyMost = 1 }, "skills", "verify", url)
+	verify := func(maxBytes int64) outcome {
+		var stdout, stderr bytes.Buffer
+		f := newRun(strings.NewReader(""), &stdout, &stderr)
+		root := rootCommand(f)
+		command, _, err := root.Find([]string{"skills", "verify"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent := command.Parent()
+		parent.RemoveCommand(command)
+		parent.AddCommand(skillscmd.NewCmdVerify(f, func(ctx context.Context, o *skillscmd.VerifyOptions) error {
+			o.MaxBytes = maxBytes
+			return skillscmd.Verify(ctx, o)
+		}))
+		return outcome{execute(t.Context(), f, root, []string{"skills", "verify", url}), stdout.String(), stderr.String()}
+	}
+	o := verify(1)
 	if o.status != exit.Protocol || strings.Contains(o.stdout, "good") ||
 		strings.Count(o.stderr, "not verified: more") != 3 {
 		t.Errorf("at most 1: got %d, %q, %q, want %d and 3 unverified skills", o.status, o.stdout, o.stderr,
 			exit.Protocol)
 	}
-	o = atTerminal(t, "", func(p *cmdutil.Factory) { p.VerifyMost = 2500 }, "skills", "verify", url)
+	o = verify(2500)
 	if o.status != exit.Protocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") ||
 		!strings.Contains(o.stderr, "not verified: more") {
 		t.Errorf("at most 2500: got %d, %q, %q, want %d and some unverified skills", o.status, o.stdout, o.stderr,

@@ -18,33 +18,33 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdRPC returns the command "rpc".
-func NewCmdRPC(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.ServerCommand(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil,
-		func(ctx context.Context, c *mcp.Client, words []string) error { return call(ctx, f, c, words) })
+// NewCmdRPC returns the command "rpc". run replaces its function in tests.
+func NewCmdRPC(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	return cmdutil.TargetCommand(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, &cmdutil.Invocation{},
+		cmdutil.Or(run, cmdutil.Connected(call)))
 }
 
-// NewCmdPing returns the command "ping".
-func NewCmdPing(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.BoundedCommand(f, "ping", "Send a ping and print the round-trip time", nil,
-		func(ctx context.Context, c *mcp.Client, words []string) error { return ping(ctx, f, c, words) })
+// NewCmdPing returns the command "ping". run replaces its function in tests.
+func NewCmdPing(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	return cmdutil.TargetCommand(f, "ping", "Send a ping and print the round-trip time", nil, &cmdutil.Invocation{},
+		cmdutil.Or(run, cmdutil.Bounded(ping)))
 }
 
 // call sends a JSON-RPC request and prints its result.
-func call(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+func call(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
 	var params any
-	if len(words) > 1 {
-		text, err := readParams(ctx, f, words[1])
+	if len(o.Words) > 1 {
+		text, err := readParams(ctx, o.Factory, o.Words[1])
 		if err != nil {
 			return err
 		}
 		params = text
 	}
-	result, err := c.Do(ctx, words[0], params)
+	result, err := c.Do(ctx, o.Words[0], params)
 	if err != nil {
 		return err
 	}
-	f.IO.Out.Raw(result)
+	o.IO.Out.Raw(result)
 	return nil
 }
 
@@ -69,16 +69,16 @@ func readParams(ctx context.Context, f *cmdutil.Factory, word string) (text stdj
 }
 
 // ping sends a ping and prints the round-trip time.
-func ping(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
+func ping(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
 	began := time.Now()
 	if err := c.Ping(ctx); err != nil {
 		return err
 	}
 	took := term.Milliseconds(time.Since(began))
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"ms": took, "revision": c.Revision()})
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string]any{"ms": took, "revision": c.Revision()})
 		return nil
 	}
-	f.IO.Out.Printf("answered in %.1f ms, revision %s", took, c.Revision())
+	o.IO.Out.Printf("answered in %.1f ms, revision %s", took, c.Revision())
 	return nil
 }

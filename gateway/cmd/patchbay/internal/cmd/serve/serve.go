@@ -28,87 +28,93 @@ import (
 // defaultAddr contains a fixed port, so that client configurations stay valid.
 const defaultAddr = "127.0.0.1:8765"
 
-// serveOptions are the flags of serve.
-type serveOptions struct {
-	addr, auth, tasks, ops string
-	stdio, pprof, quiet    bool
+// Options are the flags of "serve".
+type Options struct {
+	*cmdutil.Factory
+	Addr, Auth, Ops string
+	Tasks           string // the file, or "memory"
+	Stdio, NoAuth   bool
+	Pprof           bool // at Ops
+	Quiet           bool // do not print requests
 }
 
-// NewCmdServe returns the command "serve".
-func NewCmdServe(f *cmdutil.Factory) *cobra.Command {
-	o := &serveOptions{}
+// NewCmdServe returns the command "serve". run replaces its function in tests.
+func NewCmdServe(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the demo server",
 		Args:  cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.IO.UseLogFormat()
-			if err := o.check(); err != nil {
-				return err
-			}
-			if f.NoAuth {
-				if err := cmdutil.CheckNoAuth(observe.WithLoopbackHost(o.addr)); err != nil {
-					return exit.UsageError(err)
-				}
-			}
-			if o.stdio {
-				return serveStdio(cmd.Context(), f, o)
-			}
-			return serveHTTP(cmd.Context(), f, o)
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmdutil.Or(run, serve)(cmd.Context(), o) },
 	}
-	cmd.Flags().StringVar(&o.addr, "addr", defaultAddr,
+	cmd.Flags().StringVar(&o.Addr, "addr", defaultAddr,
 		"`host:port` to listen on; the default host is 127.0.0.1, port 0 chooses a free port")
-	cmd.Flags().StringVar(&o.auth, "auth", "", "require a login; the only `kind` is demo")
-	cmd.Flags().StringVar(&o.tasks, "tasks", "",
+	cmd.Flags().StringVar(&o.Auth, "auth", "", "require a login; the only `kind` is demo")
+	cmd.Flags().StringVar(&o.Tasks, "tasks", "",
 		"store tasks in this `file`, or in \"memory\" (default a file in the state directory)")
-	cmd.Flags().BoolVar(&o.stdio, "stdio", false, "serve on standard input and output instead of HTTP")
-	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no line for each request over HTTP")
-	cmd.Flags().StringVar(&o.ops, "ops", "",
+	cmd.Flags().BoolVar(&o.Stdio, "stdio", false, "serve on standard input and output instead of HTTP")
+	cmd.Flags().BoolVar(&o.Quiet, "quiet", false, "print no line for each request over HTTP")
+	cmd.Flags().StringVar(&o.Ops, "ops", "",
 		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
-	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
+	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
 	cmdutil.AddLogFormat(f, cmd)
-	cmdutil.AddNoAuthFlag(f, cmd)
+	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd
 }
 
-// check returns an error for flags that do not go together.
-func (o *serveOptions) check() error {
-	switch {
-	case o.ops == "" && o.pprof:
-		return exit.UsageError(errors.New("--pprof needs --ops: profiles are served at its address"))
-	case o.ops != "" && o.stdio:
-		return exit.UsageError(observe.ErrOpsStdio)
+func serve(ctx context.Context, o *Options) error {
+	o.IO.UseLogFormat()
+	if err := o.check(); err != nil {
+		return exit.UsageError(err)
 	}
-	return checkAuth(o.auth, o.addr, o.stdio)
+	if o.Stdio {
+		return serveStdio(ctx, o.Factory, o)
+	}
+	return serveHTTP(ctx, o.Factory, o)
 }
 
-// NewCmdVersion returns the command "version".
-func NewCmdVersion(f *cmdutil.Factory) *cobra.Command {
+// check returns an error for flags that do not go together.
+func (o *Options) check() error {
+	switch {
+	case o.Ops == "" && o.Pprof:
+		return errors.New("--pprof needs --ops: profiles are served at its address")
+	case o.Ops != "" && o.Stdio:
+		return observe.ErrOpsStdio
+	}
+	if err := checkAuth(o.Auth, o.Addr, o.Stdio); err != nil || !o.NoAuth {
+		return err
+	}
+	return cmdutil.CheckNoAuth(observe.WithLoopbackHost(o.Addr))
+}
+
+// NewCmdVersion returns the command "version". run replaces its function in tests.
+func NewCmdVersion(f *cmdutil.Factory, run func(context.Context, *cmdutil.Factory) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cmdutil.NoArguments,
-		RunE: func(*cobra.Command, []string) error {
-			if f.Flags.JSON {
-				f.IO.Out.Value(map[string]any{"version": build.Version(), "revisions": connect.Revisions()})
-				return nil
-			}
-			f.IO.Out.Printf("patchbay %s", build.Version())
-			return nil
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmdutil.Or(run, version)(cmd.Context(), f) },
 	}
 }
 
+func version(_ context.Context, f *cmdutil.Factory) error {
+	if f.Flags.JSON {
+		f.IO.Out.Value(map[string]any{"version": build.Version(), "revisions": connect.Revisions()})
+		return nil
+	}
+	f.IO.Out.Printf("patchbay %s", build.Version())
+	return nil
+}
+
 // serveStdio serves a client until the end of its input or of ctx.
-func serveStdio(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error {
+func serveStdio(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	b, err := f.Observe.Start(ctx, &observe.Options{Options: telemetry.Options{Service: observe.ServiceDemo},
 		Lenient: true})
 	if err != nil {
 		return err
 	}
 	defer b.End()
-	d, err := newDemo(ctx, f, o.tasks, "", demo.Options{Observer: b.McpObserver()})
+	d, err := newDemo(ctx, f, o.Tasks, "", demo.Options{Observer: b.McpObserver()})
 	if err != nil {
 		return err
 	}
@@ -119,11 +125,11 @@ func serveStdio(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error 
 }
 
 // serveHTTP serves HTTP until ctx is done.
-func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error {
+func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	observed := &observe.Options{Options: telemetry.Options{Service: observe.ServiceDemo},
-		Public: !cmdutil.IsLoopbackAddr(observe.WithLoopbackHost(o.addr))}
-	if o.ops != "" {
-		observed.Ops = &observe.OpsOptions{Addr: o.ops, Server: observe.WithLoopbackHost(o.addr), Pprof: o.pprof}
+		Public: !cmdutil.IsLoopbackAddr(observe.WithLoopbackHost(o.Addr))}
+	if o.Ops != "" {
+		observed.Ops = &observe.OpsOptions{Addr: o.Ops, Server: observe.WithLoopbackHost(o.Addr), Pprof: o.Pprof}
 	}
 	b, err := f.Observe.Start(ctx, observed)
 	if err != nil {
@@ -131,19 +137,19 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error {
 	}
 	defer b.End()
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", observe.WithLoopbackHost(o.addr))
+	listener, err := config.Listen(ctx, "tcp", observe.WithLoopbackHost(o.Addr))
 	if err != nil {
 		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (use --addr for another address)", err)}
 	}
 	defer listener.Close()
 	opts := demo.Options{Observer: b.McpObserver()}
-	if o.auth == authDemo {
+	if o.Auth == authDemo {
 		opts.Scopes = DemoScopes()
 	}
-	if !o.quiet {
+	if !o.Quiet {
 		opts.Middleware = []mcp.Middleware{func(next mcp.Handler) mcp.Handler { return printRequests(f, next) }}
 	}
-	d, err := newDemo(ctx, f, o.tasks, addrName(o.addr, listener.Addr()), opts)
+	d, err := newDemo(ctx, f, o.Tasks, addrName(o.Addr, listener.Addr()), opts)
 	if err != nil {
 		return err
 	}
@@ -153,11 +159,11 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *serveOptions) error {
 	}
 	b.Ready(ctx, func() any { return nil })
 	f.Observe.AnnounceOps(b)
-	if o.auth == authDemo {
-		return errors.Join(serveProtected(ctx, f, listener, o.addr, h), d.end())
+	if o.Auth == authDemo {
+		return errors.Join(serveProtected(ctx, f, listener, o.Addr, h), d.end())
 	}
 	address := "http://" + listener.Addr().String() + connect.Endpoint
-	key := cmdutil.HTTPKey(f)
+	key := cmdutil.HTTPKey(f, o.NoAuth)
 	err = announce(f.IO.Out.W, address, key)
 	if err == nil {
 		err = mcphttp.Serve(ctx, listener, connect.Endpoint, h, connect.NameEndpoint(address), cmdutil.RequireKey(key))

@@ -2,7 +2,9 @@
 package servers
 
 import (
+	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,23 +16,26 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// NewCmdServers returns the command "servers".
-func NewCmdServers(f *cmdutil.Factory) *cobra.Command {
+// Options are the arguments of "servers".
+type Options struct {
+	*cmdutil.Factory
+	Application string // "" for all
+}
+
+// NewCmdServers returns the command "servers". run replaces its function in tests.
+func NewCmdServers(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "servers [APPLICATION]",
 		Short:                 "List the servers that are configured, here and in other applications",
 		DisableFlagsInUseLine: true,
 		Args:                  cobra.MaximumNArgs(1),
 		ValidArgs:             configs.Applications(),
-		RunE: func(_ *cobra.Command, args []string) error {
-			app := ""
-			if len(args) > 0 {
-				app = args[0]
-				if _, _, known := configs.Split(app + ":x"); !known {
-					return exit.UsageError(term.UnknownName("application", app, configs.Applications()))
-				}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := &Options{f, strings.Join(args, "")}
+			if _, _, exists := configs.Split(o.Application + ":x"); len(args) > 0 && !exists {
+				return exit.UsageError(term.UnknownName("application", o.Application, configs.Applications()))
 			}
-			return listServers(f, app)
+			return cmdutil.Or(run, list)(cmd.Context(), o)
 		},
 	}
 }
@@ -50,17 +55,17 @@ type ServerReport struct {
 	To []string `json:"to,omitempty"`
 }
 
-// listServers prints the servers of all configuration files, or of those of an application.
-func listServers(p *cmdutil.Factory, app string) error {
+// list prints the servers of all configuration files, or of those of an application.
+func list(_ context.Context, o *Options) error {
 	store, err := target.TrustStore()
 	if err != nil {
 		return err
 	}
 	var problems error
 	reports := []ServerReport{}
-	for f, err := range configs.Files(p.Flags.Config) {
+	for f, err := range configs.Files(o.Flags.Config) {
 		switch {
-		case app != "" && f.App != app:
+		case o.Application != "" && f.App != o.Application:
 		case err != nil:
 			problems = errors.Join(problems, err)
 		default:
@@ -69,8 +74,8 @@ func listServers(p *cmdutil.Factory, app string) error {
 			}
 		}
 	}
-	if p.Flags.JSON {
-		p.IO.Out.Value(map[string][]ServerReport{"servers": reports})
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string][]ServerReport{"servers": reports})
 		return problems
 	}
 	var rows [][]string
@@ -86,9 +91,9 @@ func listServers(p *cmdutil.Factory, app string) error {
 			transport, r.Trust,
 			term.CleanLine(r.File), term.Shorten(term.CleanLine(what), term.MaxDoesShown)})
 	}
-	p.IO.Out.Columns("NAME APPLICATION TRANSPORT TRUST FILE COMMAND-OR-URL", rows)
+	o.IO.Out.Columns("NAME APPLICATION TRANSPORT TRUST FILE COMMAND-OR-URL", rows)
 	if len(reports) == 0 && problems == nil {
-		p.IO.Err.Printf("Found no configured servers; see \"patchbay help config\".")
+		o.IO.Err.Printf("Found no configured servers; see \"patchbay help config\".")
 	}
 	return problems
 }

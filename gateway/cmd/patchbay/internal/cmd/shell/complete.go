@@ -163,7 +163,7 @@ func (s *Shell) suggestions(ctx context.Context, q *cmdutil.Factory, words []str
 	if cmd == nil {
 		cmd, rest = findVerb(verbs, "call"), words
 	}
-	prepareVerb(q, cmd)
+	prepareVerb(q, cmd, words)
 	if cmd.HasSubCommands() {
 		if len(rest) == 0 {
 			return subcommandNames(cmd)
@@ -295,7 +295,9 @@ func (l *listCache) referenceArguments(ctx context.Context, c *mcp.Client, ref m
 }
 
 // CompleteNames returns the names of a command's argument from the server.
-func (s *Shell) CompleteNames(ctx context.Context, verb string, names cmdutil.Lister, words []string) []string {
+func (s *Shell) CompleteNames(
+	ctx context.Context, verb string, names func(context.Context, *mcp.Client) []string, words []string,
+) []string {
 	c := s.liveClient()
 	several := verb == "listen" || strings.HasSuffix(verb, "subscribe")
 	if names == nil || c == nil || len(words) > 0 && !several {

@@ -24,6 +24,8 @@ import (
 // A Shell runs commands about a server over a shared connection. Each command uses a Factory of its
 // own, which contains the streams of the shell.
 type Shell struct {
+	Commands func(f *cmdutil.Factory) []*cobra.Command // returns all commands and help topics
+
 	base      *cmdutil.Factory // of `patchbay shell`: its flags are the defaults of all commands
 	target    *target.Target
 	keepGoing bool
@@ -48,15 +50,22 @@ type Shell struct {
 // errInterrupted is the cause of the context of a command that Ctrl-C ends.
 var errInterrupted = errors.New("interrupted")
 
-// NewCmdShell returns the command "shell".
-func NewCmdShell(f *cmdutil.Factory) *cobra.Command {
-	var keepGoing bool
-	cmd := cmdutil.TargetCommand(f, "shell", "Run several commands over one connection", nil,
-		func(ctx context.Context, t *target.Target, _ []string) error {
-			s := &Shell{base: f, target: t, keepGoing: keepGoing}
+// Options are the flags of "shell".
+type Options struct {
+	cmdutil.Invocation
+	KeepGoing bool // after a failed command of a script
+}
+
+// NewCmdShell returns the command "shell", which offers commands. run replaces its function in tests.
+func NewCmdShell(f *cmdutil.Factory, commands func(*cmdutil.Factory) []*cobra.Command,
+	run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, "shell", "Run several commands over one connection", nil, o, cmdutil.Or(run,
+		func(ctx context.Context, o *Options) error {
+			s := &Shell{base: f, Commands: commands, target: o.Target, keepGoing: o.KeepGoing}
 			return s.run(ctx)
-		})
-	cmd.Flags().BoolVar(&keepGoing, "keep-going", false, "go on after a command of a script has failed")
+		}))
+	cmd.Flags().BoolVar(&o.KeepGoing, "keep-going", false, "go on after a command of a script has failed")
 	return cmd
 }
 
@@ -68,7 +77,7 @@ func (s *Shell) run(ctx context.Context) error {
 	}
 	s.idle = s.newFactory(term.NewInput(strings.NewReader("")))
 	s.idle.IO.Interactive, s.idle.Ask.Idle = false, true
-	p.Shell, p.Client.Shared = s, s
+	p.Client.Shell = s
 	p.Ask.Current = func() *question.Asker { return s.active().Ask }
 	p.Client.Running = func() *connect.Dialer { return s.active().Client }
 	s.running.Store(p)
@@ -113,16 +122,14 @@ func (s *Shell) script(ctx context.Context) error {
 func (s *Shell) newFactory(in *term.Input) *cmdutil.Factory {
 	b, shared := s.base, *s.base.Flags
 	out := &term.Output{W: b.IO.Out.W, Terminal: b.IO.Out.Terminal, Width: b.IO.Out.Width}
-	f := cmdutil.New(&term.Streams{In: in, Out: out, Err: b.IO.Err, Interactive: b.IO.Interactive}, &shared, b.Hosts)
-	f.Commands = b.Commands
+	f := cmdutil.New(&term.Streams{In: in, Out: out, Err: b.IO.Err, Interactive: b.IO.Interactive}, &shared)
 	f.Share(b.Vault, b.Observe)
-	f.VerifyMost, f.Shell = b.VerifyMost, s
 	f.Login.Timeout, f.Login.Headless = b.Login.Timeout, b.Login.Headless
 	f.Login.Scopes.Store(b.Login.Scopes.Load())
 	f.Ask.Answers, f.Ask.Lock, f.Ask.Open = b.Ask.Answers, b.Ask.Lock, b.Ask.Open
 	f.Ask.ServerName.Store(b.Ask.ServerName.Load())
 	f.Ask.Current = func() *question.Asker { return s.active().Ask }
-	f.Client.Shared, f.Client.CommandStderr = s, b.Client.CommandStderr
+	f.Client.Shell, f.Client.CommandStderr = s, b.Client.CommandStderr
 	f.Client.Running = func() *connect.Dialer { return s.active().Client }
 	f.Client.Current.Store(s.target)
 	return f
@@ -137,7 +144,7 @@ func (s *Shell) command(ctx context.Context, line string, in *term.Input) (code 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q := s.newFactory(in)
-	q.Args, q.Ask.CommandContext = words, ctx
+	q.Ask.CommandContext = ctx
 	s.setCancel(cancel)
 	s.running.Store(q)
 	defer func() {

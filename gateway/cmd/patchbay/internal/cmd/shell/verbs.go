@@ -21,23 +21,23 @@ var outsideShell = []string{"shell", "bridge", "record"}
 
 // Verbs returns the commands of a shell: the commands about a server, without a target.
 func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {
-	all := slices.DeleteFunc(f.Commands(f), func(cmd *cobra.Command) bool {
+	all := slices.DeleteFunc(s.Commands(f), func(cmd *cobra.Command) bool {
 		return cmd.GroupID != cmdutil.GroupServer || slices.Contains(outsideShell, cmd.Name())
 	})
 	return append(all,
-		cmdutil.ServerCommand(f, "subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
-			s.lists.resourceNames, s.subscribe),
-		cmdutil.ServerCommand(f, "unsubscribe [URI…]", "Show no changes of these resources, or of any",
-			s.subscribed, s.unsubscribe))
+		cmdutil.TargetCommand(f, "subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
+			s.lists.resourceNames, &cmdutil.Invocation{}, cmdutil.Connected(s.subscribe)),
+		cmdutil.TargetCommand(f, "unsubscribe [URI…]", "Show no changes of these resources, or of any",
+			s.subscribed, &cmdutil.Invocation{}, cmdutil.Connected(s.unsubscribe)))
 }
 
 // prepareVerb makes a command the root of a command line. It adds the flags that apply to a single
 // command of a connection.
-func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command) {
+func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command, args []string) {
 	cmd.GroupID = ""
 	cmd.SilenceErrors, cmd.SilenceUsage, cmd.SuggestionsMinimumDistance = true, true, 2
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cmdutil.FlagError(p, cmd, err) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cmdutil.FlagError(p, cmd, args, err) })
 	cmd.SetIn(p.IO.In.R)
 	cmd.SetOut(p.IO.Err)
 	cmd.SetErr(p.IO.Err)
@@ -51,8 +51,8 @@ func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command) {
 }
 
 // notInShell returns an error if name is a command of patchbay that a shell does not contain.
-func notInShell(f *cmdutil.Factory, name string) error {
-	if cmd := findVerb(f.Commands(f), name); cmd == nil || !cmd.Runnable() {
+func (s *Shell) notInShell(f *cmdutil.Factory, name string) error {
+	if cmd := findVerb(s.Commands(f), name); cmd == nil || !cmd.Runnable() {
 		return nil
 	}
 	return exit.UsageError(fmt.Errorf("%q is not a command of this shell: run \"patchbay %s\" outside of the shell",
@@ -74,7 +74,7 @@ func (s *Shell) runVerb(ctx context.Context, f *cmdutil.Factory, words []string)
 	verbs := s.Verbs(f)
 	name, arguments := words[0], words[1:]
 	if name == "help" || name == "?" {
-		return cmdutil.Finish(ctx, f, shellHelp(f, verbs, arguments))
+		return cmdutil.Finish(ctx, f, s.help(f, verbs, arguments))
 	}
 	cmd := findVerb(verbs, name)
 	if cmd == nil {
@@ -84,8 +84,7 @@ func (s *Shell) runVerb(ctx context.Context, f *cmdutil.Factory, words []string)
 		}
 		cmd, arguments = findVerb(verbs, "call"), words
 	}
-	prepareVerb(f, cmd)
-	f.Args = arguments
+	prepareVerb(f, cmd, arguments)
 	cmd.SetArgs(append([]string{}, arguments...)) // nil would mean os.Args
 	return cmdutil.Execute(ctx, f, cmd)
 }
@@ -108,7 +107,7 @@ func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobr
 	if slices.Contains(known, name) {
 		return nil
 	}
-	if err := notInShell(f, name); err != nil {
+	if err := s.notInShell(f, name); err != nil {
 		return err
 	}
 	for _, cmd := range slices.Backward(verbs) {
@@ -118,8 +117,8 @@ func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobr
 		known)))
 }
 
-// shellHelp prints the commands of the shell, or the help of the command that words names.
-func shellHelp(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error {
+// help prints the commands of the shell, or the help of the command that words names.
+func (s *Shell) help(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error {
 	if len(words) == 0 {
 		var b strings.Builder
 		b.WriteString("Commands:\n")
@@ -132,19 +131,19 @@ func shellHelp(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error
 		return nil
 	}
 	if cmd := findVerb(verbs, words[0]); cmd != nil {
-		prepareVerb(f, cmd)
+		prepareVerb(f, cmd, words)
 		if sub, rest, err := cmd.Find(words[1:]); err == nil && len(rest) == 0 {
 			return sub.Help()
 		}
 	}
-	for _, topic := range f.Commands(f) {
+	for _, topic := range s.Commands(f) {
 		if !topic.Runnable() && topic.Name() == words[0] {
 			cmdutil.AddHelp(topic)
 			f.IO.Err.Printf("%s", topic.Long)
 			return nil
 		}
 	}
-	if err := notInShell(f, words[0]); err != nil {
+	if err := s.notInShell(f, words[0]); err != nil {
 		return err
 	}
 	var known []string
@@ -155,12 +154,12 @@ func shellHelp(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error
 }
 
 // subscribe adds resources to the subscription of the shell.
-func (s *Shell) subscribe(_ context.Context, c *mcp.Client, words []string) error {
-	if offered := c.Capabilities().Resources; len(words) > 0 && (offered == nil || !offered.Subscribe) {
+func (s *Shell) subscribe(_ context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
+	if offered := c.Capabilities().Resources; len(o.Words) > 0 && (offered == nil || !offered.Subscribe) {
 		return errors.New("the server does not offer notifications of resources")
 	}
 	s.mu.Lock()
-	for _, uri := range words {
+	for _, uri := range o.Words {
 		if !slices.Contains(s.watched, uri) {
 			s.watched = append(s.watched, uri)
 		}
@@ -171,16 +170,16 @@ func (s *Shell) subscribe(_ context.Context, c *mcp.Client, words []string) erro
 }
 
 // unsubscribe removes resources from the subscription of the shell.
-func (s *Shell) unsubscribe(_ context.Context, _ *mcp.Client, words []string) error {
+func (s *Shell) unsubscribe(_ context.Context, o *cmdutil.Invocation, _ *mcp.Client) error {
 	s.mu.Lock()
-	for _, uri := range words {
+	for _, uri := range o.Words {
 		if !slices.Contains(s.watched, uri) {
 			defer s.mu.Unlock()
 			return exit.NotFoundError(term.UnknownName("subscription", uri, s.watched))
 		}
 	}
 	s.watched = slices.DeleteFunc(slices.Clone(s.watched), func(uri string) bool {
-		return len(words) == 0 || slices.Contains(words, uri)
+		return len(o.Words) == 0 || slices.Contains(o.Words, uri)
 	})
 	s.always = len(s.watched) > 0
 	s.mu.Unlock()

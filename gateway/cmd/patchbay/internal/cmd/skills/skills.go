@@ -2,7 +2,6 @@
 package skills
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,70 +21,98 @@ import (
 
 // NewCmdSkills returns the command "skills" with its subcommands.
 func NewCmdSkills(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.WithSubcommands(f, "skills", "List, read and verify skills",
-		cmdutil.ServerCommand(f, "list", "List skills", nil,
-			func(ctx context.Context, c *mcp.Client, words []string) error { return showSkills(ctx, f, c, words) }),
-		cmdutil.ServerCommand(f, "show SKILL", "Show a skill and the list of its files", skillNames,
-			func(ctx context.Context, c *mcp.Client, words []string) error { return showSkill(ctx, f, c, words) }),
-		cmdutil.ServerCommand(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames,
-			func(ctx context.Context, c *mcp.Client, words []string) error { return readSkill(ctx, f, c, words) }),
-		cmdutil.ServerCommand(f, "verify [SKILL]", "Verify the files of skills", skillNames,
-			func(ctx context.Context, c *mcp.Client, words []string) error { return verifySkills(ctx, f, c, words) }))
+	return cmdutil.WithSubcommands(f, "skills", "List, read and verify skills", NewCmdList(f, nil), NewCmdShow(f, nil),
+		NewCmdRead(f, nil), NewCmdVerify(f, nil))
+}
+
+// NewCmdList returns the command "skills list". run replaces its function in tests.
+func NewCmdList(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	return cmdutil.TargetCommand(f, "list", "List skills", nil, &cmdutil.Invocation{},
+		cmdutil.Or(run, cmdutil.Connected(showSkills)))
+}
+
+// NewCmdShow returns the command "skills show". run replaces its function in tests.
+func NewCmdShow(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	return cmdutil.TargetCommand(f, "show SKILL", "Show a skill and the list of its files", skillNames,
+		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(showSkill)))
+}
+
+// NewCmdRead returns the command "skills read". run replaces its function in tests.
+func NewCmdRead(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	return cmdutil.TargetCommand(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames,
+		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(readSkill)))
+}
+
+// VerifyOptions are the options of "skills verify".
+type VerifyOptions struct {
+	cmdutil.Invocation
+	MaxBytes int64 // limits the bytes received: a server can list any number of skills
+}
+
+// NewCmdVerify returns the command "skills verify". run replaces its function in tests.
+func NewCmdVerify(f *cmdutil.Factory, run func(context.Context, *VerifyOptions) error) *cobra.Command {
+	return cmdutil.TargetCommand(f, "verify [SKILL]", "Verify the files of skills", skillNames,
+		&VerifyOptions{MaxBytes: maxVerified}, cmdutil.Or(run, Verify))
+}
+
+// Verify verifies the files of a skill, or of all skills.
+func Verify(ctx context.Context, o *VerifyOptions) error {
+	return cmdutil.Connected(verifySkills)(ctx, o)
 }
 
 // showSkills lists the skills of a server.
-func showSkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
+func showSkills(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
 	list, faults, err := listSkills(ctx, c)
 	if err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"skills": list})
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string]any{"skills": list})
 		return badSkills(faults)
 	}
 	for _, s := range list {
-		f.IO.Out.Printf("%s  %s", term.CleanLine(s.URI), sizeOfSkill(s))
-		cmdutil.ShowDescription(f, s.Name, s.Description, false)
+		o.IO.Out.Printf("%s  %s", term.CleanLine(s.URI), sizeOfSkill(s))
+		cmdutil.ShowDescription(o.Factory, s.Name, s.Description, false)
 	}
 	return badSkills(faults)
 }
 
 // showSkill prints a skill and the list of its files.
-func showSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []string) error {
-	s, err := findSkill(ctx, c, words[0])
+func showSkill(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
+	s, err := findSkill(ctx, c, o.Words[0])
 	if err != nil {
 		return err
 	}
-	if p.Flags.JSON {
-		p.IO.Out.Value(struct {
+	if o.Flags.JSON {
+		o.IO.Out.Value(struct {
 			Skill       *skills.Skill `json:"skill"`
 			Fingerprint string        `json:"fingerprint,omitzero"`
 		}{s, s.Fingerprint()})
 		return nil
 	}
-	p.IO.Out.Printf("%s  %s", term.CleanLine(s.URI), sizeOfSkill(s))
-	cmdutil.ShowDescription(p, s.Name, s.Description, true)
-	p.IO.Out.Printf("  frontmatter: %s", term.CleanJSON(string(s.Frontmatter)))
+	o.IO.Out.Printf("%s  %s", term.CleanLine(s.URI), sizeOfSkill(s))
+	cmdutil.ShowDescription(o.Factory, s.Name, s.Description, true)
+	o.IO.Out.Printf("  frontmatter: %s", term.CleanJSON(string(s.Frontmatter)))
 	if s.Dynamic {
-		p.IO.Out.Printf("  files: dynamic (no digests to verify)")
+		o.IO.Out.Printf("  files: dynamic (no digests to verify)")
 	} else {
-		p.IO.Out.Printf("  fingerprint: %s", s.Fingerprint())
+		o.IO.Out.Printf("  fingerprint: %s", s.Fingerprint())
 	}
 	for _, f := range s.Files {
-		p.IO.Out.Printf("  %s  %s  %s", f.Digest, term.CleanLine(f.Path), term.FormatBytes(int(f.Size)))
+		o.IO.Out.Printf("  %s  %s  %s", f.Digest, term.CleanLine(f.Path), term.FormatBytes(int(f.Size)))
 	}
 	return nil
 }
 
 // readSkill verifies a file of a skill and prints it.
-func readSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []string) error {
-	s, err := findSkill(ctx, c, words[0])
+func readSkill(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
+	s, err := findSkill(ctx, c, o.Words[0])
 	if err != nil {
 		return err
 	}
 	name := "SKILL.md"
-	if len(words) > 1 {
-		name = path.Clean(words[1])
+	if len(o.Words) > 1 {
+		name = path.Clean(o.Words[1])
 	}
 	loaded, err := skills.Load(ctx, c, s, nil)
 	if err != nil {
@@ -102,10 +129,10 @@ func readSkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, words []s
 			part.URI = f.URI
 		}
 	}
-	if p.Flags.JSON {
-		p.IO.Out.Result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part}})
+	if o.Flags.JSON {
+		o.IO.Out.Result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part}})
 	}
-	return read.ShowContents(p, "file "+name, part)
+	return read.ShowContents(o.Factory, "file "+name, part)
 }
 
 // A skillReport is the result of verifying a skill.
@@ -116,23 +143,22 @@ type skillReport struct {
 	Problems    []string `json:"problems"`
 }
 
-// verifySkills verifies the files of a skill, or of all skills.
-func verifySkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words []string) error {
+func verifySkills(ctx context.Context, o *VerifyOptions, c *mcp.Client) error {
 	var list []*skills.Skill
 	var faults []error
 	var err error
-	if len(words) == 0 {
+	if len(o.Words) == 0 {
 		list, faults, err = listSkills(ctx, c)
 	} else {
 		list = make([]*skills.Skill, 1)
-		list[0], err = findSkill(ctx, c, words[0])
+		list[0], err = findSkill(ctx, c, o.Words[0])
 	}
 	if err != nil {
 		return err
 	}
 	reports := []skillReport{}
 	for _, s := range list {
-		r, err := verifySkill(ctx, f, c, s)
+		r, err := verifySkill(ctx, o, c, s)
 		if err != nil {
 			return err
 		}
@@ -141,21 +167,21 @@ func verifySkills(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, words 
 		}
 		reports = append(reports, r)
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"skills": reports})
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string]any{"skills": reports})
 		return badSkills(faults)
 	}
 	for _, r := range reports {
 		if len(r.Problems) > 0 {
-			f.IO.Out.Printf("bad  %s", term.CleanLine(r.URI))
+			o.IO.Out.Printf("bad  %s", term.CleanLine(r.URI))
 		} else {
-			f.IO.Out.Printf("good %s  %s", term.CleanLine(r.URI), term.Counted(r.Files, "file"))
+			o.IO.Out.Printf("good %s  %s", term.CleanLine(r.URI), term.Counted(r.Files, "file"))
 		}
 	}
 	return badSkills(faults)
 }
 
-// maxVerified bounds the bytes received to verify all skills: a server can list any number.
+// maxVerified is the default of VerifyOptions.MaxBytes.
 const maxVerified = 1 << 30
 
 // errUnchecked is the problem of a skill that was not verified because of maxVerified.
@@ -163,9 +189,9 @@ var errUnchecked = fmt.Errorf("not verified: more than %s received; verify the s
 	term.FormatBytes(maxVerified))
 
 // verifySkill verifies all files of a skill. An error means that the connection failed.
-func verifySkill(ctx context.Context, p *cmdutil.Factory, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
+func verifySkill(ctx context.Context, o *VerifyOptions, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
 	r = skillReport{URI: s.URI, Fingerprint: s.Fingerprint(), Problems: []string{}}
-	tooMuch := func() bool { return p.Client.Received.Load() >= cmp.Or(p.VerifyMost, maxVerified) }
+	tooMuch := func() bool { return o.Client.Received.Load() >= o.MaxBytes }
 	if tooMuch() {
 		return r.add(ctx, fmt.Errorf("%s: %w", s.URI, errUnchecked))
 	}

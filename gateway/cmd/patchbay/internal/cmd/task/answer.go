@@ -15,29 +15,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// newCmdAnswer returns the command "task answer".
-func newCmdAnswer(f *cmdutil.Factory) *cobra.Command {
-	var asked, action string
-	cmd := taskCommand(f, "answer ID [FIELD…]", "Answer a question of a task",
-		func(ctx context.Context, h *tasks.Handle, words []string) error {
-			given := &question.Given{Words: words, Action: mcp.ElicitAction(action)}
-			if err := given.Check(); err != nil {
-				return exit.UsageError(err)
-			}
-			if len(words) > 0 || action != "" {
-				f.Ask.Given = given
-			}
-			return answerTask(ctx, f, h, asked)
-		})
-	cmd.Flags().StringVar(&asked, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
-	cmd.Flags().StringVar(&action, "action", "", "the `action`: accept, decline or cancel")
+// NewCmdAnswer returns the command "task answer". run replaces its function in tests.
+func NewCmdAnswer(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{}
+	cmd := newCmd(f, "answer ID [FIELD…]", "Answer a question of a task", o, run, answerTask)
+	cmd.Flags().StringVar(&o.Question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
+	cmd.Flags().StringVar((*string)(&o.Action), "action", "", "the `action`: accept, decline or cancel")
 	return cmd
 }
 
-func answerTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, only string) error {
+func answerTask(ctx context.Context, o *Options, h *tasks.Handle) error {
+	f, given := o.Factory, &question.Given{Words: o.Words[1:], Action: o.Action}
+	if err := given.Check(); err != nil {
+		return exit.UsageError(err)
+	}
+	if len(given.Words) > 0 || o.Action != "" {
+		f.Ask.Given = given
+	}
 	t, err := h.Get(ctx)
 	if err != nil {
 		return err
@@ -48,9 +44,9 @@ func answerTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, only s
 	case t.Status != tasks.StatusInputRequired:
 		return fmt.Errorf("the task has no question now: its status is %s", t.Status)
 	case len(t.InputRequests) == 0:
-		return answerDirect(ctx, f, h, only)
+		return answerDirect(ctx, f, h, o.Question)
 	}
-	keys, err := questionKeys(f, t, only)
+	keys, err := questionKeys(f, t, o.Question)
 	if err != nil {
 		return exit.UsageError(err)
 	}

@@ -29,8 +29,8 @@ import (
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
 func completeTasks(f *cmdutil.Factory, cmd *cobra.Command, args []string, typed string) ([]string,
 	cobra.ShellCompDirective) {
-	if f.Shell != nil {
-		return f.Shell.NotedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
+	if f.Client.Shell != nil {
+		return f.Client.Shell.NotedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 	switch len(args) {
 	case 0:
@@ -77,40 +77,32 @@ func NewTaskReport(t *tasks.Task, tool string) *TaskReport {
 
 // NewCmdTask returns the command "task" with its subcommands.
 func NewCmdTask(f *cmdutil.Factory) *cobra.Command {
-	cmd := cmdutil.WithSubcommands(f, "task", "Show, watch, answer and cancel tasks",
-		newCmdList(f),
-		taskCommand(f, "get ID", "Show a task",
-			func(ctx context.Context, h *tasks.Handle, words []string) error { return getTask(ctx, f, h, words) }),
-		taskCommand(f, "watch ID", "Wait for a task and print its result",
-			func(ctx context.Context, h *tasks.Handle, words []string) error { return watchTask(ctx, f, h, words) }),
-		newCmdAnswer(f),
-		taskCommand(f, "cancel ID", "Cancel a task",
-			func(ctx context.Context, h *tasks.Handle, words []string) error { return cancelTask(ctx, f, h, words) }))
+	cmd := cmdutil.WithSubcommands(f, "task", "Show, watch, answer and cancel tasks", NewCmdList(f, nil),
+		NewCmdGet(f, nil), NewCmdWatch(f, nil), NewCmdAnswer(f, nil), NewCmdCancel(f, nil))
 	cmd.Aliases = []string{"tasks"}
 	return cmd
 }
 
-// newCmdList returns the command "task list".
-func newCmdList(f *cmdutil.Factory) *cobra.Command {
-	cmd := cmdutil.ServerCommand(f, "list", "List the tasks of a server", nil, func(ctx context.Context,
-		c *mcp.Client, v1 []string) error {
-		return listTasks(ctx, f, c, v1)
-	})
-	if f.Shell != nil {
+// NewCmdList returns the command "task list". run replaces its function in tests.
+func NewCmdList(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+	o := &cmdutil.Invocation{}
+	run = cmdutil.Or(run, listTasksOrNotes)
+	cmd := cmdutil.TargetCommand(f, "list", "List the tasks of a server", nil, o, run)
+	if f.Client.Shell != nil {
 		return cmd
 	}
-	run := cmd.RunE
 	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", func(cmd *cobra.Command, args []string,
 		typed string) ([]string, cobra.ShellCompDirective) {
 		return completeTasks(f, cmd, args, typed)
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
-			return listNotes(f)
-		}
-		return run(cmd, args)
+	return cmdutil.OptionalTarget(cmd, o, run)
+}
+
+func listTasksOrNotes(ctx context.Context, o *cmdutil.Invocation) error {
+	if o.Target == nil {
+		return listNotes(o.Factory)
 	}
-	return cmd
+	return cmdutil.Connected(listTasks)(ctx, o)
 }
 
 // listNotes prints all notes.
@@ -167,32 +159,31 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-func listTasks(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, _ []string) error {
-	known, err := target.NotesOf(f.Client.Current.Load())
+func listTasks(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
+	noted, err := target.NotesOf(o.Target)
 	if err != nil {
-		f.IO.Err.Printf("patchbay: cannot read the notes of started tasks: %s", term.Clean(err.Error()))
+		o.IO.Err.Printf("patchbay: cannot read the notes of started tasks: %s", term.Clean(err.Error()))
 	}
 	tools := map[string]string{}
-	for _, n := range known {
+	for _, n := range noted {
 		tools[n.ID] = n.Tool
 	}
 	var list []*tasks.Task
 	if _, listed := rawjson.Get(c.Capabilities().Tasks, "list"); listed {
 		list, err = cmdutil.Collect(tasks.List(ctx, c))
 	} else {
-		list, err = getNoted(ctx, c, known)
+		list, err = getNoted(ctx, c, noted)
 	}
 	if err == nil || len(list) > 0 {
-		showTasks(f, list, tools)
+		showTasks(o.Factory, list, tools)
 	}
 	return err
 }
 
 // getNoted returns the noted tasks that the server knows, even if it also returns an error, and
 // removes other notes.
-func getNoted(ctx context.Context, c *mcp.Client, known []*target.Note) (found []*tasks.Task,
-	first error) {
-	for _, n := range known {
+func getNoted(ctx context.Context, c *mcp.Client, noted []*target.Note) (found []*tasks.Task, first error) {
+	for _, n := range noted {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)
 		var said *mcp.Error
 		switch {
@@ -234,16 +225,16 @@ func showTasks(f *cmdutil.Factory, list []*tasks.Task, tools map[string]string) 
 }
 
 // getTask prints a task.
-func getTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+func getTask(ctx context.Context, o *Options, h *tasks.Handle) error {
 	t, err := h.Get(ctx)
 	if err != nil {
 		return err
 	}
-	return showTask(f, t)
+	return showTask(o.Factory, t)
 }
 
 // cancelTask cancels a task.
-func cancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+func cancelTask(ctx context.Context, o *Options, h *tasks.Handle) error {
 	refused := h.Cancel(ctx) // an error for a task that ended, in 2025-11-25
 	if refused != nil && !isUnknownTask(refused) {
 		return refused
@@ -252,20 +243,43 @@ func cancelTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []st
 	if err != nil {
 		return err
 	}
-	if err := showTask(f, t); err != nil || refused == nil {
+	if err := showTask(o.Factory, t); err != nil || refused == nil {
 		return err
 	}
 	return &exit.Error{Code: exit.Failure, Err: refused} // the task exists
 }
 
-// taskCommand returns a command about a task. Its usage begins with the ID of the task.
-func taskCommand(
-	f *cmdutil.Factory, usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
+// Options are the flags of the commands about a task. The first of the Words is its ID.
+type Options struct {
+	cmdutil.Invocation
+	Question string           // of "answer": the key of the question
+	Action   mcp.ElicitAction // of "answer"
+}
+
+// NewCmdGet returns the command "task get". run replaces its function in tests.
+func NewCmdGet(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	return newCmd(f, "get ID", "Show a task", &Options{}, run, getTask)
+}
+
+// NewCmdWatch returns the command "task watch". run replaces its function in tests.
+func NewCmdWatch(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	return newCmd(f, "watch ID", "Wait for a task and print its result", &Options{}, run, watchTask)
+}
+
+// NewCmdCancel returns the command "task cancel". run replaces its function in tests.
+func NewCmdCancel(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	return newCmd(f, "cancel ID", "Cancel a task", &Options{}, run, cancelTask)
+}
+
+// newCmd returns a command about a task, which calls command with the task unless run replaces it.
+func newCmd(
+	f *cmdutil.Factory, usageLine, short string, o *Options, run func(context.Context, *Options) error,
+	command func(context.Context, *Options, *tasks.Handle) error,
 ) *cobra.Command {
-	cmd := cmdutil.ServerCommand(f, usageLine, short, nil, func(ctx context.Context, c *mcp.Client,
-		words []string) error {
-		return taskError(run(ctx, tasks.Resume(c, words[0]), words[1:]), words[0])
-	})
+	cmd := cmdutil.TargetCommand(f, usageLine, short, nil, o, cmdutil.Or(run, cmdutil.Connected(
+		func(ctx context.Context, o *Options, c *mcp.Client) error {
+			return taskError(command(ctx, o, tasks.Resume(c, o.Words[0])), o.Words[0])
+		})))
 	cmd.Flags().String("id", "", "the task `ID`, if it begins with a hyphen")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return completeTasks(f, cmd, args, typed)
@@ -402,7 +416,7 @@ func TaskCommandLine(f *cmdutil.Factory, verb, id string, words ...string) strin
 	t := f.Client.Current.Load()
 	line := []string{"patchbay", "task", verb}
 	switch {
-	case f.Shell != nil:
+	case f.Client.Shell != nil:
 		line = []string{"task", verb}
 	case t.Command == nil || t.From != "":
 		line = append(line, t.Argument(f.Flags.Config))
@@ -412,7 +426,7 @@ func TaskCommandLine(f *cmdutil.Factory, verb, id string, words ...string) strin
 	}
 	line = append(line, term.ShellWord(id))
 	line = append(line, words...)
-	if t.Command != nil && t.From == "" && f.Shell == nil {
+	if t.Command != nil && t.From == "" && f.Client.Shell == nil {
 		line = append(line, "--", t.String())
 	}
 	return strings.Join(line, " ")

@@ -16,7 +16,8 @@ import (
 )
 
 // watchTask waits for a task and prints its result.
-func watchTask(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle, _ []string) error {
+func watchTask(ctx context.Context, o *Options, h *tasks.Handle) error {
+	f := o.Factory
 	var result *mcp.CallToolResult
 	var err error
 	if f.IO.MayPrompt() || f.Ask.Answers != nil {

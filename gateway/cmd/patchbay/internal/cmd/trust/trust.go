@@ -2,7 +2,9 @@
 package trust
 
 import (
+	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +16,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// NewCmdTrust returns the command "trust".
-func NewCmdTrust(f *cmdutil.Factory) *cobra.Command {
-	var yes, revoke bool
+// Options are the flags of "trust".
+type Options struct {
+	*cmdutil.Factory
+	Name        string // "" to list the servers of project files
+	Yes, Revoke bool
+}
+
+// NewCmdTrust returns the command "trust". run replaces its function in tests.
+func NewCmdTrust(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f}
 	cmd := &cobra.Command{
 		Use:                   "trust [NAME]",
 		Short:                 "Trust a server of a project file, such as .mcp.json or .vscode/mcp.json",
@@ -26,39 +35,44 @@ func NewCmdTrust(f *cmdutil.Factory) *cobra.Command {
 			return f.Config.TargetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			store, err := target.TrustStore()
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return listTrust(f, store)
-			}
-			c, s, err := projectServer(f, args[0])
-			switch {
-			case err != nil:
-				return exit.UsageError(err)
-			case revoke:
-				return store.Revoke(s)
-			case yes:
-				f.IO.Err.Printf("%s", target.TrustText(c, s))
-				if err := store.Trust(s); err != nil {
-					return err
-				}
-				f.IO.Err.Printf("Server %s is trusted now.", target.ServerWord(c, s))
-				return nil
-			case !store.NeedsTrust(s):
-				f.IO.Err.Printf("Server %s is trusted already.", target.ServerWord(c, s))
-				return nil
-			}
-			if err := f.Config.AskTrust(cmd.Context(), c, s, store); err != nil {
-				return exit.UsageError(err)
-			}
-			return nil
+			o.Name = strings.Join(args, "")
+			return cmdutil.Or(run, trust)(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "trust the server without asking")
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "remove the trust in the server")
+	cmd.Flags().BoolVar(&o.Yes, "yes", false, "trust the server without asking")
+	cmd.Flags().BoolVar(&o.Revoke, "revoke", false, "remove the trust in the server")
 	return cmd
+}
+
+func trust(ctx context.Context, o *Options) error {
+	store, err := target.TrustStore()
+	if err != nil {
+		return err
+	}
+	if o.Name == "" {
+		return listTrust(o.Factory, store)
+	}
+	c, s, err := projectServer(o.Factory, o.Name)
+	switch {
+	case err != nil:
+		return exit.UsageError(err)
+	case o.Revoke:
+		return store.Revoke(s)
+	case o.Yes:
+		o.IO.Err.Printf("%s", target.TrustText(c, s))
+		if err := store.Trust(s); err != nil {
+			return err
+		}
+		o.IO.Err.Printf("Server %s is trusted now.", target.ServerWord(c, s))
+		return nil
+	case !store.NeedsTrust(s):
+		o.IO.Err.Printf("Server %s is trusted already.", target.ServerWord(c, s))
+		return nil
+	}
+	if err := o.Config.AskTrust(ctx, c, s, store); err != nil {
+		return exit.UsageError(err)
+	}
+	return nil
 }
 
 func inProject(f *configs.File) bool { return f.Project }

@@ -114,7 +114,8 @@ func sendAgain(ctx context.Context, f *cmdutil.Factory, c *recordedCall) error {
 	if !known {
 		return exit.NotFoundError(fmt.Errorf("the configuration has no server %q", c.Server))
 	}
-	return cmdutil.WithServer(ctx, f, hosted, nil, func(ctx context.Context, client *mcp.Client, _ []string) error {
+	o := &cmdutil.Invocation{Factory: f, Target: hosted}
+	return o.WithServer(ctx, func(ctx context.Context, client *mcp.Client) error {
 		if c.Method == "tools/call" && !f.Flags.JSON {
 			arguments := c.args
 			if arguments == nil {

@@ -80,7 +80,8 @@ func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *conf
 	}
 	t.Auth, t.NoLogin = nil, false
 	p.Client.NoQuestions = true // an inspection sends no calls
-	err = cmdutil.WithServer(ctx, p, t, nil, func(ctx context.Context, c *mcp.Client, _ []string) error {
+	o := &cmdutil.Invocation{Factory: p, Target: t}
+	err = o.WithServer(ctx, func(ctx context.Context, c *mcp.Client) error {
 		_, err := cmdutil.Collect(c.Tools(ctx)) // may need more scopes
 		return err
 	})

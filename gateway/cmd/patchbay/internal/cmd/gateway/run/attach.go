@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
@@ -15,17 +13,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// attachStdio attaches a client on standard input and output to the running gateway. g.Attached
+// attachStdio attaches a client on standard input and output to the running gateway. g.attached
 // remains nil if no gateway runs or the gateway refuses the client: then this process must serve
 // it.
-func attachStdio(f *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) {
-	if !g.Stdio || g.Own || len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
+func attachStdio(f *cmdutil.Factory, g *Run) {
+	if !g.Stdio || g.Own || len(g.Args) > 0 || g.cmd.ArgsLenAtDash() >= 0 {
 		return
 	}
-	a, err := hosting.Attach(cmd.Context(), f, g.Profile)
+	a, err := hosting.Attach(g.cmd.Context(), f, g.Profile)
 	switch {
 	case err == nil:
-		g.Attached = a
+		g.attached = a
 	case !gatewayclient.IsNoGateway(err):
 		f.IO.Err.Printf("patchbay: does not use the running gateway: %s", term.CleanLine(err.Error()))
 	}
@@ -34,9 +32,9 @@ func attachStdio(f *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) 
 var errGatewayEnded = errors.New("the gateway that served this client has ended: connect again, which serves " +
 	"the client in a process of its own while no gateway is running")
 
-// ServeAttached passes messages between standard input and output and the gateway until a side
+// serveAttached passes messages between standard input and output and the gateway until a side
 // ends.
-func ServeAttached(ctx context.Context, f *cmdutil.Factory, a *hosting.Attachment) error {
+func serveAttached(ctx context.Context, f *cmdutil.Factory, a *hosting.Attachment) error {
 	defer func() { _ = a.Close() }() // fails if the gateway closed the connection first
 	ended, received := make(chan struct{}), make(chan error, 1)
 	go func() { // ends with standard input, or the process

@@ -26,29 +26,74 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// A Run holds the state of a `patchbay gateway` process.
-type Run struct {
+// Options are the flags of "gateway".
+type Options struct {
+	*cmdutil.Factory
 	Addr, Profile string
 	Ops           string // the address of the ops listener
 	Stdio, NoAuth bool
-	Config        *hosting.Config
-	targetWords   []string // of the command line
-	Host          *host.Host
-	route         gateway.Route
-	url           string // where HTTP is served
-	stop          func() // ends the run
-	reloading     sync.Mutex
-	mask          *configMask                 // of the admin API
-	inForce       atomic.Pointer[config.File] // the file of the last reload; nil before the first reload
-	rejected      atomic.Pointer[string]      // why the files are not in force; nil if they are
-	Own           bool                        // never uses the running gateway
-	Attached      *hosting.Attachment         // to the running gateway; nil if this process serves the client
-	observed      *observe.Observation        // of requests
+	Own           bool     // never uses the running gateway
+	Args          []string // the target; empty for the configuration
+
+	cmd *cobra.Command
 }
 
-// PrepareGateway checks the command line and reads the configuration. It does not start servers.
-func PrepareGateway(p *cmdutil.Factory, cmd *cobra.Command, args []string, g *Run) (err error) {
-	f := p.Flags
+// NewCmdRun returns the command "gateway" without its subcommands. run replaces its function in tests.
+func NewCmdRun(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f}
+	o.cmd = &cobra.Command{
+		Use:                   "gateway [TARGET] | gateway -- COMMAND…",
+		Short:                 "Serve all configured servers as one, over HTTP or stdio (gateway, aggregator)",
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     cmdutil.CompleteNames(f, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Args = args
+			return cmdutil.Or(run, start)(cmd.Context(), o)
+		},
+	}
+	flags := o.cmd.Flags()
+	flags.StringVar(&o.Addr, "addr", "", "listen at this `host:port`; default "+hosting.DefaultGatewayAddr)
+	flags.BoolVar(&o.Stdio, "stdio", false, "serve one client on stdio instead of HTTP")
+	flags.BoolVar(&o.Own, "own", false, "with --stdio, never attach to a gateway")
+	flags.StringVar(&o.Profile, "profile", "", "serve only this `profile` of the settings")
+	flags.BoolVar(&o.NoAuth, "insecure-no-auth", false, "accept local programs without a key")
+	flags.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
+	cmdutil.AddLogFormat(f, o.cmd)
+	return o.cmd
+}
+
+func start(ctx context.Context, o *Options) error {
+	o.IO.UseLogFormat()
+	g := &Run{Options: *o}
+	if err := prepare(o.Factory, g); err != nil {
+		return exit.UsageError(err)
+	}
+	if g.attached != nil {
+		return serveAttached(ctx, o.Factory, g.attached)
+	}
+	return runGateway(ctx, o.Factory, g)
+}
+
+// A Run holds the state of a `patchbay gateway` process.
+type Run struct {
+	Options
+	Config      *hosting.Config
+	targetWords []string // of the command line
+	Host        *host.Host
+	route       gateway.Route
+	url         string // where HTTP is served
+	stop        func() // ends the run
+	reloading   sync.Mutex
+	mask        *configMask                 // of the admin API
+	inForce     atomic.Pointer[config.File] // the file of the last reload; nil before the first reload
+	rejected    atomic.Pointer[string]      // why the files are not in force; nil if they are
+	attached    *hosting.Attachment         // to the running gateway; nil if this process serves the client
+	observed    *observe.Observation        // of requests
+}
+
+// prepare checks the command line and reads the configuration. It does not start servers.
+func prepare(p *cmdutil.Factory, g *Run) (err error) {
+	f, cmd, args := p.Flags, g.cmd, g.Args
 	switch {
 	case len(f.Roots) > 0 || f.Answers != "" || f.SampleWith != "":
 		return errors.New("--root, --answers and --sample-with do not apply to gateway: the clients answer the servers")
@@ -62,7 +107,7 @@ func PrepareGateway(p *cmdutil.Factory, cmd *cobra.Command, args []string, g *Ru
 		return fmt.Errorf("unexpected argument %q\nusage: %s", args[1], cmd.UseLine())
 	}
 	p.IO.Interactive = false // the gateway must not prompt: standard input may carry messages
-	if attachStdio(p, cmd, args, g); g.Attached != nil {
+	if attachStdio(p, g); g.attached != nil {
 		return nil
 	}
 	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
@@ -110,8 +155,8 @@ func gatewayTarget(f *cmdutil.Factory, cmd *cobra.Command, args []string) (*host
 // process after the same time again.
 const recordTimeout = 2 * time.Second
 
-// RunGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
-func RunGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
+// runGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
+func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	ctx, g.stop = context.WithCancel(ctx)
 	defer g.stop()
 	if !g.Stdio {
