@@ -55,8 +55,12 @@ func (i *Invocation) invocation() *Invocation { return i }
 
 type invoked interface{ invocation() *Invocation }
 
-// Or returns run, or command if run is nil. Tests pass run to see the options of a command line.
-func Or[O any](run, command func(context.Context, O) error) func(context.Context, O) error {
+// Run is the function of a command with its Options. NewCmdX(f, run) builds a command: tests pass a run
+// that looks at the options of a command line, others pass nil.
+type Run[O any] = func(context.Context, O) error
+
+// Or returns run, or command if run is nil.
+func Or[O any](run, command Run[O]) Run[O] {
 	if run != nil {
 		return run
 	}
@@ -67,7 +71,7 @@ func Or[O any](run, command func(context.Context, O) error) func(context.Context
 // name and the arguments after the target, such as "read SKILL [FILE]": it determines how many arguments
 // are accepted.
 func TargetCommand[O invoked](
-	f *Factory, usageLine, short string, names Lister, o O, run func(context.Context, O) error,
+	f *Factory, usageLine, short string, names Lister, o O, run Run[O],
 ) *cobra.Command {
 	name, arguments, _ := strings.Cut(usageLine, " ")
 	atMost := len(strings.Fields(arguments))
@@ -104,7 +108,7 @@ func TargetCommand[O invoked](
 }
 
 // OptionalTarget makes the target of a command optional: without an argument, the Target of o is nil.
-func OptionalTarget[O invoked](cmd *cobra.Command, o O, run func(context.Context, O) error) *cobra.Command {
+func OptionalTarget[O invoked](cmd *cobra.Command, o O, run Run[O]) *cobra.Command {
 	withTarget := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
@@ -118,7 +122,7 @@ func OptionalTarget[O invoked](cmd *cobra.Command, o O, run func(context.Context
 // Connected returns a function of a command that connects to the server, calls run and closes the
 // connection. --timeout bounds it as a whole if it is given: by default, a call may go on while the
 // server sends messages.
-func Connected[O invoked](run func(context.Context, O, *mcp.Client) error) func(context.Context, O) error {
+func Connected[O invoked](run func(context.Context, O, *mcp.Client) error) Run[O] {
 	return func(ctx context.Context, o O) error {
 		i := o.invocation()
 		whole := func(ctx context.Context) error {
@@ -132,7 +136,7 @@ func Connected[O invoked](run func(context.Context, O, *mcp.Client) error) func(
 }
 
 // Bounded is [Connected] for short requests: --timeout bounds the command, also by its default.
-func Bounded[O invoked](run func(context.Context, O, *mcp.Client) error) func(context.Context, O) error {
+func Bounded[O invoked](run func(context.Context, O, *mcp.Client) error) Run[O] {
 	return func(ctx context.Context, o O) error {
 		o.invocation().timed = true
 		return Connected(run)(ctx, o)
@@ -158,7 +162,7 @@ func (i *Invocation) WithServer(ctx context.Context, run func(ctx context.Contex
 }
 
 // AuthCommand returns a command about the login at a server.
-func AuthCommand[O invoked](f *Factory, name, short string, o O, run func(context.Context, O) error) *cobra.Command {
+func AuthCommand[O invoked](f *Factory, name, short string, o O, run Run[O]) *cobra.Command {
 	cmd := TargetCommand(f, name, short, nil, o, func(ctx context.Context, o O) error {
 		if err := o.invocation().Target.MayLogIn(); err != nil {
 			return exit.UsageError(err)

@@ -22,8 +22,8 @@ type Lister func(ctx context.Context, c *mcp.Client) []string
 // that is not trusted.
 func CompleteNames(f *Factory, names Lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if f.Client.Shell != nil {
-			return f.Client.Shell.CompleteNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
+		if s := f.Client.Shell; s != nil {
+			return s.CompleteNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
 		}
 		if len(args) == 0 {
 			return append(f.Config.TargetNames(typed), f.Config.HostNames(typed)...), cobra.ShellCompDirectiveNoFileComp

@@ -24,9 +24,9 @@ func Named(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target
 		}}}, nil
 }
 
-// OpenHostTarget returns the target @host, all configured servers that a caller may use, and its
+// OpenHostTarget returns the target @host, all configured servers that who may use, and its
 // host. A server starts when it is first used, and ends with the program.
-func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *policy.Caller) (*target.Target, *host.Host, error) {
+func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, who *policy.Caller) (*target.Target, *host.Host, error) {
 	c, err := ReadHostConfig(f, "")
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +41,7 @@ func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, caller *policy.Call
 			f.IO.Err.Printf("patchbay: close: %s", term.Clean(err.Error()))
 		}
 	})
-	view := h.For(caller)
+	view := h.For(who)
 	open := func() mcp.SessionTransport {
 		transport, _ := mcp.InMemory(view).(mcp.SessionTransport) // it serves every revision
 		return transport

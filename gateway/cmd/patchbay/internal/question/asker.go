@@ -25,7 +25,7 @@ type Asker struct {
 	Lock       chan struct{}                                // holds a token while the user is prompted
 	Open       func(ctx context.Context, page string) error // opens a page in a browser
 	ServerName atomic.Pointer[string]                       // names the server in questions
-	Limit      atomic.Pointer[driver.Timeout]               // the time limit of the command; nil if the command is unlimited
+	Limit      atomic.Pointer[driver.Timeout]               // the time limit of the command; may be nil
 
 	CommandContext context.Context // of the command of a shell; nil without a shell
 	Current        func() *Asker   // returns the asker of the command in progress of a shell; nil without a shell

@@ -43,7 +43,7 @@ func Difference(list, other []string) []string {
 // MayLogIn returns an error if tokens must not be sent to a target.
 func (t *Target) MayLogIn() error {
 	if t.Host != nil {
-		return errors.New("login is for a single server: the target @host is all servers that \"patchbay servers\" lists")
+		return errors.New("login is for one server: the target @host is all servers that \"patchbay servers\" lists")
 	}
 	if t.URL == "" {
 		return errors.New("login is for URLs: the target is a command, which reads credentials from its " +

@@ -34,8 +34,8 @@ type LoginOptions struct {
 	NoBrowser  bool   // print the page
 }
 
-// NewCmdLogin returns the command "auth login". run replaces its function in tests.
-func NewCmdLogin(p *cmdutil.Factory, run func(context.Context, *LoginOptions) error) *cobra.Command {
+// NewCmdLogin returns the command "auth login".
+func NewCmdLogin(p *cmdutil.Factory, run cmdutil.Run[*LoginOptions]) *cobra.Command {
 	o := &LoginOptions{}
 	cmd := cmdutil.AuthCommand(p, "login", "Log in to a server", o, cmdutil.Or(run,
 		func(ctx context.Context, o *LoginOptions) error {
@@ -49,14 +49,14 @@ func NewCmdLogin(p *cmdutil.Factory, run func(context.Context, *LoginOptions) er
 		"the `URL` of the only authorization server to use, required by the flags about it")
 	f.BoolVar(&settings.InsecureUnlistedPKCE, "insecure-unlisted-pkce", false,
 		"log in at --issuer although it lists no PKCE methods (Cognito, Entra ID)")
-	f.BoolVar(&settings.OmitResource, "omit-resource", false, "leave out the parameter resource, which --issuer refuses")
+	f.BoolVar(&settings.OmitResource, "omit-resource", false, "omit the parameter resource, which --issuer refuses")
 	f.StringVar(&settings.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
 	f.BoolVar(&o.NoBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
 }
 
-// NewCmdLogout returns the command "auth logout". run replaces its function in tests.
-func NewCmdLogout(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdLogout returns the command "auth logout".
+func NewCmdLogout(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.AuthCommand(f, "logout", "Log out of a server", &cmdutil.Invocation{}, cmdutil.Or(run,
 		func(ctx context.Context, o *cmdutil.Invocation) error { return Logout(ctx, f, o.Target) }))
 }
@@ -311,8 +311,8 @@ type TokenOptions struct {
 	Show bool // also on a terminal
 }
 
-// NewCmdToken returns the command "auth token". run replaces its function in tests.
-func NewCmdToken(f *cmdutil.Factory, run func(context.Context, *TokenOptions) error) *cobra.Command {
+// NewCmdToken returns the command "auth token".
+func NewCmdToken(f *cmdutil.Factory, run cmdutil.Run[*TokenOptions]) *cobra.Command {
 	o := &TokenOptions{}
 	cmd := cmdutil.AuthCommand(f, "token", "Print the access token", o, cmdutil.Or(run, token))
 	cmd.Flags().BoolVar(&o.Show, "show", false, "print the token even on a terminal")

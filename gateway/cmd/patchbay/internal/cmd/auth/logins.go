@@ -20,8 +20,8 @@ import (
 // serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
 const serverPrefix = "server "
 
-// NewCmdStatus returns the command "auth status". run replaces its function in tests.
-func NewCmdStatus(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdStatus returns the command "auth status".
+func NewCmdStatus(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	o := &cmdutil.Invocation{}
 	run = cmdutil.Or(run, statusOrLogins)
 	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", o, run)

@@ -22,9 +22,8 @@ type KeyOptions struct {
 	Location string // of the new key; "" for the same
 }
 
-// NewCmdKey returns the command "auth key", which changes the key of the stored logins and secrets. run
-// replaces its function in tests.
-func NewCmdKey(f *cmdutil.Factory, run func(context.Context, *KeyOptions) error) *cobra.Command {
+// NewCmdKey returns the command "auth key", which changes the key of the stored logins and secrets.
+func NewCmdKey(f *cmdutil.Factory, run cmdutil.Run[*KeyOptions]) *cobra.Command {
 	locations := []string{vault.InKeyring, vault.InFile, vault.InPassphrase}
 	return &cobra.Command{
 		Use: "key [keyring|file|passphrase]", Short: "Change the key of stored logins and secrets, and where it is",

@@ -38,8 +38,8 @@ type Options struct {
 	Yes         bool // do not ask before a tool is called that is not read-only
 }
 
-// NewCmdBench returns the command "bench". run replaces its function in tests.
-func NewCmdBench(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdBench returns the command "bench".
+func NewCmdBench(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
 	var cmd *cobra.Command
 	const short = "Call a tool many times and print the rate and latencies"
@@ -50,7 +50,8 @@ func NewCmdBench(f *cmdutil.Factory, run func(context.Context, *Options) error) 
 			}
 			return cmdutil.Or(run, start)(ctx, o)
 		})
-	cmd.PreRun = func(*cobra.Command, []string) { f.Observe.Observed = observe.Unobserved() } // traces would be measured too
+	// traces would be measured too
+	cmd.PreRun = func(*cobra.Command, []string) { f.Observe.Observed = observe.Unobserved() }
 	flags := cmd.Flags()
 	flags.IntVarP(&o.Workers, "concurrency", "c", 1, "make this many calls at the same time")
 	flags.IntVarP(&o.Count, "count", "n", 0,
@@ -84,8 +85,8 @@ func (o *Options) check(given func(flag string) bool) error {
 	case o.Rate < 0 || o.Rate > 1e6:
 		return fmt.Errorf("invalid --rate %v: want 0 to 1000000 calls per second", o.Rate)
 	case o.Client.Shell != nil && o.Connections > 1:
-		return fmt.Errorf("invalid --connections %d: a shell has one connection; run \"patchbay bench\" outside of the "+
-			"shell", o.Connections)
+		return fmt.Errorf("invalid --connections %d: a shell has one connection; run \"patchbay bench\" outside "+
+			"of the shell", o.Connections)
 	}
 	if !given("warm-up") && o.Count > 0 {
 		o.WarmUp = 0

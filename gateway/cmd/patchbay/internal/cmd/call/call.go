@@ -29,10 +29,11 @@ type Options struct {
 	Task bool // start a task and do not wait for it
 }
 
-// NewCmdCall returns the command "call". run replaces its function in tests.
-func NewCmdCall(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdCall returns the command "call".
+func NewCmdCall(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
-	cmd := cmdutil.TargetCommand(f, "call [TOOL] [ARGUMENT…]", "Call a tool, or list the tools", list.Tools(f).Names, o,
+	names := list.Tools(f).Names
+	cmd := cmdutil.TargetCommand(f, "call [TOOL] [ARGUMENT…]", "Call a tool, or list the tools", names, o,
 		cmdutil.Or(run, cmdutil.Connected(callOrList)))
 	cmd.Flags().BoolVar(&o.Task, "task", false, "start a task, print its id, and do not wait for the result")
 	return cmdutil.CompleteArguments(f, cmd, cmdutil.ToolArguments)

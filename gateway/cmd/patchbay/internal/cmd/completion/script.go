@@ -29,8 +29,8 @@ type Options struct {
 	Shell string
 }
 
-// NewCmdCompletion returns the command "completion". run replaces its function in tests.
-func NewCmdCompletion(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdCompletion returns the command "completion".
+func NewCmdCompletion(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "completion SHELL",
 		Short:                 "Print the completion script of a shell: bash, zsh, fish, powershell",

@@ -2,8 +2,6 @@
 package gateway
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/approvals"
@@ -18,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 )
 
-// NewCmdGateway returns the command "gateway" with its subcommands. start replaces its function in tests.
-func NewCmdGateway(f *cmdutil.Factory, start func(context.Context, *run.Options) error) *cobra.Command {
+// NewCmdGateway returns the command "gateway" with its subcommands.
+func NewCmdGateway(f *cmdutil.Factory, start cmdutil.Run[*run.Options]) *cobra.Command {
 	cmd := run.NewCmdRun(f, start)
 	cmd.AddCommand(pins.NewCmdPins(f), audit.NewCmdAudit(f), keys.NewCmdKeys(f), keys.NewCmdSecret(f))
 	cmd.AddCommand(approvals.ApprovalCommands(f)...)

@@ -62,11 +62,11 @@ type LintReport struct {
 const tokenEstimate = "one token for 4 ASCII characters or 2 bytes of other characters of the name, description " +
 	"and input schema; tokenizers differ by about 25%"
 
-// NewCmdLint returns the command "lint". run replaces its function in tests.
-func NewCmdLint(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdLint returns the command "lint".
+func NewCmdLint(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
-	cmd := cmdutil.TargetCommand(f, "lint", "Check tools, schemas, prompts, resources and capabilities of a server", nil, o,
-		cmdutil.Or(run, cmdutil.Bounded(check)))
+	const short = "Check tools, schemas, prompts, resources and capabilities of a server"
+	cmd := cmdutil.TargetCommand(f, "lint", short, nil, o, cmdutil.Or(run, cmdutil.Bounded(check)))
 	cmd.Flags().StringArrayVar(&o.Disable, "disable", nil, "do not check this `rule`; may be repeated")
 	cmd.Flags().StringVar(&o.FailOn, "fail-on", string(lint.Error),
 		"exit with 1 for findings of this `severity` or worse: error or warning")

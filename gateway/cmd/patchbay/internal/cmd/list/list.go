@@ -59,10 +59,12 @@ type Options struct {
 	Search []string // words that each item must contain
 }
 
-// newCmd returns the command of a list, whose items completion names.
-func newCmd[T any](f *cmdutil.Factory, usage, short string, names cmdutil.Lister, l Listing[T],
-	run func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{}
+// newCmd returns the command of a list, whose items completion names if usage contains NAME.
+func newCmd[T any](f *cmdutil.Factory, usage, short string, l Listing[T], run cmdutil.Run[*Options]) *cobra.Command {
+	o, names := &Options{}, cmdutil.Lister(nil)
+	if strings.Contains(usage, "NAME") {
+		names = l.Names
+	}
 	cmd := cmdutil.TargetCommand(f, usage, short, names, o, cmdutil.Or(run, cmdutil.Bounded(
 		func(ctx context.Context, o *Options, c *mcp.Client) error { return Show(ctx, o, c, l) })))
 	cmd.Flags().StringArrayVar(&o.Search, "search", nil,
@@ -70,28 +72,26 @@ func newCmd[T any](f *cmdutil.Factory, usage, short string, names cmdutil.Lister
 	return cmd
 }
 
-// NewCmdTools returns the command "tools". run replaces its function in tests.
-func NewCmdTools(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
-	tools := Tools(f)
-	return newCmd(f, "tools [NAME]", "List tools, or show one with its input and output schema", tools.Names, tools, run)
+// NewCmdTools returns the command "tools".
+func NewCmdTools(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
+	return newCmd(f, "tools [NAME]", "List tools, or show one with its input and output schema", Tools(f), run)
 }
 
-// NewCmdResources returns the command "resources". run replaces its function in tests.
-func NewCmdResources(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
-	return newCmd(f, "resources", "List resources", nil, Resources(f), run)
+// NewCmdResources returns the command "resources".
+func NewCmdResources(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
+	return newCmd(f, "resources", "List resources", Resources(f), run)
 }
 
-// NewCmdTemplates returns the command "templates". run replaces its function in tests.
-func NewCmdTemplates(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdTemplates returns the command "templates".
+func NewCmdTemplates(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	templates := Listing[*mcp.ResourceTemplate]{Key: "resourceTemplates", All: (*mcp.Client).ResourceTemplates,
 		Text: templateText, Show: func(t *mcp.ResourceTemplate, whole bool) { showTemplate(f, t, whole) }}
-	return newCmd(f, "templates", "List resource templates", nil, templates, run)
+	return newCmd(f, "templates", "List resource templates", templates, run)
 }
 
-// NewCmdPrompts returns the command "prompts". run replaces its function in tests.
-func NewCmdPrompts(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
-	prompts := Prompts(f)
-	return newCmd(f, "prompts [NAME]", "List prompts, or show one with its arguments", prompts.Names, prompts, run)
+// NewCmdPrompts returns the command "prompts".
+func NewCmdPrompts(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
+	return newCmd(f, "prompts [NAME]", "List prompts, or show one with its arguments", Prompts(f), run)
 }
 
 // Show prints a list, or an item in full.

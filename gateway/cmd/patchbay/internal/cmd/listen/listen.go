@@ -29,11 +29,8 @@ type Options struct {
 	For    time.Duration          // 0 for no limit
 }
 
-// NewCmdListen returns the command "listen". names lists the URIs for completion; run replaces its
-// function in tests.
-func NewCmdListen(
-	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *Options) error,
-) *cobra.Command {
+// NewCmdListen returns the command "listen". names lists the URIs for completion.
+func NewCmdListen(f *cmdutil.Factory, names cmdutil.Lister, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
 	cmd := cmdutil.TargetCommand(f, "listen [URI…]", "Subscribe to changes and print them", names, o,
 		cmdutil.Or(run, listen))

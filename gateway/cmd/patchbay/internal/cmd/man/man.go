@@ -23,8 +23,8 @@ type Options struct {
 	Dir  string
 }
 
-// NewCmdMan returns the command "man". run replaces its function in tests.
-func NewCmdMan(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdMan returns the command "man".
+func NewCmdMan(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "man DIR",
 		Short:                 "Write the manual pages to a directory",
@@ -69,7 +69,7 @@ func writeManuals(_ context.Context, o *Options) error {
 		o.IO.Out.Value(map[string][]string{"pages": pages})
 		return nil
 	}
-	o.IO.Err.Printf("Wrote %d pages. To read one: man -M %s patchbay", len(pages), term.CleanLine(term.ShellWord(o.Dir)))
+	o.IO.Err.Printf("Wrote %d pages. To read: man -M %s patchbay", len(pages), term.CleanLine(term.ShellWord(o.Dir)))
 	return nil
 }
 

@@ -50,8 +50,8 @@ type Options struct {
 	Quick bool // do not try other revisions
 }
 
-// NewCmdProbe returns the command "probe". run replaces its function in tests.
-func NewCmdProbe(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdProbe returns the command "probe".
+func NewCmdProbe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
 	cmd := cmdutil.TargetCommand(f, "probe", "Show a server's name, capabilities and protocol revisions", nil, o,
 		cmdutil.Or(run, probe))

@@ -19,29 +19,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdRead returns the command "read". names lists the URIs for completion; run replaces its function
-// in tests.
-func NewCmdRead(
-	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *cmdutil.Invocation) error,
-) *cobra.Command {
+// NewCmdRead returns the command "read". names lists the URIs for completion.
+func NewCmdRead(f *cmdutil.Factory, names cmdutil.Lister, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "read URI [VARIABLE=VALUE…]", "Read a resource", names, &cmdutil.Invocation{},
 		cmdutil.Or(run, cmdutil.Connected(read)))
 }
 
-// NewCmdGet returns the command "get". names lists the prompts for completion; run replaces its function
-// in tests.
-func NewCmdGet(
-	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *cmdutil.Invocation) error,
-) *cobra.Command {
+// NewCmdGet returns the command "get". names lists the prompts for completion.
+func NewCmdGet(f *cmdutil.Factory, names cmdutil.Lister, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.CompleteArguments(f, cmdutil.TargetCommand(f, "get PROMPT [ARGUMENT…]", "Get a prompt", names,
 		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(get))), cmdutil.PromptArguments)
 }
 
-// NewCmdComplete returns the command "complete". names lists the prompts for completion; run replaces
-// its function in tests.
-func NewCmdComplete(
-	f *cmdutil.Factory, names cmdutil.Lister, run func(context.Context, *cmdutil.Invocation) error,
-) *cobra.Command {
+// NewCmdComplete returns the command "complete". names lists the prompts for completion.
+func NewCmdComplete(f *cmdutil.Factory, names cmdutil.Lister, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.CompleteArguments(f, cmdutil.TargetCommand(f, "complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
 		"Complete an argument of a prompt or resource template", names, &cmdutil.Invocation{},
 		cmdutil.Or(run, cmdutil.Bounded(complete))), cmdutil.PromptArguments)

@@ -21,11 +21,11 @@ type BridgeOptions struct {
 	HTTP cmdutil.HTTPOptions
 }
 
-// NewCmdBridge returns the command "bridge". run replaces its function in tests.
-func NewCmdBridge(f *cmdutil.Factory, run func(context.Context, *BridgeOptions) error) *cobra.Command {
+// NewCmdBridge returns the command "bridge".
+func NewCmdBridge(f *cmdutil.Factory, run cmdutil.Run[*BridgeOptions]) *cobra.Command {
 	o := &BridgeOptions{}
-	cmd := cmdutil.TargetCommand(f, "bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
-		o, cmdutil.Or(run, bridge))
+	const short = "Serve a remote server on stdio, or a stdio server over HTTP (proxy)"
+	cmd := cmdutil.TargetCommand(f, "bridge", short, nil, o, cmdutil.Or(run, bridge))
 	o.HTTP.AddFlags(cmd)
 	return cmd
 }

@@ -20,8 +20,8 @@ type RecordOptions struct {
 	File string
 }
 
-// NewCmdRecord returns the command "record". run replaces its function in tests.
-func NewCmdRecord(f *cmdutil.Factory, run func(context.Context, *RecordOptions) error) *cobra.Command {
+// NewCmdRecord returns the command "record".
+func NewCmdRecord(f *cmdutil.Factory, run cmdutil.Run[*RecordOptions]) *cobra.Command {
 	o := &RecordOptions{}
 	o.Factory = f
 	cmd := &cobra.Command{
@@ -67,8 +67,8 @@ type MockOptions struct {
 	Delay bool // as the recorded server did
 }
 
-// NewCmdMock returns the command "mock". run replaces its function in tests.
-func NewCmdMock(f *cmdutil.Factory, run func(context.Context, *MockOptions) error) *cobra.Command {
+// NewCmdMock returns the command "mock".
+func NewCmdMock(f *cmdutil.Factory, run cmdutil.Run[*MockOptions]) *cobra.Command {
 	o := &MockOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:                   "mock FILE",

@@ -38,8 +38,8 @@ func commands(f *cmdutil.Factory) []*cobra.Command {
 	return slices.Concat(
 		cmdutil.InGroup(cmdutil.GroupServer,
 			probe.NewCmdProbe(f, nil),
-			list.NewCmdTools(f, nil), list.NewCmdResources(f, nil), list.NewCmdTemplates(f, nil), list.NewCmdPrompts(f, nil),
-			call.NewCmdCall(f, nil),
+			list.NewCmdTools(f, nil), list.NewCmdResources(f, nil), list.NewCmdTemplates(f, nil),
+			list.NewCmdPrompts(f, nil), call.NewCmdCall(f, nil),
 			read.NewCmdRead(f, uris, nil), read.NewCmdGet(f, prompts, nil), read.NewCmdComplete(f, prompts, nil),
 			listen.NewCmdListen(f, uris, nil),
 			record.NewCmdBridge(f, nil), record.NewCmdRecord(f, nil),

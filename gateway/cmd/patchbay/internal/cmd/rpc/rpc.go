@@ -18,14 +18,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// NewCmdRPC returns the command "rpc". run replaces its function in tests.
-func NewCmdRPC(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdRPC returns the command "rpc".
+func NewCmdRPC(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, &cmdutil.Invocation{},
 		cmdutil.Or(run, cmdutil.Connected(call)))
 }
 
-// NewCmdPing returns the command "ping". run replaces its function in tests.
-func NewCmdPing(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdPing returns the command "ping".
+func NewCmdPing(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "ping", "Send a ping and print the round-trip time", nil, &cmdutil.Invocation{},
 		cmdutil.Or(run, cmdutil.Bounded(ping)))
 }

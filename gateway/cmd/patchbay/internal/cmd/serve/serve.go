@@ -38,8 +38,8 @@ type Options struct {
 	Quiet           bool // do not print requests
 }
 
-// NewCmdServe returns the command "serve". run replaces its function in tests.
-func NewCmdServe(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdServe returns the command "serve".
+func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -87,8 +87,8 @@ func (o *Options) check() error {
 	return cmdutil.CheckNoAuth(observe.WithLoopbackHost(o.Addr))
 }
 
-// NewCmdVersion returns the command "version". run replaces its function in tests.
-func NewCmdVersion(f *cmdutil.Factory, run func(context.Context, *cmdutil.Factory) error) *cobra.Command {
+// NewCmdVersion returns the command "version".
+func NewCmdVersion(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Factory]) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",

@@ -22,8 +22,8 @@ type Options struct {
 	Application string // "" for all
 }
 
-// NewCmdServers returns the command "servers". run replaces its function in tests.
-func NewCmdServers(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdServers returns the command "servers".
+func NewCmdServers(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "servers [APPLICATION]",
 		Short:                 "List the servers that are configured, here and in other applications",

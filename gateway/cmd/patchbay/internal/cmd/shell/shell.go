@@ -56,9 +56,9 @@ type Options struct {
 	KeepGoing bool // after a failed command of a script
 }
 
-// NewCmdShell returns the command "shell", which offers commands. run replaces its function in tests.
+// NewCmdShell returns the command "shell", which offers commands.
 func NewCmdShell(f *cmdutil.Factory, commands func(*cmdutil.Factory) []*cobra.Command,
-	run func(context.Context, *Options) error) *cobra.Command {
+	run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
 	cmd := cmdutil.TargetCommand(f, "shell", "Run several commands over one connection", nil, o, cmdutil.Or(run,
 		func(ctx context.Context, o *Options) error {

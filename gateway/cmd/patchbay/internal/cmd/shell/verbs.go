@@ -51,7 +51,7 @@ func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command, args []string) {
 }
 
 // notInShell returns an error if name is a command of patchbay that a shell does not contain.
-func (s *Shell) notInShell(f *cmdutil.Factory, name string) error {
+func notInShell(s *Shell, f *cmdutil.Factory, name string) error {
 	if cmd := findVerb(s.Commands(f), name); cmd == nil || !cmd.Runnable() {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (s *Shell) runVerb(ctx context.Context, f *cmdutil.Factory, words []string)
 	verbs := s.Verbs(f)
 	name, arguments := words[0], words[1:]
 	if name == "help" || name == "?" {
-		return cmdutil.Finish(ctx, f, s.help(f, verbs, arguments))
+		return cmdutil.Finish(ctx, f, shellHelp(s, f, verbs, arguments))
 	}
 	cmd := findVerb(verbs, name)
 	if cmd == nil {
@@ -107,7 +107,7 @@ func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobr
 	if slices.Contains(known, name) {
 		return nil
 	}
-	if err := s.notInShell(f, name); err != nil {
+	if err := notInShell(s, f, name); err != nil {
 		return err
 	}
 	for _, cmd := range slices.Backward(verbs) {
@@ -117,8 +117,8 @@ func (s *Shell) checkTool(ctx context.Context, f *cmdutil.Factory, verbs []*cobr
 		known)))
 }
 
-// help prints the commands of the shell, or the help of the command that words names.
-func (s *Shell) help(f *cmdutil.Factory, verbs []*cobra.Command, words []string) error {
+// shellHelp prints the commands of the shell, or the help of the command that words names.
+func shellHelp(s *Shell, f *cmdutil.Factory, verbs []*cobra.Command, words []string) error {
 	if len(words) == 0 {
 		var b strings.Builder
 		b.WriteString("Commands:\n")
@@ -143,7 +143,7 @@ func (s *Shell) help(f *cmdutil.Factory, verbs []*cobra.Command, words []string)
 			return nil
 		}
 	}
-	if err := s.notInShell(f, words[0]); err != nil {
+	if err := notInShell(s, f, words[0]); err != nil {
 		return err
 	}
 	var known []string

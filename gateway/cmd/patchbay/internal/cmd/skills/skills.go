@@ -25,20 +25,20 @@ func NewCmdSkills(f *cmdutil.Factory) *cobra.Command {
 		NewCmdRead(f, nil), NewCmdVerify(f, nil))
 }
 
-// NewCmdList returns the command "skills list". run replaces its function in tests.
-func NewCmdList(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdList returns the command "skills list".
+func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "list", "List skills", nil, &cmdutil.Invocation{},
 		cmdutil.Or(run, cmdutil.Connected(showSkills)))
 }
 
-// NewCmdShow returns the command "skills show". run replaces its function in tests.
-func NewCmdShow(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdShow returns the command "skills show".
+func NewCmdShow(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "show SKILL", "Show a skill and the list of its files", skillNames,
 		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(showSkill)))
 }
 
-// NewCmdRead returns the command "skills read". run replaces its function in tests.
-func NewCmdRead(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdRead returns the command "skills read".
+func NewCmdRead(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames,
 		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(readSkill)))
 }
@@ -49,8 +49,8 @@ type VerifyOptions struct {
 	MaxBytes int64 // limits the bytes received: a server can list any number of skills
 }
 
-// NewCmdVerify returns the command "skills verify". run replaces its function in tests.
-func NewCmdVerify(f *cmdutil.Factory, run func(context.Context, *VerifyOptions) error) *cobra.Command {
+// NewCmdVerify returns the command "skills verify".
+func NewCmdVerify(f *cmdutil.Factory, run cmdutil.Run[*VerifyOptions]) *cobra.Command {
 	return cmdutil.TargetCommand(f, "verify [SKILL]", "Verify the files of skills", skillNames,
 		&VerifyOptions{MaxBytes: maxVerified}, cmdutil.Or(run, Verify))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// NewCmdAnswer returns the command "task answer". run replaces its function in tests.
-func NewCmdAnswer(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdAnswer returns the command "task answer".
+func NewCmdAnswer(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
 	cmd := newCmd(f, "answer ID [FIELD…]", "Answer a question of a task", o, run, answerTask)
 	cmd.Flags().StringVar(&o.Question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")

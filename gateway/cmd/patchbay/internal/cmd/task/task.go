@@ -83,8 +83,8 @@ func NewCmdTask(f *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
-// NewCmdList returns the command "task list". run replaces its function in tests.
-func NewCmdList(f *cmdutil.Factory, run func(context.Context, *cmdutil.Invocation) error) *cobra.Command {
+// NewCmdList returns the command "task list".
+func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	o := &cmdutil.Invocation{}
 	run = cmdutil.Or(run, listTasksOrNotes)
 	cmd := cmdutil.TargetCommand(f, "list", "List the tasks of a server", nil, o, run)
@@ -256,24 +256,24 @@ type Options struct {
 	Action   mcp.ElicitAction // of "answer"
 }
 
-// NewCmdGet returns the command "task get". run replaces its function in tests.
-func NewCmdGet(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdGet returns the command "task get".
+func NewCmdGet(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	return newCmd(f, "get ID", "Show a task", &Options{}, run, getTask)
 }
 
-// NewCmdWatch returns the command "task watch". run replaces its function in tests.
-func NewCmdWatch(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdWatch returns the command "task watch".
+func NewCmdWatch(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	return newCmd(f, "watch ID", "Wait for a task and print its result", &Options{}, run, watchTask)
 }
 
-// NewCmdCancel returns the command "task cancel". run replaces its function in tests.
-func NewCmdCancel(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdCancel returns the command "task cancel".
+func NewCmdCancel(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	return newCmd(f, "cancel ID", "Cancel a task", &Options{}, run, cancelTask)
 }
 
 // newCmd returns a command about a task, which calls command with the task unless run replaces it.
 func newCmd(
-	f *cmdutil.Factory, usageLine, short string, o *Options, run func(context.Context, *Options) error,
+	f *cmdutil.Factory, usageLine, short string, o *Options, run cmdutil.Run[*Options],
 	command func(context.Context, *Options, *tasks.Handle) error,
 ) *cobra.Command {
 	cmd := cmdutil.TargetCommand(f, usageLine, short, nil, o, cmdutil.Or(run, cmdutil.Connected(

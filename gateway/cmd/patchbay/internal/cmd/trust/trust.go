@@ -23,8 +23,8 @@ type Options struct {
 	Yes, Revoke bool
 }
 
-// NewCmdTrust returns the command "trust". run replaces its function in tests.
-func NewCmdTrust(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdTrust returns the command "trust".
+func NewCmdTrust(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{Factory: f}
 	cmd := &cobra.Command{
 		Use:                   "trust [NAME]",

@@ -49,7 +49,7 @@ func approveCommand(f *cmdutil.Factory) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&o.forNow, "session", false, "approve further requests for the same in this session")
 	cmd.Flags().BoolVar(&o.always, "always", false, "approve further requests for the same until the grant is revoked")
-	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server, or SERVER/NAME for a definition")
+	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server or SERVER/NAME for a definition")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve definitions, or with --always, without asking")
 	return cmd
 }

@@ -25,7 +25,7 @@ func serveAdmin(ctx context.Context, f *cmdutil.Factory, g *Run, gw *gateway.Gat
 		l, failed := gatewayclient.Listen(path)
 		if err = failed; err == nil {
 			l.Kept = true
-			f.Exit.Add(cmdutil.ExitLocks, func() { _ = l.Lock.Close() }) // at the latest, the end of the process releases it
+			f.Exit.Add(cmdutil.ExitLocks, func() { _ = l.Lock.Close() }) // or the end of the process
 			ctx, cancel := context.WithCancel(ctx)
 			var wait sync.WaitGroup
 			wait.Go(func() { // ends with ctx

@@ -38,8 +38,8 @@ type Options struct {
 	cmd *cobra.Command
 }
 
-// NewCmdRun returns the command "gateway" without its subcommands. run replaces its function in tests.
-func NewCmdRun(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+// NewCmdRun returns the command "gateway" without its subcommands.
+func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{Factory: f}
 	o.cmd = &cobra.Command{
 		Use:                   "gateway [TARGET] | gateway -- COMMAND…",
@@ -118,7 +118,7 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 		}
 	} else {
 		if len(f.Header)+len(f.Environment) > 0 || f.Directory != "" {
-			return errors.New("--header, --env and --cwd are for one TARGET: a configuration specifies them for each server")
+			return errors.New("--header, --env and --cwd are for one TARGET: a configuration contains them for each server")
 		}
 		g.Config, err = hosting.ReadHostConfig(p, g.Addr)
 	}
