@@ -118,7 +118,7 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 		}
 	} else {
 		if len(f.Header)+len(f.Environment) > 0 || f.Directory != "" {
-			return errors.New("--header, --env and --cwd are for one TARGET: a configuration contains them for each server")
+			return errors.New("--header, --env and --cwd are for one TARGET: servers of a configuration have their own")
 		}
 		g.Config, err = hosting.ReadHostConfig(p, g.Addr)
 	}
