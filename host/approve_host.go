@@ -6,6 +6,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -43,28 +44,28 @@ func (h *Host) Approvals() *approval.Approvals {
 func (h *Host) EndApprovals() { h.approver.End() }
 
 // authorizeCall asks the policy about the call.
-func (h *Host) authorizeCall(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
+func (h *Host) authorizeCall(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		p := h.currentPolicy()
-		if c.own {
+		if c.Own {
 			p = nil
 		}
-		if p == nil && c.recording == nil {
+		if p == nil && c.Record == nil {
 			return next(ctx, c)
 		}
-		v := c.view
-		c.action = v.action(c.request, c)
-		c.recording.describe(c)
+		v := viewOf(c)
+		c.Action = v.action(c.Request, c)
+		h.describe(c)
 		if p == nil {
 			return next(ctx, c)
 		}
-		c.policy = p
-		c.approval = v.newApproval(c.request, c, c.action, v.ask(ctx, p, c.request, c.action))
-		d := &c.approval.Decision
-		h.countDecision(c.kind, d)
-		c.recording.decided(d)
+		c.Policy = p
+		approval := v.newApproval(c.Request, c, c.Action, v.ask(ctx, p, c.Request, c.Action))
+		d := &approval.Decision
+		c.Approval, c.Decision = approval, d
+		h.countDecision(c.Kind, d)
 		if d.Do != policy.OutcomeAllow && d.Do != policy.OutcomeAsk {
-			return nil, v.denied(c.request, c, d)
+			return nil, v.denied(c.Request, c, d)
 		}
 		return next(ctx, c)
 	}
@@ -72,30 +73,29 @@ func (h *Host) authorizeCall(next next) next {
 
 // approveCall obtains the approval that the policy requires: it finds a grant, takes the answer that the
 // call carries, or asks. The result of a question for the client of the caller ends the call.
-func (h *Host) approveCall(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if c.policy == nil || c.approval.Decision.Do != policy.OutcomeAsk {
+func (h *Host) approveCall(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		if c.Decision == nil || c.Decision.Do != policy.OutcomeAsk {
 			return next(ctx, c)
 		}
-		req, asks, err := c.approval.Approve(ctx, c.request)
-		c.recording.decided(&c.approval.Decision)
+		req, asks, err := c.Approval.(*approve.Request).Approve(ctx, c.Request)
 		if err != nil || asks != nil {
 			return asks, err
 		}
-		c.request = req
+		c.Request = req
 		return next(ctx, c)
 	}
 }
 
-func (v *View) newApproval(req *mcp.Request, r *call, a *policy.Action, d policy.Decision) *approve.Request {
+func (v *View) newApproval(req *mcp.Request, r *call.Call, a *policy.Action, d policy.Decision) *approve.Request {
 	p := &approve.Request{Approver: v.host.approver, Caller: v.caller, Principal: v.principal, Action: a, Decision: d,
-		WithoutMeta: r.pool.withoutMeta(), Call: r.id(), Original: req}
-	if s := r.pool.Entry().Config; s != nil {
+		WithoutMeta: poolOf(r).withoutMeta(), Call: r.ID(), Original: req}
+	if s := poolOf(r).Entry().Config; s != nil {
 		p.Identity = s.Identity()
 	}
 	p.Earlier = func(req *mcp.Request) (round.State, bool, error) { return v.openState(req, r) }
 	p.StillApplies = func(ctx context.Context, req *mcp.Request) (bool, error) {
-		if r.item != nil && !v.isUnchanged(ctx, r.item) {
+		if r.Item != nil && !v.isUnchanged(ctx, r.Item) {
 			return false, nil
 		}
 		again := *a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -89,11 +90,11 @@ func (h *Host) epoch() uint64 {
 }
 
 // action returns what a request does.
-func (v *View) action(req *mcp.Request, r *call) *policy.Action {
-	a := &policy.Action{Kind: r.kind, Method: req.Method, Caller: v.caller, Server: r.pool.Name(), Target: r.target,
-		Definition: r.definition()}
-	if r.item != nil {
-		a.Digest = r.item.Digest
+func (v *View) action(req *mcp.Request, r *call.Call) *policy.Action {
+	a := &policy.Action{Kind: r.Kind, Method: req.Method, Caller: v.caller, Server: poolOf(r).Name(), Target: r.Target,
+		Definition: r.Definition()}
+	if r.Item != nil {
+		a.Digest = r.Item.Digest
 	}
 	a.Arguments = argumentsOf(req)
 	return a
@@ -165,17 +166,17 @@ func (v *View) isVisible(p policy.Policy, item *catalogue.Item) bool {
 }
 
 // denied returns the error of a decision that refuses a request.
-func (v *View) denied(req *mcp.Request, r *call, d *policy.Decision) error {
+func (v *View) denied(req *mcp.Request, r *call.Call, d *policy.Decision) error {
 	if d.Do == policy.OutcomeHide { // as if the item did not exist
-		if r.kind == policy.ActionRead {
+		if r.Kind == policy.ActionRead {
 			return mcp.NotFound(jsonscan.GetString(req.Params, "uri"))
 		}
-		if r.item != nil {
-			return unknownItem(r.item.Kind, r.item.Public)
+		if r.Item != nil {
+			return unknownItem(r.Item.Kind, r.Item.Public)
 		}
 		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return &hosterr.Error{Code: hosterr.CodeDenied, Server: r.pool.Name(), Err: refusalOf(d)}
+	return &hosterr.Error{Code: hosterr.CodeDenied, Server: poolOf(r).Name(), Err: refusalOf(d)}
 }
 
 // unknownItem returns the error of a request for an item that does not exist for the caller.
@@ -262,10 +263,10 @@ func (v *View) decideQuestions(
 }
 
 // authorizeResult asks the policy about the result of a call.
-func (h *Host) authorizeResult(ctx context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	if c.policy == nil {
+func (h *Host) authorizeResult(ctx context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
+	if c.Policy == nil {
 		return res, failed
 	}
-	v := c.view
-	return v.decideResult(ctx, c.policy, c.request, v.resultAction(ctx, c.action, c.task), res, failed)
+	v := viewOf(c)
+	return v.decideResult(ctx, c.Policy, c.Request, v.resultAction(ctx, c.Action, c.About), res, failed)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -13,22 +14,22 @@ import (
 )
 
 // sendCall sends a call to its server, or serves it in the host.
-func (h *Host) sendCall(ctx context.Context, c *call) (mcp.Result, error) {
-	if c.local != nil {
-		return c.local(ctx)
+func (h *Host) sendCall(ctx context.Context, c *call.Call) (mcp.Result, error) {
+	if c.Local != nil {
+		return c.Local(ctx)
 	}
-	return c.view.forward(ctx, c)
+	return viewOf(c).forward(ctx, c)
 }
 
 // forward sends one round of a call.
-func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
-	st, continues, err := c.continues()
+func (v *View) forward(ctx context.Context, c *call.Call) (mcp.Result, error) {
+	st, continues, err := c.Continues()
 	if err != nil {
 		return nil, err
 	}
-	p, req := c.pool, c.request
-	if c.sent != nil {
-		req = c.sent
+	p, req := poolOf(c), c.Request
+	if c.Sent != nil {
+		req = c.Sent
 	}
 	class, from := p.class(req), earlierRound{}
 	if continues {
@@ -40,16 +41,16 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 		inner.Params = withState(req.Params, st.State)
 		req = &inner
 	}
-	if !c.suspended {
-		from.Uses = c.uses()
+	if !c.Suspended {
+		from.Uses = uses(c)
 	}
-	if params := c.headerParams(); params != nil {
+	if params := headerParams(c); params != nil {
 		inner := *req
 		inner.HeaderParams = params
 		req = &inner
 	}
 	o := &driver.ForwardOptions{Principal: v.principal, Subject: v.subject(c)}
-	if c.taskCall != nil && c.taskCall.Declares {
+	if c.Task != nil && c.Task.DeclaresTasks() {
 		o.Capabilities = withTasks(req, p)
 	}
 	ctx = p.Logins().With(ctx, p.Forwarded(), req)
@@ -63,8 +64,8 @@ func (v *View) forward(ctx context.Context, c *call) (mcp.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.pool = p
-	c.served = served{conn: s, round: round.State{Call: c.id(), Class: class, Roots: roots}}
+	c.Pool = p
+	c.Served = call.Served{ID: s.ID(), Session: s.HasSession(), Single: s.IsSingle(), Round: round.State{Call: c.ID(), Class: class, Roots: roots}}
 	return res, nil
 }
 
@@ -78,46 +79,48 @@ func withState(params json.RawMessage, state *string) json.RawMessage {
 
 // sealQuestions seals the state of a result that asks the caller, and rewrites its questions for the
 // caller.
-func (h *Host) sealQuestions(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+func (h *Host) sealQuestions(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
 	raw, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || !c.served.isRaw() || raw.ResultType() != driver.ResultInputRequired {
+	if failed != nil || !ok || !c.IsRaw() || raw.ResultType() != driver.ResultInputRequired {
 		return res, failed
 	}
 	raw = withoutOwnMeta(raw)
-	s, st := c.served.conn, c.served.round
-	st.Server = c.pool.Name()
+	s, st := &c.Served, c.Served.Round
+	st.Server = poolOf(c).Name()
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
 		text, err := jsonscan.Unquote(inner)
 		if err != nil {
-			return nil, c.pool.Errorf(hosterr.CodeInvalidResult, "invalid requestState: must be a string")
+			return nil, poolOf(c).Errorf(hosterr.CodeInvalidResult, "invalid requestState: must be a string")
 		}
 		st.State = &text
 	}
-	if s.HasSession() || s.IsSingle() {
-		st.Instance, st.Target = s.ID(), c.target
+	if s.Session || s.Single {
+		st.Instance, st.Target = s.ID, c.Target
 	}
-	c.approval.Mark(&st)
-	sealed, err := h.states.Seal(c.view.caller, c.request, st)
+	if c.Approval != nil {
+		c.Approval.Mark(&st)
+	}
+	sealed, err := h.states.Seal(viewOf(c).caller, c.Request, st)
 	if err != nil {
-		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: c.pool.Name(), MayHaveRun: true, Err: err}
+		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: poolOf(c).Name(), MayHaveRun: true, Err: err}
 	}
 	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
-	return mcp.RawResult(c.view.publicQuestions(out, c.pool.Name())), nil
+	return mcp.RawResult(viewOf(c).publicQuestions(out, poolOf(c).Name())), nil
 }
 
 // mapResult gives the items of a result the names and URIs of the caller, and compares the result with
 // the output schema of the tool.
-func (h *Host) mapResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+func (h *Host) mapResult(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
 	sent, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || !c.served.isRaw() || sent.ResultType() == driver.ResultInputRequired {
+	if failed != nil || !ok || !c.IsRaw() || sent.ResultType() == driver.ResultInputRequired {
 		return res, failed
 	}
 	raw := withoutOwnMeta(sent)
-	if m := c.view.latest(); m != nil {
-		raw = mcp.RawResult(m.catalogue.MapResult(c.pool.Name(), c.request.Method, json.RawMessage(raw)))
+	if m := viewOf(c).latest(); m != nil {
+		raw = mcp.RawResult(m.catalogue.MapResult(poolOf(c).Name(), c.Request.Method, json.RawMessage(raw)))
 	}
-	c.view.note(c.pool, raw)
-	c.view.validate(c, raw)
+	viewOf(c).note(poolOf(c), raw)
+	viewOf(c).validate(c, raw)
 	if len(raw) > 0 && len(raw) == len(sent) && &raw[0] == &sent[0] { // unchanged
 		return res, nil
 	}

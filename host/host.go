@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
@@ -100,7 +101,7 @@ type Host struct {
 	approver *approve.Approver
 	states   *round.Sealer
 	callIDs  *observe.IDs
-	calls    next                                      // the pipeline
+	calls    call.Next                                 // the pipeline
 	masks    func(r *event.Record, text string) string // maskRecord
 	policy   atomic.Pointer[policy.Policy]
 	recent   observe.Recent

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -43,17 +44,17 @@ type LimitStatus struct {
 func (h *Host) callerLimits() *config.CallerLimits { return &h.servers.Current().Settings().Limits }
 
 // limited returns a call as limits know it.
-func (c *call) limited() *limits.Request {
-	return &limits.Request{Principal: c.view.principal, Server: c.pool.Limits(), Kind: c.kind, Target: c.target,
-		MCP: c.request}
+func limited(c *call.Call) *limits.Request {
+	return &limits.Request{Principal: viewOf(c).principal, Server: poolOf(c).Limits(), Kind: c.Kind, Target: c.Target,
+		MCP: c.Request}
 }
 
 // admitCall checks the limits of the caller and the names of the arguments.
-func (h *Host) admitCall(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		err := h.limits.Admit(ctx, c.limited())
+func (h *Host) admitCall(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		err := h.limits.Admit(ctx, limited(c))
 		if err == nil {
-			err = c.checkNames(c.request)
+			err = checkNames(c, c.Request)
 		}
 		if err != nil {
 			return nil, err
@@ -63,21 +64,21 @@ func (h *Host) admitCall(next next) next {
 }
 
 // queueCall waits until it is the turn of the call at its server.
-func (h *Host) queueCall(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		q, err := c.view.enter(ctx, c)
+func (h *Host) queueCall(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		q, err := viewOf(c).enter(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		defer q.Leave(c.view.principal)
+		defer q.Leave(viewOf(c).principal)
 		return next(ctx, c)
 	}
 }
 
 // spendBudget charges the budget of the caller for the request. Its result is charged by countBytes.
-func (h *Host) spendBudget(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if err := h.limits.Spend(c.limited()); err != nil {
+func (h *Host) spendBudget(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		if err := h.limits.Spend(limited(c)); err != nil {
 			return nil, err
 		}
 		return next(ctx, c)
@@ -85,8 +86,8 @@ func (h *Host) spendBudget(next next) next {
 }
 
 // countBytes charges the budget of the caller for the result of the server.
-func (h *Host) countBytes(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	h.limits.Charge(c.view.principal, int(resultSize(res, failed)))
+func (h *Host) countBytes(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
+	h.limits.Charge(viewOf(c).principal, int(resultSize(res, failed)))
 	return res, failed
 }
 
@@ -94,17 +95,17 @@ func (h *Host) countBytes(_ context.Context, c *call, res mcp.Result, failed err
 // call that waits at the server is sent at once: the server may serve no other request before it. So is a
 // call that cannot be sent again because its approval was used. Calls that the host serves itself do not
 // wait.
-func (v *View) enter(ctx context.Context, c *call) (*limits.Queue, error) {
-	if c.local != nil {
+func (v *View) enter(ctx context.Context, c *call.Call) (*limits.Queue, error) {
+	if c.Local != nil {
 		return nil, nil
 	}
-	q := c.pool.queue()
-	if st, ok, err := c.continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
+	q := poolOf(c).queue()
+	if st, ok, err := c.Continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
 		q.Force(v.principal)
 		return q, nil
 	}
 	if err := q.Enter(ctx, v.principal); err != nil {
-		return nil, c.pool.RequestError(ctx, err)
+		return nil, poolOf(c).RequestError(ctx, err)
 	}
 	return q, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -277,9 +278,9 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 }
 
 // checkLogin refuses a call that requires a missing login.
-func (h *Host) checkLogin(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if err := c.pool.checkLogin(ctx); err != nil {
+func (h *Host) checkLogin(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		if err := poolOf(c).checkLogin(ctx); err != nil {
 			return nil, err
 		}
 		return next(ctx, c)

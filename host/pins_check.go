@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
@@ -15,13 +16,13 @@ import (
 )
 
 // checkPins refuses a call for a definition that is not approved.
-func (h *Host) checkPins(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if c.quarantined != nil {
-			return nil, c.quarantined
+func (h *Host) checkPins(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		if c.Quarantined != nil {
+			return nil, c.Quarantined
 		}
-		if !c.suspended && !c.own && c.pool.pinned() != nil {
-			if err := pins.Check(ctx, c.pool, c.uses()); err != nil {
+		if !c.Suspended && !c.Own && poolOf(c).pinned() != nil {
+			if err := pins.Check(ctx, poolOf(c), uses(c)); err != nil {
 				return nil, err
 			}
 		}
@@ -30,7 +31,7 @@ func (h *Host) checkPins(next next) next {
 }
 
 // uses returns the definition that a request uses.
-func (c *call) uses() pins.Target { return pins.TargetOf(c.kind, c.target) }
+func uses(c *call.Call) pins.Target { return pins.TargetOf(c.Kind, c.Target) }
 
 // A quarantinedError refuses a name whose definition is not approved. A call of the name passes the policy
 // before it is refused; see [Host.checkPins].

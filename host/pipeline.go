@@ -3,13 +3,14 @@ package host
 import (
 	"context"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // pipeline returns the stages of a call in the order in which they run. The order is part of the
 // security model: ADR 30 explains it.
-func (h *Host) pipeline() next {
-	return chain(h.sendCall,
+func (h *Host) pipeline() call.Next {
+	return call.Chain(h.sendCall,
 		h.observeCall,   // records the end or the refusal of every call
 		h.hideArguments, // removes arguments that the configuration hides
 		h.authorizeCall, // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
@@ -26,8 +27,8 @@ func (h *Host) pipeline() next {
 }
 
 // steps returns the treatment of a result in the order in which it runs.
-func (h *Host) steps() []step {
-	return []step{
+func (h *Host) steps() []call.Step {
+	return []call.Step{
 		h.countBytes,      // charges the size of the result
 		h.taskResult,      // a result that created a task
 		h.sealQuestions,   // seals the state of a result that asks the caller
@@ -39,9 +40,9 @@ func (h *Host) steps() []step {
 }
 
 // applySteps runs the steps on the result of the server.
-func (h *Host) applySteps(next next) next {
+func (h *Host) applySteps(next call.Next) call.Next {
 	steps := h.steps()
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		res, err := next(ctx, c)
 		for _, step := range steps {
 			res, err = step(ctx, c, res, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -15,61 +16,51 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// A recording is the record of one round of a request: first the intent, then the outcome. The nil
-// recording records nothing.
-type recording struct {
-	host *Host
-	event.Record
-	sent bool
-}
-
 // observeCall records the end of every call: its result, its error, or its refusal by a later stage.
-func (h *Host) observeCall(next next) next {
-	return func(ctx context.Context, c *call) (res mcp.Result, err error) {
+func (h *Host) observeCall(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (res mcp.Result, err error) {
 		if h.opts.Recorder != nil {
-			c.recording = &recording{host: h, Record: event.Record{Event: event.Intent, Start: time.Now()}}
+			c.Record, c.NewID = &event.Record{Event: event.Intent, Start: time.Now()}, h.callIDs.Next
 		}
 		res, err = next(ctx, c)
-		c.recording.end(res, err)
-		return res, c.approval.Wrap(err)
+		if c.Record != nil {
+			decided(c.Record, c.Decision)
+			h.recordEnd(c.Record, c.Intended, res, err)
+		}
+		if c.Approval != nil {
+			err = c.Approval.Wrap(err)
+		}
+		return res, err
 	}
 }
 
-// describe sets the action of the recording, and the ID that all rounds of the call share.
-func (r *recording) describe(c *call) {
+// describe sets the action of the record of a call, and the ID that all rounds of the call share.
+func (h *Host) describe(c *call.Call) {
+	r := c.Record
 	if r == nil {
 		return
 	}
-	start := r.Start
-	r.Record = c.view.newRecord(c.request, c.action)
-	r.Start = start
-	if c.item != nil {
-		r.Digest, r.Public = c.item.Digest, c.item.Public
+	r.SetMask(h.masks)
+	r.Action, r.Method = *c.Action, c.Request.Method
+	r.Client, _ = c.Request.Meta(wire.MetaClientInfo)
+	if c.Item != nil {
+		r.Digest, r.Public = c.Item.Digest, c.Item.Public
 	}
-	if r.Answers, _ = c.request.Param("inputResponses"); round.Continues(c.request) {
+	if r.Answers, _ = c.Request.Param("inputResponses"); round.Continues(c.Request) {
 		r.Event = event.Answer
-		if st, _, err := c.continues(); err == nil && st.Call != "" {
-			r.Call = st.Call
-		}
 	}
-	if r.Call == "" {
-		r.Call = c.view.host.callIDs.Next()
-	}
-}
-
-// id returns the ID of the call in records, or "" without a Recorder.
-func (c *call) id() string {
-	if c.recording == nil {
-		return ""
-	}
-	return c.recording.Call
+	r.Call = c.ID()
 }
 
 // recordIntent records that the call is about to be sent. A Recorder that fails refuses the call.
-func (h *Host) recordIntent(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if err := c.recording.intent(); err != nil {
-			return nil, err
+func (h *Host) recordIntent(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		if c.Record != nil {
+			decided(c.Record, c.Decision)
+			if err := h.storeIntent(c.Record); err != nil {
+				return nil, err
+			}
+			c.Intended = true
 		}
 		return next(ctx, c)
 	}
@@ -83,41 +74,34 @@ func (v *View) newRecord(req *mcp.Request, a *policy.Action) event.Record {
 	return r
 }
 
-// decided keeps the decision of the policy about the request.
-func (r *recording) decided(d *policy.Decision) {
-	if r != nil {
+// decided copies the decision about a call to its record. The decision may be nil.
+func decided(r *event.Record, d *policy.Decision) {
+	if d != nil {
 		r.Rule, r.DryRun, r.Channel, r.Approver = d.Rule, d.DryRun, string(d.Channel), d.Approver
 	}
 }
 
-// intent records that the request is about to be sent. The error refuses it.
-func (r *recording) intent() error {
-	if r == nil {
-		return nil
-	}
-	intent := &r.Record
-	if r.Event == event.Answer { // which may be kept, while this becomes the outcome
-		answer := r.Record
+// storeIntent records that a request is about to be sent. The error refuses the request.
+func (h *Host) storeIntent(r *event.Record) error {
+	intent := r
+	if r.Event == event.Answer { // the Recorder may keep it, while r becomes the end
+		answer := *r
 		intent = &answer
 	}
-	if err := r.host.keep(intent); err != nil {
+	if err := h.keep(intent); err != nil {
 		return &hosterr.Error{Code: hosterr.CodeUnrecorded, Server: r.Server, Err: fmt.Errorf("record the request: %w", err)}
 	}
-	r.sent = true
 	return nil
 }
 
-// end records the outcome.
-func (r *recording) end(res mcp.Result, err error) {
-	if r == nil {
-		return
-	}
+// recordEnd records the outcome of a request. intended means that the intent was stored.
+func (h *Host) recordEnd(r *event.Record, intended bool, res mcp.Result, err error) {
 	r.Event, r.Err, r.Duration, r.Answers = event.End, err, time.Since(r.Start), nil
 	raw, _ := res.(mcp.RawResult)
 	switch {
-	case !r.sent && err == nil: // the host asks for approval
+	case !intended && err == nil: // the host asks for approval
 		r.Event, r.Result = event.Question, json.RawMessage(raw)
-	case !r.sent:
+	case !intended:
 		r.Event = event.Refused
 	case err != nil:
 	default:
@@ -126,7 +110,7 @@ func (r *recording) end(res mcp.Result, err error) {
 			r.Event = event.Question
 		}
 	}
-	_ = r.host.keep(&r.Record) // the request has ended: the Recorder reports its failure
+	_ = h.keep(r) // the request has ended: the Recorder reports its failure
 }
 
 // refused records a request that belongs to no known item, and returns its error.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -167,23 +168,23 @@ func resultSize(res mcp.Result, err error) config.Size {
 
 // limitResult refuses a result that is larger than allowed, or keeps it and returns a link to it. It runs
 // after the policy, so that a kept result contains only what the policy leaves.
-func (h *Host) limitResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
+func (h *Host) limitResult(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
 	l := h.callerLimits()
 	if l.Result == config.ResultSpill {
-		return c.view.spill(c.request, c, l, res, failed)
+		return viewOf(c).spill(c.Request, c, l, res, failed)
 	}
-	return c.view.checkResult(c, l, res, failed)
+	return viewOf(c).checkResult(c, l, res, failed)
 }
 
 // checkResult returns an error for a response that is larger than allowed.
 func (v *View) checkResult(
-	r *call, l *config.CallerLimits, res mcp.Result, failed error,
+	r *call.Call, l *config.CallerLimits, res mcp.Result, failed error,
 ) (mcp.Result, error) {
 	size := resultSize(res, failed)
-	if l.ResultBytes == 0 || size <= l.ResultBytes || r.own {
+	if l.ResultBytes == 0 || size <= l.ResultBytes || r.Own {
 		return res, failed
 	}
-	return nil, tooLarge(r.pool, size, l, "")
+	return nil, tooLarge(poolOf(r), size, l, "")
 }
 
 func tooLarge(p *pool, size config.Size, l *config.CallerLimits, reason string) error {
@@ -195,7 +196,7 @@ func tooLarge(p *pool, size config.Size, l *config.CallerLimits, reason string) 
 
 // spill keeps the result of a tool that is larger than allowed, and returns one that links to it.
 func (v *View) spill(
-	req *mcp.Request, r *call, l *config.CallerLimits, res mcp.Result, failed error,
+	req *mcp.Request, r *call.Call, l *config.CallerLimits, res mcp.Result, failed error,
 ) (mcp.Result, error) {
 	size := resultSize(res, failed)
 	raw, ok := res.(mcp.RawResult)
@@ -203,14 +204,14 @@ func (v *View) spill(
 		raw.ResultType() != driver.ResultComplete {
 		return v.checkResult(r, l, res, failed)
 	}
-	s := &spilledResult{token: rand.Text(), principal: v.principal, server: r.pool.Name(),
+	s := &spilledResult{token: rand.Text(), principal: v.principal, server: poolOf(r).Name(),
 		page: max(min(spillPage, int(l.ResultBytes/2)), utf8.UTFMax), expires: time.Now().Add(spillTime)}
 	s.text, s.mimeType = spilledText(raw)
 	if !v.host.spilled.add(s) {
-		return nil, tooLarge(r.pool, size, l, fmt.Sprintf(", and than the %v that are kept of one caller",
+		return nil, tooLarge(poolOf(r), size, l, fmt.Sprintf(", and than the %v that are kept of one caller",
 			config.Size(maxSpilledPerPrincipal)))
 	}
-	r.pool.Limits().Count("limits.resultBytes")
+	poolOf(r).Limits().Count("limits.resultBytes")
 	return s.callResult(raw, l, r), nil
 }
 
@@ -252,9 +253,9 @@ func (s *spilledResult) at(page int) []byte {
 
 // callResult returns the result that a caller receives in place of a large one. Clients require a structured
 // result of a tool with an output schema, except in an error.
-func (s *spilledResult) callResult(raw mcp.RawResult, l *config.CallerLimits, r *call) mcp.RawResult {
+func (s *spilledResult) callResult(raw mcp.RawResult, l *config.CallerLimits, r *call.Call) mcp.RawResult {
 	isError, _ := jsonscan.Get(raw, "isError")
-	failed := string(isError) == "true" || r.item != nil && jsonscan.Has(r.item.Raw, "outputSchema")
+	failed := string(isError) == "true" || r.Item != nil && jsonscan.Has(r.Item.Raw, "outputSchema")
 	pages := s.pages()
 	text := fmt.Sprintf("The tool has run. Its result has %d bytes, more than limits.resultBytes of %v. "+
 		"It can be read with resources/read for %v, in %d pages: %s to %s", len(raw), l.ResultBytes, spillTime, pages,
@@ -294,8 +295,8 @@ func (v *View) readSpilled(ctx context.Context, req *mcp.Request, uri string) (m
 	if p == nil {
 		return nil, v.refused(req, policy.ActionRead, uri, mcp.NotFound(uri))
 	}
-	return v.send(ctx, req, &call{kind: policy.ActionRead, pool: p, target: uri, own: true,
-		local: func(context.Context) (mcp.Result, error) { return s.contents(page), nil }})
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionRead, Pool: p, Target: uri, Own: true,
+		Local: func(context.Context) (mcp.Result, error) { return s.contents(page), nil }})
 }
 
 func (s *spilledResult) contents(page int) mcp.Result {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -20,8 +21,9 @@ type subscribing struct {
 
 // A subscribedPart is the record of the targets of one server about which the same rule has decided.
 type subscribedPart struct {
-	*recording
-	targets []string
+	event.Record
+	intended bool // the intent is stored
+	targets  []string
 }
 
 // admit checks the rate of the caller. Subscriptions have a bucket of their own, so that the streams which
@@ -60,9 +62,9 @@ func (s *subscribing) note(a *policy.Action, d *policy.Decision) {
 	})
 	if n < 0 {
 		n = len(s.parts)
-		part := &subscribedPart{recording: &recording{host: s.view.host, Record: s.view.newRecord(s.req, a)}}
+		part := &subscribedPart{Record: s.view.newRecord(s.req, a)}
 		part.Call = s.view.host.callIDs.Next()
-		part.decided(d)
+		decided(&part.Record, d)
 		if d.Do != policy.OutcomeAllow {
 			part.Err = &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: refusalOf(d)}
 		}
@@ -77,6 +79,7 @@ func (s *subscribing) begin() error {
 	if len(s.parts) == 0 { // it is only for lists, or for resources that were recorded before
 		s.note(s.action(policy.ActionOther, "", ""), &policy.Decision{Do: policy.OutcomeAllow})
 	}
+	h := s.view.host
 	for _, p := range s.parts {
 		switch {
 		case p.Server == "":
@@ -85,12 +88,15 @@ func (s *subscribing) begin() error {
 			p.Target, p.Arguments = "", mustJSON(map[string][]string{"targets": p.targets})
 		}
 		if p.Err != nil {
-			p.recording.end(nil, p.Err)
-		} else if err := p.intent(); err != nil {
-			p.recording.end(nil, err)
+			h.recordEnd(&p.Record, false, nil, p.Err)
+			continue
+		}
+		if err := h.storeIntent(&p.Record); err != nil {
+			h.recordEnd(&p.Record, false, nil, err)
 			s.end(err)
 			return err
 		}
+		p.intended = true
 	}
 	return nil
 }
@@ -98,8 +104,8 @@ func (s *subscribing) begin() error {
 // end records that the subscription is open, or why it is not.
 func (s *subscribing) end(err error) {
 	for _, p := range s.parts {
-		if p.sent {
-			p.recording.end(nil, err)
+		if p.intended {
+			s.view.host.recordEnd(&p.Record, true, nil, err)
 		}
 	}
 }

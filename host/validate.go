@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
@@ -72,15 +73,15 @@ func promptNames(definition []byte) *fold.Names {
 
 // checkNames refuses arguments whose names the server could confuse with other names: the policy
 // would decide about one argument, and the server would use the other.
-func (c *call) checkNames(req *mcp.Request) error {
+func checkNames(c *call.Call, req *mcp.Request) error {
 	arguments, ok := req.Param("arguments")
-	if !ok || c.kind != policy.ActionCall && c.kind != policy.ActionGet {
+	if !ok || c.Kind != policy.ActionCall && c.Kind != policy.ActionGet {
 		return nil
 	}
 	names, hidden := &fold.Names{}, []string(nil)
-	if c.item != nil {
-		hidden = c.item.HiddenArguments()
-		if known := c.pool.Schemas().of(c.item).names; known != nil {
+	if c.Item != nil {
+		hidden = c.Item.HiddenArguments()
+		if known := poolOf(c).Schemas().of(c.Item).names; known != nil {
 			names = known
 		}
 	}
@@ -95,20 +96,20 @@ func (c *call) checkNames(req *mcp.Request) error {
 }
 
 // headerParams returns the arguments of a call that HTTP clients repeat in headers.
-func (c *call) headerParams() []driver.HeaderParam {
-	if c.item == nil || c.item.Kind != catalogue.Tools {
+func headerParams(c *call.Call) []driver.HeaderParam {
+	if c.Item == nil || c.Item.Kind != catalogue.Tools {
 		return nil
 	}
-	return c.pool.Schemas().of(c.item).headers
+	return poolOf(c).Schemas().of(c.Item).headers
 }
 
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
 // Output Schema.
-func (v *View) validate(r *call, raw []byte) {
-	if r.item == nil || r.item.Kind != catalogue.Tools || r.pool.Settings().Validate == config.ValidateOff {
+func (v *View) validate(r *call.Call, raw []byte) {
+	if r.Item == nil || r.Item.Kind != catalogue.Tools || poolOf(r).Settings().Validate == config.ValidateOff {
 		return
 	}
-	s := r.pool.Schemas().of(r.item).output
+	s := poolOf(r).Schemas().of(r.Item).output
 	if s == nil {
 		return
 	}
@@ -122,6 +123,6 @@ func (v *View) validate(r *call, raw []byte) {
 	}
 	if err != nil {
 		v.host.opts.Logger.Warn("host: result does not match the output schema of the tool",
-			"server", r.pool.Name(), "tool", r.target, "error", err)
+			"server", poolOf(r).Name(), "tool", r.Target, "error", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
@@ -34,8 +35,8 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	}
 	item, p, err := v.find(ctx, kind, name)
 	if q, ok := errors.AsType[quarantinedError](err); ok {
-		return v.send(ctx, req, &call{kind: actionOf(kind), pool: q.pool, target: q.item.Original, item: &q.item,
-			quarantined: q.error})
+		return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: q.pool, Target: q.item.Original, Item: &q.item,
+			Quarantined: q.error})
 	}
 	if err != nil {
 		return nil, v.refused(req, actionOf(kind), name, err)
@@ -49,7 +50,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 		}
 		return nil, v.refused(req, actionOf(kind), name, unknownItem(kind, name))
 	}
-	return v.send(ctx, req, &call{kind: actionOf(kind), pool: p, target: item.Original, item: item})
+	return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: p, Target: item.Original, Item: item})
 }
 
 func actionOf(kind catalogue.Kind) policy.ActionKind {
@@ -171,7 +172,7 @@ func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 			continue
 		}
 		if server, own, ok := m.catalogue.Reference(ref); ok {
-			return v.send(ctx, req, &call{kind: policy.ActionComplete, pool: m.pools[server], target: referenceName(own)})
+			return v.send(ctx, req, &call.Call{Kind: policy.ActionComplete, Pool: m.pools[server], Target: referenceName(own)})
 		}
 	}
 	return nil, errUnknownReference
@@ -211,21 +212,21 @@ func referenceName(ref []byte) string {
 }
 
 // send sends a request through the pipeline, and returns what the caller receives.
-func (v *View) send(ctx context.Context, req *mcp.Request, c *call) (mcp.Result, error) {
-	c.view, c.request = v, req
+func (v *View) send(ctx context.Context, req *mcp.Request, c *call.Call) (mcp.Result, error) {
+	c.View, c.Request = (*callView)(v), req
 	return v.host.calls(ctx, c)
 }
 
 // subject returns what replaces the public name or URI, empty if nothing does.
-func (v *View) subject(c *call) string {
-	if c.item != nil && c.item.Public == c.target || c.item == nil && v.single() {
+func (v *View) subject(c *call.Call) string {
+	if c.Item != nil && c.Item.Public == c.Target || c.Item == nil && v.single() {
 		return ""
 	}
-	return c.target
+	return c.Target
 }
 
 // openState returns the state of a request that continues another.
-func (v *View) openState(req *mcp.Request, c *call) (st round.State, ok bool, err error) {
+func (v *View) openState(req *mcp.Request, c *call.Call) (st round.State, ok bool, err error) {
 	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
 		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
 	}
@@ -233,8 +234,28 @@ func (v *View) openState(req *mcp.Request, c *call) (st round.State, ok bool, er
 	if !ok || err != nil {
 		return st, ok, err
 	}
-	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != c.pool.Name() {
+	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != poolOf(c).Name() {
 		err = round.ErrInvalid
 	}
 	return st, true, err
 }
+
+// A callView is a [call.View].
+type callView View
+
+// Caller implements [call.View].
+func (v *callView) Caller() *policy.Caller { return v.caller }
+
+// Principal implements [call.View].
+func (v *callView) Principal() string { return v.principal }
+
+// OpenState implements [call.View].
+func (v *callView) OpenState(req *mcp.Request, c *call.Call) (round.State, bool, error) {
+	return (*View)(v).openState(req, c)
+}
+
+// viewOf returns the view of a call.
+func viewOf(c *call.Call) *View { return (*View)(c.View.(*callView)) }
+
+// poolOf returns the pool of a call.
+func poolOf(c *call.Call) *pool { return c.Pool.(*pool) }

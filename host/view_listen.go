@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -32,9 +33,9 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	for _, uri := range f.ResourceSubscriptions {
 		r := v.watchedRoute(ctx, uri, &read)
 		if r != nil && known.Agreed(uri, func() bool {
-			return s.allows(ctx, s.action(policy.ActionRead, r.pool.Name(), r.target))
+			return s.allows(ctx, s.action(policy.ActionRead, poolOf(r).Name(), r.Target))
 		}) {
-			byPool[r.pool] = append(byPool[r.pool], listing.Resource{Target: r.target, URI: uri})
+			byPool[poolOf(r)] = append(byPool[poolOf(r)], listing.Resource{Target: r.Target, URI: uri})
 		}
 	}
 	f.ResourceSubscriptions = nil
@@ -72,7 +73,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 
 // watchedRoute returns the route of a resource, nil if there is none. For all URIs of a subscription
 // together, lists are read again once.
-func (v *View) watchedRoute(ctx context.Context, uri string, read *bool) *call {
+func (v *View) watchedRoute(ctx context.Context, uri string, read *bool) *call.Call {
 	if *read {
 		return v.knownURI(v.latest(), uri)
 	}

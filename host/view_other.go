@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -44,7 +45,7 @@ func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	if p == nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
-	return v.send(ctx, req, &call{kind: policy.ActionOther, pool: p})
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionOther, Pool: p})
 }
 
 // isOfOlderRevisions reports whether only sessions of older revisions define a method, such as

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
@@ -150,7 +151,7 @@ func (v *View) callFound(ctx context.Context, req *mcp.Request, name string, arg
 	} else {
 		inner.Params = jsonscan.WithMember(inner.Params, "arguments", args)
 	}
-	return v.send(ctx, &inner, &call{kind: policy.ActionCall, pool: p, target: item.Original, item: item})
+	return v.send(ctx, &inner, &call.Call{Kind: policy.ActionCall, Pool: p, Target: item.Original, Item: item})
 }
 
 // found returns definitions as a result for a model.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -36,7 +37,7 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		if err != nil {
 			return nil, err
 		}
-		return v.send(ctx, req, &call{kind: policy.ActionRead, pool: v.pools()[0], target: uri})
+		return v.send(ctx, req, &call.Call{Kind: policy.ActionRead, Pool: v.pools()[0], Target: uri})
 	case len(v.pools()) == 1 || !some:
 		return v.other(ctx, req)
 	case req.Method == methodSkillList:
@@ -76,7 +77,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		if at.Cursor != "" {
 			inner.Params = append(jsonscan.AppendQuote([]byte(`{"cursor":`), at.Cursor), '}')
 		}
-		res, err := v.send(ctx, &inner, &call{kind: policy.ActionOther, pool: p})
+		res, err := v.send(ctx, &inner, &call.Call{Kind: policy.ActionOther, Pool: p})
 		raw, ok := res.(mcp.RawResult)
 		if err != nil || !ok || !jsonscan.IsObject(raw) {
 			if at.Cursor != "" { // the client has a part of its list
@@ -177,21 +178,21 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	if err != nil {
 		return nil, err
 	}
-	var routes []*call
-	if r, err := v.routeURI(ctx, uri); err == nil && hasSkills(r.pool) {
+	var routes []*call.Call
+	if r, err := v.routeURI(ctx, uri); err == nil && hasSkills(poolOf(r)) {
 		routes = append(routes, r)
 	} else {
 		for _, p := range v.pools() {
 			if hasSkills(p) {
-				routes = append(routes, &call{pool: p, target: uri})
+				routes = append(routes, &call.Call{Pool: p, Target: uri})
 			}
 		}
 	}
 	for _, r := range routes {
 		var res mcp.Result
 		inner := *req
-		inner.Params = jsonscan.WithMember(req.Params, "uri", jsonscan.AppendQuote(nil, r.target))
-		res, err = v.send(ctx, &inner, &call{kind: policy.ActionRead, pool: r.pool, target: r.target})
+		inner.Params = jsonscan.WithMember(req.Params, "uri", jsonscan.AppendQuote(nil, r.Target))
+		res, err = v.send(ctx, &inner, &call.Call{Kind: policy.ActionRead, Pool: poolOf(r), Target: r.Target})
 		raw, ok := res.(mcp.RawResult)
 		switch {
 		case err == nil && ok && jsonscan.IsObject(raw):
@@ -208,12 +209,12 @@ func (v *View) readSkill(ctx context.Context, req *mcp.Request) (mcp.Result, err
 
 // skillResult returns the description of a skill, or the entries of a directory, with the URIs that
 // callers know.
-func (v *View) skillResult(r *call, uri string, raw mcp.RawResult) mcp.RawResult {
+func (v *View) skillResult(r *call.Call, uri string, raw mcp.RawResult) mcp.RawResult {
 	if skill, ok := jsonscan.Get(raw, "skill"); ok {
-		raw = jsonscan.WithMember(raw, "skill", v.publicSkill(r.pool, skill))
+		raw = jsonscan.WithMember(raw, "skill", v.publicSkill(poolOf(r), skill))
 	}
 	if resources, ok := jsonscan.Get(raw, "resources"); ok && jsonscan.Kind(resources) == '[' {
-		raw = jsonscan.WithMember(raw, "resources", v.skillFiles(r.pool, resources, uri != r.target))
+		raw = jsonscan.WithMember(raw, "resources", v.skillFiles(poolOf(r), resources, uri != r.Target))
 	}
 	return raw
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -11,7 +12,7 @@ import (
 // suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
 // which no longer lists the item; nil for any other request. The arguments are those of the call, so
 // that nothing has to be removed from them: the server does not get them again.
-func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
+func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call.Call {
 	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return nil
@@ -29,7 +30,7 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call {
 	if p == nil || !v.mayContinue(p, kind, st.Target, jsonscan.GetString(req.Params, "name")) {
 		return nil
 	}
-	return &call{kind: actionOf(kind), pool: p, target: st.Target, suspended: true}
+	return &call.Call{Kind: actionOf(kind), Pool: p, Target: st.Target, Suspended: true}
 }
 
 // mayContinue reports whether the caller may use the server and the item of a suspended call.

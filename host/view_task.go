@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -126,8 +127,8 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err != nil {
 		return nil, v.refused(req, policy.ActionOther, "", err)
 	}
-	return v.send(ctx, req, &call{kind: policy.ActionOther, pool: p, task: t,
-		local: func(ctx context.Context) (mcp.Result, error) { return v.tasks.Serve(ctx, req, t) }})
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionOther, Pool: p, About: aboutTask(t),
+		Local: func(ctx context.Context) (mcp.Result, error) { return v.tasks.Serve(ctx, req, t) }})
 }
 
 // listTasks serves tasks/list.
@@ -138,11 +139,19 @@ func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			if p == nil {
 				return nil, task.ErrUnknown
 			}
-			return v.send(ctx, req, &call{kind: policy.ActionOther, pool: p, local: serve})
+			return v.send(ctx, req, &call.Call{Kind: policy.ActionOther, Pool: p, Local: serve})
 		},
 		Failed: func(server string, err error) {
 			v.host.opts.Logger.DebugContext(ctx, "host: tasks not listed", "server", server, "error", err)
 		}})
+}
+
+// aboutTask returns the task of a call; t may be nil.
+func aboutTask(t *task.Task) *call.Task {
+	if t == nil {
+		return nil
+	}
+	return &call.Task{Server: t.Server, Tool: t.Tool, Digest: t.Digest}
 }
 
 // changesTask reports whether a request ends a task or answers its questions.
@@ -169,13 +178,13 @@ func withTasks(req *mcp.Request, p *pool) json.RawMessage {
 }
 
 // beginTask declares the task that the caller asks for, or translates it to the form of the server.
-func (h *Host) beginTask(next next) next {
-	return func(ctx context.Context, c *call) (mcp.Result, error) {
-		if c.kind != policy.ActionCall || c.local != nil {
+func (h *Host) beginTask(next call.Next) call.Next {
+	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+		if c.Kind != policy.ActionCall || c.Local != nil {
 			return next(ctx, c)
 		}
-		p := c.pool
-		if st, continues, err := c.continues(); err != nil {
+		p := poolOf(c)
+		if st, continues, err := c.Continues(); err != nil {
 			return nil, err
 		} else if continues {
 			if suspended := h.servers.Leaving(st.Server, st.Instance); suspended != nil {
@@ -183,48 +192,51 @@ func (h *Host) beginTask(next next) next {
 			}
 		}
 		server := taskServer(p)
-		begun, req, err := c.view.tasks.Begin(c.request, &server, c.target, c.item)
+		begun, req, err := viewOf(c).tasks.Begin(c.Request, &server, c.Target, c.Item)
 		if err != nil {
 			return nil, err
 		}
-		c.taskCall, c.sent = begun, req
+		if begun != nil {
+			c.Task = begun
+		}
+		c.Sent = req
 		return next(ctx, c)
 	}
 }
 
 // taskResult returns the caller's form of a result that created a task.
-func (h *Host) taskResult(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.taskCall == nil || c.served.conn == nil {
+func (h *Host) taskResult(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
+	if failed != nil || c.Task == nil || c.Served.ID == "" {
 		return res, failed
 	}
-	at := task.Place{Class: c.served.round.Class}
-	if c.served.conn.IsSingle() {
-		at.Instance = c.served.conn.ID()
+	at := task.Place{Class: c.Served.Round.Class}
+	if c.Served.Single {
+		at.Instance = c.Served.ID
 	}
-	out, ok, err := c.taskCall.Result(taskPool{c.view, c.pool}, at, res)
+	out, ok, err := c.Task.(*task.Call).Result(taskPool{viewOf(c), poolOf(c)}, at, res)
 	if !ok {
 		return res, failed
 	}
-	c.served.published = true
+	c.Published = true
 	return out, err
 }
 
 // keepTask returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
 // at once: with the result that the policy and the limits leave. Other results are unchanged.
-func (h *Host) keepTask(_ context.Context, c *call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.kind != policy.ActionCall || task.FormOf(c.request) != task.Session {
+func (h *Host) keepTask(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
+	if failed != nil || c.Kind != policy.ActionCall || task.FormOf(c.Request) != task.Session {
 		return res, failed
 	}
-	s := taskServer(c.pool)
-	if !task.Keeps(c.request, &s, res) {
+	s := taskServer(poolOf(c))
+	if !task.Keeps(c.Request, &s, res) {
 		return res, nil
 	}
-	return c.view.tasks.Keep(c.request, s.Name, task.ToolRef(c.target, c.item), res.(mcp.RawResult))
+	return viewOf(c).tasks.Keep(c.Request, s.Name, task.ToolRef(c.Target, c.Item), res.(mcp.RawResult))
 }
 
 // resultAction returns the action about the result of a request. If the request is about a task, the action
 // names the tool that was called, with the tool's definition unless the definition has changed.
-func (v *View) resultAction(ctx context.Context, a *policy.Action, t *task.Task) *policy.Action {
+func (v *View) resultAction(ctx context.Context, a *policy.Action, t *call.Task) *policy.Action {
 	if t == nil {
 		return a
 	}

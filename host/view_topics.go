@@ -108,7 +108,7 @@ func (v *View) decideTask(t *task.Task, params json.RawMessage) json.RawMessage 
 		return params
 	}
 	a := &policy.Action{Kind: policy.ActionOther, Method: task.MethodGet, Caller: v.caller, Server: t.Server}
-	res, err := v.decideResult(v.host.ctx, current, nil, v.resultAction(v.host.ctx, a, t), mcp.RawResult(params), nil)
+	res, err := v.decideResult(v.host.ctx, current, nil, v.resultAction(v.host.ctx, a, aboutTask(t)), mcp.RawResult(params), nil)
 	if raw, ok := res.(mcp.RawResult); ok && err == nil {
 		return json.RawMessage(raw)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -112,9 +113,9 @@ func (v *View) note(p *pool, raw []byte) {
 
 // routeURI returns the route of a resource: by its URI, the most specific template, or the server
 // that has named it in a result.
-func (v *View) routeURI(ctx context.Context, uri string) (*call, error) {
+func (v *View) routeURI(ctx context.Context, uri string) (*call.Call, error) {
 	if pools := v.pools(); len(pools) == 1 {
-		return &call{kind: policy.ActionRead, pool: pools[0], target: uri}, nil
+		return &call.Call{Kind: policy.ActionRead, Pool: pools[0], Target: uri}, nil
 	}
 	m := v.latest()
 	if r := v.knownURI(m, uri); r != nil {
@@ -130,15 +131,15 @@ func (v *View) routeURI(ctx context.Context, uri string) (*call, error) {
 	return nil, mcp.NotFound(uri)
 }
 
-func (v *View) knownURI(m *merged, uri string) *call {
+func (v *View) knownURI(m *merged, uri string) *call.Call {
 	if m == nil {
 		return nil
 	}
 	if r, ok := m.catalogue.Route(uri); ok {
-		return &call{kind: policy.ActionRead, pool: m.pools[r.Server], target: r.URI}
+		return &call.Call{Kind: policy.ActionRead, Pool: m.pools[r.Server], Target: r.URI}
 	}
 	if p := v.named.get(uri); p != nil && m.pools[p.Name()] == p && m.catalogue.Find(catalogue.Resources, uri) == nil {
-		return &call{kind: policy.ActionRead, pool: p, target: uri}
+		return &call.Call{Kind: policy.ActionRead, Pool: p, Target: uri}
 	}
 	return nil
 }

@@ -20,9 +20,12 @@ type Call struct {
 	tasks          *Caller
 	caller, server Form
 	wanted         bool // a caller of 2025-11-25 asks for a task
-	Declares       bool // the server must know that its client supports the extension
+	declares       bool // the server must know that its client supports the extension
 	id             Ref  // identifies the tool
 }
+
+// DeclaresTasks reports whether the host must declare the extension to the server.
+func (c *Call) DeclaresTasks() bool { return c.declares }
 
 // Begin returns how a tools/call becomes a task in the form of its server, and the request in that
 // form. It returns nil for a call without tasks. definition may be nil.
@@ -55,7 +58,7 @@ func (c *Caller) Begin(
 			"this tool does not run as a task: call it without params.task")
 	case call.wanted && call.server == Extended:
 		inner.Params = jsonscan.Without(req.Params, "task")
-		call.Declares = true
+		call.declares = true
 	case call.caller == Extended && call.server == Session && support != "" && support != "forbidden":
 		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
 	case call.caller != Session && jsonscan.HasObject(req.Params, "task"): // it has no meaning for this caller
