@@ -147,6 +147,7 @@ var rewritten = strings.Fields(`
 	internal/wire
 	jsonrpc
 	jsonschema
+	mcp
 	mcp/driver
 	mcp/driver/command
 	mcp/middleware
@@ -163,7 +164,8 @@ var rewritten = strings.Fields(`
 	otelmcp
 	stores/bolt
 	uritemplate
-	visible`)
+	visible
+`)
 
 // commentWords counts the words in the comments of a package.
 type commentWords struct {

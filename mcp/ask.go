@@ -21,46 +21,46 @@ var (
 	ErrDismissed = errors.New("mcp: dismissed by the user")
 )
 
-// errWaiting is the error of a question that has no answer yet. The handler returns, with any
-// error, and runs again with the answer.
+// errWaiting is the error of a question that the client did not answer yet. The handler must
+// return, with any error, and runs again with the answer.
 var errWaiting = errors.New("mcp: waiting for the client's answer")
 
 // errWrongAnswer marks an answer that does not match its question, which is asked again.
 var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 
 // A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion],
-// [RootsQuestion] or [RawQuestion]. It is made and asked within one run of a handler.
+// [RootsQuestion] or [RawQuestion]. It must be made and asked within one run of a handler.
 type Question struct {
 	key     string
 	request InputRequest
-	lacks   func(*Request) error               // the client's want of means to answer, or nil
+	lacks   func(*Request) error               // returns an error if the client lacks the means to answer
 	accept  func(answer json.RawMessage) error // stores an answer
-	err     error                              // an invalid question
+	err     error                              // set if the question is invalid
 }
 
-// Ask asks the client's user to fill in a form and returns the answer. It is called in a handler of
-// a tool, a prompt or a resource.
+// Ask asks the client's user to fill in a form and returns the answer. It must be called in a
+// handler of a tool, a prompt or a resource.
 //
 // T is a flat struct of strings, numbers, booleans, enums (types with a method Enum() []T) and
-// slices of enums, with `jsonschema` tags for titles, ranges and defaults. It may also be one such
-// value, which becomes a form with the field "value". The answer has been validated against the
-// form, and fields that the user left out have their defaults.
+// slices of enums, with `jsonschema` tags for titles, ranges and defaults. T may also be a single
+// value of such a type, which becomes a form with the field "value". The answer is valid for the
+// form, and contains the defaults of fields that the user left out.
 //
 // Asking ends this execution (run) of the handler. While the question is open, Ask returns an
-// unexported error, which the handler returns, as it is or wrapped; a result of the handler is
-// discarded. The client receives the question, and when it has responded, the handler runs again
-// from its start. Then the same Ask returns the answer. So the code before an Ask runs more than
-// once: it must have no side effects, or be wrapped in [Once].
+// unexported error, which the handler must return, as it is or wrapped; a result of the handler is
+// discarded. The client receives the question, and after its response the handler runs again from
+// its start. Then the same Ask returns the answer. The code before an Ask therefore runs more than
+// once: it must be free of side effects or wrapped in [Once].
 //
-// The key identifies the question within the handler: each question has its own, and it is the same
-// in each run. An answer is valid for its question only: if the message or the form has changed,
-// the user is asked again. So a message must not contain the time or a counter, unless its value
-// comes from [Once].
+// The key identifies the question within the handler. It must differ from the keys of other
+// questions and be the same in each run. An answer is valid for its question only: if the message
+// or the form changes, the user is asked again. A message must not contain the time or a counter,
+// unless the value comes from [Once].
 //
 // The error is [ErrDeclined] if the user refused, [ErrDismissed] if the user dismissed the
-// question, and [ErrUnsupported] if the client cannot ask. A handler may treat these; all other
-// errors, that of an open question among them, it returns. Forms must not ask for passwords or
-// other secrets; use [AskURL]. The options may be nil.
+// question, and wraps [errors.ErrUnsupported] if the client cannot ask. A handler may treat these
+// three; it must return every other error, because that may be the error of an open question. Forms
+// must not ask for passwords or other secrets; use [AskURL]. The options may be nil.
 //
 // Spec: client/elicitation; basic/patterns/mrtr (2026-07-28).
 func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, error) {
@@ -69,11 +69,11 @@ func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, 
 	return answer, err
 }
 
-// AskAll asks several questions in one round trip; see [Ask]. Each answer is stored where its
-// question points to. If some questions were declined, the other answers are stored all the same,
-// and the error joins the refusals.
+// AskAll asks several questions in one round trip; see [Ask]. Each answer is stored in the variable
+// that its question points to. If the user declined some questions, the other answers are stored
+// nevertheless, and the error joins the refusals.
 //
-// If the client cannot answer one of the questions, none is asked.
+// If the client cannot answer a question, AskAll asks no question and returns the error.
 func AskAll(ctx context.Context, questions ...Question) error {
 	c := callFrom(ctx)
 	if c == nil || c.server == nil {
@@ -94,16 +94,16 @@ func AskAll(ctx context.Context, questions ...Question) error {
 }
 
 type input struct {
-	used string // the request state of the call, once a OnceStore has accepted it
+	used string // the request state of the call, once a OnceStore accepted it
 
 	mu     sync.Mutex // guards the fields below
-	begun  bool       // a handler has been started
+	begun  bool       // a handler was started
 	open   bool       // questions may be asked: the method allows it and its handler runs
 	target targetParams
-	state  *inputState // nil if nothing was asked, as in most calls
+	state  *inputState // nil if no question was asked, as in most calls
 }
 
-// An inputState has the questions and answers of a call. It is guarded by the mutex of input.
+// An inputState holds the questions and answers of a call. The mutex of input guards it.
 type inputState struct {
 	resumed bool // state came from the client: answers belong to its questions
 	state   state
@@ -121,7 +121,7 @@ func (in *input) ensureState() *inputState {
 	return in.state
 }
 
-// ask stores the answer of each question, and records the questions that have no answer.
+// ask stores the answer of each question, and records the questions without an answer.
 func (c *call) ask(questions []Question) error {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *call) ask(questions []Question) error {
 	return errors.Join(refused...)
 }
 
-// answer stores the answer of one question. The caller holds the lock.
+// answer stores the answer of a question. The caller must hold the lock.
 func (c *call) answer(q Question) error {
 	t := c.input.ensureState()
 	asked := q.request.digest()
@@ -194,8 +194,9 @@ func (c *call) misused(format string, args ...any) error {
 	return err
 }
 
-// find returns the answer to a question, of an earlier round or of this one. An answer without
-// request state was sent unasked, and only its key relates it to a question.
+// find returns the answer to a question from an earlier round or this round. If the client sent an
+// answer without request state, although it was not asked, only the key relates the answer to a
+// question.
 func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	t := in.ensureState()
 	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
@@ -205,7 +206,7 @@ func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 		return nil, false
 	}
 	if !t.resumed && len(t.onces) > 0 {
-		return nil, false // the results of Once are not those of the run that asked the client
+		return nil, false // the results of Once differ from the results of the run that asked the client
 	}
 	return jsonscan.Get(in.target.retry.responses(), key)
 }
@@ -233,7 +234,7 @@ func lacking(what, capability string) error {
 	return &unsupportedError{what, driver.MissingClientCapability(json.RawMessage(capability))}
 }
 
-// inexpressible returns the error for something that the client's revision does not have.
+// inexpressible returns the error for a feature that the client's revision lacks.
 func inexpressible(r *Request, what string) error {
 	return &unsupportedError{what, Errorf(CodeInvalidRequest,
 		"protocol revision %s has no %s, which this request needs", r.Revision(), what)}
@@ -243,14 +244,14 @@ func (e *unsupportedError) Error() string   { return "mcp: not supported by the 
 func (e *unsupportedError) Unwrap() []error { return []error{errors.ErrUnsupported, e.wire} }
 
 // An InputRequiredResult is the result of a request that needs input from the client: the client
-// sends the request again, with the answers. The server makes it of the questions that a handler
-// asks with [Ask]. Middleware may also return one, for tools/call, prompts/get, resources/read and
-// methods of extensions that allow it, and then reads inputResponses and requestState from the
-// params of the next request.
+// sends the request again, with the answers. The server makes it from the questions that a handler
+// asks with [Ask]. Middleware may also return an InputRequiredResult, for tools/call, prompts/get,
+// resources/read and methods of extensions that allow it. It must then read inputResponses and
+// requestState from the params of the next request.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 type InputRequiredResult struct {
-	// InputRequests are the questions. The answers have the same keys.
+	// InputRequests contains the questions by key. The answers use the same keys.
 	InputRequests map[string]InputRequest `json:"inputRequests,omitempty"`
 	// RequestState is returned unchanged with the answers. The client can read and change it, so it
 	// must be encrypted or signed if anything depends on it.
@@ -268,7 +269,7 @@ func (r *InputRequiredResult) appendFields(dst []byte) ([]byte, error) {
 	return appendMembers(dst, r)
 }
 
-// An InputRequest is one request of a server for input: elicitation, sampling or roots.
+// An InputRequest is a request of a server for input: elicitation, sampling or roots.
 //
 // Spec: schema InputRequest (2026-07-28).
 type InputRequest struct {

@@ -13,13 +13,14 @@ import (
 // AskOptions adds to the form that is derived from a Go type.
 type AskOptions struct {
 	// Schema replaces the JSON Schema that is derived from T. If T is a struct, a map or
-	// json.RawMessage, it describes an object with fields of type string, number, integer, boolean
-	// or array of enum values. Otherwise it describes the one value.
+	// json.RawMessage, Schema must describe an object whose fields are of type string, number,
+	// integer, boolean or array of enum values. Otherwise it must describe a single value.
 	//
 	// Spec: client/elicitation, Requested Schema.
 	Schema json.RawMessage
-	// Default has the initial values of the form; fields that the user leaves out get them too. It
-	// encodes to JSON as an answer does: a struct or map for a struct, otherwise a single value.
+	// Default contains the initial values of the form, which also replace fields that the user
+	// leaves out. It must encode to JSON as an answer does: a struct or map for a struct, otherwise
+	// a single value.
 	Default any
 }
 
@@ -117,7 +118,7 @@ func holdsObject(t reflect.Type) bool {
 	return t == reflect.TypeFor[json.RawMessage]()
 }
 
-// singleSchema wraps the schema of one value. A value with a default is optional.
+// singleSchema returns the schema of an object with one field. A field with a default is optional.
 func singleSchema(value json.RawMessage) json.RawMessage {
 	s := append([]byte(`{"type":"object","properties":{"`+singleField+`":`), value...)
 	s = append(s, '}')

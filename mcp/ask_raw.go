@@ -35,7 +35,7 @@ func RawQuestion(key string, request InputRequest, answer *json.RawMessage) Ques
 	return q
 }
 
-// setRaw sets what the client must have declared, and a check of its result.
+// setRaw sets the check of the client's capabilities, and the check of its result.
 func (q *Question) setRaw() (err error) {
 	params := q.request.Params
 	if len(params) == 0 {

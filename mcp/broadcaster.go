@@ -13,7 +13,8 @@ import (
 )
 
 // A Broadcaster serves subscriptions/listen for a [Handler] that is not a [*Server], such as a
-// gateway. It is safe for concurrent use. The Handler calls it in ServeMCP, and has two more methods:
+// gateway. It is safe for concurrent use. The Handler must call it in ServeMCP, and implement two more
+// methods:
 //
 //	func (g *gateway) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
 //		return g.changes.Listen(ctx, req)
@@ -21,12 +22,12 @@ import (
 //
 //	func (g *gateway) UsesBroadcaster() mcp.Handler { return g }
 //
-// Listen makes it a [driver.Listener]: an idle subscription of a session over HTTP needs no goroutine.
-// UsesBroadcaster returns the handler itself, so that a type that embeds it does not count. It
-// declares that ServeMCP returns the result of any Broadcaster unchanged, and that the context it
-// passes on does not end when it returns: then transports serve the subscription after ServeMCP has
-// returned, on a small stack. Without it, and behind a [Middleware], [Broadcaster.ServeMCP] returns
-// when the subscription has ended.
+// Listen makes it a [driver.Listener]: an idle subscription of a session over HTTP needs no
+// goroutine. UsesBroadcaster must return the handler itself, so that it does not apply to a type that
+// embeds the handler. It declares that ServeMCP returns the result of any Broadcaster unchanged, and
+// that the context it passes on does not end when it returns: then transports serve the subscription
+// after ServeMCP returned, on a small stack. Without it, and behind a [Middleware],
+// [Broadcaster.ServeMCP] returns at the end of the subscription.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 type Broadcaster struct {
@@ -34,13 +35,15 @@ type Broadcaster struct {
 	changes subscriptions
 }
 
-// NewBroadcaster returns a Broadcaster. When a subscription is opened, agree removes from f what is
-// not supported, and adds nothing; the rest is acknowledged to the client. An error ends the request.
-// The function end, which may be nil, is called once when the subscription has ended. Both may be
-// called concurrently, and panics are recovered. A nil agree supports everything but Topics.
+// NewBroadcaster returns a Broadcaster. When a subscription is opened, agree must remove every
+// member from f that is not supported, and must not add any; the rest is acknowledged to the
+// client. An error of agree ends the request. The function end, which may be nil, is called once at
+// the end of the subscription. Both may be called concurrently, and their panics are recovered. A
+// nil agree supports everything but Topics.
 //
-// The context of agree ends with the subscription, and agree may block until then. What is sent
-// before it returns does not reach the client, which gets the state after the acknowledgement.
+// The context of agree ends with the subscription, and agree may block until then. Changes that are
+// sent before agree returns do not reach the client, which reads the state after the
+// acknowledgement.
 func NewBroadcaster(
 	agree func(ctx context.Context, req *Request, f *SubscriptionFilter) (end func(), err error),
 ) *Broadcaster {
@@ -91,16 +94,17 @@ func (b *Broadcaster) Listen(ctx context.Context, req *Request) (stop func(), er
 	}), req)
 }
 
-// Send sends a change to the subscriptions that have asked for it. It does not block, and calls no
-// function of [NewBroadcaster]. Several equal changes before a client could be notified result in
-// one notification. Events of topics are all sent, in order, up to 20,000 or 4 MiB of params for a
-// client that does not read; more are dropped and logged.
+// Send sends a change to the subscriptions that asked for it. It does not block and does not call
+// the functions of [NewBroadcaster]. Equal changes that occur before a client is notified result in
+// a single notification. Events of topics are all sent, in order, up to 20,000 events or 4 MiB of
+// params for a client that does not read; further events are dropped and logged.
 //
 // An [EventResourceUpdated] also goes to the subscriptions of a resource above its URI. An
-// [EventChangesMissed] notifies each subscription of all its lists and resources, not of topics. An
-// [EventTopic] goes to the subscriptions whose filter has a member of the Topics of Filter with an
-// equal value, or with an array that has an equal element, for example {"taskIds": "42"}; if Filter
-// is nil, to all that have topics. Params must not be changed. Other kinds are ignored.
+// [EventChangesMissed] notifies each subscription of all its lists and resources, but not of
+// topics. An [EventTopic] goes to the subscriptions whose filter contains a member of the Topics of
+// Filter with an equal value, or with an array that contains an equal element, for example
+// {"taskIds": "42"}; if Filter is nil, it goes to all subscriptions with topics. The caller must
+// not change Params. Other kinds are ignored.
 func (b *Broadcaster) Send(e Event) {
 	switch e.Kind {
 	case EventToolsChanged:
@@ -124,8 +128,9 @@ func (b *subscriptions) everythingChanged() {
 	}
 }
 
-// updatedBelow reports a resource to the subscriptions of it and of resources above it. Spec:
-// schema ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed to.
+// updatedBelow reports an updated resource to its subscriptions and to the subscriptions of
+// resources above it, because the resource may be a sub-resource of the subscribed resource. Spec:
+// schema ResourceUpdatedNotification.
 func (b *subscriptions) updatedBelow(uri string) {
 	for _, s := range b.all() {
 		above, ok := legacy.SubscribedAncestor(s.uris, uri)
@@ -139,8 +144,8 @@ func (b *subscriptions) updatedBelow(uri string) {
 	}
 }
 
-// isFull reports whether so many resources have changed that further ones are reported as a change
-// of the resource that was subscribed to.
+// isFull reports whether so many resources changed that further changes are reported as a change of
+// the subscribed resource.
 func (s *subscription) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +188,7 @@ func newTopicValue(member string, value json.RawMessage) topicValue {
 	return topicValue{member, string(value)}
 }
 
-// openAgreed opens the topics that a Broadcaster has agreed to. Their changes are those that it sends.
+// openAgreed opens the topics that a Broadcaster agreed to. The Broadcaster sends their changes.
 func openAgreed(
 	ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter, sender topicSender,
 ) (*topicSubscriptions, error) {
@@ -200,7 +205,7 @@ func openAgreed(
 	return o, nil
 }
 
-// haveAny reports whether one of the members has been agreed to.
+// haveAny reports whether the Broadcaster agreed to a topic of members.
 func (o *topicSubscriptions) haveAny(members map[string]json.RawMessage) bool {
 	for member, value := range members {
 		if _, ok := o.agreed[newTopicValue(member, value)]; ok {

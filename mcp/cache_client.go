@@ -21,7 +21,7 @@ const (
 	maxTTL = 24 * time.Hour
 )
 
-// A resultCache caches the results of cacheable methods for the time that the server allows. Each
+// A resultCache holds the results of cacheable methods for the time that the server allows. Each
 // entry belongs to one client and one principal, so private results stay private. Spec:
 // server/utilities/caching (2026-07-28).
 type resultCache struct {
@@ -83,7 +83,7 @@ func (c *resultCache) put(ctx context.Context, k *clientRequest, raw RawResult, 
 	c.bytes += len(raw)
 }
 
-// decodeCache returns the caching hints of a result. Invalid ones are zero.
+// decodeCache returns the caching hints of a result. It returns zero for an invalid hint.
 func decodeCache(raw RawResult) (c Cache) {
 	var ms float64
 	value, _ := jsonscan.Get(raw, "ttlMs")

@@ -62,7 +62,8 @@ func knownName[V, E any](set *featureSet[V, E], name []byte) string {
 	return ""
 }
 
-// targetParams are the params of the methods that use one feature. They alias the request.
+// targetParams are the params of a method that uses a tool, prompt or resource. They alias the
+// request.
 type targetParams struct {
 	target    string          // the feature's name or uri
 	arguments json.RawMessage // nil when absent

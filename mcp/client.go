@@ -40,25 +40,26 @@ type ClientOptions struct {
 	// Info describes the client to servers. Default: the main module of the program.
 	Info Implementation
 
-	// Elicit asks the user to fill in a form. The result has the user's action and, if that is
+	// Elicit asks the user to fill in a form. The result contains the user's action and, for
 	// [ElicitAccept], the fields of the form, such as {"value":true} for an Ask[bool]. The client
-	// adds defaults to them, and validates them, before it sends them to the server. An error is
-	// for a user who could not be asked: it fails the request; see [Client]. Fields that are not
-	// valid fail it in the same way: validate in Elicit to ask the user again. Setting Elicit
-	// declares the capability elicitation.form.
+	// adds defaults to the fields and validates them before it sends them to the server. Elicit
+	// must return an error only if it cannot ask the user: the error fails the request, see
+	// [Client]. Invalid fields fail the request in the same way, so validate in Elicit to ask the
+	// user again. Setting Elicit declares the capability elicitation.form.
 	Elicit func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
 	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent,
 	// and open the page where neither this program nor a model can read the input. The URL is
 	// https, or http on this machine. Setting ElicitURL declares the capability elicitation.url.
 	ElicitURL func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
-	// ElicitationsPerMinute is how many questions for Elicit and ElicitURL the server may send in a
-	// minute, and at once; negative means none. Further ones do not reach these functions: in
-	// sessions the server receives an error with [CodeBusy], since 2026-07-28 the request that they
-	// belong to fails. Default: 64, as many as one round of a request may have.
+	// ElicitationsPerMinute limits the questions for Elicit and ElicitURL that the server may send
+	// in a minute, and at once; a negative value refuses all. Further questions do not reach these
+	// functions: in sessions the server receives an error with [CodeBusy]; since 2026-07-28 the
+	// request that they belong to fails. Default: 64, which is also the limit of questions in one
+	// round of a request.
 	ElicitationsPerMinute int
-	// ElicitationComplete is called when a server of 2025-11-25 has announced that the user has
-	// completed a page that ElicitURL was called for. id is [ElicitRequestParams.ElicitationID].
-	// Servers need not announce it. It is called like Log.
+	// ElicitationComplete is called when a server of 2025-11-25 announces that the user completed a
+	// page that ElicitURL was called for. id is [ElicitRequestParams.ElicitationID]. Servers may
+	// omit the announcement. The function is called like Log.
 	ElicitationComplete func(ctx context.Context, id string)
 	// Sample generates the next message of a conversation with a model, with the user's consent. It
 	// is called with valid params only. Setting it declares the capability sampling.
@@ -68,8 +69,8 @@ type ClientOptions struct {
 	// SampleContext declares sampling.context: Sample supports the deprecated IncludeContext.
 	SampleContext bool
 	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Their
-	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
-	// is sent. Setting it declares the capability roots.
+	// URIs must be file URIs without the segments "." and "..": another URI is an error of Roots,
+	// and the client sends no root. Setting Roots declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
 	// ForwardInput passes the input requests of the server to the clients of [Forward]. The
 	// functions above answer other input requests. Servers since 2026-07-28 receive the
@@ -77,8 +78,8 @@ type ClientOptions struct {
 	// capability, older servers receive the action cancel, no roots, or the error that the user
 	// rejected the sampling.
 	ForwardInput bool
-	// ForwardCapabilities has the elicitation, roots and sampling that ForwardInput declares to servers
-	// of revisions before 2026-07-28; its other members are not used. Default: all of them.
+	// ForwardCapabilities contains the elicitation, roots and sampling that ForwardInput declares
+	// to servers of revisions before 2026-07-28; its other members are ignored. Default: all three.
 	ForwardCapabilities *ClientCapabilities
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
@@ -93,7 +94,7 @@ type ClientOptions struct {
 	LogLevel LoggingLevel
 
 	// Revision is the only protocol revision to use; [Connect] fails if the server does not support
-	// it. Default: the latest that both sides support.
+	// it. Default: the latest revision that both sides support.
 	Revision string
 	// Timeout is how long a request waits for the server before it fails with [ErrTimeout].
 	// Progress restarts it. Default: 60 seconds.
@@ -103,24 +104,24 @@ type ClientOptions struct {
 	// Timeout and MaxTimeout.
 	MaxTimeout time.Duration
 	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
-	// seconds. A server that a package runner such as npx starts has 3 minutes to respond for the
-	// first time, by default.
+	// seconds, or 3 minutes for the first response of a server that a package runner such as npx
+	// starts.
 	ProbeTimeout time.Duration
 	// KeepAlive is the interval of pings in sessions (revisions before 2026-07-28). A session whose
 	// server misses three pings in sequence is logged and ended; the next request opens another
 	// session. Default: no pings. [ServeOptions.PingInterval] is for servers.
 	KeepAlive time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
-	// client, in total. In sessions, where the questions of a request are not known, it bounds each
-	// of them. Their contexts end then; an answer of a function that ignores this is still used.
-	// Default: 10 minutes.
+	// client, in total. In sessions, which do not relate questions to requests, it limits each
+	// question. The contexts of the functions end then; an answer of a function that ignores its
+	// context is still used. Default: 10 minutes.
 	InputTimeout time.Duration
 	// MaxRounds is how many times one request may require input; negative means never. In sessions
 	// the server limits its questions. Default: 16.
 	MaxRounds int
 
-	// Middleware wraps every request; the first is the outermost. It is called again each time a
-	// request is sent again with input.
+	// Middleware wraps every request; the first middleware is the outermost. It is called again
+	// each time a request is sent again with input.
 	Middleware []Middleware
 	// Observer receives the begin and the end of every request that is sent, outside of Middleware.
 	// If it is a [driver.SessionObserver], it receives the sessions with servers. Default: none.
@@ -189,18 +190,17 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 	return c
 }
 
-// A Client is a connection to one server, made by [Connect]. It uses the revision that the server
+// A Client is a connection to a server, made by [Connect]. It uses the revision that the server
 // supports; its methods are the same for all revisions. They are safe for concurrent use.
 //
-// A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
-// there is no valid response, which reports whether the request may have run. An HTTP status such
-// as 403 is a TransportError that wraps the Error of its body, if it has one: test for the
-// TransportError first. Arguments that do not encode to a JSON object fail with another error, and
-// nothing is sent. If a function such as [ClientOptions].Elicit fails, the request that it was
-// called for fails with an error that wraps the function's. In sessions (revisions before
-// 2026-07-28) nothing relates a question to a request: the error is logged, and the server receives
-// "internal error" and decides how the request ends. A server of this package takes it that the
-// user has dismissed the question.
+// A request fails with the [*Error] of the server's response, or with a [*TransportError] if there
+// is no valid response, which reports whether the request may have run. An HTTP status such as 403
+// is a TransportError that wraps the Error of its body, if any: test for the TransportError first.
+// Arguments that do not encode to a JSON object fail with another error before anything is sent. If
+// a function such as [ClientOptions].Elicit fails, the request that it was called for fails with an
+// error that wraps the function's error. Sessions (revisions before 2026-07-28) do not relate a
+// question to a request: the error is logged, and the server receives "internal error" and decides
+// how the request ends. A server of this package treats it as a dismissal by the user.
 type Client struct {
 	transport Transport
 	opts      ClientOptions
@@ -219,7 +219,7 @@ type Client struct {
 	requests requestSet
 	logs     peer.Inbox
 	known    toolIndex
-	pages    peer.RecentIDs // that the user was asked to visit: other completions are ignored
+	pages    peer.RecentIDs // of pages that the user was asked to visit; other completions are ignored
 	cache    resultCache
 	forwards forward.Table
 	via      driver.Carrier // of the transport
@@ -255,7 +255,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 type clientKey struct{}
 
 // ClientFrom returns the client whose request ctx belongs to, or nil. It is for
-// [ClientOptions.Middleware] that sends requests of its own; these pass all middleware, too.
+// [ClientOptions.Middleware] that sends further requests, which pass through all middleware, too.
 func ClientFrom(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
@@ -285,7 +285,7 @@ func (c *Client) Revision() string { return c.connection.Load().revision.String(
 // only: it is not verified.
 func (c *Client) ServerInfo() Implementation { return c.connection.Load().server }
 
-// Capabilities returns the capabilities that the server has declared.
+// Capabilities returns the capabilities that the server declared.
 func (c *Client) Capabilities() ServerCapabilities {
 	return c.connection.Load().discovered.Capabilities
 }
@@ -295,14 +295,14 @@ func (c *Client) Capabilities() ServerCapabilities {
 func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
 
 // SupportedRevisions returns the revisions that the server supports. On a connection of a revision
-// before 2026-07-28, only the negotiated one is known.
+// before 2026-07-28, it returns only the negotiated revision.
 func (c *Client) SupportedRevisions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }
 
-// Do sends a request of any method and returns its result as JSON. params encodes to a JSON
-// object, or is nil. It must not have a `_meta`; see [CallOptions.Meta]. Input requests of the
-// server are handled as for all methods.
+// Do sends a request of any method and returns its result as JSON. params must encode to a JSON
+// object without `_meta`, for which see [CallOptions.Meta], or be nil. The client handles input
+// requests of the server as for other methods.
 func (c *Client) Do(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	members, err := appendParams(nil, params)
 	if err != nil {

@@ -29,15 +29,15 @@ type CallOptions struct {
 	// is not called after the request returned. Setting it requests progress notifications.
 	Progress func(ProgressUpdate)
 	// Timeout is how long the client waits for the response or, if Progress is set, for the next
-	// progress notification. Default: that of the client.
+	// progress notification. Default: [ClientOptions.Timeout].
 	Timeout time.Duration
 	// MaxTimeout limits the total time of the request, even with progress. Default: the client's.
 	MaxTimeout time.Duration
-	// LogLevel requests log messages of this level and above. Default: that of the client.
+	// LogLevel requests log messages of this level and above. Default: [ClientOptions.LogLevel].
 	LogLevel LoggingLevel
 	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused,
-	// except those of the trace context: traceparent, tracestate and baggage. Of these, values that
-	// do not have the form of the W3C are logged and not sent.
+	// except the trace context: traceparent, tracestate and baggage. A value of the trace context
+	// that violates the W3C format is logged and not sent.
 	Meta Meta
 	// NoCache sends the request even if a fresh result is cached.
 	NoCache bool
@@ -96,8 +96,8 @@ func checkMetaKey(key string) error {
 	return nil
 }
 
-// withValidTrace returns o without those values of the trace context in Meta that do not have the
-// form of the W3C. Spec: basic (2026-07-28), _meta.
+// withValidTrace returns o without the members of the trace context in Meta that violate the W3C
+// format. Spec: basic (2026-07-28), _meta.
 func (c *Client) withValidTrace(ctx context.Context, o *CallOptions) *CallOptions {
 	for _, key := range []string{wire.MetaTraceParent, wire.MetaTraceState, wire.MetaBaggage} {
 		value, ok := o.Meta[key]
@@ -142,15 +142,16 @@ func (m *LoggingMessage) Text() string {
 // A notifyFunc receives the notifications of a request; see [Request.Notify].
 type notifyFunc = func(ctx context.Context, method string, params json.RawMessage) error
 
-// A clientRequest is a request as the client's methods make it, without its envelope.
+// A clientRequest is a request of a client method, without its envelope.
 type clientRequest struct {
 	method  string
 	members []byte // of the params, each after a comma
 	input   []byte // members that respond to the input requests of the previous round
 	mirror  []driver.HeaderParam
-	// forward receives the notifications of a request of [Forward], whose client has declared the
-	// capabilities; nil for other requests. Its members are those of params, except `_meta`, with
-	// another name or URI if subject is not empty. call is the call that it is sent for.
+	// forward receives the notifications of a request of [Forward], for which capabilities contains
+	// the declaration of the forwarded client; nil for other requests. The request consists of the
+	// members of params except `_meta`, with another name or URI if subject is not empty. call
+	// identifies the call that it is sent for.
 	forward      *peer.Inbox
 	capabilities json.RawMessage
 	params       json.RawMessage
@@ -158,8 +159,8 @@ type clientRequest struct {
 	call         *forward.Call
 	token        json.RawMessage // of the progress of the round; set before it is sent
 	checked      RawResult       // the result, if a transport has checked it
-	options      *CallOptions    // nil for those of the context
-	// notify receives notifications; nil for progress and log messages. It may pause the timeout.
+	options      *CallOptions    // nil means the options of the context
+	// notify receives notifications; nil means progress and log messages. It may pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
 }
 
@@ -262,8 +263,8 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 	}
 }
 
-// failedLater returns the error of a call whose later round failed. That round may not have run, but
-// an earlier one has, so repeating the call is not safe.
+// failedLater returns the error of a call whose later round failed. Even if that round did not run,
+// an earlier round did, so repeating the call is not safe.
 func failedLater(method string, err error) error {
 	failed, ok := errors.AsType[*TransportError](err)
 	switch e := asError(err); {
@@ -401,7 +402,7 @@ func (c *Client) logged(method string, params json.RawMessage) {
 	c.opts.Log(c.ctx, &m)
 }
 
-// invalid returns the error for an invalid result. The request has run.
+// invalid returns the error for an invalid result. The server executed the request.
 func (c *Client) invalid(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", ErrInvalidResult, err)}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// keepAlive pings the server of a session, and ends the session if some pings in sequence have no
-// response. Spec: basic/utilities/ping (2025-11-25).
+// keepAlive pings the server of a session, and ends the session if the server misses several pings
+// in sequence. Spec: basic/utilities/ping (2025-11-25).
 func (c *Client) keepAlive(conn *connection) {
 	ticker := time.NewTicker(c.opts.KeepAlive)
 	defer ticker.Stop()

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// maxAwaited is the number of requests that wait for responses on one Conn. Each blocks a
-	// goroutine of the caller, so more of them are an error of the program.
+	// maxAwaited limits the requests that wait for responses on a Conn. Each request blocks a
+	// goroutine of the caller, so a larger number is an error of the program.
 	maxAwaited = 100_000
 	// cancelWriteTimeout is how long a cancellation or a reply may take to be written.
 	cancelWriteTimeout = 5 * time.Second
-	// endTimeout is how long a connection to which a write has failed may take to end: slightly more
-	// than a process has for its exit status.
+	// endTimeout is how long a connection may take to end after a failed write: slightly longer
+	// than the wait for the exit status of a process.
 	endTimeout = 2 * time.Second
-	// maxReplies is the number of replies to the server that wait to be written. Servers of modern
-	// revisions may not send requests at all.
+	// maxReplies limits the replies to the server that wait to be written. Servers of modern
+	// revisions must not send requests at all.
 	maxReplies = 256
 	// cancelTimeout is how long Close waits for the server to read the cancellations of the
 	// requests in progress.
@@ -38,8 +38,8 @@ const (
 	maxRefusalWarnings = 8
 )
 
-// A clientConn is the client side of a Conn. It assigns the ids of requests and matches responses
-// to them. Other messages go to receive.
+// A clientConn is the client side of a Conn. It assigns the ids of requests, matches responses to
+// them, and passes other messages to receive.
 type clientConn struct {
 	conn  Conn
 	log   *slog.Logger
@@ -50,7 +50,7 @@ type clientConn struct {
 	receive  atomic.Pointer[func(m *jsonrpc.Message)]
 	fallback func(m *jsonrpc.Message) // the value of receive without a session
 
-	done     chan struct{} // closed when reading has ended
+	done     chan struct{} // closed when reading ended
 	err      error         // the reason; set before done is closed
 	closing  sync.Once
 	closeErr error
@@ -58,14 +58,14 @@ type clientConn struct {
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 	refused  int         // number of refused messages; used by the reader only
-	failed   atomic.Bool // a write has failed; reads continue
-	answered atomic.Bool // a request has had a response
+	failed   atomic.Bool // a write failed; reads continue
+	answered atomic.Bool // a request received a response
 
 	mu      sync.Mutex         // guards the fields below
 	queued  []*jsonrpc.Message // cancellations, at most one for each request, and replies to the server
 	replies int                // number of replies in queued
-	written chan struct{}      // closed when all of them are written; nil if no goroutine writes them
-	closed  bool               // no further goroutine is started
+	written chan struct{}      // closed when queued is written; nil if no goroutine writes
+	closed  bool               // no further goroutine may start
 }
 
 func newClientConn(conn Conn, log *slog.Logger, trace tracer, receive func(*clientConn, *jsonrpc.Message)) *clientConn {
@@ -86,7 +86,7 @@ func (c *clientConn) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 
 func (c *clientConn) newID() jsonrpc.ID { return jsonrpc.IntID(c.ids.Add(1)) }
 
-// roundTrip is like RoundTrip for a request that has an id.
+// roundTrip is RoundTrip for a request with an id.
 func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -115,15 +115,15 @@ func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 	return nil, &TransportError{Method: req.Method, MayHaveRun: true, Err: err}
 }
 
-// write writes a message, and returns when ctx ends even if the Conn has no deadlines, so that a
-// server that does not read never blocks the caller. At most one goroutine stays behind then, until
-// the server reads or the Conn is closed.
+// write writes a message, and returns when ctx ends even if the Conn does not support deadlines, so
+// that a server that does not read never blocks the caller. At most one goroutine then stays
+// behind, until the server reads or the Conn is closed.
 func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
 	c.trace.message(true, m)
 	if d, ok := c.conn.(interface{ HasWriteDeadline() bool }); !ok || d.HasWriteDeadline() {
 		return c.conn.Write(ctx, m)
 	}
-	copied := *m // the caller may change its own
+	copied := *m // the caller may change the original
 	written := make(chan error, 1)
 	var over atomic.Bool // set by the write or the wait, whichever ends first
 	go func() {
@@ -144,7 +144,7 @@ func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
 	}
 }
 
-// writeError converts an error of a write, or returns why the stream has ended, if it has.
+// writeError converts an error of a write, or returns the reason for the end of the stream.
 func (c *clientConn) writeError(method string, err error) error {
 	_, unsent := errors.AsType[*linestream.UnsentError](err)
 	if errors.Is(err, ErrDisconnected) {
@@ -192,7 +192,8 @@ func (c *clientConn) enqueue(m *jsonrpc.Message) {
 	}
 }
 
-// writeQueued writes the queued messages. An error drops those queued with the failed one.
+// writeQueued writes the queued messages. An error drops the messages queued with the failed
+// message.
 func (c *clientConn) writeQueued() {
 	for {
 		c.mu.Lock()
@@ -240,8 +241,8 @@ func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// isOver reports whether no request can get a response any more. It is true as soon as a request
-// has failed for that reason; done is closed a moment later.
+// isOver reports whether no request can receive a response any more. It is true as soon as a
+// request failed for that reason; done is closed a moment later.
 func (c *clientConn) isOver() bool { return c.failed.Load() || c.table.HungUp() != nil }
 
 // end closes a connection that is over, and returns the reason, which reading shows soon.
@@ -288,7 +289,8 @@ func (c *clientConn) cancelAll(written <-chan struct{}) {
 	}
 }
 
-// read reads until the Conn ends. It calls nothing that blocks, so responses are always read.
+// read reads until the Conn ends. It does not call functions that block, so it reads every
+// response.
 func (c *clientConn) read() {
 	defer close(c.done)
 	for {
@@ -337,9 +339,9 @@ func (c *clientConn) dispatch(m *jsonrpc.Message) {
 }
 
 // refuse fails the request whose response is invalid. Invalid input without an id, such as text
-// that a server prints as it starts, belongs to no request. The id of a message that is too long is
-// unknown: it is taken for the response to the request in progress if there is exactly one; several
-// requests keep waiting.
+// that a server prints as it starts, belongs to no request. A message that is too long hides its
+// id: refuse takes it for the response to the request in progress if there is exactly one, and
+// otherwise lets the requests wait.
 func (c *clientConn) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
 	level := slog.LevelWarn
 	if c.refused++; c.refused > maxRefusalWarnings {
@@ -400,8 +402,8 @@ func (r *routes) find(key string) (found []*Request) {
 func progressRoute(token []byte) string  { return "p" + string(token) }
 func subscriptionRoute(id []byte) string { return "s" + string(id) }
 
-// notify delivers a notification to the request that it names, or reports false if it names none.
-// Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
+// notify delivers a notification to the request that it names, or returns false if it names no
+// request. Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 	meta, _ := jsonscan.Get(m.Params, "_meta")
 	id, hasID := jsonscan.Get(meta, wire.MetaSubscriptionID)
@@ -426,7 +428,7 @@ func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 	for _, req := range r.find(key) {
 		_ = req.Notify(ctx, m.Method, m.Params) // does not fail at a client
 	}
-	return true // also for a late notification, whose request has ended
+	return true // also for a late notification, whose request ended before
 }
 
 func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *routes) (Result, error) {
@@ -450,7 +452,7 @@ func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *route
 	return RawResult(response.Result), nil
 }
 
-// paramsOf returns the params of a notification, an empty object if it has none.
+// paramsOf returns the params of a notification, or an empty object if they are missing.
 func paramsOf(m *jsonrpc.Message) json.RawMessage {
 	if jsonscan.Kind(m.Params) != '{' {
 		return json.RawMessage(`{}`)

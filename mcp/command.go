@@ -15,13 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// defaultCommandMessage is half that of [NewStreamConn]: the code is often of a public registry.
+// defaultCommandMessage is half the default of [NewStreamConn], because the code often comes from a
+// public registry.
 const defaultCommandMessage = 16 << 20
 
 // Command returns a [Transport] to a server that runs as a child process and communicates over its
-// standard input and output. The process starts with the first request. If it has exited, the next
-// request starts it again. name is the name or path of a program, resolved by [exec.LookPath].
-// Arguments are passed unchanged, without a shell.
+// standard input and output. The first request starts the process. After an exit, the next request
+// starts it again. name is the name or path of a program, resolved by [exec.LookPath]. Arguments
+// are passed unchanged, without a shell.
 //
 // Set the fields of the result before [Connect]:
 //
@@ -39,7 +40,7 @@ func Command(name string, args ...string) *CommandTransport {
 	return s
 }
 
-// A CommandTransport is the [Transport] to a server that runs as a child process. Make one with
+// A CommandTransport is the [Transport] to a server that runs as a child process. Make it with
 // [Command]. Its fields must not change after its first use.
 //
 // The server and its descendants form a process group, or a job on Windows, and end together. Close
@@ -54,9 +55,9 @@ type CommandTransport struct {
 	Path string
 	// Args are the arguments, without the name of the program.
 	Args []string
-	// Dir is the working directory. Default: that of this process.
+	// Dir is the working directory. Default: the working directory of this process.
 	Dir string
-	// Env has additional variables, as "KEY=value". The server inherits only variables that
+	// Env contains additional variables, as "KEY=value". The server inherits only variables that
 	// programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG,
 	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows, and variables for proxies,
 	// certificates, package registries and Go, such as HTTPS_PROXY, NODE_EXTRA_CA_CERTS,
@@ -67,26 +68,27 @@ type CommandTransport struct {
 	InsecureInheritEnv bool
 	// Stderr receives the server's standard error line by line; lines are cut at 64 KiB. A slow
 	// writer blocks neither the server nor its requests: lines that do not fit into a queue of 1
-	// MiB are dropped, and their number is written in their place. Writes come from one goroutine,
-	// and none begins after Close. Default: lines are logged at level debug.
+	// MiB are dropped, and their number is written in their place. One goroutine calls Write, and
+	// not after Close. Default: lines are logged at level debug.
 	Stderr io.Writer
 	// Logger logs problems of the process. Default: the client's.
 	Logger *slog.Logger
 	// MaxMessage is the largest message that is read from the server, in bytes. Default: 16 MiB.
 	MaxMessage int
-	// Once is for supervisors that start a server again themselves. A server that has responded to a
-	// request and has ended is not started again: requests fail with the [ExitError], in a
-	// [TransportError] whose MayHaveRun is false if they were sent after the end. A server that exits
-	// before its first response, as some of older revisions do when they are asked for theirs, is
-	// started again for the next request.
+	// Once is for supervisors that start a server again themselves. A server that responded to a
+	// request and ended is not started again: requests fail with the [ExitError], in a
+	// [TransportError] whose MayHaveRun is false if they were sent after the end. A server that
+	// exits before its first response, as some servers of older revisions do on a request of a
+	// newer revision, is started again for the next request.
 	Once bool
 	// Started is called with the ID of each started process, before the first message to it. It
 	// must not block, or use the transport. If it panics, the process is ended, and the request
 	// fails.
 	Started func(pid int)
-	// Prepare is called before each start of the process and may change how it is started, such as its
-	// limits or its user. An error of Prepare is the error of the start. It must not block, or change
-	// the standard streams of cmd. Default: the process is started with the settings above.
+	// Prepare is called before each start of the process and may change how it is started, such as
+	// its limits or its user. An error of Prepare fails the start. Prepare must not block, and must
+	// not change the standard streams of cmd. Default: the process is started with the settings
+	// above.
 	Prepare func(cmd *exec.Cmd) error
 
 	connTransport
@@ -153,9 +155,9 @@ func (s *CommandTransport) ServerKey() string {
 	return strings.Join(append([]string{"command", s.Dir, s.Path}, s.Args...), "\x00")
 }
 
-// An ExitError reports that the process of a server has exited although its transport was not
-// closed. It satisfies errors.Is(err, [ErrDisconnected]), and is within the [TransportError] of the
-// requests that were in progress.
+// An ExitError reports that the process of a server exited although its transport was not closed.
+// It satisfies errors.Is(err, [ErrDisconnected]). The [TransportError] of a request that was in
+// progress wraps it.
 type ExitError struct {
 	// Command is the name of the program, as passed to [Command].
 	Command string

@@ -19,10 +19,10 @@ const (
 )
 
 // A CompleteFunc returns suggested values, the best first, for an argument of a prompt or a
-// variable of a URI template whose value has been typed so far. args are the values of other
+// variable of a URI template; value is the text typed so far. args contains the values of other
 // arguments, which clients of revisions before 2025-06-18 do not send. A client receives the first
-// 100 values and their total number. Every caller who may use the feature sees them. An error is
-// logged and not shown, except an [*Error].
+// 100 values and their total number. Every caller who may use the feature sees the values. An error
+// is logged and not shown, except an [*Error].
 //
 // Spec: server/utilities/completion.
 type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
@@ -34,7 +34,7 @@ type CompleteParams struct {
 	Prompt   string // the name of the prompt that the argument belongs to
 	Template string // the URI template whose variable the argument is
 	Argument string // the name of the argument
-	Value    string // the part of its value that has been typed
+	Value    string // the text typed so far
 	// Arguments contains the values of other arguments. Servers of revisions before 2025-06-18 do not
 	// receive them.
 	Arguments map[string]string
@@ -49,7 +49,7 @@ type CompleteResult struct {
 	complete
 }
 
-// A Completion has the suggested values of an argument.
+// A Completion contains the suggested values of an argument.
 type Completion struct {
 	Values  []string `json:"values"`         // the best first, at most 100
 	Total   *int64   `json:"total,omitzero"` // total number of values; nil if unknown
@@ -62,8 +62,8 @@ type completions struct {
 	funcs map[string]CompleteFunc
 }
 
-// newCompletions merges completions derived from types with given ones, which take precedence. Once
-// a feature has completions, the server declares the capability.
+// newCompletions merges the completions derived from types with the given completions, which take
+// precedence. The server declares the capability as soon as a feature supports completion.
 func (s *Server) newCompletions(
 	of string, names []string, derived, given map[string]CompleteFunc,
 ) (completions, error) {
@@ -83,8 +83,8 @@ func (s *Server) newCompletions(
 	return c, nil
 }
 
-// completeFrom returns a CompleteFunc for a list of values: those that begin with the typed text
-// come first, then those that contain it, ignoring case.
+// completeFrom returns a CompleteFunc for a list of values: the values that begin with the typed
+// text come first, then the values that contain it, ignoring case.
 func completeFrom(values []string) CompleteFunc {
 	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
 		typed = strings.ToLower(typed)

@@ -24,14 +24,14 @@ import (
 )
 
 // Connect connects to a server and returns a client, which owns the transport. Connect first sends
-// server/discover; if the server does not support it, Connect opens a session with initialize, as
-// it does at once if [ClientOptions.Revision] is older than 2026-07-28. ctx bounds the connecting,
-// not the life of the client. If Connect fails, it closes the transport. If it fails because ctx
-// has ended, it returns at once and closes the transport in the background; a program that is about
-// to exit calls t.Close, which waits for that.
+// server/discover; if the server does not support it, Connect opens a session with initialize. If
+// [ClientOptions.Revision] is older than 2026-07-28, it opens a session at once. ctx limits the
+// connecting, not the life of the client. If Connect fails, it closes the transport. If it fails
+// because ctx ended, it returns at once and closes the transport in the background; a program that
+// is about to exit must call t.Close, which waits for that.
 //
-// The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
-// or not the one that [ClientOptions.Revision] requires.
+// The error wraps [ErrNoCommonRevision] if the server supports no revision that this package
+// supports, or does not support the required [ClientOptions.Revision].
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility.
 func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
@@ -96,8 +96,8 @@ type connection struct {
 	server     Implementation
 	prefix     []byte          // the beginning of the params of every request: the constant part of the envelope
 	session    *legacy.Client  // nil in the modern era
-	done       <-chan struct{} // closed when the session has ended
-	stale      bool            // the server has lost the session or changed its era
+	done       <-chan struct{} // closed at the end of the session
+	stale      bool            // the server lost the session or changed its era
 }
 
 func (conn *connection) isOpen() bool { return conn != nil && !conn.stale && !peer.IsClosed(conn.done) }
@@ -124,7 +124,7 @@ func supportedHere() string {
 	return strings.Join(versions, ", ")
 }
 
-// live returns the current connection, and connects if there is none or it has ended.
+// live returns the current connection, or connects if there is no open connection.
 func (c *Client) live(ctx context.Context) (*connection, error) {
 	if conn := c.connection.Load(); conn.isOpen() && c.ctx.Err() == nil {
 		return conn, nil
@@ -171,7 +171,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 }
 
 // exchange is the innermost handler of a client: it sends the request on the connection. If the
-// request has not run because the server has lost the session or changed its revision, exchange
+// request did not run because the server lost the session or changed its revision, exchange
 // connects again and sends it once more.
 func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	conn, err := c.live(ctx)
@@ -202,8 +202,8 @@ func (r *Request) forConnection(from, to *connection) *Request {
 	return &other
 }
 
-// restarted drops what is known about a server that has been started again: it may be another
-// version. The next request sends server/discover again.
+// restarted drops the cached knowledge about a server that was started again, because it may be
+// another version. The next request sends server/discover again.
 func (c *Client) restarted() {
 	c.cache.clear()
 	c.known.clear()
@@ -218,8 +218,8 @@ func (c *Client) markStale(conn *connection) {
 	c.connection.CompareAndSwap(conn, &stale)
 }
 
-// isStale reports whether err shows that the connection can no longer be used and the request has
-// not run. It marks the connection as ended.
+// isStale reports whether err shows that the connection is no longer usable and the request did not
+// run. It marks the connection as ended.
 func (c *Client) isStale(conn *connection, err error) bool {
 	var failed *TransportError
 	response := asError(err)
@@ -269,7 +269,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	}
 	conn, err := c.openSession(ctx, sessions)
 	if isUnsupportedVersion(err) && errors.Is(probed, ErrTimeout) {
-		// The server has no sessions: it only took longer to start than the probe waited.
+		// The server does not support sessions: it only took longer to start than the probe waited.
 		conn, _, err = c.probe(ctx)
 	}
 	if err != nil {
@@ -296,7 +296,7 @@ func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool,
 	defer probing.Stop()
 	raw, err := c.discover(&probing, conn)
 	if isUnsupportedVersion(err) && slices.Contains(supportedVersions(asError(err)), revision.String()) {
-		// An intermediary has refused the revision, or the server was updated just now.
+		// An intermediary refused the revision, or the server was updated just now.
 		raw, err = c.discover(&probing, conn)
 	}
 	switch {
@@ -357,7 +357,8 @@ func (c *Client) appendPrefix(b []byte, r wire.Revision, capabilities []byte) []
 	return append(b, capabilities...)
 }
 
-// afterProbe returns the error of opening a session, with that of the probe if it differs.
+// afterProbe returns the error of opening a session, joined with the error of the probe if they
+// differ.
 func afterProbe(err, probed error) error {
 	var first, second *TransportError
 	switch {
@@ -377,7 +378,7 @@ var legacyServers struct {
 }
 
 const (
-	maxLegacyServers = 1000      // more than one process connects to
+	maxLegacyServers = 1000      // more than a process connects to
 	legacyTTL        = time.Hour // after that, an update of the server to a modern revision is noticed
 )
 
@@ -407,7 +408,7 @@ func (c *Client) rememberLegacy(legacy bool) {
 }
 
 // judge decides whether an error of the probe may come from a server of the session era. Spec:
-// basic/versioning (2026-07-28): fallback is not keyed to one error code.
+// basic/versioning (2026-07-28): fallback does not depend on a single error code.
 func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	switch e, status := asError(err), httpStatus(err); {
 	case status == 401, status == 407:
@@ -452,7 +453,7 @@ func isEraSignal(err error) bool {
 }
 
 // noCommon returns the error for a server that does not support the modern revision, and reports
-// whether it supports an earlier one.
+// whether the server supports an earlier revision.
 func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
 	const shown = 20 // the list comes from the server
 	mayBeLegacy = slices.ContainsFunc(versions, func(v string) bool {
@@ -520,8 +521,8 @@ func (c *Client) closeWithin(ctx context.Context, closing func()) {
 	}
 }
 
-// An openingConn is the SessionConn of a session that is being opened. While kept is set, Close has
-// no effect: giveUp decides, by the error, whether the stream stays open.
+// An openingConn is the SessionConn of a session that is being opened. While kept is set, Close
+// does not end it: giveUp decides, by the error, whether the stream stays open.
 type openingConn struct {
 	driver.SessionConn
 	kept bool
@@ -535,7 +536,7 @@ func (c *openingConn) Close() error {
 }
 
 // giveUp closes the connection of a session that could not be opened, or keeps the stream of a
-// server that has no sessions.
+// server that does not support sessions.
 func (c *openingConn) giveUp(err error) {
 	if stream, ok := c.SessionConn.(*clientConn); ok && isUnsupportedVersion(err) {
 		stream.receive.Store(&stream.fallback)
@@ -572,7 +573,7 @@ func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	return RawResult(raw), nil
 }
 
-// sessionError converts an error of the translator to one of this package.
+// sessionError converts an error of the translator to an error of this package.
 func (c *Client) sessionError(method string, err error) error {
 	var failed *TransportError
 	switch {
@@ -592,7 +593,7 @@ func (c *Client) sessionError(method string, err error) error {
 
 func (t sessionTransport) Close() error { return t.session.Close() }
 
-// RootsChanged notifies the server that the list of roots has changed. Servers of revisions since
+// RootsChanged notifies the server that the list of roots changed. Servers of revisions since
 // 2026-07-28 request the list when they need it, and receive no notification.
 //
 // Spec: client/roots#root-list-changes (2025-11-25).

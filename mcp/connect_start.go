@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// A startingTransport is a Transport that may have to download the server before it starts.
+// A startingTransport is a Transport that may download the server before it starts.
 type startingTransport interface {
 	isRunner() bool
 	withheld(stderr string) []string

@@ -61,7 +61,7 @@ type ResourceLink struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// An EmbeddedResource has the contents of a resource.
+// An EmbeddedResource is content that contains the contents of a resource.
 type EmbeddedResource struct {
 	Resource    *ResourceContents `json:"resource"`
 	Annotations *Annotations      `json:"annotations,omitzero"`

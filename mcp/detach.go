@@ -13,41 +13,40 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Detached continues a call without its client, which may be gone; a task does so. It provides
-// the answers to the handler's questions, and stores the handler's state. One run of the call uses
-// it at a time; between two runs its fields may be read, stored and changed.
+// A Detached continues a call without its client, which may be gone, as a task does. It provides
+// the answers to the handler's questions, and stores the handler's state. Only one run of the call
+// may use it at a time; between two runs its fields may be read, stored and changed.
 type Detached struct {
 	// State is the state of the handler between two runs: answers, results of [Once], and progress.
 	// [Server.ServeMCP] sets it if the result is an [*InputRequiredResult], whose RequestState is
 	// then empty. It is a JSON object and never expires. It contains the answers of users and must
 	// not be shown to clients. It is nil before the first run.
 	State json.RawMessage
-	// Responses are the client's answers, by the keys of the InputRequiredResult of the previous
-	// run. Missing ones are asked for again.
+	// Responses contains the client's answers, by the keys of the InputRequiredResult of the
+	// previous run. The handler asks again for a missing answer.
 	Responses map[string]json.RawMessage
-	// Progress receives each step that the handler reports with [Progress], whether or not the
-	// client has asked for progress: in order, and none after the run has ended. It must not block
-	// for long, nor call [Progress]. It may be nil.
+	// Progress receives each step that the handler reports with [Progress], in order, whether or
+	// not the client asked for progress. It is not called after the end of the run. It must not
+	// block for long, and must not call [Progress]. It may be nil.
 	Progress func(done, total float64, message string)
 
 	err error // of an invalid request state
 }
 
 // Detach returns a request that continues the call of r without its client, as a task does. It does
-// not end with ctx. It has the method, params (without inputResponses and requestState), revision,
-// capabilities and principal of r, and no stream: log messages are dropped. It shares no memory
-// with r.
+// not end with ctx. It contains the method, params (without inputResponses and requestState),
+// revision, capabilities and principal of r, and no stream: log messages are dropped. It shares no
+// memory with r.
 //
-// If d.State is nil, the answers and results of [Once] of the call of ctx so far become d.State and
-// d.Responses, so that the handler continues from there. There are none if ctx is not the context
-// of this call, as for a request that was stored and recreated with [NewRequest].
+// If d.State is nil and ctx is the context of this call, the answers and results of [Once] so far
+// become d.State and d.Responses, so that the handler continues from there. A request that was
+// stored and recreated with [NewRequest] starts without them.
 //
 // Serve the request with [Server.ServeMCP] and a context that carries the principal (see
-// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequiredResult]
-// it may be served again, with Responses. It does not count in [ServerOptions.MaxInFlight]: the
-// caller must bound such calls. All middleware sees each run, and recognizes it by
-// [Request.Detached]. If the client has sent an invalid request state, the first run returns the
-// error for that. d may be nil.
+// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequiredResult],
+// it may be served again, with Responses. [ServerOptions.MaxInFlight] does not count it: the caller
+// must limit such calls. All middleware sees each run, and recognizes it by [Request.Detached]. If
+// the client sent an invalid request state, the first run returns the error for that. d may be nil.
 func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if d == nil {
 		d = &Detached{}
@@ -68,8 +67,8 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	return n
 }
 
-// isOf reports whether r is the request of the call, or a copy that middleware has made. The
-// context may belong to another call, such as one that answers a detached call.
+// isOf reports whether r is the request of the call, or a copy made by middleware. The context may
+// belong to another call, such as a call that answers a detached call.
 func (c *call) isOf(r *Request) bool {
 	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) &&
 		&r.Params[0] == &c.req.Params[0]

@@ -17,8 +17,8 @@ import (
 //
 // Spec: server/discover (2026-07-28).
 type DiscoverResult struct {
-	// SupportedVersions are the revisions of the server, the newest first. Older ones need an
-	// initialize request.
+	// SupportedVersions contains the revisions of the server, the newest first. Revisions before
+	// 2026-07-28 require an initialize request.
 	SupportedVersions []string           `json:"supportedVersions"`
 	Capabilities      ServerCapabilities `json:"capabilities"`
 	Instructions      string             `json:"instructions,omitzero"`
@@ -65,13 +65,13 @@ type ClientCapabilities struct {
 	Extensions map[string]json.RawMessage `json:"extensions,omitzero"`
 }
 
-// An ElicitationCapability has the modes of elicitation that a client supports.
+// An ElicitationCapability contains the modes of elicitation that a client supports.
 type ElicitationCapability struct {
 	Form *struct{} `json:"form,omitzero"`
 	URL  *struct{} `json:"url,omitzero"`
 }
 
-// A SamplingCapability has the features of sampling that a client supports.
+// A SamplingCapability contains the features of sampling that a client supports.
 type SamplingCapability struct {
 	Tools   *struct{} `json:"tools,omitzero"`
 	Context *struct{} `json:"context,omitzero"`
@@ -96,7 +96,8 @@ func parseClientCapabilities(raw json.RawMessage) (c ClientCapabilities) {
 	return c
 }
 
-// decodePart decodes one member of a declaration, and leaves into unchanged if it cannot.
+// decodePart decodes one member of a declaration. It leaves into unchanged if the member is
+// invalid.
 func decodePart[T any](parts map[string]json.RawMessage, name string, into *T) {
 	var part T
 	if jsonv2.Unmarshal(parts[name], &part) == nil {
@@ -186,17 +187,17 @@ type Icon struct {
 	Theme    string   `json:"theme,omitzero"`    // "light", "dark", or empty for both
 }
 
-// A Cache has the cache hints of a result: how long and by whom it may be reused. The zero value
-// does not allow reuse. The hints become members of a result when it is sent; package json alone
-// does not encode them. A server with [ServerOptions.Visible], whose results depend on the caller,
-// sends all but its description as private.
+// A Cache contains the cache hints of a result: how long and by whom it may be reused. The zero
+// value does not allow reuse. The hints become members of a result when it is sent; package json
+// alone does not encode them. A server with [ServerOptions.Visible], whose results depend on the
+// caller, sends all results but its description as private.
 //
 // Spec: server/utilities/caching (2026-07-28); schema CacheableResult.
 type Cache struct {
 	// TTL is how long the result may be cached. It is ttlMs on the wire, in whole milliseconds.
 	TTL time.Duration `json:"-"`
-	// Public allows every caller to reuse the result, whatever its permissions. Otherwise only the same
-	// caller may. It is cacheScope on the wire, "public" or "private".
+	// Public allows every caller to reuse the result, whatever its permissions. Otherwise only the
+	// same caller may reuse it. It is cacheScope on the wire, "public" or "private".
 	Public bool `json:"-"`
 }
 

@@ -12,8 +12,8 @@
 //	err := s.Run(ctx, mcp.Stdio())
 //
 // A result that is not text or a [ContentBlock] becomes structured content, with an output schema;
-// [Structured] has a value and content for the model. An error of the function becomes a tool error
-// (isError) that the model can see and correct. An [*Error] becomes a protocol error. A panic fails
+// [Structured] contains a value and content for the model. An error of the function becomes a tool
+// error (isError) that the model can see and correct. An [*Error] becomes a protocol error. A panic fails
 // one call. [AddResource], [AddResourceTemplate] (URI templates of RFC 6570), [AddFS] and
 // [AddPrompt] register other features; a Complete function adds completion for their arguments.
 // Each returns a [Registration], which changes or removes the feature while clients are connected
@@ -28,14 +28,14 @@
 // # Schemas
 //
 // The JSON Schema of an input or output type is derived by these rules. A struct is an object
-// without additional properties; its fields have the names of their `json` tags. A field is
-// required unless it is a pointer, has omitempty or omitzero, or has a default; optional does not
-// mean nullable, and a nil slice is []. Slices are arrays, maps with string keys are objects,
+// without additional properties; the `json` tags name its properties. A field is required unless it
+// is a pointer, is tagged omitempty or omitzero, or declares a default; optional does not mean
+// nullable, and a nil slice is []. Slices are arrays, maps with string keys are objects,
 // time.Time is a string of the format date-time, []byte is base64, and a type with a method Enum()
-// []T is an enum of those values. A recursive type refers to itself.
+// []T is an enum of the values that it returns. A recursive type refers to itself.
 //
-// A `jsonschema` tag has a description, followed by options key=value, each after a comma. A comma
-// that is not followed by key=value belongs to the description:
+// A `jsonschema` tag contains a description, followed by options key=value, each after a comma. A
+// comma that is not followed by key=value belongs to the description:
 //
 //	Size  string `json:"size" jsonschema:"how large, roughly,enum=s|m|l,default=m"`
 //	Count int    `json:"count,omitempty" jsonschema:"how many,minimum=1,maximum=50"`
@@ -43,10 +43,9 @@
 // The keys are title, description, enum and titles (values separated by |), default, minimum,
 // maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format,
 // minItems, maxItems, uniqueItems and header (HTTP clients repeat the argument in the header
-// Mcp-Param-…). An unknown key, one that does not fit the type, and the words required, optional
-// and nullable are refused at registration. A schema that is set in [Tool] takes precedence;
-// jsonschema.For returns the
-// derived schema.
+// Mcp-Param-…). Registration refuses an unknown key, a key that does not fit the type, and the
+// words required, optional and nullable. A schema that is set in [Tool] takes precedence;
+// jsonschema.For returns the derived schema.
 //
 // # Elicitation, sampling and roots
 //
@@ -58,9 +57,9 @@
 //
 // It does not wait. Without an answer, Ask returns an error, the handler returns, and the client
 // receives the question: as a result to which it responds by repeating its request, or, before
-// 2026-07-28, as a request of the server. Then the handler runs again from its start. So the code
-// before a question runs more than once: it must have no side effects, or be wrapped in [Once]. In
-// 2026-07-28 the client carries the answers so far as encrypted request state, so that any replica
+// 2026-07-28, as a request of the server. Then the handler runs again from its start. The code
+// before a question therefore runs more than once: it must be free of side effects or wrapped in
+// [Once]. In 2026-07-28 the client carries the answers so far as encrypted request state, so that any replica
 // with the same [ServerOptions].StateKeys can continue.
 //
 // # Clients
@@ -77,15 +76,16 @@
 //	text, err := mcp.CallTool[string](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
 //
 // [Command] starts a child process, [InMemory] is a server in this process, [NewConnTransport] uses
-// any stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] has the functions that
-// handle a server's elicitation and sampling requests; setting one declares the capability.
+// any stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] contains the functions that
+// handle a server's elicitation and sampling requests; setting such a function declares the
+// capability.
 // [WithCallOptions] sets progress handlers and timeouts of single requests. [Client.Listen] opens a
 // subscription and returns the server's notifications as an iterator.
 //
 // An error is a [*ToolError] if a tool failed, a [*TransportError] if there is no response or an
 // HTTP status such as 403, and otherwise an [*Error] if the server returned it; see [Client]. The
 // TransportError reports whether the request may have run, and so whether it is safe to repeat. In
-// older revisions some errors have another code or type: invalid arguments (see [AddTool]), a
+// older revisions some errors differ in code or type: invalid arguments (see [AddTool]), a
 // capability that the client did not declare, and the failure of a function such as Elicit.
 //
 // # Transports
@@ -93,15 +93,15 @@
 // [Stdio] serves the client that started this process, [Pipe] connects within the process, and
 // [NewStreamConn] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio
 // does not link it. A custom transport on streams implements [Conn]. Any other transport of a
-// server calls its [Handler] through [NewRequest] and [Driver], and that of a client implements
-// [Transport].
+// server calls its [Handler] through [NewRequest] and [Driver], and any other transport of a client
+// implements [Transport].
 //
 // # Extensions
 //
 // Extensions are written on this package alone. On a server an extension declares itself with
 // [Server.AddExtension], serves methods with [Server.HandleMethod], wraps all others with
 // [Server.Use], and adds notifications to subscriptions with [Server.AddTopic]. [Request.Detach]
-// lets it continue a call after the client has received a response. On a client it is
+// lets it continue a call after the client received a response. On a client it is
 // [ClientOptions.Extensions] and a [Middleware], which finds its client with [ClientFrom] and
 // subscribes with [SubscriptionFilter].Topics.
 //
@@ -110,7 +110,7 @@
 // A server answers clients of every published revision, and its code does not depend on the
 // revision: features that the client's revision lacks are translated or left out. Sessions exist in
 // revisions before 2026-07-28 only, and below this API. [Request.Revision] returns the revision of
-// a request. What cannot be translated, such as a form for a client whose revision has no
+// a request. A feature that cannot be translated, such as a form for a client whose revision lacks
 // elicitation, is an error of the call.
 //
 // # Security

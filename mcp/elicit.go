@@ -101,15 +101,15 @@ func URLQuestion(key, url, message string) Question {
 	return q
 }
 
-// AskURL asks the user to visit a page, for what must not pass through the client: passwords,
-// payment, or signing in elsewhere. It behaves as [Ask] does. A nil error means that the user
-// agreed to visit the page, not that anything has happened there; the server has to find that out.
-// Clients of 2025-11-25 are notified that the visit is complete when the handler has succeeded; a
-// handler that finds nothing done returns an error.
+// AskURL asks the user to visit a page, for information that must not pass through the client:
+// passwords, payment, or signing in elsewhere. It behaves as [Ask] does. A nil error means that the
+// user agreed to visit the page, not that the visit succeeded; the server must check the outcome
+// itself. Clients of 2025-11-25 are notified that the visit is complete when the handler succeeds;
+// a handler must return an error while the visit is incomplete.
 //
-// The URL is https, or http on the loopback interface. It must not contain secrets or grant access
-// by itself, because it can be passed on: the page must verify that its visitor is the user who was
-// asked.
+// The URL must be https, or http on the loopback interface. It must not contain secrets or grant
+// access by itself, because it can be passed on: the page must verify that its visitor is the user
+// who was asked.
 //
 // Spec: client/elicitation (2025-11-25, 2026-07-28), URL Mode; Safe URL Handling.
 func AskURL(ctx context.Context, key, url, message string) error {
@@ -128,9 +128,9 @@ func checkPage(page string) (string, error) {
 	return u.String(), nil
 }
 
-// HostWarning returns a warning if the host of p.URL may look like another one: it has a label in
+// HostWarning returns a warning if the host of p.URL may look like another host: a label is in
 // Punycode, which browsers may show as the characters that it encodes. Otherwise it returns "". A
-// client shows the warning to the user, next to the URL.
+// client should show the warning to the user, next to the URL.
 //
 // Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
 func (p *ElicitRequestParams) HostWarning() string {

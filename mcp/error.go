@@ -11,9 +11,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An Error is a protocol error. A handler returns one to respond with a JSON-RPC error: its code,
-// message and data are sent to the client. Every other error is either a tool error, whose text the
-// model sees, or is logged and sent as "internal error". A client gets the errors of servers.
+// An Error is a protocol error. A handler returns an *Error to respond with a JSON-RPC error: its
+// code, message and data are sent to the client. Every other error is either a tool error, whose
+// text the model sees, or is logged and sent as "internal error". A client receives the errors of
+// servers.
 type Error = jsonrpc.Error
 
 // Codes of protocol errors. Package [driver] contains the codes that the SDK itself sends and handles.
@@ -31,7 +32,7 @@ const (
 var (
 	// ErrClosed is wrapped by every error for a connection or client that is closed.
 	ErrClosed = peer.ErrClosed
-	// ErrCancelled is the cause of a context whose request the client has cancelled.
+	// ErrCancelled is the cause of a context whose request the client cancelled.
 	ErrCancelled = errors.New("mcp: cancelled")
 	// ErrDisconnected is the cause of a context whose client disconnected before the response.
 	ErrDisconnected = peer.ErrDisconnected
@@ -45,8 +46,8 @@ var (
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
 )
 
-// Errorf returns a protocol error with a formatted message, which the client sees. It is not inlined:
-// its calls are many, and none is on a fast path.
+// Errorf returns a protocol error with a formatted message, which the client sees. It is not
+// inlined, because it is called in many places, all off the fast path.
 //
 //go:noinline
 func Errorf(code int, format string, args ...any) *Error {
@@ -71,8 +72,8 @@ func methodNotFound(method string) *Error {
 	return Errorf(CodeMethodNotFound, "method not found: %q", method)
 }
 
-// ofHandler marks the error that the handler of a feature has returned, if it has the code of an
-// unknown method: the method is known.
+// ofHandler marks an error of a feature's handler with the code of an unknown method, because the
+// method itself is known.
 func ofHandler(err error) error {
 	if e := asError(err); e != nil && e.Code == CodeMethodNotFound {
 		return &wire.HandlerError{Err: err}

@@ -90,7 +90,7 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 		id := strings.Join(req.Header["Mcp-Session-Id"], "")
 		r.Caller = r.Principal + "\n" + string(req.env.ClientInfo) + "\n" + id
 	}
-	if r.Principal == "" { // nobody has authenticated the callers: they may be several people
+	if r.Principal == "" { // the callers are not authenticated: they may be several people
 		r.Principal = r.Caller
 	}
 	if o.Capabilities != nil {
@@ -117,8 +117,8 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 	return RawResult(raw), err
 }
 
-// A forwardedCall is a call with its request, in one allocation. It keeps nothing of the request of the
-// caller except params and capabilities.
+// A forwardedCall is a call with its request, in one allocation. Of the caller's request it retains
+// only the params and the capabilities.
 type forwardedCall struct {
 	call    forward.Call
 	client  *Client

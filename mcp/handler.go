@@ -8,12 +8,12 @@ import "context"
 // ServeMCP returns. A returned [*Error] is sent to the client; any other error is logged, and the
 // client receives "internal error". ServeMCP must be safe for concurrent use. The context ends when
 // the client cancels or disconnects, with the reason as its cause. [RequestFrom], [Progress] and
-// [Logger] work with it on every transport; [Ask] and similar functions fail, since only a [*Server]
-// calls its handlers again with the answers: return an [*InputRequiredResult] instead.
+// [Logger] work with it on every transport; [Ask] and similar functions fail, because only a
+// [*Server] calls its handlers again with the answers: return an [*InputRequiredResult] instead.
 //
-// A Handler in front of a Server, which is not a [Middleware] of it, has the method Unwrap() Handler,
-// which returns the next one: otherwise transports do not know [ServerOptions].Revisions and
-// RootsChanged. A Handler without a Server serves subscriptions/listen with a [Broadcaster].
+// A Handler in front of a Server, other than its [Middleware], must implement the method Unwrap()
+// Handler, which returns the next Handler: otherwise transports ignore [ServerOptions].Revisions
+// and RootsChanged. A Handler without a Server serves subscriptions/listen with a [Broadcaster].
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }
@@ -29,7 +29,7 @@ func (f HandlerFunc) ServeMCP(ctx context.Context, req *Request) (Result, error)
 // request.
 type Middleware func(Handler) Handler
 
-// chain wraps h in the middlewares, the first one outermost.
+// chain wraps h in the middlewares, the first outermost.
 func chain(h Handler, middleware []Middleware) Handler {
 	for i := len(middleware) - 1; i >= 0; i-- {
 		h = middleware[i](h)

@@ -14,13 +14,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// pipeQueue is the number of messages that one direction of a pipe buffers. It lets both sides work
-// concurrently, and a side that does not read is soon noticed.
+// pipeQueue limits the messages that one direction of a pipe buffers. The buffer lets both sides
+// work concurrently, and is small enough to notice soon that a side does not read.
 const pipeQueue = 64
 
 // Pipe returns the two ends of a connection within the process. Messages are encoded and decoded,
-// so that the sides share no memory. After one end is closed, the other reads the messages that are
-// in the pipe, then io.EOF. The owner of each end closes it.
+// so that the sides share no memory. After one end is closed, the other end reads the messages in
+// the pipe, then io.EOF. The owner of each end must close it.
 func Pipe() (client, server Conn) {
 	toServer, toClient := make(chan []byte, pipeQueue), make(chan []byte, pipeQueue)
 	c := &pipeConn{in: toClient, out: toServer, closed: make(chan struct{})}
@@ -83,9 +83,10 @@ func (c *pipeConn) Close() error {
 
 // InMemory returns a Transport to a handler within the process, such as a [*Server]. Requests and
 // results are encoded, so that the sides share no memory. The handler runs on the goroutine of its
-// caller, with a context derived from the caller's: its principal (see [WithPrincipal]) is that of
-// the request, and when it ends, its own cause is that of the handler's context, not
-// [ErrCancelled]. A handler that ignores its context blocks the caller.
+// caller, with a context derived from the caller's context. The principal of that context (see
+// [WithPrincipal]) becomes the principal of the request. When the caller's context ends, its cause,
+// and not [ErrCancelled], becomes the cause of the handler's context. A handler that ignores its
+// context blocks the caller.
 func InMemory(h Handler) Transport {
 	t := &memoryTransport{handler: h}
 	t.ctx, t.close = context.WithCancelCause(context.Background())
@@ -146,7 +147,8 @@ func remoteError(err *Error) error {
 	return m.Error
 }
 
-// memoryDrain bounds requests whose client has closed the session and no longer reads results.
+// memoryDrain is how long requests may run after their client closed the session, because it no
+// longer reads results.
 const memoryDrain = time.Millisecond
 
 // OpenSession serves the handler on a pipe.
@@ -157,7 +159,7 @@ func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc
 	return newClientConn(client, slog.Default(), t.trace, direct), nil
 }
 
-// Close refuses further requests. Those in progress end with their own contexts.
+// Close refuses further requests. Requests in progress end with their own contexts.
 func (t *memoryTransport) Close() error {
 	t.close(ErrClosed)
 	t.serving.Wait()

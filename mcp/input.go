@@ -23,10 +23,10 @@ const (
 	defaultMaxRounds = 16
 	// defaultInputTimeout is how long the user may take in total.
 	defaultInputTimeout = 10 * time.Minute
-	// maxInputRequests is the number of input requests of one round.
+	// maxInputRequests limits the input requests of a round.
 	maxInputRequests = 64
-	// stateOnlyDelay is the first delay of a retry that the server has requested without input
-	// requests. It doubles with each further one.
+	// stateOnlyDelay is the first delay of a retry that the server requested without input
+	// requests. It doubles with each further retry.
 	stateOnlyDelay = 100 * time.Millisecond
 )
 
@@ -79,8 +79,8 @@ func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string
 	return members, nil
 }
 
-// answerAll handles one input request after the other: there is one user. If one fails, so does the
-// whole request, since the server would only repeat it.
+// answerAll handles the input requests in sequence, because there is a single user. An error of an
+// input request fails the whole request, because the server would only repeat it.
 func (c *Client) answerAll(ctx context.Context, method string, requests []byte) ([]byte, error) {
 	b := []byte{'{'}
 	n := 0
@@ -169,7 +169,7 @@ func (c *Client) answerDefault(ctx context.Context, method string, params json.R
 	return raw, err, true
 }
 
-// answersHere reports whether the options have a function for an input request.
+// answersHere reports whether the options contain a function for an input request.
 func (c *Client) answersHere(method string) bool {
 	switch method {
 	case wire.MethodElicitationCreate:

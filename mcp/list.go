@@ -13,7 +13,7 @@ import (
 // longest, and sealing makes it a third longer.
 const maxCursor = maxURI + maxURI/2
 
-// A listPage is one page of a list, with the JSON of its items. V is a pointer to an item.
+// A listPage is a page of a list, with the JSON of its items. V is a pointer to an item.
 type listPage[V any] struct {
 	items   []V
 	encoded [][]byte // the JSON of each item
@@ -33,8 +33,8 @@ func (p *listPage[V]) itemsFor(s *Server, req *Request) []V {
 	return slices.Clone(p.items)
 }
 
-// appendItems appends items as a JSON array. The items are those of the page unless middleware has
-// changed them, and those that it has changed are encoded again. The page may be nil.
+// appendItems appends items as a JSON array. It reuses the encoding of the page for items that
+// middleware did not change, and encodes the others again. The page may be nil.
 func (p *listPage[V]) appendItems(dst []byte, items []V) ([]byte, error) {
 	same := func(a, b V) bool { return any(a) == any(b) }
 	if p != nil && p.array != nil && len(items) == len(p.items) {
@@ -73,9 +73,9 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string
 }
 
 // paginate returns the page of a list that the request asks for, and the cursor of the next page,
-// which is empty on the last one. It contains the features that the caller may see. A cursor names
-// the last feature of the page before, so that it stays valid while features come and go. It is
-// sealed, so that it reveals nothing and cannot be forged. Spec: server/utilities/pagination.
+// which is empty on the last page. The page contains the features that the caller may see. A cursor
+// names the last feature of the page before, so that it stays valid while features come and go. It
+// is sealed, so that it reveals no name and cannot be forged. Spec: server/utilities/pagination.
 func paginate[V, E any](
 	ctx context.Context, s *Server, set *featureSet[V, E], req *Request,
 ) (*listPage[V], string, error) {

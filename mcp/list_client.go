@@ -22,7 +22,7 @@ const (
 	maxCursorText = 4 << 10
 )
 
-// A list describes one of the four lists of a server.
+// A list describes a kind of list of a server.
 type list[V any] struct {
 	method string
 	key    string         // of the items in the result
@@ -125,7 +125,7 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 	return raw, next, nil
 }
 
-// decode returns the items of one page. An invalid item is nil, so that the others can be used.
+// decode returns the items of a page. An invalid item is nil, so that the others can be used.
 func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
 		array, ok := jsonscan.Get(raw, l.key)
@@ -250,7 +250,7 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 }
 
 // Ping checks the connection. It sends ping, or server/discover to servers of revisions since
-// 2026-07-28, which have no ping.
+// 2026-07-28, which do not define ping.
 //
 // Spec: basic/utilities/ping (2025-11-25); server/discover (2026-07-28).
 func (c *Client) Ping(ctx context.Context) error {

@@ -29,8 +29,8 @@ func (l LoggingLevel) Level() slog.Level {
 	return slog.LevelDebug
 }
 
-// logLevels maps the levels of slog to those of the protocol. Levels without a name in slog are
-// reached with numbers such as slog.LevelInfo+2.
+// logLevels maps the levels of slog to the levels of the protocol. Levels that slog does not name
+// are numbers such as slog.LevelInfo+2.
 var logLevels = []struct {
 	from slog.Level
 	name LoggingLevel
@@ -50,10 +50,10 @@ func logLevelOf(l slog.Level) LoggingLevel {
 }
 
 // Logger returns a logger that sends its records to the client of the call of ctx, if the client
-// has asked for their level. Records must not contain secrets. Groups and attributes become the
-// data of the message. A string attribute "logger" that [slog.Logger.With] adds outside of groups
-// becomes the name of the logger instead, such as "database". Outside a handler, and after the
-// handler has returned, records are dropped. The protocol deprecates log messages since 2026-07-28.
+// asked for their level. Records must not contain secrets. Groups and attributes become the data of
+// the message. A string attribute "logger" that [slog.Logger.With] adds outside of groups becomes
+// the name of the logger instead, such as "database". Outside a handler, and after the handler
+// returned, records are dropped. The protocol deprecates log messages since 2026-07-28.
 //
 // Spec: server/utilities/logging.
 func Logger(ctx context.Context) *slog.Logger { return slog.New(&logHandler{call: callFrom(ctx)}) }
@@ -69,7 +69,7 @@ type logHandler struct {
 	group []string
 }
 
-// Enabled reports whether the client has asked for records of this level.
+// Enabled reports whether the client asked for records of this level.
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	c := h.call
 	if c == nil || c.server != nil && c.server.opts.NoLogging {
@@ -169,7 +169,7 @@ func logValue(v slog.Value) any {
 }
 
 func (c *call) log(params []byte) error {
-	// Nothing may follow the result, which finished marks.
+	// No message may follow the result, which finished marks.
 	c.progress.mu.Lock()
 	defer c.progress.mu.Unlock()
 	if c.progress.finished {

@@ -11,23 +11,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// An Observer receives the begin and the end of each request, for traces and metrics. It does not see
-// or change results, so that they are cached and sent as without it: see [Middleware] for a function
-// that does. Set it with [ServerOptions].Observer and [ClientOptions].Observer. Package otelmcp has
-// one.
+// An Observer receives the begin and the end of each request, for traces and metrics. It does not
+// see or change results, which are cached and sent as without an Observer: see [Middleware] for a
+// function that does. Set it with [ServerOptions].Observer and [ClientOptions].Observer. Package
+// otelmcp contains an Observer.
 //
-// Begin is called before the handler of a server and before the transport of a client; the context
-// that it returns is theirs. A request that asks for input is observed once for each round, and each
-// run of a task once. A client also observes how it answers questions of the server. What transports do
-// themselves is not observed: pings, the level of logs, and subscriptions of sessions.
+// Begin is called before the handler of a server and before the transport of a client, which
+// receive the context that it returns. A request that asks for input is observed once for each
+// round, and each run of a task once. A client also observes how it answers questions of the
+// server. Messages that transports send themselves are not observed: pings, the level of logs, and
+// subscriptions of sessions.
 //
-// End is called exactly once for each Begin, with the same context; for subscriptions/listen when the
-// subscription ends. Both must be fast and safe for concurrent use. A
-// panic in them fails the request.
+// End is called exactly once for each Begin, with the same context; for subscriptions/listen when
+// the subscription ends. Both must be fast and safe for concurrent use. A panic in them fails the
+// request.
 //
-// An Observer with a method Detached(ctx context.Context, req *Request) receives what [Request.Detach]
-// returns, with the context of that call, and may call SetMeta: so the runs of a task, perhaps in
-// another process, have a trace context with the span that created it.
+// An Observer with a method Detached(ctx context.Context, req *Request) receives the request that
+// [Request.Detach] returns, with the context of that call, and may call SetMeta: the runs of a
+// task, perhaps in another process, then carry a trace context with the span that created the task.
 type Observer interface {
 	Begin(ctx context.Context, req *Request) context.Context
 	End(ctx context.Context, req *Request, o Outcome)
@@ -37,11 +38,12 @@ type Observer interface {
 type Outcome struct {
 	// Err is the error of the request: an [*Error] that the peer sees, or a [*TransportError].
 	Err error
-	// ToolError reports a result of tools/call with isError, InputRequired one that asks for input.
+	// ToolError reports a result of tools/call with isError; InputRequired reports a result that
+	// asks for input.
 	ToolError, InputRequired bool
-	// Target is the tool or prompt of the request. It is empty for a name that is not known: that the
-	// server does not have, or has refused. So servers bound the number of values, for labels of
-	// metrics; clients do not.
+	// Target is the tool or prompt of the request. It is empty for a name that the server does not
+	// know or refused, so that servers limit the number of values, for labels of metrics; clients
+	// do not limit it.
 	Target string
 }
 
@@ -50,7 +52,7 @@ type sentOnStream struct{}
 
 func (sentOnStream) Via() driver.Via { return driver.Via{Sent: true, Network: "pipe"} }
 
-// Via describes how the request has arrived at the server, or how the client sends it.
+// Via describes how the request arrived at the server, or how the client sends it.
 func (r *Request) Via() driver.Via {
 	if r.env.Carrier == nil {
 		return driver.Via{Network: "pipe"}
@@ -60,8 +62,8 @@ func (r *Request) Via() driver.Via {
 
 // SetMeta sets a member of `_meta` to a JSON value, such as traceparent. It is for [Observer].Begin
 // and [Middleware] of clients, and for detached requests: the params are copied once, and the bytes
-// of the old ones stay. It panics if key is a member that the protocol defines other than the trace
-// context, or value is not JSON.
+// of the old params do not change. It panics if key is a member that the protocol defines, other
+// than the trace context, or value is not JSON.
 func (r *Request) SetMeta(key string, value []byte) {
 	if checkMetaKey(key) != nil || jsonscan.Valid(value, jsonscan.Limits{}) != nil {
 		panic("mcp: SetMeta: invalid member " + key)
@@ -138,8 +140,8 @@ func (c *Client) answerBy(
 	return raw, err
 }
 
-// ownRequest is the driver.Carrier of a subscription that a session of a stream opens itself. It is not
-// observed, and nor is one with listenCall.detached.
+// ownRequest is the driver.Carrier of a subscription that a session of a stream opens itself. Such
+// a subscription is not observed, and neither is a subscription with listenCall.detached.
 type ownRequest struct{}
 
 func (ownRequest) Via() driver.Via { return driver.Via{Network: "pipe"} }
@@ -153,8 +155,8 @@ func (a asked) Via() driver.Via {
 	return v
 }
 
-// askedFor returns the context of the request that a question belongs to: the one on whose stream it
-// has arrived, or the only one in progress.
+// askedFor returns the context of the request that a question belongs to: the request on whose
+// stream the question arrived, or the only request in progress.
 func (s *requestSet) askedFor(ctx context.Context) context.Context {
 	if of := peer.ArrivalFrom(ctx).Of; of != nil {
 		return of
@@ -188,7 +190,7 @@ func knownTarget(r *Request, _ error) string {
 	return ""
 }
 
-// acceptedTarget returns the name of the tool or prompt that a server has used, or "".
+// acceptedTarget returns the name of the tool or prompt that a server used, or "".
 func acceptedTarget(r *Request, err error) string {
 	if err != nil || r.Method != wire.MethodToolsCall && r.Method != wire.MethodPromptsGet {
 		return ""
@@ -198,8 +200,8 @@ func acceptedTarget(r *Request, err error) string {
 	return name
 }
 
-// observerOf returns the observer of the server that h is or that is behind it. A Handler that is no
-// server, and observes its requests itself, has a method Observer.
+// observerOf returns the observer of the server that h is or wraps. A Handler that observes its
+// requests itself, without a server, must implement a method Observer.
 func observerOf(h Handler) Observer {
 	for h != nil {
 		if s := serverOf(h); s != nil {

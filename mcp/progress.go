@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Limits of the time for which a call waits until its client has read its notifications.
+// Limits of the time for which a call waits until its client reads its notifications.
 const (
 	// promptNotify is the longest time of a notification that did not wait for the client.
 	promptNotify = time.Millisecond
@@ -28,12 +28,12 @@ type progress struct {
 	finished bool
 	last     float64 // of the last notification, sent or delayed
 	wait     notifyWait
-	delayed  []byte // params of a notification that waits until the client has caught up; a newer one replaces it
+	delayed  []byte // params of a notification that waits for the client to catch up; a newer notification replaces it
 }
 
 // A notifyWait measures how long a call waits for a client that is slow to read.
 type notifyWait struct {
-	waited time.Duration // minus the share of the time that has passed
+	waited time.Duration // minus the share of the elapsed time
 	until  time.Time     // the end of the last notification
 }
 
@@ -55,14 +55,14 @@ func (w *notifyWait) add(start, end time.Time) {
 }
 
 // Progress notifies the client of the progress of the call of ctx: done of total, in any unit,
-// where total is 0 if unknown, and a message for people. It does nothing if the client has not
-// asked for progress or if done has not increased, so a handler that runs again after a question
+// where total is 0 if unknown, and a message for people. It sends no notification if the client did
+// not ask for progress or if done did not increase, so a handler that runs again after a question
 // does not repeat its steps.
 //
 // The client receives every notification while it keeps up. Progress blocks while the client's
 // stream is full: for a quarter of a second per call, and beyond that for a tenth of the call's
-// time. Notifications that would block for longer are merged with the next one; the last one is
-// always sent. After [Request.Detach], [Detached.Progress] receives every step.
+// time. A notification that would block for longer is merged with the next; the last notification
+// is always sent. After [Request.Detach], [Detached.Progress] receives every step.
 //
 // Spec: basic/utilities/progress.
 func Progress(ctx context.Context, done, total float64, message string) {
@@ -129,9 +129,9 @@ func progressParams(token []byte, done, total float64, message string) []byte {
 	return append(b, '}')
 }
 
-// appendNumber appends a number, and integers without an exponent.
+// appendNumber appends a number. Integers are written without an exponent.
 func appendNumber(b []byte, v float64) []byte {
-	const exact = 1 << 53 // every smaller integer has an exact float64
+	const exact = 1 << 53 // every smaller integer equals a float64
 	if n := int64(v); 0 < n && n <= exact && float64(n) == v {
 		return strconv.AppendInt(b, n, 10)
 	}

@@ -21,12 +21,12 @@ type Prompt struct {
 	Icons     []Icon           `json:"icons,omitempty"`
 	Meta      Meta             `json:"_meta,omitzero"`
 
-	// Complete has functions that suggest values for arguments, by the arguments' names. An
-	// argument whose type is an enum has a default.
+	// Complete contains functions that suggest values for arguments, by the arguments' names. An
+	// argument whose type is an enum is completed by default.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 
-// A PromptArgument describes one argument of a prompt. Its value is text.
+// A PromptArgument describes an argument of a prompt. Its value is text.
 type PromptArgument struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitzero"` // the name for people; default: Name
@@ -34,12 +34,12 @@ type PromptArgument struct {
 	Required    bool   `json:"required,omitzero"`
 }
 
-// A PromptMessage is one message of a prompt.
+// A PromptMessage is a message of a prompt.
 //
 // Spec: server/prompts, PromptMessage.
 type PromptMessage struct {
 	Role    Role         `json:"role"`    // default: RoleUser
-	Content ContentBlock `json:"content"` // text, an image, audio, a resource or a link to one
+	Content ContentBlock `json:"content"` // text, an image, audio, a resource or a link to a resource
 }
 
 // MarshalJSON encodes the message.
@@ -101,11 +101,11 @@ func checkPromptContent(c ContentBlock) error {
 	return nil
 }
 
-// A GetPromptResult is the messages of a prompt.
+// A GetPromptResult contains the messages of a prompt.
 //
 // Spec: server/prompts, Getting a Prompt; schema GetPromptResult.
 type GetPromptResult struct {
-	// Description has the default Prompt.Description.
+	// Description explains the prompt. Default: Prompt.Description.
 	Description string          `json:"description,omitzero"`
 	Messages    []PromptMessage `json:"messages"`
 	Meta        `json:"-"`
@@ -130,7 +130,7 @@ func (r *GetPromptResult) appendFields(dst []byte) ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// A ListPromptsResult is one page of a server's prompts.
+// A ListPromptsResult is a page of a server's prompts.
 //
 // Spec: server/prompts, Listing Prompts.
 type ListPromptsResult struct {

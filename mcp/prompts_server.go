@@ -17,20 +17,19 @@ type promptEntry struct {
 	completions
 	name string
 	args *textArguments
-	free bool // the arguments are those of Prompt.Arguments, not those of a type
+	free bool // the arguments come from Prompt.Arguments, not from a type
 	fill promptFunc
 }
 
 // AddPrompt registers a function as a prompt and returns its [Registration].
 //
-// In is a struct whose fields are the arguments, or a pointer to one: strings, numbers or booleans,
-// with the tags that [AddTool] describes. It may also be map[string]string, for the arguments in
-// Prompt.Arguments.
-// Clients send text, which is converted to the type of the field. An argument that is unknown,
-// missing or invalid is a protocol error that names it.
+// In is a struct, or a pointer to a struct, whose fields are the arguments: strings, numbers or
+// booleans, with the tags that [AddTool] describes. It may also be map[string]string, for the
+// arguments in Prompt.Arguments. Clients send text, which is converted to the type of the field. An
+// argument that is unknown, missing or invalid is a protocol error that names it.
 //
-// Out is the result: a string becomes one message of the user; []PromptMessage and
-// [*GetPromptResult] are unchanged.
+// Out is the result: a string becomes a message of the user; []PromptMessage and [*GetPromptResult]
+// are unchanged.
 //
 // The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
 // becomes "internal error". A panic is recovered. The context ends when the client cancels or

@@ -13,13 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A featureSet has the features of one kind, by name. Readers use an immutable snapshot, so that a
+// A featureSet holds the features of a kind, by name. Readers use an immutable snapshot, so that a
 // list or a call takes no lock. The snapshot is built when it is first needed, so that registering
-// many features builds one.
+// many features builds it once.
 //
-// V is a pointer to the feature that clients see, and E one to the server's data about it. All
-// pointers have the same code, so the methods are compiled once and not for each kind. That holds
-// only for the constraint any.
+// V is a pointer to the feature that clients see, and E a pointer to the server's data about it.
+// All pointers share the same code, so the methods are compiled once and not for each kind, but
+// only if the constraint is any.
 type featureSet[V, E any] struct {
 	kind    string
 	feature func(V) Feature
@@ -31,7 +31,7 @@ type featureSet[V, E any] struct {
 	all map[string]*featureEntry[V, E]
 }
 
-// A featureSnapshot is one state of a featureSet: its enabled features.
+// A featureSnapshot holds the enabled features of a featureSet at a moment.
 type featureSnapshot[V, E any] struct {
 	byName map[string]*featureEntry[V, E]
 	sorted []*featureEntry[V, E]
@@ -104,13 +104,13 @@ type binding[F any] struct {
 // An owner is the *Registration of a feature.
 type owner interface{ markRemoved() }
 
-// ifTaken is what registration does if the name of the feature is in use.
+// ifTaken decides how a registration treats a name that is in use.
 type ifTaken bool
 
 const refuseTaken, replaceTaken ifTaken = false, true
 
 // register adds a feature to a set and returns its handle. prepare validates the feature, now and
-// when [Registration.Update] has changed it, and completes the server's data about it.
+// after each [Registration.Update], and completes the server's data about it.
 func register[V, E any](
 	s *featureSet[*V, *E], name string, value *V, extra E, prepare func(v *V, extra *E) error, taken ifTaken,
 ) (*Registration[V], error) {
@@ -156,7 +156,7 @@ func register[V, E any](
 	return r, nil
 }
 
-// must panics if a registration has failed.
+// must panics if the registration failed.
 func must[V any](r *Registration[V], err error) *Registration[V] {
 	if err != nil {
 		panic(err.Error())
@@ -165,7 +165,7 @@ func must[V any](r *Registration[V], err error) *Registration[V] {
 }
 
 // Registered returns the registration of a feature by its name, its URI or its URI template, also
-// if it is disabled. It reports false if there is none.
+// if it is disabled. It returns false for an unknown name.
 func Registered[V Tool | Prompt | Resource | ResourceTemplate](s *Server, name string) (*Registration[V], bool) {
 	var found owner
 	switch any((*V)(nil)).(type) {
@@ -236,8 +236,8 @@ func (s *featureSet[V, E]) owner(name string) owner {
 	return nil
 }
 
-// edit replaces an entry by the result of f; nil removes it. It does nothing if the owner's feature
-// was removed, even if another one has its name.
+// edit replaces an entry by the result of f; nil removes it. It changes no entry if the owner's
+// feature was removed, even if another feature uses its name.
 func (s *featureSet[V, E]) edit(name string, by owner, f func(featureEntry[V, E]) *featureEntry[V, E]) {
 	for {
 		s.mu.Lock()
@@ -279,8 +279,8 @@ type Registration[V any] struct {
 }
 
 // Update changes the description of the feature. The function changes a copy, and may be called
-// again after a concurrent change; requests in progress keep the old one. The name and the types of
-// the function cannot change. Update panics if the result is invalid.
+// again after a concurrent change; requests in progress keep the old description. The name and the
+// types of the function cannot change. Update panics if the result is invalid.
 func (r *Registration[V]) Update(change func(*V)) { r.update(change) }
 
 // Disable hides the feature and refuses its use, until Enable.
@@ -297,6 +297,6 @@ func (r *Registration[V]) Remove() {
 
 func (r *Registration[V]) markRemoved() { r.removed.Store(true) }
 
-// Removed reports whether the feature was removed, by Remove or by a function such as [SetTool] that
-// has replaced it. Another feature may have the name since.
+// Removed reports whether the feature was removed, by Remove or by a function such as [SetTool]
+// that replaced it. Another feature may use the name since.
 func (r *Registration[V]) Removed() bool { return r.removed.Load() }

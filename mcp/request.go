@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// A Request is one request of a client, with the revision, the client's identity and capabilities.
-// All of it comes from the client, except Principal. Handlers must not change a Request, or keep it
+// A Request is a request of a client, with the revision, the client's identity and capabilities.
+// Everything except Principal comes from the client. Handlers must not change a Request, or keep it
 // after the call.
 type Request struct {
 	// Method is the name of the method, such as "tools/call".
@@ -23,20 +23,21 @@ type Request struct {
 	// ID is the id of the request, as it was sent.
 	ID jsonrpc.ID
 	// Params is the JSON object of the params, including `_meta`. Middleware may assign other
-	// params, but must not write to the bytes of these.
+	// params, but must not write to their bytes.
 	Params json.RawMessage
 	// Principal is the authenticated caller, nil if the transport does not authenticate.
 	Principal *Principal
 	// Header is the HTTP header of the request, convertible to http.Header; nil on streams.
 	Header map[string][]string
 	// Notify is for the notifications that the server sends before it responds to this request;
-	// params is a JSON object.
+	// params must be a JSON object.
 	//
-	// In a server, the handler calls Notify to send one, unless Notify is nil. It blocks while the
-	// stream is full, fails when the stream is closed, and is safe for concurrent use. Middleware may
-	// assign another function before it calls the handler.
+	// In a server, the handler calls Notify to send a notification, unless Notify is nil. It blocks
+	// while the stream is full, fails when the stream is closed, and is safe for concurrent use.
+	// Middleware may assign another function before it calls the handler.
 	//
-	// In a client, the [Transport] calls Notify for each one that it receives, unless it is nil.
+	// In a client, the [Transport] calls Notify for each notification that it receives, unless it
+	// is nil.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
 	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in
 	// headers.
@@ -44,14 +45,14 @@ type Request struct {
 
 	env      driver.Request
 	server   *Server     // nil before a server serves the request
-	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
+	listen   *listenCall // receives a subscription that outlives its handler; nil if the subscription must not
 	detached *Detached   // nil for a request of a client
 	plain    *Server     // a server whose result is only encoded: no other handler sees it; may be nil
 }
 
 // NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,
-// `_meta` or one of its required members is missing or has the wrong type. The revision is not
-// checked: the caller decides which revisions it accepts. The request aliases msg.
+// `_meta` or a required member of `_meta` is missing or has the wrong type. The revision is not
+// checked: the caller must decide which revisions it accepts. The request aliases msg.
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
@@ -79,16 +80,16 @@ func (r *Request) ClientInfo() Implementation {
 	return c
 }
 
-// Capabilities returns the capabilities that the client has declared for this request.
+// Capabilities returns the capabilities that the client declared for this request.
 func (r *Request) Capabilities() ClientCapabilities {
 	return parseClientCapabilities(r.env.Capabilities)
 }
 
-// LogLevel returns the lowest level of log messages that the client has asked for, or "".
+// LogLevel returns the lowest level of log messages that the client asked for, or "".
 func (r *Request) LogLevel() LoggingLevel { return LoggingLevel(r.env.LogLevel) }
 
-// Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent". A trace
-// context (traceparent, tracestate and baggage) that does not have the form of the W3C is absent.
+// Meta returns the raw JSON of a member of the request's `_meta`, such as "traceparent". It returns
+// false for a trace context (traceparent, tracestate and baggage) that violates the W3C format.
 //
 // Spec: basic (2026-07-28), _meta.
 func (r *Request) Meta(key string) (json.RawMessage, bool) {
@@ -102,7 +103,7 @@ func (r *Request) Meta(key string) (json.RawMessage, bool) {
 	return v, true
 }
 
-// Param returns the raw JSON of one member of the request's params, such as "name".
+// Param returns the raw JSON of a member of the request's params, such as "name".
 func (r *Request) Param(key string) (json.RawMessage, bool) { return r.env.Member(r.Params, key) }
 
 // EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
@@ -118,7 +119,8 @@ func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
 }
 
-// isChecked reports whether a result is the one that is known to be valid, and not only equal to it.
+// isChecked reports whether a result is the same memory as the result that is known to be valid,
+// and not only equal to it.
 func (r *Request) isChecked(raw RawResult) bool {
 	return len(raw) > 0 && len(raw) == len(r.env.Valid) && &raw[0] == &r.env.Valid[0]
 }
@@ -137,24 +139,24 @@ func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
 // is an anonymous caller.
 //
 // Issuer, Subject and ClientID identify the principal: sessions, request state and subscriptions
-// are bound to them and remain valid with a new token for the same three. A Principal in a context
-// must not be changed.
+// are bound to these three fields and remain valid with a new token for the same values. A
+// Principal in a context must not be changed.
 type Principal struct {
 	Issuer   string         // the authority that authenticated Subject
 	Subject  string         // the user or machine
 	ClientID string         // the application that acts for Subject
-	Scopes   []string       // what the token allows
+	Scopes   []string       // the permissions of the token
 	Claims   map[string]any // further verified claims
 }
 
 // Key returns a string that identifies Issuer, Subject and ClientID, such as for a map: it is equal
-// for two tokens of one caller. A user with two applications has two keys; to store data per user,
-// use Issuer and Subject instead. The key of nil is empty.
+// for two tokens of the same caller. The keys of two applications of a user differ; to store data
+// per user, use Issuer and Subject instead. The key of nil is empty.
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""
 	}
-	// The lengths keep different principals apart, whatever characters the three have.
+	// The lengths keep different principals apart, whatever characters the fields contain.
 	key := make([]byte, 0, len(p.Issuer)+len(p.Subject)+len(p.ClientID)+len("999:999:999:"))
 	for _, part := range [...]string{p.Issuer, p.Subject, p.ClientID} {
 		key = append(append(strconv.AppendInt(key, int64(len(part)), 10), ':'), part...)

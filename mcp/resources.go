@@ -12,7 +12,7 @@ import (
 //
 // Spec: server/resources; schema Resource.
 type Resource struct {
-	// URI identifies the resource. Use the https scheme only for what clients can fetch from the
+	// URI identifies the resource. Use the https scheme only if clients can fetch the URI from the
 	// web by themselves.
 	URI string `json:"uri"`
 	// Name is the resource's name for programs.
@@ -22,7 +22,7 @@ type Resource struct {
 	// Description explains the contents to the model.
 	Description string `json:"description,omitzero"`
 	// MIMEType is the type of the contents. Default: text/plain for functions that return a string,
-	// application/octet-stream for those that return bytes.
+	// application/octet-stream for functions that return bytes.
 	MIMEType string `json:"mimeType,omitzero"`
 	// Size is the number of bytes of the contents; nil if unknown.
 	Size        *int64       `json:"size,omitzero"`
@@ -30,7 +30,7 @@ type Resource struct {
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitzero"`
 
-	// Cache has the cache hints of the contents. Default: no caching.
+	// Cache contains the cache hints of the contents. Default: no caching.
 	Cache Cache `json:"-"`
 }
 
@@ -52,16 +52,16 @@ type ResourceTemplate struct {
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitzero"`
 
-	// Cache has the cache hints of the contents. Default: no caching.
+	// Cache contains the cache hints of the contents. Default: no caching.
 	Cache Cache `json:"-"`
-	// Complete has functions that suggest values for variables, by the variables' names. A variable
-	// whose type is an enum has a default.
+	// Complete contains functions that suggest values for variables, by the variables' names. A
+	// variable whose type is an enum is completed by default.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 
-// Expand returns the URI of one resource of the family. The values of variables are string,
-// []string or map[string]string; absent variables expand to nothing. It returns an error if the
-// template is malformed or a value has another type.
+// Expand returns the URI of a resource of the family. The values of variables must be string,
+// []string or map[string]string; absent variables expand to an empty text. It returns an error if
+// the template is malformed or a value is of another type.
 //
 // Spec: server/resources, Resource Templates; RFC 6570.
 func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
@@ -81,7 +81,7 @@ func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
 // Spec: server/resources, Resource Contents; schema TextResourceContents, BlobResourceContents.
 type ResourceContents struct {
 	URI      string `json:"uri"`               // default in a function: the requested URI
-	MIMEType string `json:"mimeType,omitzero"` // default in a function: that of the resource
+	MIMEType string `json:"mimeType,omitzero"` // default in a function: the MIMEType of the resource
 	Text     string `json:"text,omitzero"`
 	Blob     []byte `json:"blob,omitzero"` // base64 on the wire
 	Meta     Meta   `json:"_meta,omitzero"`
@@ -115,12 +115,12 @@ func (c *ResourceContents) append(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// A ReadResourceResult has the contents of a resource, in one or several parts.
+// A ReadResourceResult contains the contents of a resource, in one or several parts.
 //
 // Spec: server/resources, Reading Resources; schema ReadResourceResult.
 type ReadResourceResult struct {
 	Contents []*ResourceContents `json:"contents"`
-	// Cache has the cache hints. Default in a function: those of the resource.
+	// Cache contains the cache hints. Default in a function: the hints of the resource.
 	Cache
 	Meta `json:"-"`
 	complete
@@ -140,7 +140,7 @@ func (r *ReadResourceResult) appendFields(dst []byte) ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// A ListResourcesResult is one page of a server's resources.
+// A ListResourcesResult is a page of a server's resources.
 //
 // Spec: server/resources, Listing Resources.
 type ListResourcesResult struct {
@@ -157,7 +157,7 @@ func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
 	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor)
 }
 
-// A ListResourceTemplatesResult is one page of a server's resource templates.
+// A ListResourceTemplatesResult is a page of a server's resource templates.
 //
 // Spec: server/resources, Resource Templates.
 type ListResourceTemplatesResult struct {

@@ -20,16 +20,16 @@ const (
 	// maxFile limits the bytes of a file. In base64 it fits into a message of 16 MiB, the limit of
 	// clients.
 	maxFile = 11 << 20
-	// maxFiles bounds the files of one AddFS. Clients reject longer lists.
+	// maxFiles limits the files of a call of AddFS. Clients reject longer lists.
 	maxFiles = 10_000
-	// maxFileCompletions bounds the entries of a directory that are read for a completion.
+	// maxFileCompletions limits the entries of a directory that are read for a completion.
 	maxFileCompletions = 1_000
 )
 
 // AddFS registers every file of a file system as a resource, in the order of the paths. The URI of
-// a file is prefix followed by its path. AddFS is for files that come with the program, such as
-// those of an [embed.FS]: it lists them once, with their size and, if known, time of change, and
-// reads them when a client asks. Use [AddFSTemplate] for a directory that changes.
+// a file is prefix followed by its path. AddFS is for files that come with the program, as in an
+// [embed.FS]: it lists the files once, with their size and, if known, time of change, and reads
+// them when a client asks. Use [AddFSTemplate] for a directory that changes.
 //
 // A file is sent as text if it is UTF-8 and its type is a text type, or is unknown and the file
 // looks like text. Other files are sent as blobs.
@@ -62,7 +62,7 @@ func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddFS %q: %v", prefix, err))
 	}
-	s.resources.ever.Store(true) // the server has resources, even if the list is empty
+	s.resources.ever.Store(true) // the server declares resources, even if the list is empty
 	return files
 }
 
@@ -78,12 +78,12 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 }
 
 // AddFSTemplate registers the files of a file system as a family of resources and returns its
-// [Registration]. The template has one variable, the path of a file, as in
-// "file:///project/{+path}". Files are not listed, since they may be many and change. If the
-// template has no Complete, paths are completed.
+// [Registration]. The template must contain a single variable, the path of a file, as in
+// "file:///project/{+path}". Files are not listed, because they may be many and change. If the
+// template lacks a Complete function, paths are completed.
 //
-// A path without ".." elements, empty elements or a leading slash cannot leave the file system, and
-// others are not found. The file system decides where symbolic links lead: [os.Root.FS] does not
+// A path with ".." elements, empty elements or a leading slash is not found, so that a path cannot
+// leave the file system. The file system decides where symbolic links lead: [os.Root.FS] does not
 // follow them out of its directory, [os.DirFS] does. Only regular files are found. A file larger
 // than 11 MiB is an error.
 //
@@ -135,8 +135,8 @@ func readFile(fsys fs.FS, name string) (*ReadResourceResult, error) {
 }
 
 // FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or
-// is unknown and looks like text, else a blob. The MIME type is that of the name's extension. The
-// contents alias data.
+// is unknown and looks like text, else a blob. The extension of the name determines the MIME type.
+// The contents alias data.
 func FileContents(name string, data []byte) *ResourceContents {
 	mimeType, known := fileTypes[strings.ToLower(path.Ext(name))]
 	text := utf8.Valid(data)
@@ -203,8 +203,8 @@ func isTextType(mimeType string) bool {
 	return strings.HasPrefix(mimeType, "text/")
 }
 
-// fileTypes are the MIME types of common file extensions. The operating system's table differs
-// between machines, and has a video type for .ts.
+// fileTypes contains the MIME types of common file extensions. The table of the operating system
+// differs between machines, and contains a video type for .ts.
 var fileTypes = map[string]string{
 	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
 	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv",

@@ -25,18 +25,18 @@ type resourceEntry struct {
 type templateEntry struct {
 	completions
 	template *uritemplate.Template
-	args     *textArguments // nil if the variables have no types
+	args     *textArguments // nil if the variables are untyped
 	// open returns the function that reads a URI, or false if the URI does not match the template.
 	open func(uri string) (readFunc, bool)
 }
 
 // AddResource registers a resource and returns its [Registration]. The function reads the resource.
 //
-// Out is the contents: a string becomes text, and []byte a blob; [*ResourceContents], a slice of
-// them and [*ReadResourceResult] keep their values, and fields that are not set get those of the
-// Resource. Any other struct, pointer to one, slice or map becomes JSON of the type
-// application/json. The error [NotFound] or [fs.ErrNotExist], a nil pointer or an empty slice of
-// contents mean that the resource does not exist.
+// Out is the contents: a string becomes text, and []byte a blob; [*ResourceContents],
+// []*ResourceContents and [*ReadResourceResult] keep their values, and the Resource provides the
+// fields that are not set. Any other struct, pointer to a struct, slice or map becomes JSON of the
+// type application/json. The error [NotFound] or [fs.ErrNotExist], a nil pointer or an empty slice
+// of contents mean that the resource does not exist.
 //
 // The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
 // becomes "internal error". A panic is recovered. The context ends when the client cancels or
@@ -115,17 +115,17 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 }
 
 // AddResourceTemplate registers a family of resources and returns its [Registration]. The function
-// reads each of them. Its results and errors are as for [AddResource].
+// reads the resources of the family. Its results and errors are as for [AddResource].
 //
-// Vars is a struct, or a pointer to one, with a field for each variable of the template: strings,
-// numbers, booleans or []string, with the tags that [AddTool] describes. It may also be
-// map[string]string. A field named uri gets the whole URI, unless the template has a variable of
-// this name. Values are percent-decoded and may contain any character, including slashes; use
-// [AddFSTemplate] for files. A URI does not match if a variable has the wrong type, or lacks a value
-// and is not optional.
+// Vars is a struct, or a pointer to a struct, with a field for each variable of the template:
+// strings, numbers, booleans or []string, with the tags that [AddTool] describes. It may also be
+// map[string]string. A field named uri receives the whole URI, unless the template contains a
+// variable of this name. Values are percent-decoded and may contain any character, including
+// slashes; use [AddFSTemplate] for files. A URI does not match if a variable is of the wrong type,
+// or lacks a value and is not optional.
 //
-// A resource of [AddResource] takes precedence over templates, and among templates the one with the
-// most literal text.
+// A resource of [AddResource] takes precedence over templates. Among templates, the template with
+// the most literal text takes precedence.
 //
 // AddResourceTemplate panics if the template is invalid: an empty name, a pattern that does not
 // follow RFC 6570 or is in use, or fields that differ from the variables.
@@ -258,8 +258,8 @@ type origin struct {
 // findResource returns the origin of a URI, if the caller may see it. A registered resource hides
 // the templates that its URI matches, even if the caller may not see the resource.
 //
-// The work, if it is not nil, is reduced by an estimate of the time that matching takes: bytes of
-// the URI times variables of the template. When none is left, templates do not match.
+// If work is not nil, an estimate of the time that matching takes is subtracted: bytes of the URI
+// times variables of the template. At zero, templates no longer match.
 func (s *Server) findResource(ctx context.Context, uri string, work *int) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
 		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.Visible(ctx, resourceFeature(e.value))
@@ -294,8 +294,8 @@ func (s *Server) findTemplate(
 	return best, read
 }
 
-// finishRead returns a copy of a result whose unset fields have the defaults of the origin. The
-// function may still use its own result, which is not changed.
+// finishRead returns a copy of a result in which the origin provides the unset fields. The function
+// may still use its own result, which does not change.
 func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
 	res := &ReadResourceResult{Cache: cmp.Or(given.Cache, from.cache), Meta: given.Meta}
 	for i, c := range given.Contents {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// typicalSize is the capacity of a new buffer for params or a result: more than most have.
+// typicalSize is the capacity of a new buffer for params or a result: more than most of them need.
 const typicalSize = 256
 
 // respond implements [driver.Server].
@@ -23,7 +23,7 @@ func respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 }
 
 // appendResponse is respond for transports that write bytes: it appends the response message to
-// dst. The error is that of the response.
+// dst. It returns the error that the response contains.
 func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	start := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -47,8 +47,8 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // appendResult is respond for transports that make the response message: it appends the result to
 // dst, or returns the error of the response.
 //
-// If h is a [*Server] without middleware or a handler that uses a [Broadcaster], a subscription is served
-// after h has returned, which frees the stack of the call.
+// If h is a [*Server] without middleware or a handler that uses a [Broadcaster], a subscription is
+// served after h returned, which frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
 		cfg := new(legacy.Config)
@@ -98,7 +98,7 @@ func appendContained(dst []byte, ctx context.Context, req *Request, res Result) 
 	return encodeResult(dst, res, req.server, req.isPlainResult())
 }
 
-// contain calls h and turns a panic into an error, so that it fails one request only.
+// contain calls h and turns a panic into an error, so that it fails only this request.
 func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (res Result, err error) {
 	defer recovered(ctx, log, req.Method, &err)
 	res, err = h.ServeMCP(ctx, req)
@@ -120,7 +120,7 @@ func containError(ctx context.Context, req *Request, err error) (public *Error) 
 	return publicError(ctx, req.logger(), req, err)
 }
 
-// publicError returns the error that the peer may see, and logs err if that is another one.
+// publicError returns the error that the peer may see, and logs err if they differ.
 func publicError(ctx context.Context, log *slog.Logger, req *Request, err error) *Error {
 	if e := asError(err); e != nil {
 		return req.env.Revision.PermittedError(req.Method, e)

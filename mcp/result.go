@@ -44,7 +44,7 @@ func (complete) ResultType() string { return driver.ResultComplete }
 // A RawResult is a complete result object in JSON, which is sent unchanged.
 type RawResult json.RawMessage
 
-// ResultType returns the member resultType, or "complete" if there is none.
+// ResultType returns the member resultType, or "complete" if it is missing.
 func (r RawResult) ResultType() string {
 	v, ok := jsonscan.Get(r, "resultType")
 	if !ok || string(v) == `"`+driver.ResultComplete+`"` {
@@ -73,9 +73,10 @@ type fieldAppender interface {
 // deterministic makes equal values encode to equal JSON, on which the caches of clients rely.
 var deterministic = jsonv2.Deterministic(true)
 
-// encodeResult appends the JSON of a result of a server, which may be nil. Members that every
-// result has come first. The result is on one line: the JSON library writes no line breaks, and raw
-// JSON is converted. With plain, it omits what package legacy would remove from every result.
+// encodeResult appends the JSON of a result of the server s, which may be nil. Members that every
+// result contains come first. The result is on a single line: the JSON library writes no line
+// breaks, and raw JSON is converted. If plain is set, it omits the members that package legacy
+// would remove from every result.
 func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
@@ -99,7 +100,7 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 	switch r := res.(type) {
 	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult, *ListToolsResult,
 		*ListPromptsResult, *ListResourcesResult, *ListResourceTemplatesResult:
-		// These types exactly: a type that embeds one has more members.
+		// These types exactly: a type that embeds them has more members.
 		dst, err = r.(fieldAppender).appendFields(dst)
 	default:
 		dst, err = appendMembers(dst, res)
@@ -123,7 +124,8 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 	return append(dst, '}'), nil
 }
 
-// appendRaw appends a raw result on one line, and adds resultType, which results of older servers lack.
+// appendRaw appends a raw result on one line, and adds resultType, which results of older servers
+// lack.
 func appendRaw(dst []byte, raw RawResult) []byte {
 	from := len(dst)
 	if _, ok := jsonscan.Get(raw, "resultType"); ok {

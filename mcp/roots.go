@@ -38,12 +38,12 @@ func Roots(ctx context.Context) ([]Root, error) {
 	return roots, err
 }
 
-// WithinRoots reports whether a file URI or an absolute path names one of the roots or something
-// below one. It compares names and does not read the file system: relative paths, paths with the
-// segment "..", and what does not have the exact case of a root are outside. Paths that begin with a
-// drive or two backslashes are those of Windows on every system, where they may not have names that
-// Windows changes. A symbolic link within a root may lead out of it: to open a file, use
-// [os.OpenRoot]. It is false without roots.
+// WithinRoots reports whether a file URI or an absolute path names a root or a file below a root.
+// It compares names and does not read the file system: relative paths, paths with the segment "..",
+// and paths that differ from a root in case are outside. A path that begins with a drive or two
+// backslashes is a path of Windows on every system, and must not contain names that Windows
+// changes. A symbolic link within a root may lead out of it: to open a file, use [os.OpenRoot].
+// Without roots, WithinRoots returns false.
 //
 // Spec: client/roots, Security Considerations.
 func WithinRoots(roots []Root, target string) bool {
@@ -87,7 +87,8 @@ func decodeRoots(raw json.RawMessage) ([]Root, error) {
 	return *res.Roots, nil
 }
 
-// check returns an error if the URI is not a file URI, or has segments that lead out of the folder.
+// check returns an error if the URI is not a file URI, or contains segments that lead out of the
+// folder.
 func (r *Root) check() error {
 	u, err := url.Parse(r.URI)
 	switch {

@@ -20,8 +20,8 @@ import (
 //
 // Spec: client/sampling; schema CreateMessageRequestParams.
 type CreateMessageParams struct {
-	// Messages is the conversation so far. A message with tool results has nothing else, and
-	// follows the message with the tool uses, all of which it answers.
+	// Messages is the conversation so far. A message with tool results must not contain other
+	// content; it must follow the message with the tool uses, and answer all of them.
 	Messages []SamplingMessage `json:"messages"`
 	// MaxTokens is the maximum length of the answer in tokens.
 	MaxTokens int `json:"maxTokens"`
@@ -31,10 +31,10 @@ type CreateMessageParams struct {
 	Temperature      *float64          `json:"temperature,omitzero"`
 	StopSequences    []string          `json:"stopSequences,omitempty"`
 	Metadata         map[string]any    `json:"metadata,omitzero"` // for the model's provider
-	// IncludeContext is "none", "thisServer" or "allServers". All but the first are deprecated.
+	// IncludeContext is "none", "thisServer" or "allServers". The last two are deprecated.
 	IncludeContext string `json:"includeContext,omitzero"`
-	// Tools are the tools that the model may use in its answer. The caller executes them; they need
-	// not be tools of the server. Tools and ToolChoice require that the client declares
+	// Tools are the tools that the model may use in its answer. The caller executes them; they may
+	// differ from the tools of the server. Tools and ToolChoice require that the client declares
 	// sampling.tools.
 	Tools      []*Tool     `json:"tools,omitempty"`
 	ToolChoice *ToolChoice `json:"toolChoice,omitzero"`
@@ -65,7 +65,7 @@ type ModelHint struct {
 	Name string `json:"name,omitzero"`
 }
 
-// A SamplingMessage is one message of a conversation with a model.
+// A SamplingMessage is a message of a conversation with a model.
 //
 // Spec: schema SamplingMessage.
 type SamplingMessage struct {
@@ -244,7 +244,7 @@ func (b blocks) MarshalJSON() ([]byte, error) {
 	return contents(b).MarshalJSON()
 }
 
-// UnmarshalJSON decodes one piece of content or an array.
+// UnmarshalJSON decodes a piece of content or an array.
 func (b *blocks) UnmarshalJSON(raw []byte) error {
 	*b = blocks{}
 	switch jsonscan.Kind(raw) {
@@ -270,7 +270,7 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Sampling with Tools; schema ToolUseContent.
 type ToolUseContent struct {
-	ID    string          `json:"id"`    // of this use; its result has the same
+	ID    string          `json:"id"`    // of this use; ToolResultContent.ToolUseID repeats it
 	Name  string          `json:"name"`  // of the tool
 	Input json.RawMessage `json:"input"` // the arguments, a JSON object
 	Meta  Meta            `json:"_meta,omitzero"`
@@ -283,7 +283,7 @@ type ToolUseContent struct {
 type ToolResultContent struct {
 	ToolUseID         string
 	Content           []ContentBlock
-	StructuredContent any // any value that encodes to JSON; nil is none. Decoded, it is a json.RawMessage.
+	StructuredContent any // any value that encodes to JSON; nil means absent. Decoded, it is a json.RawMessage.
 	IsError           bool
 	Meta              Meta
 }
@@ -408,7 +408,7 @@ func checkConversation(messages []SamplingMessage) error {
 	return nil
 }
 
-// check validates one message; open are the tool uses that it has to answer.
+// check validates a message; open contains the tool uses that it must answer.
 func (m *SamplingMessage) check(open map[string]bool) error {
 	switch {
 	case m.Role != RoleUser && m.Role != RoleAssistant:
@@ -427,7 +427,8 @@ func (m *SamplingMessage) check(open map[string]bool) error {
 	return m.checkResults(open)
 }
 
-// checkResults checks that the message has one result for each open tool use, or other content.
+// checkResults returns an error unless the message contains one result for each open tool use, or
+// other content.
 func (m *SamplingMessage) checkResults(open map[string]bool) error {
 	results := m.count("tool_result")
 	switch {

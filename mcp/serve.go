@@ -21,17 +21,18 @@ import (
 )
 
 const (
-	// defaultDrain is how long requests may run after the end of the stream. Hosts kill a server that
-	// has not exited 4 seconds after they have closed its input, so defaultDrain and cancelGrace
-	// together are less.
+	// defaultDrain is how long requests may run after the end of the stream. Hosts kill a server
+	// that is still running 4 seconds after they closed its input, so the sum of defaultDrain and
+	// cancelGrace is less.
 	defaultDrain = 3 * time.Second
-	// cancelGrace is how long handlers have to return once they are cancelled.
+	// cancelGrace is how long handlers may take to return once they are cancelled.
 	cancelGrace = 500 * time.Millisecond
-	// maxUncalled is the number of queued responses that belong to no call, such as refusals.
-	// Beyond it, reading stops until the client reads.
+	// maxUncalled limits the queued responses that belong to no call, such as refusals. At the
+	// limit, reading stops until the client reads.
 	maxUncalled = 256
-	// maxInitializing is the number of initialize requests of a stream that are served concurrently.
-	// Each replaces the one before, so a client needs one, and more only if a handler does not return.
+	// maxInitializing limits the initialize requests of a stream that are served concurrently. Each
+	// replaces the request before, so a client needs more than one only if a handler does not
+	// return.
 	maxInitializing = 16
 )
 
@@ -39,20 +40,20 @@ const (
 type ServeOptions struct {
 	// Logger logs problems of the stream. Default: slog.Default().
 	Logger *slog.Logger
-	// Drain is how long requests in progress may run after the end of the stream. Handlers then have
-	// another half second to return. Default: 3 seconds, since most hosts kill a server that has not
-	// exited after 4.
+	// Drain is how long requests in progress may run after the end of the stream. Handlers may then
+	// take another half second to return. Default: 3 seconds, because most hosts kill a server that
+	// is still running after 4.
 	Drain time.Duration
-	// MaxInFlight is the number of requests of the stream that are served concurrently. Default:
-	// 256.
+	// MaxInFlight limits the requests of the stream that are served concurrently. Default: 256.
 	MaxInFlight int
-	// PingInterval is the time between two pings to the client of a session. The stream ends if three
-	// in sequence have no response. Since 2026-07-28 there are no sessions and no pings. Default: no
-	// pings, since the stream ends when a client exits. [ClientOptions.KeepAlive] is for clients.
+	// PingInterval is the time between two pings to the client of a session. The stream ends if
+	// three pings in sequence receive no response. Since 2026-07-28 there are no sessions and no
+	// pings. Default: no pings, because the stream ends when a client exits.
+	// [ClientOptions.KeepAlive] is for clients.
 	PingInterval time.Duration
 }
 
-// Run serves one client on a stream until it ends; see [Serve].
+// Run serves the client on a stream until it ends; see [Serve].
 func (s *Server) Run(ctx context.Context, conn Conn) error {
 	return Serve(ctx, s, conn, &ServeOptions{Logger: s.log})
 }
@@ -61,7 +62,7 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 // speaks; a client may speak several at once. A second initialize request ends the session before
 // it and its requests. When the client ends the stream or ctx ends, Serve answers the requests in
 // progress, closes conn and returns nil. If the stream breaks, it returns an error that is
-// [ErrDisconnected]. The principal of ctx, if any, is that of every request.
+// [ErrDisconnected]. The principal of ctx, if any, becomes the principal of every request.
 //
 // At the end of the stream, subscriptions end with their result at once. The contexts of other
 // requests end with [ErrShutdown] after [ServeOptions.Drain]. Serve does not wait for handlers that
@@ -91,12 +92,12 @@ func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error 
 type stream struct {
 	handler      Handler
 	conn         Conn
-	lines        lineConn // conn if it is one, otherwise nil
+	lines        lineConn // conn if it implements lineConn, otherwise nil
 	log          *slog.Logger
 	drainTimeout time.Duration
 	pingInterval time.Duration
 
-	ctx       context.Context // ends when nothing can be written any more
+	ctx       context.Context // ends when no message can be written any more
 	end       context.CancelCauseFunc
 	listening context.Context // of subscriptions: ends when reading ends
 	unlisten  context.CancelCauseFunc
@@ -122,7 +123,7 @@ type streamSession struct {
 	end context.CancelCauseFunc
 }
 
-// A lineConn is a Conn of lines of text. Encoded lines can be written together in one write.
+// A lineConn is a Conn of lines of text. Several encoded lines can be written at once.
 type lineConn interface {
 	WriteLines(ctx context.Context, lines []byte) error
 	// HasLine reports whether Read returns at once. It is not called during a Read.
@@ -168,7 +169,7 @@ type job struct {
 func (j job) isEmpty() bool { return j.request == nil && j.exchange == nil && j.work == nil }
 
 // serveLoop runs in each goroutine of the readers. With the read lock held, it reads; without it,
-// it serves what it has read, and writes. A goroutine that has acquired the lock checks for queued
+// it serves the job that it read, and writes. A goroutine that acquires the lock checks for queued
 // responses that no goroutine is about to write.
 func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
 	for locked := s.readers.Join(); locked; locked = s.readers.Acquire() {
@@ -190,9 +191,9 @@ func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
 	}
 }
 
-// next reads messages until one is a job, or until queued responses must be written: then it
+// next reads messages until a message is a job, or until queued responses must be written: then it
 // returns an empty job. It blocks only on reads, so that cancellations are always seen, unless the
-// client leaves too many responses unread. The error is io.EOF when the stream or ctx has ended.
+// client leaves too many responses unread. The error is io.EOF at the end of the stream or of ctx.
 func (s *stream) next(ctx context.Context) (job, error) {
 	for {
 		if waits, overdue := s.queue.Unclaimed(); overdue || waits && !s.readsAtOnce() {
@@ -303,7 +304,7 @@ func (s *stream) beginModern(m *jsonrpc.Message, env wire.Envelope) job {
 }
 
 // A streamRequest is a modern request of a stream. No notification follows its cancellation or its
-// response, even if a goroutine of the handler still sends one.
+// response, even if a goroutine of the handler still sends notifications.
 type streamRequest struct {
 	Request
 	stream *stream
@@ -322,8 +323,8 @@ func (r *streamRequest) notify(ctx context.Context, method string, params json.R
 	return s.send(&jsonrpc.Message{Method: method, Params: params})
 }
 
-// serve does a job and queues its response. If the handler ends the goroutine, another one goes on
-// to read.
+// serve does a job and queues its response. If the handler ends the goroutine, another goroutine
+// goes on to read.
 func (s *stream) serve(j job) {
 	returned := false
 	defer func() {
@@ -335,7 +336,7 @@ func (s *stream) serve(j job) {
 	returned = true
 }
 
-// exited responds to a request whose handler has ended the goroutine with runtime.Goexit.
+// exited responds to a request whose handler ended the goroutine with runtime.Goexit.
 func (s *stream) exited(j job) {
 	switch {
 	case j.request != nil:
@@ -411,14 +412,14 @@ func cancelledBecause(reason string) error {
 	return fmt.Errorf("%w: %s", ErrCancelled, reason)
 }
 
-// errSessionReplaced is the cause of the end of a session which another one replaces.
+// errSessionReplaced is the cause of the end of a session that another session replaces.
 var errSessionReplaced = fmt.Errorf("%w: the client has initialized another session", ErrClosed)
 
-// initialize opens the session of the stream. Messages that the client sends before it has read the
+// initialize opens the session of the stream. Messages that the client sends before it reads the
 // response belong to the session already.
 //
 // A bridge that shares one server among clients initializes again for each of them, so the new
-// session replaces the one before.
+// session replaces the session before.
 func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
 	if s.initializing.Load() >= maxInitializing { // it grows only here, with the read lock held
 		return s.refuse(m.ID, wire.Busy("too many initialize requests in progress"))
@@ -449,8 +450,8 @@ func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
 	}}
 }
 
-// initialized completes an initialize request. If it has failed, its session is over, and the client
-// may try again.
+// initialized completes an initialize request. If the request failed, its session is over, and the
+// client may try again.
 func (s *stream) initialized(session *streamSession, ok bool) {
 	switch {
 	case !ok:
@@ -508,7 +509,7 @@ func (s *stream) refuse(id jsonrpc.ID, err *Error) job {
 	return job{}
 }
 
-// write sends one message, unless ctx was cancelled by the client.
+// write sends a message, unless ctx was cancelled by the client.
 func (s *stream) write(ctx context.Context, m *jsonrpc.Message) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -520,8 +521,8 @@ func (s *stream) write(ctx context.Context, m *jsonrpc.Message) error {
 	return s.send(m)
 }
 
-// lock acquires the write lock. It succeeds if the lock is free even if ctx has ended, so that a
-// handler can send notifications after the end of its context.
+// lock acquires the write lock. If the lock is free, it succeeds even after the end of ctx, so that
+// a handler can send notifications after the end of its context.
 func (s *stream) lock(ctx context.Context) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -570,12 +571,12 @@ func disconnected(err error) error {
 }
 
 // drain ends the stream: first the subscriptions, which would not end by themselves, then the
-// requests in progress, then those that exceed the time to drain. Spec:
+// requests in progress, and finally the requests that exceed the time to drain. Spec:
 // basic/transports/stdio#shutdown (2026-07-28).
 func (s *stream) drain(broken error) {
 	s.calls.Hangup(ErrDisconnected) // responses of the client are not read any more
 	if broken != nil {
-		s.end(broken) // nothing can be written
+		s.end(broken) // no message can be written
 	}
 	s.unlisten(ErrShutdown)
 	idle := make(chan struct{})
@@ -604,7 +605,7 @@ func (c core) Serve(ctx context.Context, dst []byte, r wire.Request, notify lega
 	return appendResult(dst, ctx, c.s.handler, req)
 }
 
-// newOpenedRequest returns a request whose envelope has been opened.
+// newOpenedRequest returns a request whose envelope is open already.
 func newOpenedRequest(r wire.Request) *Request {
 	req := &Request{ID: r.ID, Method: r.Method, Params: r.Params}
 	req.env.Envelope = r.Envelope

@@ -49,7 +49,7 @@ type Server struct {
 	extensions map[string]any
 	methods    atomic.Pointer[map[string]Handler]
 	topics     atomic.Pointer[map[string]Topic] // by member of the filter
-	completes  atomic.Bool                      // a feature has completions
+	completes  atomic.Bool                      // a feature supports completion
 }
 
 // ServerOptions configures a [Server]. The zero value is right for most servers.
@@ -64,56 +64,58 @@ type ServerOptions struct {
 	// Logger receives panics, and the errors that clients see as "internal error". Default:
 	// slog.Default().
 	Logger *slog.Logger
-	// Middleware wraps the handling of all requests, the first one outermost.
+	// Middleware wraps the handling of all requests, the first middleware outermost.
 	Middleware []Middleware
 	// Observer receives the begin and the end of every request, outside of Middleware. If it is a
-	// [driver.SessionObserver] or [driver.RefusalObserver], it receives these from the transports. Default: none.
+	// [driver.SessionObserver] or [driver.RefusalObserver], the transports also report sessions or
+	// refusals to it. Default: none.
 	Observer Observer
 	// Visible reports whether the caller of ctx may see and use a feature. The caller is
-	// [PrincipalFrom](ctx), or nil. Visible is called when features are listed and again when one
-	// is used: using a hidden feature is the same error as using one that does not exist. For a
-	// feature that is listed, and whose use requires a login with more scopes, see
+	// [PrincipalFrom](ctx), or nil. Visible is called when features are listed and again when a
+	// feature is used: using a hidden feature returns the same error as using an unknown feature.
+	// For a feature that is listed, and whose use requires a login with more scopes, see
 	// oauth.RequireScopes; as a middleware it runs first, so a feature with rules of both kinds is
 	// not secret. Visible must be fast and safe for concurrent use. Default: all features are
 	// visible.
 	Visible func(ctx context.Context, f Feature) bool
-	// PageSize is the maximum number of items in one list result. Default: 1000.
+	// PageSize limits the items in a list result. Default: 1000.
 	PageSize int
-	// Cache has the cache hints of lists and of the server's description. Default: no caching.
+	// Cache contains the cache hints of lists and of the server's description. Default: no caching.
 	Cache Cache
-	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones
-	// are refused with [CodeBusy]. Subscriptions, calls after [Request.Detach] and requests that
-	// wait for the result of a task do not count: transports and extensions bound them. Default:
-	// 10,000.
+	// MaxInFlight limits the requests in progress, over all connections; further requests are
+	// refused with [CodeBusy]. Subscriptions, calls after [Request.Detach] and requests that wait
+	// for the result of a task do not count: transports and extensions limit them. Default: 10,000.
 	MaxInFlight int
-	// StateKeys encrypt request state and the cursors of lists, each with at least 32 bytes. The
-	// first one encrypts, all of them decrypt; [Server.ReplaceStateKeys] rotates them. Replicas of a
-	// server share them. Default: one random key, which is lost when the server ends.
+	// StateKeys encrypt request state and the cursors of lists. Each key must contain at least 32
+	// bytes. The first key encrypts, all of them decrypt; [Server.ReplaceStateKeys] rotates them.
+	// Replicas of a server must share them. Default: a random key, which is lost when the server
+	// ends.
 	StateKeys [][]byte
-	// StateTTL is the time that a client has to answer a question; in sessions it is always 10
+	// StateTTL is how long a client may take to answer a question; in sessions it is always 10
 	// minutes. Default: 1 hour.
 	StateTTL time.Duration
 	// StateStore stores request state that is too large to travel with the client. With a
 	// [OnceStore], each request state is accepted once. Default: none; a state that is too large is
 	// an error.
 	StateStore StateStore
-	// Complete returns suggested values for the arguments of prompts and variables of templates that
-	// have no [CompleteFunc]. At most 100 values are sent; Total and HasMore are sent as returned, and
-	// HasMore is set if there are more values. It is called for features that the caller may use; its
-	// errors are those of a CompleteFunc. Default: no values.
+	// Complete returns suggested values for the arguments of prompts and variables of templates
+	// without a [CompleteFunc]. At most 100 values are sent; Total and HasMore are sent as
+	// returned, and HasMore is set if there are more values. It is called for features that the
+	// caller may use; its errors are handled like the errors of a CompleteFunc. Default: no values.
 	Complete func(ctx context.Context, p *CompleteParams) (*Completion, error)
-	// RootsChanged is called when the client of a session has announced that its roots have changed;
-	// the next [Roots] asks for them. [PrincipalFrom](ctx) is the caller. It is called once at a time
-	// for one session, and several changes may be one call. Since 2026-07-28 there is no notification.
+	// RootsChanged is called when the client of a session announces that its roots changed; the
+	// next [Roots] asks for them. [PrincipalFrom](ctx) is the caller. For a session it is called
+	// once at a time, and several changes may result in a single call. Since 2026-07-28 there is no
+	// notification.
 	RootsChanged func(ctx context.Context)
 	// Experimental is sent as the capability of this name. Its values encode to JSON objects.
 	Experimental map[string]any
 
-	// Revisions are the protocol revisions that the server accepts, such as "2025-11-25". A client
-	// of another one negotiates one of these or, if that is impossible, receives
-	// [driver.CodeUnsupportedProtocolVersion]. Default: all.
+	// Revisions contains the protocol revisions that the server accepts, such as "2025-11-25". A
+	// client of another revision negotiates an accepted revision or, if that is impossible,
+	// receives [driver.CodeUnsupportedProtocolVersion]. Default: all.
 	Revisions []string
-	// NoLogging turns off the capability logging: [Logger] sends nothing to clients.
+	// NoLogging turns off the capability logging: [Logger] drops all records.
 	NoLogging bool
 	// NoListChanged turns off the notifications of changed lists, and their capabilities.
 	NoListChanged bool
@@ -173,7 +175,7 @@ func (s *Server) wrap() {
 	s.handler.Store(&h)
 }
 
-// Use adds a middleware inside those that the server has. It is for extensions, which are installed
+// Use adds a middleware inside the existing middleware. It is for extensions, which are installed
 // before the server serves: requests in progress do not pass m. Use panics if m is nil.
 func (s *Server) Use(m Middleware) {
 	if m == nil {
@@ -248,7 +250,7 @@ func encodeObject(v any) (json.RawMessage, error) {
 	return raw, err
 }
 
-// configure sets what sessions need to know of the server that h is or that is behind it.
+// configure sets the options of sessions from the server that h is or wraps.
 func configure(cfg *legacy.Config, h Handler) {
 	for {
 		if s := serverOf(h); s != nil {
@@ -263,7 +265,7 @@ func configure(cfg *legacy.Config, h Handler) {
 	}
 }
 
-// ServeMCP serves one request through the server's middleware.
+// ServeMCP serves a request through the server's middleware.
 func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	o := s.opts.Observer
 	if o == nil {
@@ -294,7 +296,7 @@ func (s *Server) serve(ctx context.Context, req *Request) (Result, error) {
 	c := newCall(ctx, s, req)
 	h := s.handler.Load()
 	if !h.isPlain && req.listen != nil && !req.listen.detached {
-		req.listen = nil // middleware sees a subscription as one call
+		req.listen = nil // middleware sees a subscription as a single call
 	}
 	res, err := contain(c, s.log, req, h.Handler)
 	if !req.outlivesHandler() {
@@ -311,9 +313,9 @@ func (s *Server) serve(ctx context.Context, req *Request) (Result, error) {
 
 var errBusy = wire.Busy("server is busy")
 
-// HandleMethod registers the handler of a method that an extension defines, such as those of tasks,
-// which are in the core of 2025-11-25. It panics for other methods of the core, and if the method
-// has a handler.
+// HandleMethod registers the handler of a method that an extension defines, such as a method of
+// tasks, which belong to the core of 2025-11-25. It panics for other methods of the core, and for a
+// method that is registered already.
 func (s *Server) HandleMethod(method string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,8 +332,8 @@ func (s *Server) HandleMethod(method string, h Handler) {
 }
 
 // AddExtension declares support for an extension, by its id (such as "com.example/search") and its
-// settings, which encode to a JSON object; nil means none. AddExtension panics if the id has no
-// prefix or the settings do not encode to an object.
+// settings, which must encode to a JSON object; nil means an empty object. AddExtension panics if
+// the id lacks a prefix or the settings do not encode to an object.
 //
 // Spec: basic (2026-07-28), Extensions.
 func (s *Server) AddExtension(id string, settings any) {

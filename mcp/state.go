@@ -38,10 +38,10 @@ type StateStore interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// A OnceStore is a [StateStore] that also remembers which request states have been used. With one
-// as [ServerOptions.StateStore], a server accepts each request state once. A client then cannot
-// send an answer a second time, not even if the response to the first one was lost. Implementations
-// must be safe for concurrent use.
+// A OnceStore is a [StateStore] that also remembers the used request states. With a OnceStore as
+// [ServerOptions.StateStore], a server accepts each request state once. A client then cannot send
+// an answer a second time, not even if the first response was lost. Implementations must be safe
+// for concurrent use.
 type OnceStore interface {
 	StateStore
 	// Once reports whether this is the first call with the key, among all replicas. It may delete the
@@ -49,16 +49,16 @@ type OnceStore interface {
 	Once(ctx context.Context, key string, expires time.Time) (first bool, err error)
 }
 
-// errState is the error of a request state that was altered, has expired, or belongs to another
-// caller or request. All cases have one text, which reveals nothing to a client that has made the
-// state up.
+// errState is the error of a request state that was altered, expired, or belongs to another caller
+// or request. All cases share a text, which reveals no reason to a client that made the state up.
 var errState = Errorf(CodeInvalidParams,
 	"params.requestState is not valid for this request or has expired; send the request again without it")
 
-// A state is what a call stores from one round to the next. It travels with the client, sealed.
+// A state contains the data that a call keeps from one round to the next. It travels with the
+// client, sealed.
 type state struct {
 	Expires  int64                      `json:"expires,omitzero"`  // Unix milliseconds; unused in a detached call
-	Progress *float64                   `json:"progress,omitzero"` // the last one reported
+	Progress *float64                   `json:"progress,omitzero"` // the last reported value
 	Asked    map[string]digest          `json:"asked,omitempty"`   // the questions of this round
 	Answers  map[string]answered        `json:"answers,omitempty"` // of earlier rounds
 	Once     map[string]json.RawMessage `json:"once,omitempty"`    // results of functions
@@ -87,7 +87,7 @@ func (c *call) begin(key string) (target string, args json.RawMessage, err error
 	return p.target, p.arguments, c.resume(p)
 }
 
-// resume allows questions, and restores the state and answers that the client has sent. Spec:
+// resume allows questions, and restores the state and answers that the client sent. Spec:
 // basic/patterns/mrtr (2026-07-28), Server Requirements.
 func (c *call) resume(p targetParams) error {
 	in := &c.input
@@ -143,14 +143,14 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	return &before, nil
 }
 
-// useState returns an error if the state has been used by another call and the server has a
-// [OnceStore]. Middleware may start a handler several times with the state of its call.
+// useState returns an error if the server uses a [OnceStore] and another call used the state.
+// Middleware may start a handler several times with the state of its call.
 func (c *call) useState(token string, expires time.Time) error {
 	store, ok := c.server.opts.StateStore.(OnceStore)
 	if !ok || c.input.used == token {
 		return nil
 	}
-	digest := sha256.Sum256([]byte(token)) // a state has one text
+	digest := sha256.Sum256([]byte(token)) // a state is encoded as exactly this text
 	first, err := store.Once(c, hex.EncodeToString(digest[:]), expires)
 	switch {
 	case err != nil:
@@ -162,7 +162,7 @@ func (c *call) useState(token string, expires time.Time) error {
 	return nil
 }
 
-// begin prepares the input for one run of a handler. Middleware may start several.
+// begin prepares the input for one run of a handler. Middleware may start several runs.
 func (in *input) begin(p targetParams) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -175,8 +175,8 @@ func (c *call) asked() bool {
 	return c.input.state != nil && len(c.input.state.asked) > 0
 }
 
-// inputRequired returns the result that asks the client the handler's open questions, or nil if
-// there are none. No further questions can be asked.
+// inputRequired returns the result that asks the client the handler's open questions, or nil if no
+// question is open. No further questions can be asked.
 func (c *call) inputRequired() (*InputRequiredResult, error) {
 	in := &c.input
 	in.mu.Lock()
@@ -230,10 +230,10 @@ const (
 
 const minStateKey = seal.MinSecret
 
-// ReplaceStateKeys replaces the keys of [ServerOptions.StateKeys] while the server serves. The
-// first one encrypts from now on. To rotate keys, first add the new key behind the old one at all
-// replicas, then move it to the front, and remove the old one after [ServerOptions.StateTTL]. On an
-// error the keys stay as they were. It is safe for concurrent use.
+// ReplaceStateKeys replaces the keys of [ServerOptions.StateKeys] while the server serves. From now
+// on the first key encrypts. To rotate keys, first add the new key behind the old key at all
+// replicas, then move it to the front, and remove the old key after [ServerOptions.StateTTL]. On an
+// error the keys do not change. It is safe for concurrent use.
 func (s *Server) ReplaceStateKeys(keys [][]byte) error {
 	if err := s.sealer.Replace(sealKeys(keys)...); err != nil {
 		return fmt.Errorf("mcp: state keys: %w", err)
@@ -248,12 +248,11 @@ func sealKeys(secrets [][]byte) (keys []seal.Key) {
 	return keys
 }
 
-// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are
-// none.
+// newStateKeyRing returns a key ring with the given secrets, or with a random secret by default.
 func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
 	r, err := seal.NewKeyRing("patchbay mcp state", sealKeys(secrets)...)
 	if err != nil {
-		panic("mcp: state keys: " + err.Error()) // validate has checked their lengths
+		panic("mcp: state keys: " + err.Error()) // validate checked their lengths before
 	}
 	return r
 }
@@ -314,8 +313,8 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 	if args == nil {
 		args = jsontext.Value("{}")
 	}
-	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers
-	// keep their text: two that differ beyond the precision of a float are two.
+	// A client repeats its arguments, but may decode and encode them in between. Numbers keep their
+	// text: two numbers that differ beyond the precision of a float are different.
 	err := args.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
@@ -333,16 +332,16 @@ func (s *Server) identity() string {
 }
 
 // Once calls f in the first run of a handler and returns its result. In later runs, after the
-// handler has asked questions, it returns the result of the first run. Use it for side effects
-// before an [Ask], and for values that change from run to run, such as random numbers and times.
+// handler asked questions, it returns the result of the first run. Use it for side effects before
+// an [Ask], and for values that change from run to run, such as random numbers and times.
 //
-// The key identifies the result within the handler; it is used once in each run. T is encoded to
-// JSON and decoded again, since the result travels with the client, encrypted. An error of f is not
-// stored: the next run calls f again.
+// The key identifies the result within the handler, and must be used once in each run. T is encoded
+// to JSON and decoded again, because the result travels with the client, encrypted. An error of f
+// is not stored: the next run calls f again.
 //
 // Once holds within one chain of questions and answers. A client that sends a request twice, or
-// answers a question twice, causes two calls of f. What must never happen twice needs a record of
-// its own.
+// answers a question twice, causes two calls of f. An effect that must never happen twice requires
+// a record of its own.
 func Once[T any](ctx context.Context, key string, f func(context.Context) (T, error)) (T, error) {
 	var result T
 	c := callFrom(ctx)

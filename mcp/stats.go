@@ -1,10 +1,10 @@
 package mcp
 
-// ServerStats are figures of a [Server] at one moment.
+// ServerStats contains figures of a [Server] at a moment.
 type ServerStats struct {
 	Tools, Prompts, Resources, Templates int // registered, whether or not a caller may see them
 	InFlight                             int // requests in progress, without subscriptions
-	Subscriptions                        int // open ones, with those of sessions that are notified of changes
+	Subscriptions                        int // open subscriptions, including sessions that are notified of changes
 }
 
 // Stats returns the figures of the server, for metrics. It is safe for concurrent use, and fast.

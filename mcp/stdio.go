@@ -15,14 +15,14 @@ import (
 // StreamConnOptions configures [NewStreamConn]. The zero value is right for all known clients and
 // servers.
 type StreamConnOptions struct {
-	// MaxMessage is the largest message that is read, in bytes. A longer one is refused, and
-	// reading continues with the next. Default: 32 MiB.
+	// MaxMessage limits the size of a message that is read, in bytes. A longer message is refused,
+	// and reading continues with the next. Default: 32 MiB.
 	MaxMessage int
 }
 
 // NewStreamConn returns a Conn over two byte streams, which may be the two directions of one
-// socket. Each message is one line of JSON, as on standard input and output. Close closes r and w
-// if they are io.Closers.
+// socket. Each message is a line of JSON, as on standard input and output. Close closes r and w if
+// they are io.Closers.
 //
 // Reads and writes end with their context if r and w support deadlines, as sockets and pipes of the
 // operating system do. Otherwise a goroutine of the Conn reads from r; it ends when r does.

@@ -16,7 +16,7 @@ import (
 )
 
 // coalesceDelay is the time between the first change of a list and its notification: registering a
-// hundred tools sends one notification.
+// hundred tools results in a single notification.
 const coalesceDelay = 10 * time.Millisecond
 
 // A listChange is a set of lists that changed.
@@ -99,21 +99,21 @@ func (b *subscriptions) remove(s *subscription) {
 	delete(b.subs, s)
 }
 
-// ResourceUpdated notifies the clients that have subscribed to a resource that it has changed.
-// Several changes before a client could be notified result in one notification.
+// ResourceUpdated notifies the subscribers of a resource that it changed. Several changes before a
+// client is notified result in a single notification.
 //
 // Spec: server/resources, Subscriptions.
 func (s *Server) ResourceUpdated(uri string) { s.changes.resourceUpdated(uri) }
 
-// A subscription is one open subscriptions/listen request.
+// A subscription is an open subscriptions/listen request.
 type subscription struct {
 	id         json.RawMessage // the id of the request, as it was sent
 	lists      listChange
-	listParams json.RawMessage // params of list notifications, which have the id alone
+	listParams json.RawMessage // params of list notifications, which contain the id alone
 	uris       map[string]struct{}
-	topics     *topicSubscriptions // nil for none
+	topics     *topicSubscriptions // nil means an empty set
 	wake       func()              // starts sending; called without the lock, must not block
-	end        func()              // called once the subscription is closed, perhaps again; nil for none
+	end        func()              // called once the subscription is closed, perhaps again; may be nil
 
 	mu      sync.Mutex // guards the fields below
 	changed listChange
@@ -159,7 +159,7 @@ func (s *subscription) drain() (listChange, []string) {
 	return changed, updated
 }
 
-// send sends the recorded changes. Those that could not be sent are recorded again.
+// send sends the recorded changes. It records changes again that could not be sent.
 func (s *subscription) send(ctx context.Context, req *Request) error {
 	changed, updated := s.drain()
 	for _, n := range listNotifications {
@@ -203,7 +203,8 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	return s.changes.open(ctx, req, newSubscription(req.ID, f), f, s.openTopics)
 }
 
-// A topicOpener opens the topics of a filter, and leaves in it what has to be acknowledged.
+// A topicOpener opens the topics of a filter, and leaves in the filter only the members that must
+// be acknowledged.
 type topicOpener func(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
 	sender topicSender) (*topicSubscriptions, error)
 
@@ -304,16 +305,16 @@ func listenWith(ctx context.Context, h Handler, req *Request) (stop func(), err 
 }
 
 const (
-	// maxSubscribedURIs bounds the resources of one subscription, which are kept while it is open.
+	// maxSubscribedURIs limits the resources of a subscription, which are kept while it is open.
 	maxSubscribedURIs = 1000
-	// maxListen bounds the params of a subscription, in bytes. They are kept while it is open, and
-	// there may be thousands.
+	// maxListen limits the params of a subscription, in bytes. They are kept while it is open, and
+	// there may be thousands of subscriptions.
 	maxListen = 320 << 10
-	// maxMatching bounds the time in which the URIs of one subscription are matched with templates:
-	// the sum of their bytes, times the variables of each template that begins like the URI. It takes
-	// about a tenth of a second.
+	// maxMatching limits the time in which the URIs of a subscription are matched with templates:
+	// the sum of their bytes, times the variables of each template that begins like the URI. It
+	// takes about a tenth of a second.
 	maxMatching = 1 << 20
-	// maxURI bounds a resource URI.
+	// maxURI limits a resource URI.
 	maxURI = uritemplate.MaxLength
 )
 
@@ -332,7 +333,7 @@ type SubscriptionFilter struct {
 // filterMembers is a SubscriptionFilter without methods.
 type filterMembers SubscriptionFilter
 
-// MarshalJSON encodes the filter as one object that includes the members of Topics.
+// MarshalJSON encodes the filter as an object that includes the members of Topics.
 func (f SubscriptionFilter) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(filterMembers(f), deterministic)
 }

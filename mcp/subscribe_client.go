@@ -21,15 +21,15 @@ import (
 const (
 	// maxRelistens is the number of consecutive failures to renew a subscription.
 	maxRelistens = 5
-	// relistenBackoff is the first delay before a renewal. It doubles each time, and has a random
-	// part, so that the clients of a server that restarts do not reconnect all at once.
+	// relistenBackoff is the first delay before a renewal. It doubles each time, and contains a
+	// random part, so that the clients of a server that restarts do not reconnect all at once.
 	relistenBackoff = time.Second
 	// maxRelistenBackoff is the longest delay.
 	maxRelistenBackoff = 32 * time.Second
-	// minListened is how long a subscription must have lasted to reset the backoff.
+	// minListened is how long a subscription must last to reset the backoff.
 	minListened = time.Minute
-	// maxTopicEvents is the number of topic events that are queued for a slow loop, maxTopicBytes
-	// the total size of their params. A single event may be as large as a message.
+	// maxTopicEvents limits the topic events that are queued for a slow loop, maxTopicBytes the
+	// total size of their params. A single event may be as large as a message.
 	maxTopicEvents = 1000
 	maxTopicBytes  = 4 << 20
 )
@@ -39,17 +39,17 @@ type EventKind uint8
 
 // Kinds of events.
 const (
-	// EventListening: the server has acknowledged the subscription. Event.Filter is what it will
-	// notify of, which may be less than was requested.
+	// EventListening: the server acknowledged the subscription. Event.Filter contains the changes
+	// that it notifies of, which may be fewer than requested.
 	EventListening EventKind = iota + 1
-	// EventChangesMissed: changes may have been missed, because the subscription was interrupted or
-	// the loop was too slow. Fetch again what matters. Event.Filter is what the server notifies of
-	// from now on. The event follows all queued ones.
+	// EventChangesMissed: changes may be missing, because the subscription was interrupted or the
+	// loop was too slow. Fetch the relevant data again. Event.Filter contains the changes that the
+	// server notifies of from now on. The event follows all queued events.
 	EventChangesMissed
-	EventToolsChanged     // the list of tools has changed
-	EventPromptsChanged   // the list of prompts has changed
-	EventResourcesChanged // the list of resources or of resource templates has changed
-	EventResourceUpdated  // the resource URI has changed
+	EventToolsChanged     // the list of tools changed
+	EventPromptsChanged   // the list of prompts changed
+	EventResourcesChanged // the list of resources or of resource templates changed
+	EventResourceUpdated  // the resource URI changed
 	// EventTopic: a notification of an extension, Method with Params. The params come from the
 	// server and are not validated.
 	EventTopic
@@ -75,14 +75,14 @@ type Event struct {
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
-// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has
-// refused the subscription or not acknowledged it within the Timeout of a request, five renewals in
-// a row have failed or met a busy server, or the client is closed. When ctx ends, the loop ends
+// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server
+// refused the subscription or did not acknowledge it within the Timeout of a request, five renewals
+// in a row failed or met a busy server, or the client is closed. When ctx ends, the loop ends
 // without an error.
 //
-// In a slow loop, several equal changes become one event. Topic events are not merged; if too many
-// are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of
-// the client.
+// In a slow loop, several equal changes become a single event. Topic events are not merged; if too
+// many are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results
+// of the client.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) Listen(ctx context.Context, f SubscriptionFilter) iter.Seq2[Event, error] {
@@ -124,7 +124,7 @@ type listening struct {
 
 	mu     sync.Mutex
 	events []Event             // queued for the loop
-	queued map[eventName]bool  // those of them that are queued only once
+	queued map[eventName]bool  // the queued events that must not be queued twice
 	topics int                 // topic events among them
 	bytes  int                 // of their params
 	missed bool                // events were dropped, or the subscription was interrupted
@@ -137,7 +137,7 @@ type eventName struct {
 	uri  string
 }
 
-// deliver yields the queued events. EventChangesMissed is the last one, so that no older event
+// deliver yields the queued events. It yields EventChangesMissed last, so that no older event
 // follows it.
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
@@ -197,8 +197,8 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// lasted reports whether the subscription that has ended was acknowledged, and how long it lasted
-// since.
+// lasted reports whether the server acknowledged the subscription before it ended, and how long it
+// lasted since.
 func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,7 +222,7 @@ func (l *listening) once(ctx context.Context) error {
 		l.receive(method, params)
 	}
 	_, err = l.client.do(ctx, &clientRequest{method: wire.MethodSubscriptionsListen, members: members, notify: receive})
-	return err // nil if the server has ended the subscription, for example to restart
+	return err // nil if the server ended the subscription, for example to restart
 }
 
 // receive queues the event for a notification that was requested. Equal events are queued once, so
@@ -277,7 +277,7 @@ func (l *listening) acknowledged(params json.RawMessage) {
 	l.add(Event{Kind: EventChangesMissed})
 }
 
-// add queues an event, or records that one was dropped.
+// add queues an event, or records that an event was dropped.
 func (l *listening) add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

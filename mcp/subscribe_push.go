@@ -12,15 +12,15 @@ import (
 // A pushSubscription is a subscription whose notifications are sent by the goroutine of its
 // request.
 //
-// There are thousands of them, and each waits for hours. So that each keeps little memory, serve
-// runs near the bottom of the goroutine's stack: where possible after the handler that opened the
-// subscription has returned, see listenThenServe.
+// A server may serve thousands of subscriptions, which wait for hours. To save memory, serve runs
+// near the bottom of the goroutine's stack: where possible after the handler that opened the
+// subscription returned, see listenThenServe.
 type pushSubscription struct {
 	*subscription
 	changes *subscriptions
 	ctx     context.Context // of the call
 	req     *Request
-	wakeup  chan struct{} // has room for one element
+	wakeup  chan struct{} // buffered (1)
 }
 
 // listenPush opens a subscription and serves it, unless the caller of the handler does that.
@@ -62,7 +62,7 @@ func (p *pushSubscription) close() {
 }
 
 // serve sends notifications until the client or the server ends the subscription. Its stack frame
-// is small, and the functions that it calls have the large ones.
+// is small; the functions that it calls use large frames.
 func (p *pushSubscription) serve() (Result, error) {
 	defer p.close()
 	done := p.ctx.Done()
@@ -78,8 +78,8 @@ func (p *pushSubscription) serve() (Result, error) {
 	}
 }
 
-// sendAll sends what has changed. It recovers from panics, since the handler that would do so may
-// have returned.
+// sendAll sends the recorded changes. It recovers from panics, because the handler that would do so
+// may be gone.
 func (p *pushSubscription) sendAll(ctx context.Context) (err error) {
 	defer recovered(ctx, p.req.logger(), p.req.Method, &err)
 	if err := p.send(ctx, p.req); err != nil {
@@ -89,12 +89,12 @@ func (p *pushSubscription) sendAll(ctx context.Context) (err error) {
 }
 
 func (p *pushSubscription) end() (Result, error) {
-	// Changes before the end are still sent. Notify fails if nothing can be sent any more.
+	// Changes before the end are still sent. Notify fails if no message can be sent any more.
 	_ = p.sendAll(context.WithoutCancel(p.ctx))
 	return p.result(p.ctx)
 }
 
-// result returns the result of a subscription whose context has ended.
+// result returns the result of a subscription after the end of its context.
 func (s *subscription) result(ctx context.Context) (Result, error) {
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
 		return nil, cause
@@ -111,11 +111,11 @@ type listenCall struct {
 }
 
 // outlivesHandler reports whether the request is a subscription that is served after its handler
-// has returned.
+// returned.
 func (r *Request) outlivesHandler() bool { return r.listen != nil && r.listen.push != nil }
 
-// listenThenServe calls h, which opens a subscription, and serves the subscription when h has
-// returned. Between h and the server there must be no handler that looks at the result.
+// listenThenServe calls h, which opens a subscription, and serves the subscription after h
+// returned. No handler between h and the server may inspect the result.
 func listenThenServe(ctx context.Context, req *Request, h Handler) (Result, error) {
 	var l listenCall
 	req.listen = &l
@@ -130,13 +130,14 @@ func listenThenServe(ctx context.Context, req *Request, h Handler) (Result, erro
 	return l.push.serve()
 }
 
-// A wrapper is a transport's handler in front of another handler. It looks at the error of a call
-// and not at the result, so a subscription can be served after it has returned.
+// A wrapper is a transport's handler in front of another handler. It inspects the error of a call
+// and not the result, so a subscription can be served after it returned.
 type wrapper interface {
 	Unwrap(driver.Wrapped) Handler
 }
 
-// serverOf returns the server that h is or that a transport has wrapped; nil for other handlers.
+// serverOf returns the server that h is or that h wraps in handlers of a transport; nil for other
+// handlers.
 func serverOf(h Handler) *Server {
 	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
 		h = w.Unwrap(driver.Wrapped{})
@@ -145,8 +146,8 @@ func serverOf(h Handler) *Server {
 	return s
 }
 
-// passesListen reports whether h answers subscriptions/listen with a [Broadcaster] and does not look at the
-// result, so that a subscription can be served after h has returned.
+// passesListen reports whether h answers subscriptions/listen with a [Broadcaster] and does not
+// inspect the result, so that a subscription can be served after h returned.
 func passesListen(h Handler) bool {
 	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
 		h = w.Unwrap(driver.Wrapped{})
@@ -158,7 +159,7 @@ func passesListen(h Handler) bool {
 	return ok && reflect.TypeOf(b.UsesBroadcaster()) == reflect.TypeOf(h)
 }
 
-// plainServer returns the server of h if it has no middleware; otherwise nil.
+// plainServer returns the server of h if it is without middleware; otherwise nil.
 func plainServer(h Handler) *Server {
 	if s := serverOf(h); s != nil && s.handler.Load().isPlain {
 		return s

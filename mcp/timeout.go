@@ -12,7 +12,7 @@ type requestContext struct {
 	client *Client
 
 	mu   sync.Mutex // guards the fields below
-	done []func()   // called at the end, last one first
+	done []func()   // called at the end, the last function first
 	over bool
 }
 
@@ -27,8 +27,8 @@ func (r *requestContext) Value(key any) any {
 	return r.Timeout.Value(key)
 }
 
-// EndRequest ends the request. A transport that is closed calls it if the context has it, and then
-// needs no context of its own.
+// EndRequest ends the request. A transport calls it when it is closed, if the context implements
+// it, and then needs no context of its own.
 func (r *requestContext) EndRequest(cause error) { r.End(cause) }
 
 // OnDone implements [driver.OnRequestDone].
@@ -55,7 +55,8 @@ func (r *requestContext) stop() {
 	r.Stop()
 }
 
-// nextDone removes and returns the last registered function, or ends the request if none remains.
+// nextDone removes and returns the last registered function, or ends the request if no function
+// remains.
 func (r *requestContext) nextDone() (f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +113,7 @@ func (s *requestSet) endQuestion() {
 	}
 }
 
-// close ends all requests, and those that start later.
+// close ends all requests, and every request that starts later.
 func (s *requestSet) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

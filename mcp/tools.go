@@ -15,7 +15,7 @@ type Tool struct {
 	Name string `json:"name"`
 	// Title is the name for people. Default: Name.
 	Title string `json:"title,omitzero"`
-	// Description explains to the model what the tool does and when to use it.
+	// Description explains to the model the purpose of the tool and when to use it.
 	Description string `json:"description,omitzero"`
 	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the
 	// function's input type.
@@ -27,8 +27,8 @@ type Tool struct {
 	// trust the server.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
-	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the
-	// tool may be tasks; see package ext/tasks. Lists of other revisions leave it out.
+	// Execution is the JSON object that only revision 2025-11-25 defines: whether calls of the tool
+	// may be tasks; see package ext/tasks. Lists of other revisions leave it out.
 	Execution json.RawMessage `json:"execution,omitzero"`
 	Meta      Meta            `json:"_meta,omitzero"`
 }
@@ -60,8 +60,8 @@ type ToolAnnotations struct {
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
 }
 
-// Hints returns the hints, with the defaults of the protocol for those that are not set. a may be
-// nil. The hints come from the server: a client must not rely on them unless it trusts the server.
+// Hints returns the hints; a hint that is not set has the default of the protocol. a may be nil.
+// The hints come from the server: a client must not rely on them unless it trusts the server.
 //
 // Spec: schema ToolAnnotations.
 func (a *ToolAnnotations) Hints() (readOnly, destructive, idempotent, openWorld bool) {
@@ -92,9 +92,9 @@ type CallToolResult struct {
 	complete
 }
 
-// Structured is a result of a tool that has a value for programs and content of its own for the
+// Structured is a result of a tool that contains a value for programs and separate content for the
 // model, as the Out of [AddTool] and [CallTool]. It is an ordinary value: a [*CallToolResult] can
-// say the same, without the output schema of T.
+// contain the same, but without the output schema of T.
 type Structured[T any] struct {
 	// Value becomes the structured content. Clients of revisions before 2025-06-18 do not receive
 	// it, unless it is their only text.
@@ -146,7 +146,7 @@ func (r *CallToolResult) appendFields(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// A ListToolsResult is one page of a server's tools.
+// A ListToolsResult is a page of a server's tools.
 //
 // Spec: server/tools, Listing Tools.
 type ListToolsResult struct {
@@ -163,7 +163,7 @@ func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
 	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor)
 }
 
-// appendValue appends the JSON of v on one line.
+// appendValue appends the JSON of v on a single line.
 func appendValue(dst []byte, v any) ([]byte, error) {
 	b, err := schema.Encode(v)
 	if err != nil {

@@ -56,10 +56,10 @@ type toolIndex struct {
 	bytes int // of their output schemas
 }
 
-// A knownTool is the part of a tool's definition that calls need.
+// A knownTool holds the part of a tool's definition that calls need.
 type knownTool struct {
 	mirror []driver.HeaderParam
-	raw    json.RawMessage // output schema, nil for none
+	raw    json.RawMessage // output schema; may be nil
 	output func() (*schema.Schema, error)
 }
 
@@ -112,11 +112,11 @@ func (x *toolIndex) clear() {
 	x.tools, x.bytes = nil, 0
 }
 
-// CallTool calls a tool. args encodes to a JSON object, or is nil; otherwise the call fails and
-// nothing is sent. StructuredContent of the result is a json.RawMessage. If the tool fails,
+// CallTool calls a tool. args must encode to a JSON object or be nil; otherwise the call fails
+// before anything is sent. StructuredContent of the result is a json.RawMessage. If the tool fails,
 // CallTool returns a result with IsError set; the function [CallTool] returns an error instead. If
-// the tool has been listed, structured content is validated against its output schema; the error
-// for an invalid one is [ErrInvalidResult].
+// the tool was listed before, structured content is validated against its output schema; if it is
+// invalid, the error wraps [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallToolResult, error) {
@@ -180,8 +180,8 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 	return append(dst, raw...), nil
 }
 
-// refresh lists the tools again after the server has refused a call because of its headers. The
-// call has not run. Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
+// refresh lists the tools again after the server refused a call, which therefore did not run,
+// because of its headers. Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
 func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 	if _, mirrors := c.transport.(headerParamTransport); !mirrors {
 		return nil, errors.New("the transport does not support headers")
@@ -210,7 +210,8 @@ func (r *CallToolResult) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// decodeToolResult decodes a result. All members are optional: servers omit different ones.
+// decodeToolResult decodes a result. All members are optional, because servers omit different
+// members.
 func decodeToolResult(raw RawResult) (*CallToolResult, error) {
 	r := &CallToolResult{Content: []ContentBlock{}}
 	d := jsonscan.Descend(raw)
@@ -293,7 +294,7 @@ func (c *Client) checkOutput(known *knownTool, r *CallToolResult) error {
 	return nil
 }
 
-// A ToolError reports that a tool has failed. The content of Result is meant for the model.
+// A ToolError reports that a tool failed. The content of Result is meant for the model.
 type ToolError struct {
 	Tool   string
 	Result *CallToolResult
@@ -308,7 +309,7 @@ func (e *ToolError) Error() string {
 	return fmt.Sprintf("tool %q failed", e.Tool)
 }
 
-// Text returns the text content of the result, one block per line. Other content is left out.
+// Text returns the text content of the result, each block on a line. Other content is left out.
 func (r *CallToolResult) Text() string {
 	var texts []string
 	for _, c := range r.Content {
@@ -321,10 +322,10 @@ func (r *CallToolResult) Text() string {
 
 // CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
 // is the whole result, a [][ContentBlock] its content, a string its text, a [Structured] its value,
-// content and meta. Any other type is decoded from the structured content, or from the text if there
-// is none, with names in any case, as package encoding/json does. It is an error if no member of an
-// object is a field of Out. After such errors the tool has run. If the tool fails, the error is a
-// [*ToolError].
+// content and meta. Any other type is decoded from the structured content, or from the text if it
+// is missing, with names in any case, as package encoding/json does. It is an error if no member of
+// an object is a field of Out. If decoding fails, the tool did run. If the tool fails, the error is
+// a [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
@@ -371,8 +372,8 @@ func (r *CallToolResult) decode(tool string, v any) error {
 	return nil
 }
 
-// decodeValue decodes raw into v, a pointer. An object must have a member that is a field of v, as
-// far as its first members show.
+// decodeValue decodes raw into v, a pointer. An object must contain a member that is a field of v,
+// as far as its first members show.
 func decodeValue(raw json.RawMessage, v any) error {
 	const maxMembers = 32
 	if err := schema.DecodeAnyCase(raw, v); err != nil {

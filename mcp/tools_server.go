@@ -28,23 +28,23 @@ type toolEntry struct {
 
 // AddTool registers a function as a tool and returns its [Registration].
 //
-// In is a struct whose fields are the arguments, or a pointer to one; struct{} for a tool without
-// any. Their JSON Schema is derived from the type: names and optional fields from `json` tags, and
-// descriptions, enums, ranges and defaults from `jsonschema` tags; see the package documentation.
-// In may also be any, for any arguments, or a map. If Tool.InputSchema is set, it takes precedence,
-// and In may also be json.RawMessage. The arguments are validated and completed by defaults before
-// the function is called. Invalid arguments become a tool error that the model can correct; clients
-// of 2025-06-18 and before get the error -32602.
+// In is a struct, or a pointer to a struct, whose fields are the arguments; struct{} for a tool
+// without arguments. Their JSON Schema is derived from the type: names and optional fields from
+// `json` tags, and descriptions, enums, ranges and defaults from `jsonschema` tags; see the package
+// documentation. In may also be any, for any arguments, or a map. If Tool.InputSchema is set, it
+// takes precedence, and In may also be json.RawMessage. The arguments are validated and completed
+// by defaults before the function is called. Invalid arguments become a tool error that the model
+// can correct; clients of 2025-06-18 and before receive the error -32602.
 //
 // Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult]
 // are unchanged; any other type becomes structured content with an output schema, and its JSON as
-// text. [Structured] replaces that text. A server whose tool returns or has returned an
-// [*EmbeddedResource] declares the resources capability, also if it has no other resources.
+// text. [Structured] replaces that text. A server whose tool may return or once returned an
+// [*EmbeddedResource] declares the resources capability, even without other resources.
 //
 // An error of the function becomes a tool error: the model sees its whole text, which must not
-// contain secrets or internal details. An [*Error], also a wrapped one, becomes a protocol error,
-// of which the client sees code, message and data, and nothing that wraps them. A panic is logged
-// and becomes "internal error". The context ends when the client cancels or disconnects.
+// contain secrets or internal details. An [*Error], also a wrapped one, becomes a protocol error:
+// the client sees its code, message and data, but not the text that wraps it. A panic is logged and
+// becomes "internal error". The context ends when the client cancels or disconnects.
 //
 // AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in
 // use. See [SetTool] for tools that are not known when the program is written.
@@ -55,10 +55,10 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 }
 
 // SetTool registers a function as a tool like [AddTool], but returns an error where AddTool panics,
-// and replaces the tool that has the name. It is for tools from a file, an API description or
+// and replaces an existing tool of that name. It is for tools from a file, an API description or
 // another server: Tool.InputSchema is given, In is json.RawMessage and Out is [*CallToolResult].
-// [Registered] finds the tool by its name again. An invalid tool changes nothing. Calls of a
-// replaced tool continue; its [Registration] has no effect any more.
+// [Registered] finds the tool by its name again. An invalid tool is not registered and leaves the
+// existing tool in place. Calls of a replaced tool continue; its [Registration] no longer applies.
 func SetTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, error)) (*Registration[Tool], error) {
 	return s.addTool(t, bindTool(f), replaceTaken)
 }
@@ -104,8 +104,8 @@ func (s *Server) addTool(given *Tool, b binding[toolFunc], taken ifTaken) (*Regi
 	return r, err
 }
 
-// infer derives the schemas that are not set from the types of the function. A result that can be
-// anything has none.
+// infer derives the schemas that are not set from the types of the function. It leaves the output
+// schema empty if the result can be of any type.
 func (e *toolEntry) infer(t *Tool, in, out reflect.Type) (err error) {
 	if t.InputSchema == nil {
 		if e.input, err = inputSchema(in); err != nil {
@@ -146,7 +146,7 @@ func inputSchema(in reflect.Type) (*schema.Schema, error) {
 	return nil, fmt.Errorf("%s: want a struct, a map or any, or a Tool.InputSchema", in)
 }
 
-// isStruct reports whether a type is a struct or a pointer to one.
+// isStruct reports whether a type is a struct or a pointer to a struct.
 func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
 }
@@ -265,8 +265,8 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	return res, nil
 }
 
-// embedsResource reports whether the content has an embedded resource. Servers with such tools
-// declare the capability. Spec: server/tools, Embedded Resources.
+// embedsResource reports whether the content contains an embedded resource. Servers with such tools
+// must declare the capability. Spec: server/tools, Embedded Resources.
 func embedsResource(content []ContentBlock) bool {
 	return slices.ContainsFunc(content, func(c ContentBlock) bool { _, ok := c.(*EmbeddedResource); return ok })
 }
@@ -288,8 +288,8 @@ func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage,
 }
 
 // badArguments returns the result of a call with invalid arguments: a tool error in revisions that
-// define it so, a protocol error in older ones. Spec: server/tools (2025-11-25, 2026-07-28), Error
-// Handling.
+// define it so, a protocol error in older revisions. Spec: server/tools (2025-11-25, 2026-07-28),
+// Error Handling.
 func badArguments(c *call, err error) (Result, error) {
 	if c.req.has(wire.ToolArgumentErrors) {
 		return failedTool(err), nil
@@ -360,9 +360,9 @@ func (e *toolEntry) decode(args json.RawMessage, v any) error {
 	return nil
 }
 
-// result returns the result for an output of the tool's function: one block of content, or
-// structured content and, unless there is other content, its JSON as text. Members that are null
-// and not allowed by the output schema are dropped. out is a pointer. Spec: server/tools, Structured
+// result returns the result for an output of the tool's function: a block of content, or structured
+// content and, unless there is other content, its JSON as text. Members that are null and not
+// allowed by the output schema are dropped. out is a pointer. Spec: server/tools, Structured
 // Content.
 func (e *toolEntry) result(out any) (*CallToolResult, error) {
 	if e.content {

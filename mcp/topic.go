@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// maxTopicKeys bounds the recorded changes of all topics of one subscription: slightly more than
+	// maxTopicKeys limits the recorded changes of all topics of a subscription: slightly more than
 	// the largest filter can name.
 	maxTopicKeys = 20_000
-	// maxTopicKeyBytes bounds the sum of their keys, which are params in a [Broadcaster]. A single one may be
-	// larger.
+	// maxTopicKeyBytes limits the sum of their keys, which are params in a [Broadcaster]. A single
+	// key may be larger.
 	maxTopicKeyBytes = 4 << 20
 )
 
 // A Topic is a kind of change, defined by an extension, that clients can subscribe to with
-// subscriptions/listen. Its functions must be safe for concurrent use; a panic in one is recovered.
-// Sessions of older revisions have no topics.
+// subscriptions/listen. Its functions must be safe for concurrent use; their panics are recovered.
+// Sessions of older revisions do not support topics.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28), Extensions.
 type Topic struct {
@@ -33,15 +33,15 @@ type Topic struct {
 	Method string
 	// Open opens a subscription. The member is the topic's member of the client's filter, any JSON
 	// value. The server acknowledges the returned value under the same name; nil means that there
-	// is nothing to subscribe to, and leaves the member out. An error ends the request.
+	// is no item to subscribe to, and leaves the member out. An error ends the request.
 	//
-	// From then on, and already before Open returns, the extension calls changed(key) whenever the
-	// item named key has changed. It may be called from any goroutine and with locks held: it does
-	// not block, and calls neither Open nor Params. Several changes of an item before the client
-	// could be notified result in one notification. After the subscription has ended, changed does
-	// nothing.
+	// From then on, and already before Open returns, the extension must call changed(key) whenever
+	// the item named key changes. It may be called from any goroutine and with locks held: it does
+	// not block, and calls neither Open nor Params. Several changes of an item before the client is
+	// notified result in a single notification. After the end of the subscription, changed ignores
+	// calls.
 	//
-	// The server calls stop once, when the subscription has ended; it may be nil. The context ends
+	// The server calls stop once, at the end of the subscription; it may be nil. The context ends
 	// with the subscription.
 	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (
 		acknowledged any, stop func(), err error)
@@ -76,7 +76,7 @@ func (s *Server) AddTopic(member string, t Topic) {
 	s.topics.Store(&topics)
 }
 
-// topicSubscriptions are the topics of one subscription; nil is an empty set.
+// topicSubscriptions are the topics of a subscription; nil is an empty set.
 type topicSubscriptions struct {
 	req    *Request
 	sub    *subscription
@@ -119,8 +119,8 @@ func newTopicSubscriptions(
 	return o
 }
 
-// openTopics opens the topics of the filter, and leaves in the filter what has to be acknowledged.
-// Until close, changes are sent to the client.
+// openTopics opens the topics of the filter, and leaves in the filter only the members that must be
+// acknowledged. Until close, changes are sent to the client.
 func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
 	sender topicSender) (*topicSubscriptions, error) {
 	wanted := f.Topics
@@ -150,7 +150,7 @@ func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription
 	return o, nil
 }
 
-// subscribe opens one topic. It returns nil if there is nothing to subscribe to.
+// subscribe opens a topic. It returns nil if there is no item to subscribe to.
 func (o *topicSubscriptions) subscribe(topic Topic, member json.RawMessage) (acknowledged json.RawMessage, err error) {
 	t := &topicSubscription{Topic: topic}
 	o.mu.Lock()
@@ -177,7 +177,7 @@ func (o *topicSubscriptions) begin(t *topicSubscription, member json.RawMessage)
 	return encoded, nil
 }
 
-// closeTopic closes a topic that has nothing to subscribe to.
+// closeTopic closes a topic without an item to subscribe to.
 func (o *topicSubscriptions) closeTopic(t *topicSubscription) {
 	o.mu.Lock()
 	t.closed = true
@@ -233,7 +233,7 @@ func (o *topicSubscriptions) drain() []topicKey {
 	return keys
 }
 
-// send sends the recorded changes. Those that could not be sent are recorded again.
+// send sends the recorded changes. It records changes again that could not be sent.
 func (o *topicSubscriptions) send(ctx context.Context) error {
 	if o == nil {
 		return nil
@@ -255,9 +255,9 @@ func (o *topicSubscriptions) send(ctx context.Context) error {
 	return nil
 }
 
-// sendInBackground starts a goroutine that sends, unless one is running, so that the caller does
-// not wait. The goroutine ends when all changes are sent, when the stream is closed, and soon after
-// the subscription.
+// sendInBackground starts a goroutine that sends, unless it is running already, so that the caller
+// does not wait. The goroutine ends when all changes are sent, when the stream is closed, and soon
+// after the subscription.
 func (o *topicSubscriptions) sendInBackground() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

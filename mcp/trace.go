@@ -8,20 +8,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Frame is a message, or an HTTP request or response without one. The function of [Trace] must not
-// change or keep it. Spec: basic (2026-07-28), Messages.
+// A Frame is a message, or an HTTP request or response without a message. The function of [Trace]
+// must not change or keep it. Spec: basic (2026-07-28), Messages.
 type Frame struct {
-	Sent    bool                // by the client; otherwise the client has received it
-	Message *jsonrpc.Message    // never a batch; nil for an HTTP request or response without one
+	Sent    bool                // by the client; otherwise the client received it
+	Message *jsonrpc.Message    // never a batch; nil for an HTTP request or response without a message
 	Method  string              // of HTTP, also for a response
 	Status  int                 // of an HTTP response
 	Header  map[string][]string // of HTTP; values are "[hidden]" unless known to be public
 }
 
-// Trace calls f for every valid message that t sends or has received, and returns t, which must not
-// have been used. Calls of f do not overlap; each delays its message, and must not use the client.
-// Messages are complete, with the secrets in them. Trace panics if t is not a transport of mcp or
-// mcphttp, does not embed one, and has no method Trace(func(Frame)).
+// Trace calls f for every valid message that t sends or receives, and returns t, which must be
+// unused. Calls of f do not overlap; each delays its message, and must not use the client. Messages
+// are complete, with the secrets in them. Trace panics unless t is a transport of mcp or mcphttp,
+// embeds such a transport, or implements a method Trace(func(Frame)).
 func Trace(t Transport, f func(Frame)) Transport {
 	var mu sync.Mutex
 	locked := func(frame Frame) {
@@ -48,7 +48,7 @@ func (f tracer) message(sent bool, m *jsonrpc.Message) {
 	}
 }
 
-// traced is RoundTrip with the messages that a stream would have.
+// traced is RoundTrip with the messages that a stream would carry.
 func (t *memoryTransport) traced(ctx context.Context, req *Request) (Result, error) {
 	id, copied := jsonrpc.IntID(t.ids.Add(1)), *req
 	t.trace.message(true, &jsonrpc.Message{ID: id, Method: req.Method, Params: req.Params})

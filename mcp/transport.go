@@ -15,57 +15,57 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and
-// [Pipe] return Conns. A custom stream transport is another implementation of Conn.
+// A Conn is a stream of messages between a client and a server. [Stdio], [NewStreamConn] and [Pipe]
+// return Conns. A custom stream transport is another implementation of Conn.
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
 	// Read returns the next message, which the caller owns. The error is io.EOF at the end of the
-	// stream. A [*jsonrpc.DecodeError] reports one invalid message, after which reading continues.
+	// stream. A [*jsonrpc.DecodeError] reports an invalid message, after which reading continues.
 	// Read fails when ctx ends or the Conn is closed. It is called by one goroutine at a time.
 	Read(ctx context.Context) (*jsonrpc.Message, error)
-	// Write sends one message, and blocks while the other side is slow. It fails when ctx ends or
-	// the Conn is closed; a message that was written in part by then ends the stream. Write does
-	// not retain the message. It is safe for concurrent use.
+	// Write sends a message, and blocks while the other side is slow. It fails when ctx ends or the
+	// Conn is closed; a message that was written in part by then ends the stream. Write must not
+	// retain the message, and must be safe for concurrent use.
 	Write(ctx context.Context, m *jsonrpc.Message) error
 	// Close ends both directions, and pending calls of Read and Write as far as the underlying
 	// streams allow.
 	Close() error
 }
 
-// A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP.
+// A Transport sends the requests of a client to a server, as an http.RoundTripper does for HTTP.
 // [Command], [InMemory], [NewConnTransport] and mcphttp.NewTransport return Transports. [Connect]
-// returns a [Client] that uses one.
+// returns a [Client] that uses a Transport.
 //
 // Spec: basic/transports (2026-07-28).
 type Transport interface {
-	// RoundTrip sends a request, whose params have the `_meta`, and returns its result: a
-	// [RawResult], unless the transport stays within the process. It passes the notifications of
+	// RoundTrip sends a request, whose params contain the `_meta`, and returns its result: a
+	// [RawResult], unless the transport stays within the process. It must pass the notifications of
 	// the request to req.Notify, if that is set, in order, and all of them before it returns; a
 	// Notify that blocks may block the whole transport. The transport chooses the id.
 	//
 	// The error is a remote [*Error] if the server responded with an error, and a [*TransportError]
-	// if there is no response. When ctx ends, RoundTrip cancels the request at the server and
-	// returns context.Cause(ctx). It is safe for concurrent use.
+	// if there is no response. When ctx ends, RoundTrip must cancel the request at the server and
+	// return context.Cause(ctx). It must be safe for concurrent use.
 	RoundTrip(ctx context.Context, req *Request) (Result, error)
-	// Close ends all requests and connections within bounded time. It may be called several times.
+	// Close ends all requests and connections within limited time. It may be called several times.
 	Close() error
 }
 
-// A TransportError reports that a request has no valid response: the connection failed, or the
-// response violates the protocol. An error that the server responded with is an [*Error] instead; a
-// refusal by HTTP status, such as 401 or 403, is both if its body has an error.
+// A TransportError reports that a request received no valid response: the connection failed, or the
+// response violates the protocol. An error response of the server is an [*Error] instead; a refusal
+// by HTTP status, such as 401 or 403, is both if its body contains an error.
 type TransportError struct {
 	// Method is the method of the request.
 	Method string
 	// MayHaveRun reports whether the server may have executed the request, or may still do so. If
-	// it is false, the server has not, and the request can be sent again.
+	// it is false, the server did not execute the request, which can be sent again.
 	MayHaveRun bool
 	// Err is the reason.
 	Err error
 }
 
-// Error returns the reason. If there was no response to a request that can have effects, the text
+// Error returns the reason. For a request with possible effects that received no response, the text
 // ends with "; it may have run".
 func (e *TransportError) Error() string {
 	text := fmt.Sprintf("mcp: %s: %v", e.Method, e.Err)
@@ -89,7 +89,7 @@ func (e *TransportError) Unwrap() error { return e.Err }
 type headerParamTransport interface{ UsesHeaderParams() }
 
 // A SessionTransport is a Transport that can also connect to servers of revisions before
-// 2026-07-28. [Connect] opens a session if the server is one of these.
+// 2026-07-28. [Connect] opens a session with such a server.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
 type SessionTransport interface {
@@ -97,7 +97,7 @@ type SessionTransport interface {
 	// OpenSession opens the connection of a new session, whose first request is initialize. The
 	// server's requests, and its notifications that belong to no request in progress, go to
 	// receive, which must not block and may be called concurrently. A nil message reports that
-	// messages may have been missed. ctx bounds the opening, not the session.
+	// messages may be missing. ctx limits the opening, not the session.
 	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (driver.SessionConn, error)
 }
 
@@ -107,12 +107,12 @@ const (
 	minBackoff = time.Second
 	// maxBackoff is the longest delay.
 	maxBackoff = 30 * time.Second
-	// minUptime is how long a server must have run for its exit not to count as early.
+	// minUptime is how long a server must run for its exit not to count as early.
 	minUptime = 10 * time.Second
 )
 
-// NewConnTransport returns a Transport over a Conn, such as that of a socket or one end of a
-// [Pipe]. It ends when the Conn does.
+// NewConnTransport returns a Transport over a Conn, such as a socket or an end of a [Pipe]. It ends
+// when the Conn does.
 func NewConnTransport(conn Conn) Transport {
 	t := &connTransport{}
 	used := false
@@ -127,24 +127,25 @@ func NewConnTransport(conn Conn) Transport {
 	return t
 }
 
-// A connTransport is a Transport over Conns, one at a time. When one has ended, it dials the next.
+// A connTransport is a Transport over Conns, one at a time. After the end of a Conn, it dials the
+// next.
 type connTransport struct {
 	dial   func(ctx context.Context) (Conn, error)
 	logger *slog.Logger
-	once   bool // a Conn that has had a response is the last one
+	once   bool // a Conn that received a response is the last
 	unused Conn // closed by Close if no request was sent
 	trace  tracer
 
 	lock       chan struct{} // holds a token while the fields below are used
 	current    *clientConn   // nil before the first request
-	dialed     time.Time     // when current was
+	dialed     time.Time     // when current was dialed
 	earlyExits int           // number of consecutive early exits
 	backoff    time.Time     // when the next dial is allowed
 	closed     bool
 
 	routes    routes
 	unrouted  func(m *jsonrpc.Message) // receives notifications that belong to no request
-	restarted func()                   // called after a Conn other than the first has been dialed
+	restarted func()                   // called after a Conn other than the first was dialed
 }
 
 func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
@@ -154,8 +155,8 @@ func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
 
 func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
 
-// RoundTrip sends a request of revision 2026-07-28. If the connection has ended since the last
-// request, it opens another one, even if only the write of this request shows the end.
+// RoundTrip sends a request of revision 2026-07-28. If the connection ended since the last request,
+// it opens another connection, even if only the write of this request shows the end.
 func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
 	c, fresh, err := t.live(ctx, req.Method)
 	if err != nil {
@@ -175,7 +176,7 @@ func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, er
 	return again.roundTripModern(ctx, req, &t.routes)
 }
 
-// open parses the envelope of a request, unless it has been parsed.
+// open parses the envelope of a request, unless it is parsed already.
 func (r *Request) open() error {
 	if r.env.Meta != nil {
 		return nil
@@ -188,8 +189,7 @@ func (r *Request) open() error {
 	return nil
 }
 
-// live returns the current clientConn, and dials if there is none. fresh reports whether it has
-// dialed.
+// live returns the current clientConn, or dials if there is none. fresh reports whether it dialed.
 func (t *connTransport) live(ctx context.Context, method string) (c *clientConn, fresh bool, err error) {
 	if t.dial == nil {
 		err := errors.New("the transport was not made by Command or NewConnTransport")
@@ -229,7 +229,7 @@ func (t *connTransport) live(ctx context.Context, method string) (c *clientConn,
 	return t.current, true, nil
 }
 
-// closeDead discards the Conn that has ended. After several early exits, the next dial is delayed.
+// closeDead discards the Conn after its end. After several early exits, the next dial is delayed.
 func (t *connTransport) closeDead() {
 	if t.current == nil {
 		return
@@ -259,11 +259,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// receive handles messages other than responses on c. Modern servers send no requests, and modern
-// clients no responses. A server that violates this waits for a response, and some servers
-// end the connection without one, so on a stream it gets one. A ping succeeds, because a server
-// whose revision is not known yet may send it before initialize. Over HTTP there is no message that
-// could carry the response.
+// receive handles messages other than responses on c. Modern servers must not send requests, and
+// modern clients must not send responses. A server that violates this waits for a response, and
+// some servers end the connection without it, so the client responds on a stream. A ping succeeds,
+// because a server may send it before initialize, while its revision is unknown. Over HTTP no
+// message could carry the response.
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/utilities/ping (2025-11-25).
 func (t *connTransport) receive(c *clientConn, m *jsonrpc.Message) {
@@ -337,7 +337,7 @@ func (t *connTransport) Close() error {
 	return nil
 }
 
-// connectionEnd returns the error of a request whose connection has ended, or nil.
+// connectionEnd returns the error of a request whose connection ended, or nil.
 func connectionEnd(err error) *TransportError {
 	if failed, ok := errors.AsType[*TransportError](err); ok && errors.Is(err, ErrClosed) {
 		return failed

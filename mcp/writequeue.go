@@ -31,9 +31,9 @@ func (s *stream) flush() {
 	}
 }
 
-// writeQueued writes the queue. Ending a call and writing its response are one step under the write
-// lock: a client may reuse the id after it has read the response, and gets no response to a request
-// that it cancelled before that.
+// writeQueued writes the queue. Ending a call and writing its response are a single step under the
+// write lock: a client may reuse the id after it reads the response, and must not receive a
+// response to a request that it cancelled before that.
 func (s *stream) writeQueued(ctx context.Context) {
 	locked := s.lock(ctx) == nil
 	var lines []byte
