@@ -2,8 +2,11 @@ package mcp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
@@ -95,4 +98,24 @@ func asError(err error) *Error {
 // cancelled reports whether err is the end of the context.
 func cancelled(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+}
+
+// recovered is deferred around functions of the user. It turns a panic into an error with an
+// incident id, which is sent to the peer; the value and the stack are logged with the same id.
+func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	incident, public := newIncident()
+	log.ErrorContext(ctx, "mcp: panic recovered",
+		"in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
+	*err = public
+}
+
+// newIncident returns a random id for the log, and the error with it that the peer sees.
+func newIncident() (id string, public *Error) {
+	id = rand.Text()[:16]
+	data := append(jsonscan.AppendQuote([]byte(`{"incident":`), id), '}')
+	return id, &Error{Code: CodeInternalError, Message: "internal error", Data: data}
 }

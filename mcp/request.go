@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
+	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // A Request is a request of a client, with the revision, the client's identity and capabilities.
@@ -49,6 +50,9 @@ type Request struct {
 	detached *Detached   // nil for a request of a client
 	plain    *Server     // a server whose result is only encoded: no other handler sees it; may be nil
 }
+
+// maxURI limits a resource URI.
+const maxURI = uritemplate.MaxLength
 
 // NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,
 // `_meta` or a required member of `_meta` is missing or has the wrong type. The revision is not
@@ -177,4 +181,13 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 func PrincipalFrom(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
+}
+
+// coreMethod reports whether the core protocol defines the method. Tasks belong to an extension.
+func coreMethod(method string) bool {
+	switch method {
+	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
+		return false
+	}
+	return wire.InAnyRevision(method)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
-	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
 // coalesceDelay is the time between the first change of a list and its notification: registering a
@@ -314,8 +313,6 @@ const (
 	// the sum of their bytes, times the variables of each template that begins like the URI. It
 	// takes about a tenth of a second.
 	maxMatching = 1 << 20
-	// maxURI limits a resource URI.
-	maxURI = uritemplate.MaxLength
 )
 
 // A SubscriptionFilter selects the changes of which a subscription is notified.
@@ -431,4 +428,44 @@ func hasNull(filter json.RawMessage) bool {
 		}
 	}
 	return false
+}
+
+// An EventKind is the kind of an [Event].
+type EventKind uint8
+
+// Kinds of events.
+const (
+	// EventListening: the server acknowledged the subscription. Event.Filter contains the changes
+	// that it notifies of, which may be fewer than requested.
+	EventListening EventKind = iota + 1
+	// EventChangesMissed: changes may be missing, because the subscription was interrupted or the
+	// loop was too slow. Fetch the relevant data again. Event.Filter contains the changes that the
+	// server notifies of from now on. The event follows all queued events.
+	EventChangesMissed
+	EventToolsChanged     // the list of tools changed
+	EventPromptsChanged   // the list of prompts changed
+	EventResourcesChanged // the list of resources or of resource templates changed
+	EventResourceUpdated  // the resource URI changed
+	// EventTopic: a notification of an extension, Method with Params. The params come from the
+	// server and are not validated.
+	EventTopic
+)
+
+// String returns the name of the kind in lower case.
+func (k EventKind) String() string {
+	names := [...]string{"unknown", "listening", "resync",
+		"tools changed", "prompts changed", "resources changed", "resource updated", "topic"}
+	if int(k) >= len(names) {
+		return names[0]
+	}
+	return names[k]
+}
+
+// An Event is a change at the server, or of the subscription itself.
+type Event struct {
+	Kind   EventKind
+	URI    string              // of EventResourceUpdated
+	Filter *SubscriptionFilter // of EventListening and EventChangesMissed; for EventTopic see [Broadcaster.Send]
+	Method string              // of EventTopic
+	Params json.RawMessage     // of EventTopic: a JSON object, `_meta` included
 }

@@ -34,46 +34,6 @@ const (
 	maxTopicBytes  = 4 << 20
 )
 
-// An EventKind is the kind of an [Event].
-type EventKind uint8
-
-// Kinds of events.
-const (
-	// EventListening: the server acknowledged the subscription. Event.Filter contains the changes
-	// that it notifies of, which may be fewer than requested.
-	EventListening EventKind = iota + 1
-	// EventChangesMissed: changes may be missing, because the subscription was interrupted or the
-	// loop was too slow. Fetch the relevant data again. Event.Filter contains the changes that the
-	// server notifies of from now on. The event follows all queued events.
-	EventChangesMissed
-	EventToolsChanged     // the list of tools changed
-	EventPromptsChanged   // the list of prompts changed
-	EventResourcesChanged // the list of resources or of resource templates changed
-	EventResourceUpdated  // the resource URI changed
-	// EventTopic: a notification of an extension, Method with Params. The params come from the
-	// server and are not validated.
-	EventTopic
-)
-
-// String returns the name of the kind in lower case.
-func (k EventKind) String() string {
-	names := [...]string{"unknown", "listening", "resync",
-		"tools changed", "prompts changed", "resources changed", "resource updated", "topic"}
-	if int(k) >= len(names) {
-		return names[0]
-	}
-	return names[k]
-}
-
-// An Event is a change at the server, or of the subscription itself.
-type Event struct {
-	Kind   EventKind
-	URI    string              // of EventResourceUpdated
-	Filter *SubscriptionFilter // of EventListening and EventChangesMissed; for EventTopic see [Broadcaster.Send]
-	Method string              // of EventTopic
-	Params json.RawMessage     // of EventTopic: a JSON object, `_meta` included
-}
-
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
 // subscribes again and yields an [EventChangesMissed]. An error is the last value: the server
 // refused the subscription or did not acknowledge it within the Timeout of a request, five renewals
