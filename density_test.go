@@ -116,6 +116,7 @@ var rewritten = strings.Fields(`
 	gateway/internal/spell
 	host/approval
 	host/internal/approve
+	host/operator
 	host/policy
 	host/state
 	internal/browser

@@ -29,7 +29,7 @@ var importRules = []importRule{
 		"authorization is middleware: it does not depend on a transport"},
 	{[]string{"ext"}, []string{"internal", "mcphttp", "host", "gateway"},
 		[]string{"internal/oauthfetch", "internal/netx"}, "extensions are written on the public API"},
-	{[]string{"host/config", "host/hosterr", "host/policy", "host/event", "host/state", "host/approval", "host/pin"},
+	{[]string{"host/config", "host/hosterr", "host/policy", "host/event", "host/state", "host/approval", "host/operator", "host/pin"},
 		[]string{"host/internal", "gateway"}, []string{"host/internal/pinrecord", "host/internal/catalogue"},
 		"the vocabulary of a host is below its implementation; stored records and catalogues are below both"},
 	{[]string{"host/internal/catalogue", "host/internal/proclimit"}, []string{"host", "mcphttp", "oauth"},

@@ -240,7 +240,7 @@ func (a *admin) record(r *adminRequest, status int, p *Problem) {
 	if strings.HasPrefix(r.route.path, "/servers/") {
 		record.Server = cut(r.name, maxEventText)
 	}
-	_ = a.gateway.host.Record(record) // the Recorder reports its failures
+	_ = a.gateway.host.Operator().Record(record) // the Recorder reports its failures
 }
 
 // An adminRequest is a request for a route.

@@ -66,7 +66,7 @@ func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
 // list returns a page of a list, as a client of the newest revision receives it.
 func (r *adminRequest) list(ctx context.Context, route Route, method string, params any) (json.RawMessage, error) {
 	id := rand.Text()
-	defer r.host().EndSession(id)
+	defer r.host().Operator().EndSession(id)
 	c, err := mcp.Connect(ctx, mcp.InMemory(r.admin.gateway.endpoint(route, &localGrant.limits, id)),
 		&mcp.ClientOptions{Logger: r.admin.gateway.opts.Logger})
 	if err != nil {

@@ -28,7 +28,7 @@ func logoutRoute() *adminRoute {
 				if err != nil {
 					return err
 				}
-				return r.host().Logout(r.Context(), u.Name(), c)
+				return r.host().Operator().Logout(r.Context(), u.Name(), c)
 			})
 		})
 	route.optional = true
@@ -87,7 +87,7 @@ func (r *adminRequest) login(body *loginRequest) (*loginPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := r.host().BeginLogin(r.Context(), u.Name(), c)
+	l, err := r.host().Operator().BeginLogin(r.Context(), u.Name(), c)
 	if err == nil && body.Caller == nil && r.admin.opts.CheckLogin != nil {
 		if err := r.admin.opts.CheckLogin(r.Context(), u.Name()); err != nil {
 			return nil, problemf(http.StatusConflict, "login_unused", "%v", err)

@@ -57,7 +57,7 @@ func TestAdminBeginsLogins(t *testing.T) {
 	if ann.URL == each.URL || ann.Caller == nil || ann.Caller.Subject != "ann" || ann.Caller.ClientID != "app" {
 		t.Errorf("got %+v", ann)
 	}
-	l, err := a.host.Login(strings.TrimPrefix(ann.URL, "https://gateway.example/connect/"))
+	l, err := a.host.Operator().Login(strings.TrimPrefix(ann.URL, "https://gateway.example/connect/"))
 	if err != nil || l.Principal().Subject != "ann" || l.Principal().Issuer != "https://people.example" {
 		t.Fatalf("got %v, %v", l, err)
 	}

@@ -60,7 +60,7 @@ func pinForms(all []pin.Definition) []pinForm {
 }
 
 func (r *adminRequest) pins(q *pinQuery) (*pinPage, error) {
-	all, err := pin.List(r.Context(), r.host().State())
+	all, err := pin.List(r.Context(), r.host().Operator().State())
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ type pinsApproved struct {
 }
 
 func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
-	all, err := pin.List(r.Context(), r.host().State())
+	all, err := pin.List(r.Context(), r.host().Operator().State())
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (r *adminRequest) approvePins(body *pinApproval) (*pinsApproved, error) {
 	slices.SortFunc(pins, func(a, b *pin.Pin) int {
 		return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Name, b.Name))
 	})
-	if err := pin.Approve(r.Context(), r.host().State(), pins...); err != nil {
+	if err := pin.Approve(r.Context(), r.host().Operator().State(), pins...); err != nil {
 		return nil, err
 	}
 	for _, p := range pins {
 		for _, d := range p.Pending {
-			_ = r.host().Record(&event.Record{Event: event.Admin, Start: time.Now(),
+			_ = r.host().Operator().Record(&event.Record{Event: event.Admin, Start: time.Now(),
 				Action: policy.Action{Server: p.Server},
 				Detail: mustMarshal(map[string]any{"action": "approve definition", "kind": p.Kind,
 					"name": cut(p.Name, maxEventText), "digest": d.Digest})}) // the Recorder reports its failures

@@ -14,9 +14,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
@@ -62,7 +62,7 @@ func problemOf(err error) *Problem {
 		return problemf(http.StatusNotFound, "not_pending", "%v", err)
 	case errors.Is(err, approval.ErrNoGrant):
 		return problemf(http.StatusNotFound, "unknown_grant", "%v", err)
-	case errors.Is(err, host.ErrLoginUnused):
+	case errors.Is(err, operator.ErrLoginUnused):
 		return problemf(http.StatusConflict, "login_unused", "%v", err)
 	case errors.Is(err, pin.ErrChanged):
 		return problemf(http.StatusConflict, "pin_changed", "%v", err)
@@ -109,7 +109,7 @@ func (a *admin) write(w http.ResponseWriter, status int, v any) {
 
 // masked returns JSON with "[secret]" in place of secrets in its texts.
 func (a *admin) masked(text []byte) ([]byte, error) {
-	return maskJSON(text, a.gateway.host.Mask)
+	return maskJSON(text, a.gateway.host.Operator().Mask)
 }
 
 // maskJSON returns JSON with each text and each name changed by mask.

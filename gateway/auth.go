@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -127,10 +127,10 @@ func (g *Gateway) protect(next http.Handler) http.Handler {
 // forwardable returns the request with its Authorization header for servers whose settings, marked
 // as insecure, forward it. Keys of the gateway are never forwarded.
 func (g *Gateway) forwardable(r *http.Request) *http.Request {
-	if !g.host.ForwardsAuthorization() {
+	if !g.host.Operator().ForwardsAuthorization() {
 		return r
 	}
-	return r.WithContext(host.WithAuthorization(r.Context(), r.Header.Get("Authorization")))
+	return r.WithContext(operator.WithAuthorization(r.Context(), r.Header.Get("Authorization")))
 }
 
 // serveKey serves a request with a key of a principal.

@@ -130,7 +130,7 @@ func (g *Gateway) recordLogin(p *mcp.Principal, d loginDetail) {
 	if p != nil {
 		r.Caller = &policy.Caller{Principal: p}
 	}
-	_ = g.host.Record(r) // the Recorder reports its failure
+	_ = g.host.Operator().Record(r) // the Recorder reports its failure
 }
 
 func remoteIP(r *http.Request) string {

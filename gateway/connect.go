@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
 )
@@ -70,7 +70,7 @@ func (p *connectPages) set(base string) {
 	p.mu.Lock()
 	p.url = u
 	p.mu.Unlock()
-	p.gateway.host.SetConnectURL(base+pathConnect, p.refuses)
+	p.gateway.host.Operator().SetLoginURL(base+pathConnect, p.refuses)
 }
 
 // listensAt sets the default URL.
@@ -114,7 +114,7 @@ func (p *connectPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // page serves the page of a login: GET shows it, and POST starts the login.
 func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket string) {
-	l, err := p.gateway.host.Login(ticket)
+	l, err := p.gateway.host.Operator().Login(ticket)
 	if err != nil {
 		p.fail(w, err)
 		return
@@ -154,7 +154,7 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 }
 
 // start redirects the browser of a caller to the authorization server of an MCP server.
-func (p *connectPages) start(w http.ResponseWriter, r *http.Request, l host.Login, browser string) {
+func (p *connectPages) start(w http.ResponseWriter, r *http.Request, l operator.Login, browser string) {
 	ctx, cancel := context.WithTimeout(r.Context(), connectTime)
 	defer cancel()
 	to, err := l.Start(ctx, browser)
@@ -172,10 +172,10 @@ func (p *connectPages) callback(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		p.fail(w, host.ErrNoLogin)
+		p.fail(w, operator.ErrNoLogin)
 		return
 	}
-	l, err := p.gateway.host.FinishLogin(ctx, p.browser(r), query)
+	l, err := p.gateway.host.Operator().FinishLogin(ctx, p.browser(r), query)
 	if err != nil {
 		p.fail(w, err)
 		return
@@ -276,19 +276,19 @@ func (p *connectPages) formToken(browser, ticket string) string {
 // fail shows why a login failed.
 func (p *connectPages) fail(w http.ResponseWriter, err error) {
 	switch {
-	case errors.Is(err, host.ErrNoLogin):
+	case errors.Is(err, operator.ErrNoLogin):
 		p.message(w, http.StatusNotFound, "No such login",
 			"It has expired, or the address is incomplete. Repeat the request in your client to get another one.")
-	case errors.Is(err, host.ErrLoginUsed):
+	case errors.Is(err, operator.ErrLoginUsed):
 		p.message(w, http.StatusGone, "The login was started before",
 			"Its address is for one visit. Repeat the request in your client to get another one.")
-	case errors.Is(err, host.ErrOtherBrowser):
+	case errors.Is(err, operator.ErrOtherBrowser):
 		p.message(w, http.StatusForbidden, "The login was started in another browser",
 			"Open its address in this browser, or continue in the other one. If you have not started a login, close "+
 				"this page.")
 	default:
 		p.gateway.opts.Logger.Info("gateway: login failed", "error", err)
 		p.message(w, http.StatusBadGateway, "The login has failed",
-			"Reason: "+host.LoginFailure(err)+". Repeat the request in your client to try again.")
+			"Reason: "+operator.LoginFailure(err)+". Repeat the request in your client to try again.")
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -307,7 +308,7 @@ func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect strin
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		ctx := host.WithAuthorization(r.Context(), r.Header.Get("Authorization"))
+		ctx := operator.WithAuthorization(r.Context(), r.Header.Get("Authorization"))
 		if name != "local" {
 			ctx = mcp.WithPrincipal(ctx, &mcp.Principal{Issuer: g.issuer, Subject: name})
 		}
@@ -330,7 +331,7 @@ func newLoginGateway(t *testing.T, u *protectedUpstream, settings, connect strin
 
 // anyone takes each visitor for the caller, for tests that are not about who opens a page.
 func (g *loginGateway) anyone(r *http.Request) (*mcp.Principal, error) {
-	l, err := g.host.Login(strings.TrimPrefix(r.URL.Path, "/connect/"))
+	l, err := g.host.Operator().Login(strings.TrimPrefix(r.URL.Path, "/connect/"))
 	if err != nil {
 		return nil, err
 	}

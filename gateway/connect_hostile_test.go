@@ -23,7 +23,7 @@ import (
 // begin returns the page of a login of a caller.
 func (g *loginGateway) begin(t *testing.T, p *mcp.Principal) string {
 	t.Helper()
-	l, err := g.host.BeginLogin(t.Context(), "notes", &policy.Caller{Principal: p})
+	l, err := g.host.Operator().BeginLogin(t.Context(), "notes", &policy.Caller{Principal: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestPagesShowNamesAsText(t *testing.T) {
 	g := gateway.New(h, &gateway.Options{Keys: []string{key}, PublicURL: "https://gateway.example",
 		ConnectPrincipal: func(*http.Request) (*mcp.Principal, error) { return nil, http.ErrNoCookie },
 		Logger:           slog.New(slog.DiscardHandler)})
-	l, err := h.BeginLogin(t.Context(), evil, &policy.Caller{Principal: &mcp.Principal{
+	l, err := h.Operator().BeginLogin(t.Context(), evil, &policy.Caller{Principal: &mcp.Principal{
 		Issuer: evil, Subject: "ann\u202e" + evil + strings.Repeat("x", 1000), ClientID: "a\x00b"}})
 	if err != nil {
 		t.Fatal(err)

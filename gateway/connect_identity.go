@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oidcclient"
@@ -87,7 +87,7 @@ func (p *connectPages) identify(w http.ResponseWriter, r *http.Request, ticket, 
 func (p *connectPages) identified(w http.ResponseWriter, r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		p.fail(w, host.ErrNoLogin)
+		p.fail(w, operator.ErrNoLogin)
 		return
 	}
 	check, err := p.takeCheck(query, p.browser(r))
@@ -95,7 +95,7 @@ func (p *connectPages) identified(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, err)
 		return
 	}
-	l, err := p.gateway.host.Login(check.ticket)
+	l, err := p.gateway.host.Operator().Login(check.ticket)
 	if err != nil {
 		p.fail(w, err)
 		return
@@ -136,9 +136,9 @@ func (p *connectPages) takeCheck(response url.Values, browser string) (*identity
 	check := p.checks[id]
 	switch {
 	case check == nil || subtle.ConstantTimeCompare([]byte(state), []byte(check.State)) != 1:
-		return nil, host.ErrNoLogin
+		return nil, operator.ErrNoLogin
 	case subtle.ConstantTimeCompare([]byte(browser), []byte(check.browser)) != 1:
-		return nil, host.ErrOtherBrowser
+		return nil, operator.ErrOtherBrowser
 	}
 	delete(p.checks, id)
 	return check, nil

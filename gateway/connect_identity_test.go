@@ -228,7 +228,7 @@ func TestCallersWhoCannotBeIdentifiedGetNoPage(t *testing.T) {
 			t.Errorf("%s: %q, %q, opened %q; want auth_required with %q", issuer, code, text, ann.opened(), want)
 		}
 		p := &mcp.Principal{Issuer: issuer, Subject: "ann"}
-		if _, err := g.host.BeginLogin(t.Context(), "notes", &policy.Caller{Principal: p}); err == nil {
+		if _, err := g.host.Operator().BeginLogin(t.Context(), "notes", &policy.Caller{Principal: p}); err == nil {
 			t.Errorf("%s: a login has begun", issuer)
 		}
 	}

@@ -203,7 +203,7 @@ func TestLoginOfTheGateway(t *testing.T) {
 			t.Errorf("before the login: %q, %q", code, text)
 		}
 	}
-	if _, err := g.host.BeginLogin(t.Context(), "notes", &policy.Caller{Principal: person("ann")}); err == nil {
+	if _, err := g.host.Operator().BeginLogin(t.Context(), "notes", &policy.Caller{Principal: person("ann")}); err == nil {
 		t.Error("a caller can log in for all")
 	}
 	login := oauthclient.NewTransport(u.url, &oauthclient.TransportOptions{Store: g.store(""),

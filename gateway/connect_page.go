@@ -7,7 +7,7 @@ import (
 	"html/template"
 	"net/http"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/visible"
 )
@@ -58,7 +58,7 @@ func connectPolicy(local bool) string {
 
 // show writes the page of a login, with its button.
 func (p *connectPages) show(
-	w http.ResponseWriter, status int, l host.Login, ticket, csrf, problem string,
+	w http.ResponseWriter, status int, l operator.Login, ticket, csrf, problem string,
 ) {
 	p.write(w, status, &connectPage{Title: "Log in to " + shown(l.Server()), Server: shown(l.Server()),
 		Endpoint: shown(l.Endpoint()), Caller: loginText(l), Ticket: ticket, CSRF: csrf,
@@ -84,7 +84,7 @@ func (p *connectPages) write(w http.ResponseWriter, status int, page *connectPag
 }
 
 // loginText returns who uses a login, for users.
-func loginText(l host.Login) string {
+func loginText(l operator.Login) string {
 	if l.IsForAll() {
 		return "all callers of this gateway"
 	}

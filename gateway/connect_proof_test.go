@@ -355,7 +355,7 @@ func TestLoginByAnotherProcess(t *testing.T) {
 	other.stores = g.stores
 	ann := other.visitor(t, "ann@notes")
 	visit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-		l, err := other.host.BeginLogin(t.Context(), "notes",
+		l, err := other.host.Operator().BeginLogin(t.Context(), "notes",
 			&policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
 		if err != nil {
 			t.Error(err)
@@ -379,7 +379,7 @@ func TestLoginByAnotherProcessBeforeTheAnswer(t *testing.T) {
 	ann := other.visitor(t, "ann@notes")
 	second := g.client(t, "ann", "2026-07-28", nil)
 	visit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-		l, err := other.host.BeginLogin(t.Context(), "notes",
+		l, err := other.host.Operator().BeginLogin(t.Context(), "notes",
 			&policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer, Subject: "ann"}})
 		if err != nil {
 			t.Error(err)
@@ -412,7 +412,7 @@ func TestLogoutIsOfOneCaller(t *testing.T) {
 	b := g.client(t, "bob", "2026-07-28", g.visitor(t, "bob@notes").elicit)
 	call(t, a, "log_in")
 	call(t, b, "log_in")
-	if err := g.host.Logout(t.Context(), "notes", &policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer,
+	if err := g.host.Operator().Logout(t.Context(), "notes", &policy.Caller{Principal: &mcp.Principal{Issuer: loginIssuer,
 		Subject: "ann"}}); err != nil {
 		t.Error(err)
 	}

@@ -203,7 +203,7 @@ func hostEvent(h *host.Host, from *host.Event) adminEvent {
 	e := adminEvent{Type: eventServer, Time: from.Time, Server: from.Server, Instance: from.Instance,
 		State: string(from.State), Request: from.Pending, Answer: string(from.Answer)}
 	if from.Err != nil {
-		e.Code, e.Error = codeOf(from.Err), cut(h.Mask(from.Err.Error()), maxEventText)
+		e.Code, e.Error = codeOf(from.Err), cut(h.Operator().Mask(from.Err.Error()), maxEventText)
 	}
 	switch {
 	case from.Pending != "" && from.Decided:

@@ -153,7 +153,7 @@ func (g *Gateway) check(r Route) error {
 	case only != "" && (r.Server != "" || r.Profile != "" && r.Profile != only):
 		name := cmp.Or(r.Server, r.Profile)
 		return fmt.Errorf("gateway: %q is not served: this gateway serves the profile %q only", name, only)
-	case r.Profile != "" && !slices.Contains(g.host.Profiles(), r.Profile):
+	case r.Profile != "" && !slices.Contains(g.host.Operator().Profiles(), r.Profile):
 		return unknownRoute("profile", r.Profile)
 	case r.Server != "" && !slices.ContainsFunc(g.host.Upstreams(), hasName):
 		return unknownRoute("server", r.Server)
@@ -173,7 +173,7 @@ func (g *Gateway) handler(r Route, l *limits) *mcphttp.Handler {
 	if h == nil {
 		opts := g.opts.HTTP
 		opts.Sessions.End = func(id string, cause error) {
-			g.host.EndSession(id)
+			g.host.Operator().EndSession(id)
 			if g.opts.HTTP.Sessions.End != nil {
 				g.opts.HTTP.Sessions.End(id, cause)
 			}

@@ -9,7 +9,7 @@ import (
 
 // Observer returns the observer of the host. Transports find it by this method, for sessions and refused
 // requests.
-func (e *endpoint) Observer() mcp.Observer { return e.gateway.host.Observer() }
+func (e *endpoint) Observer() mcp.Observer { return e.gateway.host.Operator().Observer() }
 
 // refuseHTTP refuses a request for a route, and reports that to the observer of the host.
 func (g *Gateway) refuseHTTP(w http.ResponseWriter, status int, text string) {
@@ -19,7 +19,7 @@ func (g *Gateway) refuseHTTP(w http.ResponseWriter, status int, text string) {
 
 // observeRefusal reports a refused request to the observer of the host, as the transport does.
 func (g *Gateway) observeRefusal(status int) {
-	if o, ok := g.host.Observer().(driver.RefusalObserver); ok {
+	if o, ok := g.host.Operator().Observer().(driver.RefusalObserver); ok {
 		o.Refused(status, http.StatusText(status))
 	}
 }

@@ -73,7 +73,7 @@ func (g *Gateway) serveRoute(w http.ResponseWriter, r *http.Request, route Route
 	if err == nil {
 		err = g.check(allowed)
 	}
-	if err == nil && mcp.PrincipalFrom(r.Context()) != nil && g.host.IsLocal(allowed.Server) {
+	if err == nil && mcp.PrincipalFrom(r.Context()) != nil && g.host.Operator().IsLocal(allowed.Server) {
 		err = unknownRoute("server", allowed.Server)
 	}
 	if err != nil {

@@ -86,7 +86,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, conn mcp.Conn, r Route) error 
 // serveStream serves a client of a route that exists, which works in a directory.
 func (g *Gateway) serveStream(ctx context.Context, conn mcp.Conn, r Route, workspace string) error {
 	session := rand.Text()
-	defer g.host.EndSession(session)
+	defer g.host.Operator().EndSession(session)
 	e := g.endpoint(r, &localGrant.limits, session)
 	e.workspace = workspace
 	return mcp.Serve(ctx, e, conn, &mcp.ServeOptions{Logger: g.opts.Logger})

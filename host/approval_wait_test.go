@@ -225,7 +225,7 @@ func TestGrants(t *testing.T) {
 			call(one, "bank__pay", 1)
 			change("Pays.")
 			call(one, "bank__pay", 1)
-			h.EndSession("1")
+			h.Operator().EndSession("1")
 			call(one, "bank__pay", inOther)
 		})
 	}
@@ -264,7 +264,7 @@ func TestEndApprovalsRefusesWhatWaits(t *testing.T) {
 				done := make(chan string)
 				go func() { done <- call() }()
 				p, begun := pending(t, h.Approvals()), time.Now()
-				h.EndApprovals()
+				h.Operator().EndApprovals()
 				if text := <-done; !strings.Contains(text, "the gateway is ending") {
 					t.Errorf("the request that waited got %q", text)
 				}

@@ -20,7 +20,7 @@ func (h *Host) newApprover() *approve.Approver {
 		Changed: func(c approve.Change) {
 			h.events.send(Event{Server: c.Server, Pending: c.Pending, Decided: c.Decided, Answer: c.Answer})
 		},
-		Record: func(r *event.Record) { _ = h.Record(r) }, // the Recorder reports its failures
+		Record: func(r *event.Record) { _ = h.record(r) }, // the Recorder reports its failures
 		Waits: func(server string) (done func()) {
 			u := h.servers.Current().Named(server)
 			if u == nil { // removed
@@ -38,10 +38,6 @@ func (h *Host) newApprover() *approve.Approver {
 func (h *Host) Approvals() *approval.Approvals {
 	return h.approver.Approvals()
 }
-
-// EndApprovals refuses the requests that wait for an approval of the operator, and from now on requests that
-// would wait: the program is ending. Other requests go on. Call it before the shutdown of what serves the host.
-func (h *Host) EndApprovals() { h.approver.End() }
 
 // authorizeCall asks the policy about the call.
 func (h *Host) authorizeCall(next call.Next) call.Next {

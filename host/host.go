@@ -17,12 +17,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
-	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -75,7 +75,7 @@ type Options struct {
 	// Tokens returns the store of the tokens of a principal: [mcp.Principal.Key], which is empty for the
 	// local user. Stores of different principals have nothing in common. With Dial, servers without "auth"
 	// in their settings and with "auth": "gateway" have the login of the local user; see
-	// [Host.BeginLogin]. Default: one in memory for each.
+	// operator.Logins. Default: one in memory for each.
 	Tokens func(principal string) oauthclient.Store
 	// OAuth returns how logins at a server are made. Store and Authorizer are not used. Default: the
 	// program registers itself where that is possible.
@@ -98,6 +98,7 @@ type Options struct {
 type Host struct {
 	opts     Options
 	servers  *upstreamServers
+	operator operator.Operator
 	approver *approve.Approver
 	states   *round.Sealer
 	callIDs  *observe.IDs
@@ -160,7 +161,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.approver = h.newApprover()
+	h.operator, h.approver = newOperator(h), h.newApprover()
 	h.calls, h.masks = h.pipeline(), h.maskRecord
 	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.work.run
 	rules, err := h.configured(f)
@@ -233,17 +234,6 @@ func (h *Host) Upstreams() []*Upstream {
 	return all
 }
 
-// IsLocal reports whether the present configuration reserves the server for the local user; see
-// [config.Entry]. It is false for an unknown server.
-func (h *Host) IsLocal(server string) bool {
-	s := h.servers.Current()
-	u := s.Named(server)
-	return u != nil && s.IsLocal(u)
-}
-
-// State returns the state that the host uses: that of [Options].
-func (h *Host) State() state.Store { return h.opts.State }
-
 // Events returns changes of the states of servers from now on, until ctx or the Host ends. A reader
 // that is slow misses events.
 func (h *Host) Events(ctx context.Context) iter.Seq[Event] { return h.events.subscribe(ctx, h.ctx) }
@@ -258,21 +248,6 @@ func (h *Host) For(c *policy.Caller) *View {
 
 // closeTimeout is longer than a process that does not exit takes to be killed.
 const closeTimeout = 12 * time.Second
-
-// WaitLists waits until the lists that are being read have arrived, and the first lists of servers that are
-// starting, or until ctx ends. The host then has recorded their definitions: a host that is opened later lists
-// approved definitions at once. Close does not wait for lists. It is safe for concurrent use.
-func (h *Host) WaitLists(ctx context.Context) {
-	var reading sync.WaitGroup
-	for _, u := range h.Upstreams() {
-		for p := range u.server.Connected() {
-			for k := range catalogue.Kinds {
-				reading.Go(func() { p.Lists().FinishReading(ctx, catalogue.Kind(k)) })
-			}
-		}
-	}
-	reading.Wait()
-}
 
 // Close ends all instances and their processes, and the requests in progress. It returns within 12
 // seconds. The error reports a function of [Options] that blocks.

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -117,7 +118,7 @@ func (v *View) askLogin(
 	}
 	e, _ := errors.AsType[*hosterr.Error](err)
 	own := c.Principal().Key() == v.caller.Principal.Key() && c.IsOfCallers()
-	if !own || v.host.logins.ConnectURL() == "" || v.host.logins.Refused(c.Principal()) != nil {
+	if !own || v.host.logins.URL() == "" || v.host.logins.Refused(c.Principal()) != nil {
 		return nil, v.loginRequired(e, "")
 	}
 	if st == nil {
@@ -254,7 +255,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 		select {
 		case <-l.Done():
 			if err := l.Outcome(); err != nil {
-				return p.Errorf(hosterr.CodeAuthRequired, "the login has failed: %s", login.Failure(err))
+				return p.Errorf(hosterr.CodeAuthRequired, "the login has failed: %s", operator.LoginFailure(err))
 			}
 			return nil
 		case <-changed:

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -28,7 +29,7 @@ func openLogins(t *testing.T) *host.Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
-	h.SetConnectURL("https://gateway.example/connect", nil)
+	h.Operator().SetLoginURL("https://gateway.example/connect", nil)
 	return h
 }
 
@@ -36,16 +37,16 @@ func callerNamed(name string) *policy.Caller {
 	return &policy.Caller{Principal: &mcp.Principal{Issuer: "test", Subject: name}}
 }
 
-func beginLogin(t *testing.T, h *host.Host, server, name string, scopes ...string) host.Login {
+func beginLogin(t *testing.T, h *host.Host, server, name string, scopes ...string) operator.Login {
 	t.Helper()
-	l, err := h.BeginLogin(t.Context(), server, callerNamed(name), scopes...)
+	l, err := h.Operator().BeginLogin(t.Context(), server, callerNamed(name), scopes...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func ticketOf(l host.Login) string {
+func ticketOf(l operator.Login) string {
 	return strings.TrimPrefix(l.URL(), "https://gateway.example/connect/")
 }
 
@@ -58,14 +59,14 @@ func TestTicketsOfLogins(t *testing.T) {
 			t.Error("a request for the same has another ticket")
 		}
 		seen := map[string]bool{}
-		for _, l := range []host.Login{ann, beginLogin(t, h, "notes", "bob"), beginLogin(t, h, "mail", "ann"),
+		for _, l := range []operator.Login{ann, beginLogin(t, h, "notes", "bob"), beginLogin(t, h, "mail", "ann"),
 			beginLogin(t, h, "notes", "ann", "write")} {
 			ticket := ticketOf(l)
 			if len(ticket) != 32 || strings.Trim(ticket, "abcdefghijklmnopqrstuvwxyz234567") != "" || seen[ticket] {
 				t.Errorf("ticket %q, want 32 digits of base 32, once", ticket)
 			}
 			seen[ticket] = true
-			if got, err := h.Login(ticket); err != nil || got != l {
+			if got, err := h.Operator().Login(ticket); err != nil || got != l {
 				t.Errorf("Login: %v, %v", got, err)
 			}
 		}
@@ -73,7 +74,7 @@ func TestTicketsOfLogins(t *testing.T) {
 			t.Errorf("got %q, %+v, %q", ann.Server(), ann.Principal(), ann.Endpoint())
 		}
 		for _, ticket := range []string{"", "x", ticketOf(ann) + "a", ticketOf(ann)[1:], strings.ToUpper(ticketOf(ann))} {
-			if _, err := h.Login(ticket); !errors.Is(err, host.ErrNoLogin) {
+			if _, err := h.Operator().Login(ticket); !errors.Is(err, operator.ErrNoLogin) {
 				t.Errorf("%q: got %v, want ErrNoLogin", ticket, err)
 			}
 		}
@@ -82,7 +83,7 @@ func TestTicketsOfLogins(t *testing.T) {
 			t.Error("a login that is about to expire is offered again")
 		}
 		time.Sleep(4*time.Minute + time.Second)
-		if _, err := h.Login(ticketOf(ann)); !errors.Is(err, host.ErrNoLogin) {
+		if _, err := h.Operator().Login(ticketOf(ann)); !errors.Is(err, operator.ErrNoLogin) {
 			t.Errorf("after 10 minutes: %v, want ErrNoLogin", err)
 		}
 		if _, err := ann.Start(t.Context(), "browser"); err == nil {
@@ -102,14 +103,14 @@ func TestLoginsAreBounded(t *testing.T) {
 		for n := range 16 {
 			beginLogin(t, h, "notes", "ann", fmt.Sprint("scope", n))
 		}
-		if _, err := h.BeginLogin(t.Context(), "mail", callerNamed("ann")); !limited(err) {
+		if _, err := h.Operator().BeginLogin(t.Context(), "mail", callerNamed("ann")); !limited(err) {
 			t.Errorf("the 17th of a principal: %v, want limited", err)
 		}
 		beginLogin(t, h, "notes", "bob")
 		for n := range 10_000 - 17 {
 			beginLogin(t, h, "notes", fmt.Sprint("user", n))
 		}
-		if _, err := h.BeginLogin(t.Context(), "notes", callerNamed("last")); !limited(err) {
+		if _, err := h.Operator().BeginLogin(t.Context(), "notes", callerNamed("last")); !limited(err) {
 			t.Errorf("the 10,001st: %v, want limited", err)
 		}
 		time.Sleep(10*time.Minute + time.Second)
@@ -121,15 +122,15 @@ func TestLoginsAreBounded(t *testing.T) {
 func TestServersWithoutLogins(t *testing.T) {
 	h := openLogins(t)
 	for _, server := range []string{"free", "unknown", ""} {
-		if l, err := h.BeginLogin(t.Context(), server, callerNamed("ann")); err == nil ||
-			(server == "free") != errors.Is(err, host.ErrLoginUnused) {
+		if l, err := h.Operator().BeginLogin(t.Context(), server, callerNamed("ann")); err == nil ||
+			(server == "free") != errors.Is(err, operator.ErrLoginUnused) {
 			t.Errorf("%q: got %v, %v", server, l, err)
 		}
 	}
-	if err := h.Logout(t.Context(), "free", callerNamed("ann")); err != nil {
+	if err := h.Operator().Logout(t.Context(), "free", callerNamed("ann")); err != nil {
 		t.Error(err)
 	}
-	if err := h.Logout(t.Context(), "unknown", callerNamed("ann")); err == nil {
+	if err := h.Operator().Logout(t.Context(), "unknown", callerNamed("ann")); err == nil {
 		t.Error("logged out of an unknown server")
 	}
 }

@@ -130,7 +130,7 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res
 	}
 	if name == logoutTool {
 		text := "Logged out of " + args.Server + "."
-		if err := v.host.Logout(ctx, args.Server, v.caller); err != nil {
+		if err := v.host.Operator().Logout(ctx, args.Server, v.caller); err != nil {
 			text += " The authorization server has not confirmed that the tokens are revoked."
 		}
 		return textResult(text), true, nil

@@ -15,9 +15,6 @@ import (
 // refused requests.
 func (v *View) Observer() mcp.Observer { return v.host.opts.Observer }
 
-// Observer returns the observer of [Options], for handlers that serve views.
-func (h *Host) Observer() mcp.Observer { return h.opts.Observer }
-
 // An unobservedView serves requests without the observer of the host.
 type unobservedView View
 

@@ -3,15 +3,12 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
-	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -64,26 +61,3 @@ func (e quarantinedError) Unwrap() error { return e.error }
 var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
 
 	"\"trust\"")
-
-// Inspect connects the local user to a server, unless it is connected already, and reads its instructions,
-// its serverInfo and all pages of its lists over that connection. It records them in [Options.State] as
-// a request does, and returns the pins of the server. The host needs [Options.Pins].
-//
-// To show a user the definitions before another host uses them, give this host a [MemoryState], and copy
-// the definitions that it has found with [pin.Copy].
-func (h *Host) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
-	u := h.servers.Current().Named(server)
-	if u == nil {
-		return nil, fmt.Errorf("host: unknown server %.64q", server)
-	}
-	u.resume()
-	s, err := u.Pool(&policy.Caller{}).acquire(ctx, anyClass)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	if s.pins == nil {
-		return nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: errNoPins}
-	}
-	return s.reviewer().Inspect(ctx)
-}

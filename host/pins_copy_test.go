@@ -26,7 +26,7 @@ func inspected(
 	t.Helper()
 	found = &state.Memory{}
 	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, on, settings, found)
-	pins, err := h.Inspect(t.Context(), "shop")
+	pins, err := h.Operator().Inspect(t.Context(), "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestCopiedPinsHaveEmptyLists(t *testing.T) {
 	}
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "greet"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
 	pins, err := openPinned(t, map[string]mcp.Handler{"shop": s}, inMemory, "{}", store).
-		Inspect(t.Context(), "shop")
+		Operator().Inspect(t.Context(), "shop")
 	want := []string{"prompt greet new", "server serverInfo approved", "tool search approved"}
 	if got := statuses(pins); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
@@ -126,7 +126,7 @@ func TestCopyPinsAddsToTheRecord(t *testing.T) {
 	}
 	turnDirectly(t, shop, true)
 	h := openPinned(t, map[string]mcp.Handler{"shop": shop}, inMemory, "{}", store)
-	if _, err := h.Inspect(t.Context(), "shop"); err != nil || len(pendingPins(t, store)) != 3 {
+	if _, err := h.Operator().Inspect(t.Context(), "shop"); err != nil || len(pendingPins(t, store)) != 3 {
 		t.Fatalf("%v, %q waits", err, statuses(pendingPins(t, store)))
 	}
 	before := snapshot(t, store)
@@ -147,7 +147,7 @@ func TestCopyPinsAddsToTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	turnDirectly(t, shop, false)
-	if _, err := h.Inspect(t.Context(), "shop"); err != nil {
+	if _, err := h.Operator().Inspect(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
 	if err := undo(t.Context()); !errors.Is(err, state.ErrConflict) {
@@ -192,12 +192,12 @@ func TestCopyPinsKeepsReview(t *testing.T) {
 
 func TestInspectFails(t *testing.T) {
 	h := openPinned(t, map[string]mcp.Handler{"shop": newTurncoat()}, inMemory, "{}", &state.Memory{})
-	if _, err := h.Inspect(t.Context(), "nosuch"); err == nil || !strings.Contains(err.Error(), `unknown server "nosuch"`) {
+	if _, err := h.Operator().Inspect(t.Context(), "nosuch"); err == nil || !strings.Contains(err.Error(), `unknown server "nosuch"`) {
 		t.Errorf("unknown server: %v", err)
 	}
 	without := openFile(t, map[string]any{"shop": map[string]string{"command": "shop"}}, "{}", &host.Options{
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(newTurncoat()), nil }})
-	if _, err := without.Inspect(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), `must contain "trust"`) {
+	if _, err := without.Operator().Inspect(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), `must contain "trust"`) {
 		t.Errorf("without pins: %v", err)
 	}
 }

@@ -170,7 +170,7 @@ func TestDeniedResultIsNotReportedAsLarge(t *testing.T) {
 			if f == nil || f.Code != hosterr.CodeDenied || !strings.Contains(text, "denied by rule secret") {
 				t.Errorf("%s: got %+v %q, want denied", result, f, text)
 			}
-			if n, _ := h.Spilled(); n != 0 {
+			if n, _ := spilled(h); n != 0 {
 				t.Errorf("%s: %d results are kept, want 0", result, n)
 			}
 		})

@@ -15,19 +15,9 @@ func (h *Host) maskRecord(r *event.Record, text string) string {
 	return text
 }
 
-// Mask returns a text with "[secret]" in place of each secret of the servers that the host has connected
-// to, and of each token that it has sent to them: see [config.Server.Secrets].
-func (h *Host) Mask(text string) string {
-	text = h.servers.Mask(text)
-	for _, u := range h.servers.All() {
-		text = u.MaskTokens(text, nil)
-	}
-	return text
-}
-
-// Record passes a record to [Options.Recorder], with the time unless it has one. It is for events
+// record passes a record to [Options.Recorder], with the time unless it has one. It is for events
 // that no request of a [View] causes, such as logins. The error is that of the Recorder.
-func (h *Host) Record(r *event.Record) error {
+func (h *Host) record(r *event.Record) error {
 	if h.opts.Recorder == nil {
 		return nil
 	}

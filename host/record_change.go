@@ -29,5 +29,5 @@ func (h *Host) recordChange(kind event.Kind, c *policy.Caller, server string, de
 		return // of strings only
 	}
 	// Record reports failures.
-	_ = h.Record(&event.Record{Event: kind, Action: policy.Action{Caller: c, Server: server}, Detail: text})
+	_ = h.record(&event.Record{Event: kind, Action: policy.Action{Caller: c, Server: server}, Detail: text})
 }

@@ -96,7 +96,7 @@ func TestSessionsAreRemoved(t *testing.T) {
 			if f, text := failureOf(t, c, "calc__name"); f != nil {
 				t.Fatalf("session %d: got %+v, %q", n, f, text)
 			}
-			h.EndSession(session)
+			h.Operator().EndSession(session)
 			synctest.Wait()
 		}
 		wantInstances(t, u, 0, 0) // what is known about them is removed too

@@ -153,10 +153,6 @@ func (s *spilledResults) close() {
 	}
 }
 
-// Spilled returns how many results that are larger than [config.CallerLimits.ResultBytes] are kept for
-// their callers, and their bytes: at most 256 MiB.
-func (h *Host) Spilled() (results, size int) { return h.spilled.size() }
-
 // resultSize returns the size of what a server has responded with.
 func resultSize(res mcp.Result, err error) config.Size {
 	if fault, ok := errors.AsType[*mcp.Error](err); ok && fault.Remote() {

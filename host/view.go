@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
@@ -270,27 +269,6 @@ func (k *viewCache) evict() {
 
 // UsesBroadcaster returns the view; see [mcp.Broadcaster].
 func (v *View) UsesBroadcaster() mcp.Handler { return v }
-
-// EndSession ends the instances and views of a session or connection that has ended. Servers with
-// "share": "session" have such instances.
-func (h *Host) EndSession(session string) {
-	if session == "" {
-		return
-	}
-	h.mu.Lock()
-	for key, v := range h.views.views {
-		if v.caller.Session == session {
-			delete(h.views.views, key)
-		}
-	}
-	h.mu.Unlock()
-	h.approver.EndSession(session)
-	for _, u := range h.servers.All() {
-		if u.Share() == config.ShareSession {
-			u.EndSession(session)
-		}
-	}
-}
 
 // forget makes the view merge its catalogue again: with the next request, or soon if the view has
 // subscriptions.

@@ -2,20 +2,17 @@ package login
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ErrUnused reports that no request would use a login: the server has other credentials, or none.
-var ErrUnused = errors.New("host: no request would use this login")
-
 // Own returns the login that a caller may begin: its own login, or the login of the local user for all
-// callers. The error is [ErrUnused] or an [*hosterr.Error].
+// callers. The error is [operator.ErrLoginUnused] or an [*hosterr.Error].
 func (s *Server) Own(ctx context.Context, c *policy.Caller) (*Credential, error) {
 	cred, err := s.Of(ctx, c)
 	if err != nil || cred != nil && cred.principal.Key() == c.Principal.Key() {
@@ -24,7 +21,7 @@ func (s *Server) Own(ctx context.Context, c *policy.Caller) (*Credential, error)
 	e := s.opts.Entry()
 	if e.Invalid == nil {
 		if reason := s.unused(e, c); reason != "" {
-			return nil, fmt.Errorf("%w: server %.64q %s", ErrUnused, s.name, reason)
+			return nil, fmt.Errorf("%w: server %.64q %s", operator.ErrLoginUnused, s.name, reason)
 		}
 	}
 	return s.at(ctx, e, nil)

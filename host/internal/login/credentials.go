@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -210,7 +211,7 @@ func (s *Server) With(ctx context.Context, f *Forwarded, req *mcp.Request) conte
 			header[name] = append([]string(nil), values...)
 		}
 	}
-	if value, _ := ctx.Value(authorizationKey{}).(string); settings.InsecureForwardAuthorization && value != "" {
+	if value := operator.Authorization(ctx); settings.InsecureForwardAuthorization && value != "" {
 		header["Authorization"] = []string{value}
 		_, token, _ := strings.Cut(value, " ")
 		if len(token) >= minToken {
@@ -310,7 +311,7 @@ func (c *Credential) logIn(ctx context.Context, scopes []string, a oauthclient.A
 		o.Client.Metadata.Name = "Patchbay"
 	}
 	o.Client.Metadata.ApplicationType = "native"
-	if strings.HasPrefix(c.server.logins.ConnectURL(), "https:") {
+	if strings.HasPrefix(c.server.logins.URL(), "https:") {
 		o.Client.Metadata.ApplicationType = "web"
 	}
 	err := oauthclient.NewTransport(c.url, &o).Login(ctx)

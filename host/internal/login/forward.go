@@ -1,17 +1,9 @@
 package login
 
 import (
-	"context"
 	"net/http"
 	"sync/atomic"
 )
-
-type authorizationKey struct{}
-
-// WithAuthorization returns a context with the header Authorization of a caller.
-func WithAuthorization(ctx context.Context, value string) context.Context {
-	return context.WithValue(ctx, authorizationKey{}, value)
-}
 
 // Forwarded contains the headers of a caller for a server with "auth": "forward": the headers of its last
 // request, which requests of the host use, such as requests for lists. The zero value is ready to use. It

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
@@ -28,7 +29,7 @@ func newServer(t *testing.T, auth config.ServerAuth) (*login.Logins, *login.Serv
 	all := login.New(login.Options{Context: t.Context(), Run: func(f func()) { go f() },
 		Logger: slog.New(slog.DiscardHandler),
 		Record: func(string, *mcp.Principal, string, error) {}})
-	all.SetConnectURL("https://gateway.example/connect", nil)
+	all.SetURL("https://gateway.example/connect", nil)
 	entry := &server.Server{Settings: &config.ServerSettings{Auth: auth, ForwardHeaders: []string{"X-Team"}},
 		Config: &config.Server{Name: "notes", Type: config.TypeHTTP, URL: "https://notes.example/mcp"}}
 	return all, all.NewServer("notes", login.ServerOptions{Entry: func() *server.Server { return entry },
@@ -68,8 +69,8 @@ func TestPendingLogins(t *testing.T) {
 			t.Errorf("got %v, %v; want another login for a further scope", other, err)
 		}
 		unknown := url.Values{"state": {"unknown"}}
-		if _, err := all.Respond(t.Context(), "browser", unknown); !errors.Is(err, login.ErrUnknown) {
-			t.Errorf("got %v, want %v", err, login.ErrUnknown)
+		if _, err := all.Respond(t.Context(), "browser", unknown); !errors.Is(err, operator.ErrNoLogin) {
+			t.Errorf("got %v, want %v", err, operator.ErrNoLogin)
 		}
 		l.Finish(context.Canceled)
 		if found := all.ByID(ann.Principal().Key(), l.ID()); found != l || !errors.Is(l.Outcome(), context.Canceled) {
@@ -84,8 +85,8 @@ func TestPendingLogins(t *testing.T) {
 		}
 		time.Sleep(login.Time + time.Second)
 		_, ticket, _ = strings.Cut(last.URL(), "connect/")
-		if _, err := all.ByTicket(ticket); !errors.Is(err, login.ErrUnknown) {
-			t.Errorf("after %v: got %v, want %v", login.Time, err, login.ErrUnknown)
+		if _, err := all.ByTicket(ticket); !errors.Is(err, operator.ErrNoLogin) {
+			t.Errorf("after %v: got %v, want %v", login.Time, err, operator.ErrNoLogin)
 		}
 	})
 }
@@ -106,7 +107,7 @@ func TestOwnLogins(t *testing.T) {
 	for auth, wants := range map[config.ServerAuth]bool{config.AuthCaller: true, config.AuthForward: false, "": false} {
 		_, s := newServer(t, auth)
 		_, err := s.Own(t.Context(), caller("ann"))
-		if (err == nil) != wants || err != nil && !errors.Is(err, login.ErrUnused) {
+		if (err == nil) != wants || err != nil && !errors.Is(err, operator.ErrLoginUnused) {
 			t.Errorf("auth %q: got %v, want a login: %t", auth, err, wants)
 		}
 	}

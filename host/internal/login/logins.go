@@ -21,6 +21,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -40,17 +41,6 @@ const (
 	maxFailedPrincipals = 1000
 	// maxResponse limits an authorization response, in bytes, as servers limit the line of a request.
 	maxResponse = 16 << 10
-)
-
-// Errors of logins. They are for the user that opens the page of a login.
-var (
-	// ErrUnknown reports a login that does not exist: it has expired, or never was.
-	ErrUnknown = errors.New("host: no such login: it has expired, or its address is incomplete")
-	// ErrUsed reports a login that was started before.
-	ErrUsed = errors.New("host: login link already used: a link works once")
-	// ErrOtherBrowser reports an authorization response in another browser than the browser that started
-	// the login.
-	ErrOtherBrowser = errors.New("host: the login was started in another browser")
 )
 
 // Options configure [New].
@@ -84,8 +74,8 @@ type Logins struct {
 	by      map[string]map[*Login]struct{} // by principal
 	failed  lru.Map[string, []*Login]      // failed logins by principal, for requests that come back later
 	stores  map[string]oauthclient.Store   // by principal, without Options.Tokens
-	base    string                         // see SetConnectURL
-	refuse  func(p *mcp.Principal) error   // see SetConnectURL; may be nil
+	base    string                         // see SetURL
+	refuse  func(p *mcp.Principal) error   // see SetURL; may be nil
 }
 
 // New returns the logins of a host.
@@ -96,9 +86,9 @@ func New(o Options) *Logins {
 	return s
 }
 
-// SetConnectURL sets the base URL of the pages on which users log in, and the function that returns why
+// SetURL sets the base URL of the pages on which users log in, and the function that returns why
 // the pages cannot verify that their visitor is a principal; it may be nil.
-func (s *Logins) SetConnectURL(base string, refuse func(p *mcp.Principal) error) {
+func (s *Logins) SetURL(base string, refuse func(p *mcp.Principal) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base, s.refuse = base, refuse
@@ -119,8 +109,8 @@ func (s *Logins) Refused(p *mcp.Principal) error {
 	return refuse(p)
 }
 
-// ConnectURL returns the base URL of the pages, or an empty string until it is set.
-func (s *Logins) ConnectURL() string {
+// URL returns the base URL of the pages, or an empty string until it is set.
+func (s *Logins) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.base
@@ -196,16 +186,16 @@ func (s *Logins) remove(l *Login) {
 	l.end(oauthclient.ErrLoginTimeout)
 }
 
-// ByTicket returns the login with a ticket. The error is [ErrUnknown], or [ErrUsed] if it was started.
+// ByTicket returns the login with a ticket. The error is [operator.ErrNoLogin], or [operator.ErrLoginUsed] if it was started.
 func (s *Logins) ByTicket(ticket string) (*Login, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.byID[DigestOf(ticket)]
 	switch {
 	case l == nil || time.Now().After(l.expires):
-		return nil, ErrUnknown
+		return nil, operator.ErrNoLogin
 	case l.started:
-		return nil, ErrUsed
+		return nil, operator.ErrLoginUsed
 	}
 	return l, nil
 }
@@ -244,8 +234,8 @@ func (s *Logins) keepFailed(l *Login) {
 }
 
 // Respond passes the response of an authorization server to the login with its state, and waits for the
-// end of the login. browser is the argument of [Login.Start]. The error is [ErrUnknown],
-// [ErrOtherBrowser] or an error of package oauthclient; see [Failure]. The response of another browser
+// end of the login. browser is the argument of [Login.Start]. The error is [operator.ErrNoLogin],
+// [operator.ErrOtherBrowser] or an error of package oauthclient; see [operator.LoginFailure]. The response of another browser
 // does not end the login.
 func (s *Logins) Respond(ctx context.Context, browser string, response url.Values) (*Login, error) {
 	size := 0
@@ -258,9 +248,9 @@ func (s *Logins) Respond(ctx context.Context, browser string, response url.Value
 	var err error
 	switch {
 	case l == nil || time.Now().After(l.expires) || size > maxResponse:
-		l, err = nil, ErrUnknown
+		l, err = nil, operator.ErrNoLogin
 	case subtle.ConstantTimeCompare(sum[:], l.browser[:]) != 1:
-		l, err = nil, ErrOtherBrowser
+		l, err = nil, operator.ErrOtherBrowser
 	default:
 		delete(s.byState, l.state) // further responses are unknown
 	}
@@ -309,7 +299,7 @@ func (l *Login) end(err error) {
 }
 
 // URL returns the page of the login, with its ticket: a secret of the caller.
-func (l *Login) URL() string { return l.logins.ConnectURL() + "/" + l.ticket }
+func (l *Login) URL() string { return l.logins.URL() + "/" + l.ticket }
 
 // Server returns the name of the server in the configuration.
 func (l *Login) Server() string { return l.credential.server.name }
@@ -336,9 +326,9 @@ func (l *Login) Start(ctx context.Context, browser string) (page string, err err
 	s.mu.Lock()
 	switch {
 	case l.over:
-		err = ErrUnknown
+		err = operator.ErrNoLogin
 	case l.started:
-		err = ErrUsed
+		err = operator.ErrLoginUsed
 	default:
 		l.started, l.browser = true, sha256.Sum256([]byte(browser))
 	}
@@ -414,32 +404,4 @@ func (l *Login) authorize(ctx context.Context, r *oauthclient.LoginRequest) (url
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// oauthCodes are the error codes of authorization servers that users and records see. Other texts of
-// these servers are not trusted. Source: RFC 6749, sections 4.1.2.1 and 5.2; RFC 8707, section 2.
-var oauthCodes = []string{"access_denied", "invalid_client", "invalid_grant", "invalid_request", "invalid_scope",
-	"invalid_target", "server_error", "temporarily_unavailable", "unauthorized_client", "unsupported_response_type"}
-
-// Failure returns the reason of an error of a login, for its user: a part of a sentence, without text of
-// servers.
-func Failure(err error) string {
-	code := ""
-	if e, ok := errors.AsType[*oauthclient.LoginError](err); ok {
-		code = e.Code
-	}
-	if e, ok := errors.AsType[*oauthclient.TokenError](err); ok {
-		code = e.Code
-	}
-	switch {
-	case slices.Contains(oauthCodes, code):
-		return "the authorization server has refused it: " + code
-	case code != "":
-		return "the authorization server has refused it"
-	case errors.Is(err, oauthclient.ErrInvalidResponse):
-		return "the response is not that of the authorization server"
-	case errors.Is(err, oauthclient.ErrLoginTimeout):
-		return "it was not completed in time"
-	}
-	return "it could not be completed"
 }

@@ -153,7 +153,7 @@ func readServer(ctx context.Context, p *cmdutil.Factory, i *inspection, f *confi
 	}
 	p.IO.Err.Status("reading its lists …")
 	err = connect.Within(ctx, p.Flags.Timeout, func(ctx context.Context) error {
-		i.pins, err = h.Inspect(ctx, s.Name)
+		i.pins, err = h.Operator().Inspect(ctx, s.Name)
 		return err
 	}, func(error) error {
 		return fmt.Errorf("the server has not listed all that it has within %v (--timeout)", p.Flags.Timeout)

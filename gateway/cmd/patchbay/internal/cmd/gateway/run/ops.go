@@ -61,7 +61,7 @@ func (g *Run) readiness() any {
 		r.Configuration = "rejected"
 	}
 	for _, u := range g.Host.Upstreams() {
-		if !g.Host.InProfile(g.Profile, u.Name()) {
+		if !g.Host.Operator().HasServer(g.Profile, u.Name()) {
 			continue
 		}
 		st := u.Status()

@@ -185,7 +185,7 @@ func reportReload(f *cmdutil.Factory, g *Run, e host.Event) {
 	if len(d.Restart) > 0 {
 		f.IO.Err.Printf("patchbay: %s has changed: restart the gateway to use it", strings.Join(d.Restart, ", "))
 	}
-	if g.Profile != "" && !slices.Contains(g.Host.Profiles(), g.Profile) {
+	if g.Profile != "" && !slices.Contains(g.Host.Operator().Profiles(), g.Profile) {
 		f.IO.Err.Printf("patchbay: the configuration no longer has the profile %s: its clients see no servers",
 			term.CleanLine(g.Profile))
 	}

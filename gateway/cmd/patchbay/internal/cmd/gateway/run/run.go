@@ -185,12 +185,12 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	}
 	defer func() { err = errors.Join(err, g.Host.Close()) }()
 	if g.Profile != "" {
-		if all := g.Host.Profiles(); !slices.Contains(all, g.Profile) {
+		if all := g.Host.Operator().Profiles(); !slices.Contains(all, g.Profile) {
 			return exit.UsageError(term.UnknownName("profile", g.Profile, all))
 		}
 		g.route.Profile = g.Profile
 	}
-	defer context.AfterFunc(ctx, g.Host.EndApprovals)()
+	defer context.AfterFunc(ctx, g.Host.Operator().EndApprovals)()
 	hosting.WarnMisspelt(f, g.Config)
 	defer ReportServers(ctx, f, g)()
 	defer followConfig(ctx, f, g)()
@@ -201,7 +201,7 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 		err := newGateway(f, g, &gateway.Options{}).ServeStdio(ctx, cmdutil.Stdio(f), g.route)
 		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer cancel()
-		g.Host.WaitLists(waiting)
+		g.Host.Operator().WaitLists(waiting)
 		return err
 	}
 	return serveGateway(ctx, f, g)
@@ -267,7 +267,7 @@ func StdioCommand(f *cmdutil.Factory, g *Run) (command string, args []string) {
 func (g *Run) servers() []string {
 	names := []string{}
 	for _, u := range g.Host.Upstreams() {
-		if g.Host.InProfile(g.Profile, u.Name()) {
+		if g.Host.Operator().HasServer(g.Profile, u.Name()) {
 			names = append(names, u.Name())
 		}
 	}

@@ -1,0 +1,165 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/operator"
+	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// operations implements the interfaces of package operator.
+type operations struct{ h *Host }
+
+// Operator returns the operations of the host that only a gateway or a console needs.
+func (h *Host) Operator() *operator.Operator { return &h.operator }
+
+func newOperator(h *Host) operator.Operator {
+	o := operations{h}
+	return operator.Operator{Logins: o, Servers: o, Sessions: o, Records: o}
+}
+
+func (o operations) SetLoginURL(base string, refuse func(p *mcp.Principal) error) {
+	o.h.logins.SetURL(base, refuse)
+}
+
+func (o operations) Login(ticket string) (operator.Login, error) {
+	return asLogin(o.h.logins.ByTicket(ticket))
+}
+
+func (o operations) BeginLogin(
+	ctx context.Context, server string, c *policy.Caller, scopes ...string,
+) (operator.Login, error) {
+	u := o.h.servers.Current().Named(server)
+	if u == nil {
+		return nil, fmt.Errorf("host: unknown server %.64q", server)
+	}
+	cred, err := u.Logins().Own(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return asLogin(o.h.logins.Begin(cred, scopes))
+}
+
+func (o operations) FinishLogin(ctx context.Context, browser string, response url.Values) (operator.Login, error) {
+	return asLogin(o.h.logins.Respond(ctx, browser, response))
+}
+
+func (o operations) Logout(ctx context.Context, server string, c *policy.Caller) error {
+	u := o.h.servers.Current().Named(server)
+	if u == nil {
+		return fmt.Errorf("host: unknown server %.64q", server)
+	}
+	cred, err := u.Logins().Of(ctx, c)
+	if err != nil || cred == nil {
+		return err
+	}
+	err = cred.Logout(ctx)
+	for _, p := range u.PoolsOf(cred.Principal()) {
+		p.Lists().Notify() // the tool that logs out is no longer listed
+		p.Disconnect()
+	}
+	return err
+}
+
+func (o operations) ForwardsAuthorization() bool {
+	return o.h.servers.Current().ForwardsAuthorization()
+}
+
+// asLogin returns a nil interface for a nil login.
+func asLogin(l *login.Login, err error) (operator.Login, error) {
+	if l == nil {
+		return nil, err
+	}
+	return l, err
+}
+
+func (o operations) Profiles() []string {
+	return slices.Sorted(maps.Keys(o.h.servers.Current().Settings().Profiles))
+}
+
+func (o operations) HasServer(profile, server string) bool {
+	return o.h.servers.Current().InProfile(profile, server)
+}
+
+func (o operations) IsLocal(server string) bool {
+	s := o.h.servers.Current()
+	u := s.Named(server)
+	return u != nil && s.IsLocal(u)
+}
+
+func (o operations) State() state.Store { return o.h.opts.State }
+
+func (o operations) WaitLists(ctx context.Context) {
+	var reading sync.WaitGroup
+	for _, u := range o.h.Upstreams() {
+		for p := range u.server.Connected() {
+			for k := range catalogue.Kinds {
+				reading.Go(func() { p.Lists().FinishReading(ctx, catalogue.Kind(k)) })
+			}
+		}
+	}
+	reading.Wait()
+}
+
+func (o operations) Inspect(ctx context.Context, server string) ([]*pin.Pin, error) {
+	u := o.h.servers.Current().Named(server)
+	if u == nil {
+		return nil, fmt.Errorf("host: unknown server %.64q", server)
+	}
+	u.resume()
+	s, err := u.Pool(&policy.Caller{}).acquire(ctx, anyClass)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	if s.pins == nil {
+		return nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: errNoPins}
+	}
+	return s.reviewer().Inspect(ctx)
+}
+
+func (o operations) EndSession(session string) {
+	if session == "" {
+		return
+	}
+	o.h.mu.Lock()
+	for key, v := range o.h.views.views {
+		if v.caller.Session == session {
+			delete(o.h.views.views, key)
+		}
+	}
+	o.h.mu.Unlock()
+	o.h.approver.EndSession(session)
+	for _, u := range o.h.servers.All() {
+		if u.Share() == config.ShareSession {
+			u.EndSession(session)
+		}
+	}
+}
+
+func (o operations) EndApprovals() { o.h.approver.End() }
+
+func (o operations) Mask(text string) string {
+	text = o.h.servers.Mask(text)
+	for _, u := range o.h.servers.All() {
+		text = u.MaskTokens(text, nil)
+	}
+	return text
+}
+
+func (o operations) Observer() mcp.Observer { return o.h.opts.Observer }
+
+func (o operations) Record(r *event.Record) error { return o.h.record(r) }
