@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -14,28 +14,28 @@ import (
 )
 
 // An agent is the client of the local user's view, for [Host.Tools] and similar methods.
-type agent struct {
-	mu     sync.Mutex // guards client
-	client *mcp.Client
-}
+type agent struct{ client atomic.Pointer[mcp.Client] }
 
+// connect returns the client. Only the first of several clients that connect at once remains.
 func (a *agent) connect(ctx context.Context, h *Host) (*mcp.Client, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.client != nil {
-		return a.client, nil
+	if c := a.client.Load(); c != nil {
+		return c, nil
 	}
 	opts := h.opts.Client
 	c, err := mcp.Connect(ctx, mcp.InMemory(h.For(&policy.Caller{})), &opts)
-	a.client = c
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	if !a.client.CompareAndSwap(nil, c) {
+		_ = c.Close()
+		return a.client.Load(), nil
+	}
+	return c, nil
 }
 
 func (a *agent) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.client != nil {
-		_ = a.client.Close()
+	if c := a.client.Load(); c != nil {
+		_ = c.Close()
 	}
 }
 

@@ -203,23 +203,15 @@ func (h *Host) listUsers() (all []listUser) {
 }
 
 // Start connects the instances of the local user to the named servers, or to all, and waits until
-// they are ready. The error joins those of the servers that could not be connected.
+// they are ready. The error joins the errors of servers that could not be connected.
 func (h *Host) Start(ctx context.Context, names ...string) error {
-	var errs []error
-	var mu sync.Mutex
+	servers := h.servers.Current().Servers()
+	errs := make([]error, len(servers))
 	var wait sync.WaitGroup
-	for _, u := range h.servers.Current().Servers() {
-		if len(names) > 0 && !slices.Contains(names, u.Name()) {
-			continue
+	for n, u := range servers {
+		if len(names) == 0 || slices.Contains(names, u.Name()) {
+			wait.Go(func() { errs[n] = u.Connect(ctx) })
 		}
-		wait.Go(func() {
-			err := u.Connect(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-			}
-		})
 	}
 	wait.Wait()
 	return errors.Join(errs...)

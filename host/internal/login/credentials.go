@@ -60,14 +60,12 @@ type Credential struct {
 	principal *mcp.Principal // nil for the local user
 	url       string
 	transport *oauthclient.Transport
-	used      time.Time // guarded by the lock of the server
+	used      time.Time     // guarded by the lock of the server
+	changed   chan struct{} // guarded by the lock of the server
 
 	missing atomic.Bool // a login is required, as far as is known
 	// tokens are the last tokens that were sent. Errors and records must not contain them.
 	tokens atomic.Pointer[[]string]
-
-	mu      sync.Mutex // guards the field below
-	changed chan struct{}
 }
 
 // Principal returns the principal whose login authorizes the requests of a caller. ok is false if no
@@ -286,16 +284,16 @@ func (c *Credential) Ready(ctx context.Context) error {
 func (c *Credential) LoggedIn() {
 	c.missing.Store(false)
 	c.server.opts.Changed(c.principal)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
 // Waiting returns a channel that is closed with the next login.
 func (c *Credential) Waiting() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
 	return c.changed
 }
 
