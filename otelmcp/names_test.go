@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The guide lists all names that semconv.go defines.
-func TestGuideListsNames(t *testing.T) {
-	guide, err := os.ReadFile("../docs/observability.md")
+// The reference lists all names that semconv.go defines.
+func TestReferenceListsNames(t *testing.T) {
+	reference, err := os.ReadFile("../docs/telemetry-reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +28,8 @@ func TestGuideListsNames(t *testing.T) {
 		value, ok := spec.Values[0].(*ast.BasicLit)
 		if name := spec.Names[0].Name; ok && (strings.HasPrefix(name, "attr") || strings.HasPrefix(name, "metric")) {
 			found++
-			if !strings.Contains(string(guide), "`"+strings.Trim(value.Value, `"`)+"`") {
-				t.Errorf("the guide does not have %s", value.Value)
+			if !strings.Contains(string(reference), "`"+strings.Trim(value.Value, `"`)+"`") {
+				t.Errorf("telemetry-reference.md does not contain %s", value.Value)
 			}
 		}
 		return true
