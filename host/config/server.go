@@ -71,7 +71,7 @@ type Server struct {
 	secrets    []string // of an expanded entry, the longest first
 }
 
-// memberNames are the names that applications have for members. docs/configurations.md has the
+// memberNames are the names that applications have for members. docs/configurations.md lists the
 // applications.
 var memberNames = map[string]string{
 	"transport": "type", "environment": "env", "serverUrl": "url", "httpUrl": "url",

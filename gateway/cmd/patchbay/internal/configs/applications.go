@@ -24,7 +24,7 @@ const (
 )
 
 // applications lists the applications whose files are read, in order of precedence.
-// docs/configurations.md names the sources.
+// docs/applications.md names the sources.
 var applications = []application{
 	{ownApp, func(d dirs) []string { return d.in(d.config, "patchbay/mcp.json") }, nil, asIs},
 	{projectApp, noFiles, []string{".mcp.json", "mcp.json"}, asIs},

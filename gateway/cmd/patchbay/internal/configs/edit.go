@@ -40,7 +40,7 @@ var (
 	yamlSyntax = syntax{setYAML, removeYAML}
 )
 
-// forms maps an application that can start a command to its form. docs/configurations.md names the
+// forms maps an application that can start a command to its form. docs/applications.md names the
 // sources.
 var forms = map[string]form{
 	ownApp:           {"mcpServers", plainEntry, jsonSyntax},

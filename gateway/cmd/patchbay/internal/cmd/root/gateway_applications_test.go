@@ -21,7 +21,7 @@ import (
 )
 
 // tenApplications have files in testdata/applications, in the forms that their documentation has, with
-// a server that is called like the application. docs/configurations.md has the sources.
+// a server that is called like the application. docs/applications.md names the sources.
 var tenApplications = []string{"claude-code", "claude-desktop", "cline", "codex", "cursor", "gemini", "goose", "vscode",
 	"windsurf", "zed"}
 
