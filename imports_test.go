@@ -37,7 +37,7 @@ var importRules = []importRule{
 	{[]string{"host/internal/pinrecord"}, []string{"host", "mcp"}, []string{"host/state", "host/internal/catalogue"},
 		"a stored record does not depend on who compares it"},
 	{[]string{"host/internal/connection"}, []string{"host", "oauth"},
-		[]string{"host/internal/proclimit", "host/config"},
+		[]string{"host/internal/proclimit", "host/config", "host/hosterr"},
 		"a connection knows no callers, policies and pins"},
 	{[]string{"host/internal/listing"}, []string{"host", "oauth"},
 		[]string{"host/internal/connection", "host/internal/catalogue", "host/hosterr"},

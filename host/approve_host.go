@@ -85,7 +85,7 @@ func (h *Host) approveCall(next call.Next) call.Next {
 
 func (v *View) newApproval(req *mcp.Request, r *call.Call, a *policy.Action, d policy.Decision) *approve.Request {
 	p := &approve.Request{Approver: v.host.approver, Caller: v.caller, Principal: v.principal, Action: a, Decision: d,
-		WithoutMeta: poolOf(r).withoutMeta(), Call: r.ID(), Original: req}
+		WithoutMeta: poolOf(r).WithoutMeta(), Call: r.ID(), Original: req}
 	if s := poolOf(r).Entry().Config; s != nil {
 		p.Identity = s.Identity()
 	}

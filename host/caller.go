@@ -6,26 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
-
-// callerKey is the context key of the caller. callerUseKey is the context key of an [atomic.Bool],
-// which CallerFrom sets.
-type callerKey struct{}
-type callerUseKey struct{}
 
 // CallerFrom returns the caller whose request ctx belongs to, or nil. It is for [Options.Dial] and
 // the middleware of [Options.Client]. If it is called while the host connects to a server, the host
 // assumes that the lists of the server depend on the caller.
 func CallerFrom(ctx context.Context) *policy.Caller {
-	if used, ok := ctx.Value(callerUseKey{}).(*atomic.Bool); ok {
-		used.Store(true)
-	}
-	c, _ := ctx.Value(callerKey{}).(*policy.Caller)
-	return c
+	return upstream.CallerFrom(ctx)
 }
 
 // viewKey returns a key of the view: callers with equal keys share it.

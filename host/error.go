@@ -6,19 +6,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// unsent returns an error of what comes before a request: the request has not run.
-func unsent(err error) error {
-	e, ok := errors.AsType[*hosterr.Error](err)
-	if !ok {
-		return err
-	}
-	before := *e
-	before.MayHaveRun = false
-	return &before
-}
 
 // begun returns the error of a request that a server has executed in part: sending it again from the
 // start would repeat what the server did before its first question.
@@ -26,13 +16,7 @@ func begun(err error) error {
 	if unbegun, ok := errors.AsType[*approve.NotSentError](err); ok {
 		return unbegun.Err
 	}
-	e, ok := errors.AsType[*hosterr.Error](err)
-	if !ok || e.MayHaveRun {
-		return err
-	}
-	ran := *e // requests that wait for one connection share the error
-	ran.MayHaveRun = true
-	return &ran
+	return connection.Ran(err)
 }
 
 // response returns what a client receives for an error. A tool call that failed is a result that the

@@ -10,22 +10,18 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-const (
-	// maxReason bounds the reason of a failure that a caller receives, in bytes.
-	maxReason = 2 << 10
-	// maxSecrets bounds the secrets that are kept of one server. A command that returns headers may
-	// return others each time.
-	maxSecrets = 256
-)
+// maxReason limits the reason of a failure that a caller receives, in bytes.
+const maxReason = 2 << 10
 
 // sentinels are reasons that callers see as they are.
 var sentinels = []error{
-	connection.ErrNotReady, errStopped, errStoppedByUser, errNoInstance, errNoConsent,
+	connection.ErrNotReady, upstream.ErrStopped, upstream.ErrStoppedByUser, upstream.ErrNoInstance, errNoConsent,
 	driver.ErrSessionLost, mcp.ErrDisconnected, mcp.ErrTimeout, mcp.ErrClosed,
 }
 
@@ -33,12 +29,12 @@ var sentinels = []error{
 // paths and command lines of the machine of the host. What a process has written to its standard
 // error is never in it.
 func publicReason(err error) (text string, ok bool) {
-	if s, ok := errors.AsType[crashError](err); ok {
-		reason, known := publicReason(s.last)
+	if s, ok := errors.AsType[upstream.CrashError](err); ok {
+		reason, known := publicReason(s.Last)
 		if !known {
 			reason = "it could not be started"
 		}
-		return s.describe(reason), true
+		return s.Describe(reason), true
 	}
 	if e, ok := errors.AsType[*mcp.ExitError](err); ok {
 		return exitText(e), true

@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -31,9 +32,9 @@ func (v *View) forward(ctx context.Context, c *call.Call) (mcp.Result, error) {
 	if c.Sent != nil {
 		req = c.Sent
 	}
-	class, from := p.class(req), earlierRound{}
+	class, from := p.Class(req), upstream.Earlier{}
 	if continues {
-		class, from = st.Class, earlierRound{Conn: st.Instance, Roots: st.Roots}
+		class, from = st.Class, upstream.Earlier{Conn: st.Instance, Roots: st.Roots}
 		if suspended := v.host.servers.Leaving(st.Server, st.Instance); suspended != nil {
 			p = suspended
 		}
@@ -54,11 +55,11 @@ func (v *View) forward(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		o.Capabilities = withTasks(req, p)
 	}
 	ctx = p.Logins().With(ctx, p.Forwarded(), req)
-	s, res, roots, err := p.forward(ctx, req, class, from, o)
-	if errors.Is(err, errRemoved) && !continues {
+	s, res, roots, err := p.Forward(ctx, req, class, from, o)
+	if errors.Is(err, upstream.ErrRemoved) && !continues {
 		if now := v.poolNamed(p.Name()); now != nil && now != p { // the server was replaced
 			p = now
-			s, res, roots, err = p.forward(ctx, req, p.class(req), from, o)
+			s, res, roots, err = p.Forward(ctx, req, p.Class(req), from, o)
 		}
 	}
 	if err != nil {

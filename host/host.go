@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -17,11 +18,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
@@ -97,7 +100,7 @@ type Options struct {
 // A Host uses the servers of one configuration. It is safe for concurrent use.
 type Host struct {
 	opts     Options
-	servers  *upstreamServers
+	servers  *upstream.Servers
 	operator operator.Operator
 	approver *approve.Approver
 	states   *round.Sealer
@@ -156,7 +159,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.logins = h.newLogins()
 	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
 		Done: h.ctx.Done()})
-	h.servers = newServers(h.environment())
+	h.servers = upstream.New(h.environment())
 	set, err := h.servers.NewSet(f)
 	if err != nil {
 		return nil, err
@@ -175,14 +178,14 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 }
 
 // environment returns the parts of the host that its servers use.
-func (h *Host) environment() *upstreamEnvironment {
+func (h *Host) environment() *upstream.Environment {
 	client := h.opts.Client
 	client.ForwardInput = true
 	client.Extensions = extensions(client.Extensions)
-	return &upstreamEnvironment{Context: h.ctx, Go: h.work.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup, Client: client,
+	return &upstream.Environment{Context: h.ctx, Go: h.work.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup, Client: client,
 		Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins, Limits: h.limits,
 		Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
-		Notify: func(c *change) {
+		Notify: func(c *upstream.Change) {
 			h.events.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
 		},
 		UsesRecent: func() bool { return h.currentPolicy() != nil }, AddRecent: h.recent.Add,
@@ -190,7 +193,7 @@ func (h *Host) environment() *upstreamEnvironment {
 }
 
 // listUsers returns the views, which use lists.
-func (h *Host) listUsers() (all []listUser) {
+func (h *Host) listUsers() (all []upstream.User) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, v := range h.views.views {
@@ -300,4 +303,19 @@ func (w *workGroup) wait() {
 	w.ending = true
 	w.mu.Unlock()
 	w.running.Wait()
+}
+
+// Dial returns the transport to a server: a child process with its command, or Streamable HTTP to
+// its URL, with HTTP+SSE as the fallback. It is the default of [Options.Dial]. The transport sends
+// no credentials to an http URL of another machine, unless a [Host] calls Dial for a server with
+// the setting insecureHTTP.
+func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+	return connection.Dial(s, upstream.ClientFrom(ctx), upstream.IsInsecure(ctx)), nil
+}
+
+// ClientFrom returns the HTTP client for the connection that ctx of [Options.Dial] is for. It adds the
+// credentials of the caller of the connection to a server with "auth": "caller" or "forward". It is nil
+// for other servers. [Dial] also gets one for "gateway", which a function of the program does itself.
+func ClientFrom(ctx context.Context) *http.Client {
+	return upstream.ClientFrom(ctx)
 }

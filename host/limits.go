@@ -99,7 +99,7 @@ func (v *View) enter(ctx context.Context, c *call.Call) (*limits.Queue, error) {
 	if c.Local != nil {
 		return nil, nil
 	}
-	q := poolOf(c).queue()
+	q := poolOf(c).Queue()
 	if st, ok, err := c.Continues(); ok && err == nil && (st.Instance != "" || st.Nonce != "") {
 		q.Force(v.principal)
 		return q, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -35,10 +36,10 @@ const (
 
 // missingLists describes the servers whose items are missing in a list.
 type missingLists struct {
-	servers  int            // of the view
-	starting int            // missing servers that may still become ready
-	pools    []*pool        // missing servers
-	codes    []hosterr.Code // why each of pools is missing
+	servers  int              // of the view
+	starting int              // missing servers that may still become ready
+	pools    []*upstream.Pool // missing servers
+	codes    []hosterr.Code   // why each of pools is missing
 }
 
 // missing returns the servers whose list of this kind is not part of the catalogue.

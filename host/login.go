@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
@@ -30,16 +29,6 @@ func (h *Host) recordLogin(server string, p *mcp.Principal, outcome string, err 
 		detail["reason"] = operator.LoginFailure(err)
 	}
 	h.recordChange(event.Login, &policy.Caller{Principal: p}, server, detail)
-}
-
-type clientKey struct{}
-
-// ClientFrom returns the HTTP client for the connection that ctx of [Options.Dial] is for. It adds the
-// credentials of the caller of the connection to a server with "auth": "caller" or "forward". It is nil
-// for other servers. [Dial] also gets one for "gateway", which a function of the program does itself.
-func ClientFrom(ctx context.Context) *http.Client {
-	c, _ := ctx.Value(clientKey{}).(*http.Client)
-	return c
 }
 
 // noteForwarded keeps the headers of a request for the requests of the host itself, such as for lists.

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -231,7 +232,7 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 }
 
 // awaitLogin waits until the caller has logged in.
-func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *loginState) error {
+func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *upstream.Pool, st *loginState) error {
 	c, err := p.Logins().Of(ctx, p.Caller())
 	if err != nil || c == nil {
 		return err
@@ -281,7 +282,7 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *pool, st *lo
 // checkLogin refuses a call that requires a missing login.
 func (h *Host) checkLogin(next call.Next) call.Next {
 	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		if err := poolOf(c).checkLogin(ctx); err != nil {
+		if err := poolOf(c).CheckLogin(ctx); err != nil {
 			return nil, err
 		}
 		return next(ctx, c)

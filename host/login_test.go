@@ -135,30 +135,6 @@ func TestServersWithoutLogins(t *testing.T) {
 	}
 }
 
-// A request that waits for a login goes on when the instances of its caller may connect again. Before, it would
-// get the error of the last attempt to connect, and ask for another login.
-func TestLoginRetriesInstancesFirst(t *testing.T) {
-	h := openLogins(t)
-	loggedIn, woken, err := host.WaitForLogin(t.Context(), h, "notes", callerNamed("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock := host.LockInstances(h, "notes")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		loggedIn()
-	}()
-	select {
-	case <-woken:
-		t.Error("the request goes on before the instances are ready to connect")
-	case <-time.After(100 * time.Millisecond): // on a slow machine, the test finds less, and does not fail
-	}
-	unlock()
-	<-done
-	<-woken
-}
-
 // Failed logins of one caller are bounded, and those of others stay.
 func TestFailedLoginsOfACallerAreBounded(t *testing.T) {
 	h := openLogins(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -25,7 +26,7 @@ const logoutTool = "log_out"
 var loginTools = []string{loginTool, logoutTool}
 
 // lacksLogin reports whether the lists of a pool cannot be read because its caller has not logged in.
-func lacksLogin(ctx context.Context, p *pool) bool {
+func lacksLogin(ctx context.Context, p *upstream.Pool) bool {
 	if !p.Entry().UsesLoginOfCaller() || p.Lists().Has(catalogue.Tools) {
 		return false
 	}
@@ -36,7 +37,7 @@ func lacksLogin(ctx context.Context, p *pool) bool {
 }
 
 // hasLogin reports whether the caller of the pool is logged in to its server.
-func hasLogin(ctx context.Context, p *pool) bool {
+func hasLogin(ctx context.Context, p *upstream.Pool) bool {
 	ctx, cancel := context.WithTimeout(ctx, listing.Wait)
 	defer cancel()
 	c, err := p.Logins().Of(ctx, p.Caller())
@@ -46,7 +47,7 @@ func hasLogin(ctx context.Context, p *pool) bool {
 // loginServers returns, in the order of the file, the servers at which each caller logs in and for
 // which selected returns true.
 func (v *View) loginServers(
-	ctx context.Context, selected func(ctx context.Context, p *pool) bool,
+	ctx context.Context, selected func(ctx context.Context, p *upstream.Pool) bool,
 ) (names []string) {
 	if !v.servers().logins {
 		return nil
@@ -103,10 +104,10 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res
 	if m := v.latest(); m != nil && m.catalogue.Find(catalogue.Tools, name) != nil {
 		return nil, false, nil
 	}
-	servers := v.loginServers(ctx, func(ctx context.Context, p *pool) bool {
+	servers := v.loginServers(ctx, func(ctx context.Context, p *upstream.Pool) bool {
 		return name == loginTool || hasLogin(ctx, p)
 	})
-	if !slices.ContainsFunc(v.pools(), func(p *pool) bool { return p.Entry().UsesLoginOfCaller() }) {
+	if !slices.ContainsFunc(v.pools(), func(p *upstream.Pool) bool { return p.Entry().UsesLoginOfCaller() }) {
 		return nil, false, nil
 	}
 	arguments, _ := req.Param("arguments")
@@ -135,7 +136,7 @@ func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res
 		}
 		return textResult(text), true, nil
 	}
-	if err := p.checkLogin(ctx); err != nil {
+	if err := p.CheckLogin(ctx); err != nil {
 		return nil, true, err
 	}
 	m, err := v.current(ctx)

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Observer returns the observer of [Options]. Transports find it by this method, for sessions and
@@ -66,32 +66,8 @@ func (v *View) observedTool(c *catalogue.Catalogue, name string) string {
 	return ""
 }
 
-type serverKey struct{}
-
 // ServerFrom returns the name of the server of a request, in the contexts that [Options].Observer gets of
 // requests to servers, of their questions and their sessions. It is empty for requests of callers.
 func ServerFrom(ctx context.Context) string {
-	if o, ok := ctx.Value(serverKey{}).(*clientObserver); ok {
-		return o.server
-	}
-	return ""
-}
-
-// A clientObserver is the observer of the clients of a server.
-type clientObserver struct {
-	mcp.Observer
-	server string
-}
-
-// Begin adds the name of the server to the context.
-func (o *clientObserver) Begin(ctx context.Context, req *mcp.Request) context.Context {
-	return o.Observer.Begin(context.WithValue(ctx, serverKey{}, o), req)
-}
-
-// SessionBegan adds the name of the server to the context.
-func (o *clientObserver) SessionBegan(ctx context.Context, v driver.Via) (ended func(cause error)) {
-	if inner, ok := o.Observer.(driver.SessionObserver); ok {
-		return inner.SessionBegan(context.WithValue(ctx, serverKey{}, o), v)
-	}
-	return func(error) {}
+	return upstream.ServerFrom(ctx)
 }

@@ -119,16 +119,11 @@ func (o operations) Inspect(ctx context.Context, server string) ([]*pin.Pin, err
 	if u == nil {
 		return nil, fmt.Errorf("host: unknown server %.64q", server)
 	}
-	u.resume()
-	s, err := u.Pool(&policy.Caller{}).acquire(ctx, anyClass)
-	if err != nil {
-		return nil, err
+	found, ok, err := u.Inspect(ctx)
+	if err == nil && !ok {
+		err = &hosterr.Error{Code: hosterr.CodeConfigError, Server: server, Err: errNoPins}
 	}
-	defer s.Release()
-	if s.pins == nil {
-		return nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: errNoPins}
-	}
-	return s.reviewer().Inspect(ctx)
+	return found, err
 }
 
 func (o operations) EndSession(session string) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -82,7 +83,7 @@ func publicQuestion(request []byte, server string) []byte {
 	if meta, changed := withoutOwn(params); changed {
 		params = jsonscan.WithMember(params, "_meta", meta)
 	}
-	params = visibleQuestion(params, false)
+	params = round.VisibleQuestion(params, false)
 	if server != "" && jsonscan.GetString(request, "method") == wire.MethodElicitationCreate {
 		message, _ := jsonscan.Get(params, "message")
 		if text, err := jsonscan.Unquote(message); err == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -18,7 +19,7 @@ func (h *Host) checkPins(next call.Next) call.Next {
 		if c.Quarantined != nil {
 			return nil, c.Quarantined
 		}
-		if !c.Suspended && !c.Own && poolOf(c).pinned() != nil {
+		if !c.Suspended && !c.Own && poolOf(c).Pinned() != nil {
 			if err := pins.Check(ctx, poolOf(c), uses(c)); err != nil {
 				return nil, err
 			}
@@ -35,7 +36,7 @@ func uses(c *call.Call) pins.Target { return pins.TargetOf(c.Kind, c.Target) }
 type quarantinedError struct {
 	error
 	item catalogue.Item // without its definition, which nobody approved
-	pool *pool
+	pool *upstream.Pool
 }
 
 // quarantined returns a [quarantinedError] for a name whose definition is not approved, or nil for other names.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -95,7 +96,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 
 // apply makes a set and its rules those of the host. It returns the set before, and the views with
 // subscriptions.
-func (h *Host) apply(set *serverSet, rules *Options) (*serverSet, []*View, error) {
+func (h *Host) apply(set *upstream.Set, rules *Options) (*upstream.Set, []*View, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -108,7 +109,7 @@ func (h *Host) apply(set *serverSet, rules *Options) (*serverSet, []*View, error
 }
 
 // compare returns the differences between the present configuration and a set that is not yet in use.
-func (h *Host) compare(set *serverSet) *Diff {
+func (h *Host) compare(set *upstream.Set) *Diff {
 	servers := h.servers.Compare(set)
 	d := &Diff{Added: servers.Added, Removed: servers.Removed, Changed: servers.Changed, Updated: servers.Updated}
 	if servers.Reordered {

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -183,7 +184,7 @@ func (v *View) checkResult(
 	return nil, tooLarge(poolOf(r), size, l, "")
 }
 
-func tooLarge(p *pool, size config.Size, l *config.CallerLimits, reason string) error {
+func tooLarge(p *upstream.Pool, size config.Size, l *config.CallerLimits, reason string) error {
 	e := p.Limits().Refuse(hosterr.CodeTooLarge, "limits.resultBytes", 0,
 		"the result has %d bytes, more than limits.resultBytes of %v%s", size, l.ResultBytes, reason)
 	e.MayHaveRun = true

@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
@@ -104,7 +105,7 @@ func backlog(r event.Recorder) (waiting int, lost uint64, ok bool) {
 }
 
 // stats returns the figures of a server.
-func stats(u *upstreamServer) ServerStats {
+func stats(u *upstream.Server) ServerStats {
 	s := u.Status()
 	return ServerStats{State: State(s.State), Instances: len(s.Conns), Requests: s.Requests, Suspended: s.Suspended,
 		Queued: s.Limits.Queued, Held: s.Held, Breaker: BreakerState(s.Limits.Breaker), Restarts: s.Restarts,

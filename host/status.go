@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // An Upstream is a configured server. It is safe for concurrent use.
-type Upstream struct{ server *upstreamServer }
+type Upstream struct{ server *upstream.Server }
 
 // Name returns the name of the server in the configuration.
 func (u *Upstream) Name() string { return u.server.Name() }

@@ -1,9 +1,7 @@
 package host
 
 import (
-	"crypto/sha256"
 	"errors"
-	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
@@ -11,65 +9,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
-
-// maxToolSchemas bounds the tools of one server whose schemas are kept.
-const maxToolSchemas = 1000
-
-// A toolSchemas has what the schemas of the tools of a server say, by the digest of the definition.
-// It is safe for concurrent use.
-type toolSchemas struct {
-	mu    sync.Mutex                               // guards tools
-	tools map[[sha256.Size]byte]func() *toolSchema // to be called without mu
-}
-
-type toolSchema struct {
-	output  *schema.Schema       // nil if the tool has none or an invalid one
-	headers []driver.HeaderParam // arguments that HTTP clients repeat
-	names   *fold.Names          // of the arguments; nil if the schema names none
-}
-
-// of returns the parsed schemas of a tool. Calls for other tools do not wait while it parses them.
-func (t *toolSchemas) of(item *catalogue.Item) *toolSchema {
-	t.mu.Lock()
-	read, ok := t.tools[item.Digest]
-	if !ok {
-		read = sync.OnceValue(func() *toolSchema { return readToolSchema(item) })
-		if t.tools == nil || len(t.tools) >= maxToolSchemas {
-			t.tools = map[[sha256.Size]byte]func() *toolSchema{}
-		}
-		t.tools[item.Digest] = read
-	}
-	t.mu.Unlock()
-	return read()
-}
-
-func readToolSchema(item *catalogue.Item) *toolSchema {
-	s := &toolSchema{}
-	if raw, ok := jsonscan.Get(item.Raw, "outputSchema"); ok {
-		s.output, _ = schema.Compile(raw) // the server validates with its own
-	}
-	input, _ := jsonscan.Get(item.Raw, "inputSchema")
-	s.headers, _ = driver.HeaderParamsOf(input) // clients do not call a tool whose annotations are invalid
-	s.names = fold.Of(input)
-	if item.Kind == catalogue.Prompts {
-		s.names = promptNames(item.Raw)
-	}
-	return s
-}
-
-// promptNames returns the names of the arguments of a prompt.
-func promptNames(definition []byte) *fold.Names {
-	arguments, _ := jsonscan.Get(definition, "arguments")
-	var names []string
-	for argument := range jsonscan.Elements(arguments) {
-		names = append(names, jsonscan.GetString(argument, "name"))
-	}
-	return fold.Named(names)
-}
 
 // checkNames refuses arguments whose names the server could confuse with other names: the policy
 // would decide about one argument, and the server would use the other.
@@ -81,7 +23,7 @@ func checkNames(c *call.Call, req *mcp.Request) error {
 	names, hidden := &fold.Names{}, []string(nil)
 	if c.Item != nil {
 		hidden = c.Item.HiddenArguments()
-		if known := poolOf(c).Schemas().of(c.Item).names; known != nil {
+		if known := poolOf(c).Schemas().Of(c.Item).Names; known != nil {
 			names = known
 		}
 	}
@@ -100,7 +42,7 @@ func headerParams(c *call.Call) []driver.HeaderParam {
 	if c.Item == nil || c.Item.Kind != catalogue.Tools {
 		return nil
 	}
-	return poolOf(c).Schemas().of(c.Item).headers
+	return poolOf(c).Schemas().Of(c.Item).Headers
 }
 
 // validate logs a result that does not match the output schema of its tool. Spec: server/tools,
@@ -109,7 +51,7 @@ func (v *View) validate(r *call.Call, raw []byte) {
 	if r.Item == nil || r.Item.Kind != catalogue.Tools || poolOf(r).Settings().Validate == config.ValidateOff {
 		return
 	}
-	s := poolOf(r).Schemas().of(r.Item).output
+	s := poolOf(r).Schemas().Of(r.Item).Output
 	if s == nil {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -50,7 +51,7 @@ type merged struct {
 	servers   *viewServers
 	lists     [][catalogue.Kinds]*catalogue.List
 	catalogue *catalogue.Catalogue
-	pools     map[string]*pool // by the name of the server
+	pools     map[string]*upstream.Pool // by the name of the server
 	pages     listPages
 	epoch     uint64 // of the policy
 }
@@ -76,7 +77,7 @@ func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 }
 
 func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
-	ctx = context.WithValue(ctx, callerKey{}, v.caller)
+	ctx = upstream.WithCaller(ctx, v.caller)
 	if params, invalid := forward.Params(req.Method, req.Params); invalid != nil {
 		return nil, invalid
 	} else if params != nil {
@@ -132,7 +133,7 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 
 // Listen registers a subscription; see [driver.Listener].
 func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
-	return v.changes.Listen(context.WithValue(ctx, callerKey{}, v.caller), req)
+	return v.changes.Listen(upstream.WithCaller(ctx, v.caller), req)
 }
 
 // current returns the merged catalogue, after lists that may have changed were read.
@@ -145,7 +146,7 @@ func (v *View) currentWithin(ctx, wait context.Context, starting time.Duration) 
 	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
 	known := true
 	for n, p := range s.pools {
-		p.restore(ctx)
+		p.Restore(ctx)
 		lists[n] = p.Lists().Fresh()
 		known = known && !slices.Contains(lists[n][:], nil)
 	}

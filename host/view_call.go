@@ -9,8 +9,10 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -62,7 +64,7 @@ func actionOf(kind catalogue.Kind) policy.ActionKind {
 
 // find returns the item with a public name and the pool of its server. Lists are read again only if
 // the name is unknown.
-func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*catalogue.Item, *pool, error) {
+func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*catalogue.Item, *upstream.Pool, error) {
 	m := v.latest()
 	if m != nil {
 		if item := m.catalogue.Find(kind, name); item != nil {
@@ -124,7 +126,7 @@ func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string,
 
 // mayHave reports whether an unknown name is probably one of a server: the only one, or the one whose
 // prefix it has.
-func (v *View) mayHave(p *pool, name string) bool {
+func (v *View) mayHave(p *upstream.Pool, name string) bool {
 	return len(v.pools()) == 1 || strings.HasPrefix(name, p.Entry().ID+"__")
 }
 
@@ -136,7 +138,7 @@ func (v *View) unread(kind catalogue.Kind, name string) error {
 			continue
 		}
 		if err := p.Lists().Err(kind); err != nil {
-			return unsent(err)
+			return connection.NotRun(err)
 		}
 	}
 	return nil
@@ -258,4 +260,4 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (round.State, bool,
 func viewOf(c *call.Call) *View { return (*View)(c.View.(*callView)) }
 
 // poolOf returns the pool of a call.
-func poolOf(c *call.Call) *pool { return c.Pool.(*pool) }
+func poolOf(c *call.Call) *upstream.Pool { return c.Pool.(*upstream.Pool) }

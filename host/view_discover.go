@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -49,8 +50,8 @@ func (h *Host) identity() mcp.Implementation {
 	return mcp.Implementation{Name: "patchbay-host", Version: "unknown"}
 }
 
-func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (mcp.Result, error) {
-	s, err := p.acquire(ctx, p.class(req))
+func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *upstream.Pool) (mcp.Result, error) {
+	s, err := p.Acquire(ctx, p.Class(req))
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +64,12 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *pool) (m
 			if err != nil {
 				return nil, err
 			}
-			if shown := p.offers(p.Lists().Fresh()); !showsItems(&shown, m.catalogue) {
+			if shown := p.Offers(p.Lists().Fresh()); !showsItems(&shown, m.catalogue) {
 				d.Instructions = ""
 			}
 		}
 		v.tasks.Declare(req, &d.Capabilities)
-		p.setApproved(d)
+		p.SetApproved(d)
 	}
 	return res, err
 }
@@ -84,7 +85,7 @@ func newestRevisions() (all []string) {
 func (v *View) connect(ctx context.Context) {
 	var wait sync.WaitGroup
 	for _, p := range v.pools() {
-		wait.Go(func() { p.connect(ctx) })
+		wait.Go(func() { p.Connect(ctx) })
 	}
 	wait.Wait()
 }

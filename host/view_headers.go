@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -14,9 +15,9 @@ import (
 // It waits for the lists of the servers as a call of the tool does: otherwise the first calls would be
 // served with headers that differ from their arguments.
 func (v *View) HeaderParams(ctx context.Context, _ *mcp.Request, tool string) []driver.HeaderParam {
-	item, p, err := v.find(context.WithValue(ctx, callerKey{}, v.caller), catalogue.Tools, tool)
+	item, p, err := v.find(upstream.WithCaller(ctx, v.caller), catalogue.Tools, tool)
 	if err != nil || item == nil {
 		return nil
 	}
-	return p.Schemas().of(item).headers
+	return p.Schemas().Of(item).Headers
 }

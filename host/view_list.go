@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -29,7 +30,7 @@ func (v *View) list(ctx context.Context, req *mcp.Request, kind catalogue.Kind) 
 		return nil, err
 	}
 	if len(m.servers.pools) == 1 && len(missing) == 0 {
-		if err := m.servers.pools[0].lists.Err(kind); err != nil {
+		if err := m.servers.pools[0].Lists().Err(kind); err != nil {
 			return nil, err
 		}
 	}
@@ -141,11 +142,11 @@ func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, 
 
 // merge merges lists of the servers, in the order of s.pools.
 func (v *View) merge(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) *merged {
-	m := &merged{servers: s, lists: lists, pools: map[string]*pool{}, epoch: v.host.epoch()}
+	m := &merged{servers: s, lists: lists, pools: map[string]*upstream.Pool{}, epoch: v.host.epoch()}
 	servers := make([]catalogue.Server, len(s.pools))
 	for n, p := range s.pools {
 		m.pools[p.Name()] = p
-		servers[n] = p.offers(lists[n])
+		servers[n] = p.Offers(lists[n])
 	}
 	m.catalogue = catalogue.Merge(servers, v.catalogueOptions(s))
 	if v.hideInstructions(servers, m.catalogue) {
@@ -215,7 +216,7 @@ func (m *misnamedItems) isFirst(p catalogue.Problem) bool {
 }
 
 func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {
-	set := s.set.settings
+	set := s.set.Settings()
 	o := &catalogue.Options{Single: s.single, MaxName: set.Names.Max, OwnInstructions: v.host.opts.Instructions,
 		Extension: mergesExtension}
 	if !s.single {

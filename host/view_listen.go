@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -25,7 +26,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 	if err := s.admit(); err != nil {
 		return nil, err
 	}
-	byPool := map[*pool][]listing.Resource{}
+	byPool := map[*upstream.Pool][]listing.Resource{}
 	read, known := false, req.Driver().Checked
 	if !v.caller.May(policy.ActionRead) {
 		f.ResourceSubscriptions = nil
@@ -139,8 +140,8 @@ func (v *View) publicURI(server, uri string) string {
 	return uri
 }
 
-// Pools implements [listUser].
-func (v *viewListener) Pools() []*pool { return v.resolved.Load().pools }
+// Pools implements [upstream.User].
+func (v *viewListener) Pools() []*upstream.Pool { return v.resolved.Load().pools }
 
-// ForgetLists implements [listUser].
+// ForgetLists implements [upstream.User].
 func (v *viewListener) ForgetLists() { (*View)(v).forget() }

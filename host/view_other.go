@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -62,12 +63,12 @@ func isOfOlderRevisions(method string) bool {
 // extensionPool returns the pool of the only server that may have a method or a topic of another
 // extension: the only one of the view, the first that the configuration maps it to, or else the only
 // one with other extensions; nil if there is none.
-func (v *View) extensionPool(name string) *pool {
+func (v *View) extensionPool(name string) *upstream.Pool {
 	pools := v.pools()
 	if len(pools) == 1 {
 		return pools[0]
 	}
-	var mapped, declared []*pool
+	var mapped, declared []*upstream.Pool
 	for _, p := range pools {
 		if config.Match(p.Settings().Methods, name) {
 			mapped = append(mapped, p)
@@ -86,7 +87,7 @@ func (v *View) extensionPool(name string) *pool {
 }
 
 // hasOtherExtensions reports whether a server has declared extensions that the host does not know.
-func hasOtherExtensions(p *pool) bool {
+func hasOtherExtensions(p *upstream.Pool) bool {
 	capabilities := p.Lists().About().Capabilities
 	if !jsonscan.HasObject(capabilities, "extensions") {
 		return false
@@ -103,6 +104,6 @@ func hasOtherExtensions(p *pool) bool {
 // noteClass notes the class of a request that needs no instance of its class.
 func (v *View) noteClass(req *mcp.Request) {
 	for _, p := range v.pools() {
-		p.class(req)
+		p.Class(req)
 	}
 }

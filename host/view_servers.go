@@ -7,19 +7,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 )
 
 // A viewServers is the servers of a view in one configuration. It never changes.
 type viewServers struct {
-	set    *serverSet
-	single bool    // names and URIs are unchanged
-	pools  []*pool // in the order of the file
+	set    *upstream.Set
+	single bool             // names and URIs are unchanged
+	pools  []*upstream.Pool // in the order of the file
 	// logins are needed by some, and headers are forwarded to some.
 	logins, forwards bool
 }
 
 // resolve returns the servers of the view in a configuration.
-func (v *View) resolve(set *serverSet) *viewServers {
+func (v *View) resolve(set *upstream.Set) *viewServers {
 	c := v.caller
 	s := &viewServers{set: set, single: c.Server != "" || c.Single && len(set.Servers()) == 1}
 	for _, u := range set.Servers() {
@@ -73,10 +74,10 @@ func (v *View) servers() *viewServers {
 }
 
 // pools returns the pools of the present servers, in the order of the file.
-func (v *View) pools() []*pool { return v.servers().pools }
+func (v *View) pools() []*upstream.Pool { return v.servers().pools }
 
 // poolNamed returns the pool of a present server, nil if there is none.
-func (v *View) poolNamed(server string) *pool {
+func (v *View) poolNamed(server string) *upstream.Pool {
 	for _, p := range v.pools() {
 		if p.Name() == server {
 			return p
@@ -113,7 +114,7 @@ func (v *View) latest() *merged {
 
 // moveSubscriptions moves subscriptions of the view to resources from pools to those of servers that
 // have replaced theirs.
-func (v *View) moveSubscriptions(from []*pool) {
+func (v *View) moveSubscriptions(from []*upstream.Pool) {
 	for _, p := range from {
 		if to := v.poolNamed(p.Name()); to != nil && to != p {
 			to.Lists().AddSubscriptions(p.Lists().TakeSubscriptions(viewSubscriber{v, p.Name()}))
@@ -122,7 +123,7 @@ func (v *View) moveSubscriptions(from []*pool) {
 }
 
 // unsubscribe ends subscriptions of the view to resources, also those that have moved.
-func (v *View) unsubscribe(p *pool, all listing.Subscriptions) {
+func (v *View) unsubscribe(p *upstream.Pool, all listing.Subscriptions) {
 	p.Lists().Unsubscribe(all)
 	if to := v.poolNamed(p.Name()); to != nil && to != p {
 		to.Lists().Unsubscribe(all)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -21,7 +22,7 @@ const (
 )
 
 // hasSkills reports whether the server has skills, as far as it is known.
-func hasSkills(p *pool) bool {
+func hasSkills(p *upstream.Pool) bool {
 	return jsonscan.HasObject(taskServer(p).Capabilities, "extensions", extensionSkills)
 }
 
@@ -93,7 +94,7 @@ func (v *View) listSkills(ctx context.Context, req *mcp.Request) (mcp.Result, er
 }
 
 // skillPage returns a page of skills with the URIs that callers know, and the cursor of the next one.
-func (v *View) skillPage(p *pool, raw []byte, next string) []byte {
+func (v *View) skillPage(p *upstream.Pool, raw []byte, next string) []byte {
 	list, _ := jsonscan.Get(raw, "skills")
 	b := []byte(`{"resultType":"complete","skills":[`)
 	if jsonscan.Kind(list) == '[' {
@@ -113,7 +114,7 @@ func (v *View) skillPage(p *pool, raw []byte, next string) []byte {
 
 // publicSkill returns a skill with the URIs that callers know, all of them in one directory. Its files
 // are read from its server.
-func (v *View) publicSkill(p *pool, skill []byte) []byte {
+func (v *View) publicSkill(p *upstream.Pool, skill []byte) []byte {
 	if !jsonscan.IsObject(skill) {
 		return skill
 	}
@@ -130,13 +131,13 @@ func (v *View) publicSkill(p *pool, skill []byte) []byte {
 }
 
 // mapsSkill reports whether a URI of a skill leads to another server.
-func (v *View) mapsSkill(p *pool, uri string) bool {
+func (v *View) mapsSkill(p *upstream.Pool, uri string) bool {
 	other := v.named.get(uri)
 	return other != nil && other != p || v.publicURI(p.Name(), uri) != uri
 }
 
 // skillFiles returns an array of objects whose members uri are those that callers know.
-func (v *View) skillFiles(p *pool, array []byte, mapped bool) []byte {
+func (v *View) skillFiles(p *upstream.Pool, array []byte, mapped bool) []byte {
 	b := []byte{'['}
 	for element := range jsonscan.Elements(array) {
 		if len(b) > 1 {
@@ -149,7 +150,7 @@ func (v *View) skillFiles(p *pool, array []byte, mapped bool) []byte {
 
 // skillFile returns an object whose member uri is that which callers know. A mapped one keeps its
 // slashes, because the directory of a skill is part of its meaning.
-func (v *View) skillFile(p *pool, object []byte, mapped bool) []byte {
+func (v *View) skillFile(p *upstream.Pool, object []byte, mapped bool) []byte {
 	uri := jsonscan.GetString(object, "uri")
 	switch {
 	case uri == "" || len(uri) > maxNamedURI:

@@ -5,6 +5,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -35,7 +36,7 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call.Call 
 
 // mayContinue reports whether the caller may use the server and the item of a suspended call.
 // Another caller with the same principal and more permissions may have begun the call.
-func (v *View) mayContinue(p *pool, kind catalogue.Kind, target, public string) bool {
+func (v *View) mayContinue(p *upstream.Pool, kind catalogue.Kind, target, public string) bool {
 	c, set := v.caller, v.servers().set
 	present := set.Named(p.Name()) // may have replaced the server of the call
 	if !set.Opens(c, p.Server()) || present != nil && !set.Opens(c, present) {

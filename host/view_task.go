@@ -8,6 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -17,11 +18,11 @@ import (
 // A taskPool is the pool of a server for the tasks of a view.
 type taskPool struct {
 	view *View
-	pool *pool
+	pool *upstream.Pool
 }
 
 func (v *View) newTasks() *task.Caller {
-	return &task.Caller{Table: &v.host.tasks, Ctx: context.WithValue(v.host.ctx, callerKey{}, v.caller),
+	return &task.Caller{Table: &v.host.tasks, Ctx: upstream.WithCaller(v.host.ctx, v.caller),
 		Principal: v.caller.Key(), Publish: taskView{v},
 		Senders: func() (all []task.Sender) {
 			for _, p := range v.pools() {
@@ -45,24 +46,24 @@ func (t taskPool) Connect(ctx context.Context, at task.Place) error {
 	if t.Info().Revision != "" {
 		return nil
 	}
-	s, err := t.pool.acquireCall(ctx, at.Class, at.Instance)
+	s, err := t.pool.AcquireCall(ctx, at.Class, at.Instance)
 	if err != nil {
 		return err
 	}
-	s.releaseCall(at.Instance)
+	s.ReleaseCall(at.Instance)
 	return nil
 }
 
 // Send implements [task.Sender].
 func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mcp.Result, task.Place, error) {
 	if at.AnyClass {
-		at = task.Place{Class: t.pool.class(req)}
+		at = task.Place{Class: t.pool.Class(req)}
 	}
 	o := &driver.ForwardOptions{Principal: t.view.principal, Caller: at.Waiter}
 	if info := t.Info(); info.Form() == task.Extended && task.FormOf(req) == task.Session {
 		o.Capabilities = withTasks(req, t.pool) // the server has to know that its client supports tasks
 	}
-	s, res, roots, err := t.pool.forward(ctx, req, at.Class, earlierRound{Conn: at.Instance, Roots: at.Roots}, o)
+	s, res, roots, err := t.pool.Forward(ctx, req, at.Class, upstream.Earlier{Conn: at.Instance, Roots: at.Roots}, o)
 	if s != nil {
 		at.Instance, at.Roots = s.ID(), roots
 	}
@@ -70,13 +71,13 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 }
 
 // taskServer describes the server as it was last connected.
-func taskServer(p *pool) task.Server {
+func taskServer(p *upstream.Pool) task.Server {
 	about := p.Lists().About()
 	return task.Server{Name: p.Name(), Revision: about.Revision, Capabilities: about.Capabilities,
 		Shared: p.Share() == config.ShareShared}
 }
 
-func taskForm(p *pool) task.Form {
+func taskForm(p *upstream.Pool) task.Form {
 	s := taskServer(p)
 	return s.Form()
 }
@@ -114,7 +115,7 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	case req.Method == task.MethodList:
 		return v.listTasks(ctx, req)
 	}
-	var p *pool
+	var p *upstream.Pool
 	t, err := v.tasks.Named(req)
 	if err == nil {
 		if p = v.poolNamed(t.Server); p == nil { // removed meanwhile
@@ -161,8 +162,8 @@ func changesTask(req *mcp.Request) bool {
 }
 
 // withTasks returns the capabilities of the client of a request with the tasks extension.
-func withTasks(req *mcp.Request, p *pool) json.RawMessage {
-	capabilities := p.clientCapabilities(req)
+func withTasks(req *mcp.Request, p *upstream.Pool) json.RawMessage {
+	capabilities := p.ClientCapabilities(req)
 	if capabilities == nil {
 		var err error
 		if capabilities, err = json.Marshal(req.Capabilities()); err != nil || !jsonscan.IsObject(capabilities) {

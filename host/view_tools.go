@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -14,7 +15,7 @@ import (
 // changesTools reports whether [View.toolsFor] may change a page for the client of a request.
 func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
 	return p.tasks || p.visibility && !jsonscan.IsObject(req.Capabilities().Extensions[extensionApps]) ||
-		task.FormOf(req) == task.Session && slices.ContainsFunc(v.pools(), func(p *pool) bool {
+		task.FormOf(req) == task.Session && slices.ContainsFunc(v.pools(), func(p *upstream.Pool) bool {
 			return taskForm(p) == task.Extended
 		})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -24,7 +25,7 @@ const (
 // A topicListener subscribes a view to topics of one server.
 type topicListener struct {
 	view   *View
-	pool   *pool
+	pool   *upstream.Pool
 	filter mcp.SubscriptionFilter
 	tasks  map[string]*task.Task // by the id at the server
 }
@@ -33,14 +34,14 @@ type topicListener struct {
 // topics from the filter.
 func (v *View) topicListeners(
 	ctx context.Context, s *subscribing, f *mcp.SubscriptionFilter,
-) (listeners map[*pool]*topicListener) {
+) (listeners map[*upstream.Pool]*topicListener) {
 	wanted := f.Topics
 	f.Topics = nil
 	if len(wanted) == 0 || !task.IsModern(s.req.Revision()) {
 		return nil
 	}
-	listeners = map[*pool]*topicListener{}
-	of := func(p *pool) *topicListener {
+	listeners = map[*upstream.Pool]*topicListener{}
+	of := func(p *upstream.Pool) *topicListener {
 		l := listeners[p]
 		if l == nil {
 			l = &topicListener{view: v, pool: p, tasks: map[string]*task.Task{}}
@@ -66,7 +67,7 @@ func (v *View) topicListeners(
 // openTopics subscribes to topics at their servers, and adds to the filter the topics to which the servers have
 // agreed. stops end that.
 func openTopics(
-	ctx context.Context, listeners map[*pool]*topicListener, f *mcp.SubscriptionFilter,
+	ctx context.Context, listeners map[*upstream.Pool]*topicListener, f *mcp.SubscriptionFilter,
 ) (stops []func()) {
 	var handles []string
 	for _, l := range listeners { // usually one
@@ -94,7 +95,7 @@ func openTopics(
 }
 
 // allowsTopic reports whether the policy allows a topic of an extension, as it allows its methods.
-func (s *subscribing) allowsTopic(ctx context.Context, p *pool, topic string, value json.RawMessage) bool {
+func (s *subscribing) allowsTopic(ctx context.Context, p *upstream.Pool, topic string, value json.RawMessage) bool {
 	a := s.action(policy.ActionOther, p.Name(), topic)
 	a.Arguments = value
 	return s.allows(ctx, a)
@@ -127,11 +128,11 @@ func setTopic(f *mcp.SubscriptionFilter, member string, value json.RawMessage) {
 
 // addTasks adds the tasks of a filter to the listeners of their servers. Ids that are not those of the
 // caller, or of a server for which the policy refuses the topic, are left out.
-func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of func(*pool) *topicListener) {
+func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of func(*upstream.Pool) *topicListener) {
 	if jsonscan.Kind(value) != '[' {
 		return
 	}
-	n, allowed := 0, map[*pool]bool{}
+	n, allowed := 0, map[*upstream.Pool]bool{}
 	for raw := range jsonscan.Elements(value) {
 		handle, err := jsonscan.Unquote(raw)
 		if err != nil {
@@ -169,12 +170,12 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 		l.filter.Topics[topicTasks], _ = json.Marshal(ids) // strings always encode
 	}
 	h := l.view.host
-	running, cancel := context.WithCancel(context.WithValue(h.ctx, callerKey{}, l.view.caller))
+	running, cancel := context.WithCancel(upstream.WithCaller(h.ctx, l.view.caller))
 	ready := make(chan map[string]json.RawMessage, 1)
 	h.work.run(func() {
 		defer close(ready)
 		defer cancel()
-		s, err := l.pool.acquire(running, anyClass)
+		s, err := l.pool.Acquire(running, upstream.AnyClass)
 		if err != nil {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -27,8 +28,8 @@ const (
 // links to resources that it does not list. It is safe for concurrent use.
 type namedURIs struct {
 	mu      sync.Mutex // guards the fields below
-	servers map[string]*pool
-	rings   map[*pool]*uriRing
+	servers map[string]*upstream.Pool
+	rings   map[*upstream.Pool]*uriRing
 }
 
 // A uriRing has the URIs that one server has named, the oldest first.
@@ -39,11 +40,11 @@ type uriRing struct {
 
 // add records that a server has named a URI. The first one keeps it, so that no other server can get
 // its requests.
-func (n *namedURIs) add(uri string, p *pool) {
+func (n *namedURIs) add(uri string, p *upstream.Pool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.servers == nil {
-		n.servers, n.rings = map[string]*pool{}, map[*pool]*uriRing{}
+		n.servers, n.rings = map[string]*upstream.Pool{}, map[*upstream.Pool]*uriRing{}
 	}
 	if n.servers[uri] != nil {
 		return
@@ -65,14 +66,14 @@ func (n *namedURIs) add(uri string, p *pool) {
 	}
 }
 
-func (n *namedURIs) get(uri string) *pool {
+func (n *namedURIs) get(uri string) *upstream.Pool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.servers[uri]
 }
 
 // keep removes the URIs of servers other than those of the pools.
-func (n *namedURIs) keep(pools []*pool) {
+func (n *namedURIs) keep(pools []*upstream.Pool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for p, r := range n.rings {
@@ -87,7 +88,7 @@ func (n *namedURIs) keep(pools []*pool) {
 }
 
 // note keeps the URIs of links and embedded resources in a result.
-func (v *View) note(p *pool, raw []byte) {
+func (v *View) note(p *upstream.Pool, raw []byte) {
 	if len(v.pools()) == 1 || !bytes.Contains(raw, []byte(`"resource`)) {
 		return
 	}

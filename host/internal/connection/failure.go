@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -40,4 +41,27 @@ func ExitOf(err error) error {
 		return err
 	}
 	return nil
+}
+
+// NotRun returns the error of a step before a request: the server has not run the request.
+func NotRun(err error) error {
+	e, ok := errors.AsType[*hosterr.Error](err)
+	if !ok {
+		return err
+	}
+	before := *e
+	before.MayHaveRun = false
+	return &before
+}
+
+// Ran returns the error of a request that a server has run in part: sending it again from the start
+// would repeat the part before the first question of the server.
+func Ran(err error) error {
+	e, ok := errors.AsType[*hosterr.Error](err)
+	if !ok || e.MayHaveRun {
+		return err
+	}
+	ran := *e // requests that wait for one connection share the error
+	ran.MayHaveRun = true
+	return &ran
 }

@@ -26,6 +26,14 @@ func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }
 // newServer returns logins, and the credentials for a server with a setting "auth".
 func newServer(t *testing.T, auth config.ServerAuth) (*login.Logins, *login.Server) {
 	t.Helper()
+	return newServerWith(t, auth, func(*mcp.Principal) {})
+}
+
+// newServerWith is like newServer, with a function that is called after each login.
+func newServerWith(
+	t *testing.T, auth config.ServerAuth, changed func(p *mcp.Principal),
+) (*login.Logins, *login.Server) {
+	t.Helper()
 	all := login.New(login.Options{Context: t.Context(), Run: func(f func()) { go f() },
 		Logger: slog.New(slog.DiscardHandler),
 		Record: func(string, *mcp.Principal, string, error) {}})
@@ -33,7 +41,7 @@ func newServer(t *testing.T, auth config.ServerAuth) (*login.Logins, *login.Serv
 	entry := &server.Server{Settings: &config.ServerSettings{Auth: auth, ForwardHeaders: []string{"X-Team"}},
 		Config: &config.Server{Name: "notes", Type: config.TypeHTTP, URL: "https://notes.example/mcp"}}
 	return all, all.NewServer("notes", login.ServerOptions{Entry: func() *server.Server { return entry },
-		Changed: func(*mcp.Principal) {}, WithoutServer: func(err error) error { return err }})
+		Changed: changed, WithoutServer: func(err error) error { return err }})
 }
 
 func caller(subject string) *policy.Caller {
@@ -47,6 +55,27 @@ func credential(t *testing.T, s *login.Server, c *policy.Caller) *login.Credenti
 		t.Fatalf("got %v, %v; want a credential", cred, err)
 	}
 	return cred
+}
+
+// A request that waits for a login goes on when the connections of its caller may begin again. Before, it
+// would get the error of the last attempt to connect, and ask for another login.
+func TestServerLearnsOfALoginFirst(t *testing.T) {
+	var waiting <-chan struct{}
+	learned := false
+	_, s := newServerWith(t, config.AuthCaller, func(*mcp.Principal) {
+		learned = true
+		select {
+		case <-waiting:
+			t.Error("the request goes on before the server has learned of the login")
+		default:
+		}
+	})
+	ann := credential(t, s, caller("ann"))
+	waiting = ann.Waiting()
+	ann.LoggedIn()
+	if <-waiting; !learned {
+		t.Error("the server has not learned of the login")
+	}
 }
 
 // A ticket opens its pending login until the login expires or another login has taken its place.

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 const pinsPoll = 2 * time.Second
 
 // newPins returns the pins of a server with an entry, nil if it needs none.
-func newPins(u *upstreamServer, e *entry, identity string) *pins.Server {
+func newPins(u *Server, e *entry, identity string) *pins.Server {
 	s := u.servers
 	if e.Config == nil || !s.Pins && e.Settings.Trust == "" {
 		return nil
@@ -34,13 +34,13 @@ func newPins(u *upstreamServer, e *entry, identity string) *pins.Server {
 }
 
 // quarantined counts and reports quarantined definitions.
-func (u *upstreamServer) quarantined(err error, found []*pin.Pin) {
+func (u *Server) quarantined(err error, found []*pin.Pin) {
 	u.counts.quarantined.Add(uint64(len(found)))
-	u.servers.Notify(&change{Server: u.name, State: connection.StateQuarantined, Err: err, Pins: found})
+	u.servers.Notify(&Change{Server: u.name, State: connection.StateQuarantined, Err: err, Pins: found})
 }
 
 // followPins applies approvals of other processes until the host is closed.
-func (s *upstreamServers) followPins() {
+func (s *Servers) followPins() {
 	ticker := time.NewTicker(pinsPoll)
 	defer ticker.Stop()
 	for {
@@ -60,7 +60,7 @@ func (s *upstreamServers) followPins() {
 }
 
 // startPins starts followPins when a server of a set has pins for the first time.
-func (s *upstreamServers) startPins(set *serverSet) {
+func (s *Servers) startPins(set *Set) {
 	for _, e := range set.entries {
 		if e.pins != nil {
 			s.following.Do(func() { s.Go(s.followPins) })
@@ -70,32 +70,32 @@ func (s *upstreamServers) startPins(set *serverSet) {
 }
 
 // pinned returns the pins of the server's entry and of its connections.
-func (u *upstreamServer) pinned() map[*pins.Server]struct{} {
+func (u *Server) pinned() map[*pins.Server]struct{} {
 	all := map[*pins.Server]struct{}{u.entry().pins: {}}
-	for _, p := range u.allPools() {
-		all[p.pinned()] = struct{}{}
+	for _, p := range u.AllPools() {
+		all[p.Pinned()] = struct{}{}
 	}
 	delete(all, nil)
 	return all
 }
 
 // reviewAgain reviews the lists of all callers.
-func (u *upstreamServer) reviewAgain(ctx context.Context) {
-	for _, p := range u.allPools() {
+func (u *Server) reviewAgain(ctx context.Context) {
+	for _, p := range u.AllPools() {
 		p.lists.ReviewAgain(ctx)
 	}
 }
 
 // dependsOnCaller reports whether the lists of the server may depend on the caller.
-func (u *upstreamServer) dependsOnCaller() bool {
+func (u *Server) dependsOnCaller() bool {
 	return u.entry().DependsOnCaller() || u.usesCaller.Load()
 }
 
-// pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
-func (p *pool) pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
+// Pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
+func (p *Pool) Pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
 
 // pinCaller returns the caller for the pins.
-func (p *pool) pinCaller() pins.Caller {
+func (p *Pool) pinCaller() pins.Caller {
 	c := pins.Caller{Varies: p.up.dependsOnCaller()}
 	if p.caller.Principal != nil && p.up.Share() != config.ShareShared {
 		sum := sha256.Sum256([]byte(p.caller.Key()))
@@ -106,12 +106,12 @@ func (p *pool) pinCaller() pins.Caller {
 
 // A poolReviewer is the [listing.Reviewer] of a pool, with the pins of a server.
 type poolReviewer struct {
-	pool *pool
+	Pool *Pool
 	pins *pins.Server
 }
 
 // reviewer returns the reviewer with pins, nil without pins.
-func (p *pool) reviewer(server *pins.Server) listing.Reviewer {
+func (p *Pool) reviewer(server *pins.Server) listing.Reviewer {
 	if server == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func pinsOf(r listing.Reviewer) *pins.Server {
 
 // ReviewList implements [listing.Reviewer].
 func (r poolReviewer) ReviewList(ctx context.Context, kind catalogue.Kind, l *catalogue.List) *catalogue.List {
-	return r.pins.Review(ctx, r.pool.pinCaller(), kind, l)
+	return r.pins.Review(ctx, r.Pool.pinCaller(), kind, l)
 }
 
 // ReviewAbout implements [listing.Reviewer].
@@ -136,7 +136,7 @@ func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, aga
 	if about == nil {
 		return listing.Approved(r.pins.Approved(ctx))
 	}
-	caller := r.pool.pinCaller()
+	caller := r.Pool.pinCaller()
 	approved := r.pins.ReviewAbout(ctx, caller, pins.NewAbout(about.Instructions, about.ServerInfo))
 	if !again {
 		r.pins.SetCapabilities(ctx, caller, about.Capabilities, about.Revision)
@@ -148,46 +148,46 @@ func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, aga
 func (r poolReviewer) Restore(
 	ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List,
 ) (listing.Restored, bool) {
-	found, ok := r.pins.Restore(ctx, r.pool.pinCaller(), keep)
+	found, ok := r.pins.Restore(ctx, r.Pool.pinCaller(), keep)
 	return listing.Restored{Approved: listing.Approved(found.Approved), Capabilities: found.Capabilities,
 		Revision: found.Revision, Lists: found.Lists}, ok
 }
 
-// restore restores the lists of the last connection, so that the host can list the server without starting
+// Restore restores the lists of the last connection, so that the host can list the server without starting
 // it. It skips lists that may depend on the caller.
-func (p *pool) restore(ctx context.Context) {
+func (p *Pool) Restore(ctx context.Context) {
 	if !p.pinCaller().IsPrivate() {
 		p.lists.Restore(ctx)
 	}
 }
 
 // Verify implements [pins.Lists]: no request reaches a definition that has changed since it was approved.
-func (p *pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
+func (p *Pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 	for _, kind := range kinds {
 		if p.lists.IsCurrent(kind) {
 			continue
 		}
-		s, err := p.join(ctx, backoffWait, func(p *pool) (*instance, error) { return p.instance(anyClass, false), nil })
+		s, err := p.join(ctx, backoffWait, func(p *Pool) (*instance, error) { return p.instance(AnyClass, false), nil })
 		if err == nil {
 			s.Release()
 			_, err = p.lists.List(ctx, kind, 0)
 		}
 		if err != nil {
-			return unsent(err)
+			return connection.NotRun(err)
 		}
 	}
 	return nil
 }
 
 // Reviewed implements [pins.Lists].
-func (p *pool) Reviewed(kind catalogue.Kind) (*catalogue.List, *pins.Server) {
+func (p *Pool) Reviewed(kind catalogue.Kind) (*catalogue.List, *pins.Server) {
 	list, reviewer := p.lists.Reviewed(kind)
 	return list, pinsOf(reviewer)
 }
 
-// setApproved sets the instructions and the serverInfo of a result to the approved texts.
-func (p *pool) setApproved(d *mcp.DiscoverResult) {
-	if p.pinned() == nil {
+// SetApproved sets the instructions and the serverInfo of a result to the approved texts.
+func (p *Pool) SetApproved(d *mcp.DiscoverResult) {
+	if p.Pinned() == nil {
 		return
 	}
 	about := p.lists.About()
@@ -204,11 +204,11 @@ func (p *pool) setApproved(d *mcp.DiscoverResult) {
 
 // checkPins refuses a request for a definition that the connection does not offer in an approved form.
 // [View.checkPin] has checked the lists of the pool, which may have several connections.
-func (s *conn) checkPins(ctx context.Context, t pins.Target) error {
+func (s *Conn) checkPins(ctx context.Context, t pins.Target) error {
 	if s.pins == nil {
 		return nil
 	}
-	p := s.in.pool
+	p := s.in.Pool
 	unchecked := pins.Target{Name: t.Name}
 	for _, kind := range t.Kinds {
 		if p.lists.Origin(kind) != s.Conn {
@@ -219,14 +219,14 @@ func (s *conn) checkPins(ctx context.Context, t pins.Target) error {
 	if err == nil {
 		return nil
 	}
-	return unsent(p.up.requestError(ctx, err))
+	return connection.NotRun(p.up.requestError(ctx, err))
 }
 
-func (s *conn) reviewer() *pins.Reviewer {
-	return &pins.Reviewer{Server: s.pins, Caller: s.in.pool.pinCaller(), Source: s}
+func (s *Conn) reviewer() *pins.Reviewer {
+	return &pins.Reviewer{Server: s.pins, Caller: s.in.Pool.pinCaller(), Source: s}
 }
 
 // ReadList implements [pins.Source].
-func (s *conn) ReadList(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
-	return s.in.pool.lists.ReadFrom(ctx, s.Conn, kind)
+func (s *Conn) ReadList(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
+	return s.in.Pool.lists.ReadFrom(ctx, s.Conn, kind)
 }

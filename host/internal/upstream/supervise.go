@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"time"
@@ -14,7 +14,8 @@ const (
 	// maxLocal bounds the connections to one server for the local user, whose clients are several
 	// programs. maxPerPrincipal bounds those of any other principal: it cannot take all processes of a
 	// server.
-	maxLocal, maxPerPrincipal = 16, 4
+	maxLocal        = 16
+	maxPerPrincipal = 4
 	// maxPools bounds the sessions or principals whose lists of one server are kept, as there are views.
 	maxPools = 1000
 	// maxEnding bounds the connections that are ending, as a multiple of those that are not.
@@ -26,7 +27,7 @@ const (
 )
 
 // Wake makes the supervisor check all connections. It never blocks.
-func (s *upstreamServers) Wake() {
+func (s *Servers) Wake() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -34,7 +35,7 @@ func (s *upstreamServers) Wake() {
 }
 
 // supervise stops idle connections and begins delayed starts until the host is closed.
-func (s *upstreamServers) supervise() {
+func (s *Servers) supervise() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -57,7 +58,7 @@ func (s *upstreamServers) supervise() {
 }
 
 // check does what is due, and returns when it has to be called again.
-func (u *upstreamServer) check(now time.Time) (next time.Time) {
+func (u *Server) check(now time.Time) (next time.Time) {
 	next = now.Add(poolAge)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -82,9 +83,9 @@ func (u *upstreamServer) check(now time.Time) (next time.Time) {
 
 // check stops a connection that is idle, or that was replaced and serves no requests. It returns when
 // to check again, zero for not before the next event.
-func (s *conn) check(now time.Time) (due time.Time) {
-	idle := s.in.pool.up.entry().Settings.Idle
-	due, stop := s.Check(now, idle, idle > 0 && s.in.pool.isWatched())
+func (s *Conn) check(now time.Time) (due time.Time) {
+	idle := s.in.Pool.up.entry().Settings.Idle
+	due, stop := s.Check(now, idle, idle > 0 && s.in.Pool.isWatched())
 	if stop {
 		s.stopLocked()
 	}
@@ -96,7 +97,7 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	if i.current != nil && i.current.isOutdated() {
 		return i.swap(now)
 	}
-	if i.calls || i.current != nil || i.next != nil || i.backoff.Until.IsZero() || !i.pool.isWatched() {
+	if i.calls || i.current != nil || i.next != nil || i.backoff.Until.IsZero() || !i.Pool.isWatched() {
 		return due
 	}
 	switch i.state {
@@ -117,12 +118,12 @@ func (i *instance) check(now time.Time) (due time.Time) {
 
 // isUnused reports whether a pool is of a session or a principal that has not used it for long. The
 // lock of the upstream is held.
-func (p *pool) isUnused(now time.Time) bool {
+func (p *Pool) isUnused(now time.Time) bool {
 	if p.caller.Session == "" && p.caller.Principal == nil || p.isWatched() {
 		return false
 	}
 	for s := range p.up.connections {
-		if s.in.pool == p {
+		if s.in.Pool == p {
 			return false
 		}
 	}
@@ -131,16 +132,16 @@ func (p *pool) isUnused(now time.Time) bool {
 
 // evictPool removes a pool that has no connections and no subscriptions, of the principal with the most
 // pools: the one that was not used for the longest time. The lock is held.
-func (u *upstreamServer) evictPool() {
-	connected := map[*pool]struct{}{}
+func (u *Server) evictPool() {
+	connected := map[*Pool]struct{}{}
 	for s := range u.connections {
-		connected[s.in.pool] = struct{}{}
+		connected[s.in.Pool] = struct{}{}
 	}
 	counts := map[string]int{}
 	for _, p := range u.pools {
 		counts[p.caller.Key()]++
 	}
-	var oldest *pool
+	var oldest *Pool
 	most := 0
 	for _, p := range u.pools {
 		n := counts[p.caller.Key()]
@@ -158,7 +159,7 @@ func (u *upstreamServer) evictPool() {
 }
 
 // makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
-func (u *upstreamServer) makeRoom(p *pool) error {
+func (u *Server) makeRoom(p *Pool) error {
 	limit := u.entry().Settings.Instances
 	most := min(maxPerPrincipal, limit)
 	if p.caller.Principal == nil {
@@ -167,7 +168,7 @@ func (u *upstreamServer) makeRoom(p *pool) error {
 	if u.Share() == config.ShareShared {
 		most = limit
 	}
-	mine := func(s *conn) bool { return s.in.pool.caller.Key() == p.caller.Key() }
+	mine := func(s *Conn) bool { return s.in.Pool.caller.Key() == p.caller.Key() }
 	var all, own, ending, ownEnding int
 	for s := range u.connections {
 		switch stopping := s.IsStopping(); {
@@ -183,13 +184,13 @@ func (u *upstreamServer) makeRoom(p *pool) error {
 			all++
 		}
 	}
-	var victim *conn
+	var victim *Conn
 	switch {
 	case all+ending >= maxEnding*limit || own+ownEnding >= maxEnding*most:
 	case own >= most:
 		victim = u.longestIdle(mine)
 	case all >= limit:
-		victim = u.longestIdle(func(*conn) bool { return true })
+		victim = u.longestIdle(func(*Conn) bool { return true })
 	default:
 		return nil
 	}
@@ -205,7 +206,7 @@ func (u *upstreamServer) makeRoom(p *pool) error {
 
 // countProcess counts a process that is to start among those of all servers, and ends one of another
 // server that is not used if there are too many. The lock is held.
-func (u *upstreamServer) countProcess(p *pool) error {
+func (u *Server) countProcess(p *Pool) error {
 	if !u.isCommand() {
 		return nil
 	}
@@ -231,12 +232,12 @@ func (u *upstreamServer) countProcess(p *pool) error {
 // endIdle ends a process that is not used, and reports whether there was any. The lock of one server is
 // held. A server whose lock another goroutine holds is left out, so that two of them do not wait for each
 // other.
-func (s *upstreamServers) endIdle(locked *upstreamServer) (ended bool) {
+func (s *Servers) endIdle(locked *Server) (ended bool) {
 	for _, u := range s.Current().servers {
 		if !u.isCommand() || u != locked && !u.mu.TryLock() {
 			continue
 		}
-		victim := u.longestIdle(func(*conn) bool { return true })
+		victim := u.longestIdle(func(*Conn) bool { return true })
 		if victim != nil {
 			victim.stopLocked()
 		}
@@ -258,7 +259,7 @@ type processCount struct {
 
 // addProcess adds to the number of processes of a principal, and returns the numbers of all and of the
 // principal.
-func (s *upstreamServers) addProcess(principal string, n int) (all, own int) {
+func (s *Servers) addProcess(principal string, n int) (all, own int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &s.processes
@@ -275,23 +276,24 @@ func (s *upstreamServers) addProcess(principal string, n int) (all, own int) {
 
 // longestIdle returns the matching connection that was not used for the longest time, nil if all are
 // in use.
-func (u *upstreamServer) longestIdle(matches func(*conn) bool) (oldest *conn) {
+func (u *Server) longestIdle(matches func(*Conn) bool) (oldest *Conn) {
 	now := time.Now()
 	var since time.Time
 	for s := range u.connections {
 		used, idle := s.IdleSince(now)
-		if idle && matches(s) && (oldest == nil || used.Before(since)) && !s.in.pool.isWatched() {
+		if idle && matches(s) && (oldest == nil || used.Before(since)) && !s.in.Pool.isWatched() {
 			oldest, since = s, used
 		}
 	}
 	return oldest
 }
 
-func (u *upstreamServer) EndSession(session string) {
+// EndSession ends the connections and pools of a session.
+func (u *Server) EndSession(session string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
-		if s.in.pool.caller.Session == session {
+		if s.in.Pool.caller.Session == session {
 			s.stopLocked()
 		}
 	}
@@ -303,8 +305,8 @@ func (u *upstreamServer) EndSession(session string) {
 	}
 }
 
-// queue returns the queue of the requests of a pool, which shares it unless it owns its processes.
-func (p *pool) queue() *limits.Queue {
+// Queue returns the queue of the requests of a pool, which shares it unless it owns its processes.
+func (p *Pool) Queue() *limits.Queue {
 	if p.IsCommand() && p.Share() != config.ShareShared {
 		return p.requests
 	}
@@ -312,7 +314,7 @@ func (p *pool) queue() *limits.Queue {
 }
 
 // queues calls f for each queue. The caller must hold u.mu.
-func (u *upstreamServer) queues(f func(q *limits.Queue)) {
+func (u *Server) queues(f func(q *limits.Queue)) {
 	f(u.requests)
 	for _, p := range u.pools {
 		f(p.requests)
@@ -320,17 +322,17 @@ func (u *upstreamServer) queues(f func(q *limits.Queue)) {
 }
 
 // applyLimits applies changed limits, also to the requests that wait.
-func (u *upstreamServer) applyLimits() {
+func (u *Server) applyLimits() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.limits.Configure(u.entry().Settings)
 	u.queues((*limits.Queue).Update)
 }
 
-// limitStatus returns the figures of the limits. The caller must hold u.mu.
-func (u *upstreamServer) limitStatus(now time.Time) limitStatus {
+// LimitStatus returns the figures of the limits. The caller must hold u.mu.
+func (u *Server) LimitStatus(now time.Time) LimitStatus {
 	s := u.entry().Settings
-	st := limitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Conns: s.Instances, Breaker: limit.Closed,
+	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Conns: s.Instances, Breaker: limit.Closed,
 		Refused: u.limits.Refused()}
 	u.queues(func(q *limits.Queue) {
 		running, waiting := q.Len()

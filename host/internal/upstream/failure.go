@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"cmp"
@@ -13,8 +13,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// maxSecrets limits the secrets that are kept of one server. A command that returns headers may return
+// other secrets each time.
+const maxSecrets = 256
+
 // failure returns the Error of a request or connection that has no valid response.
-func (u *upstreamServer) failure(ctx context.Context, err error) *hosterr.Error {
+func (u *Server) failure(ctx context.Context, err error) *hosterr.Error {
 	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		return e
 	}
@@ -36,7 +40,7 @@ func (u *upstreamServer) failure(ctx context.Context, err error) *hosterr.Error 
 }
 
 // keepSecrets adds to the texts that errors and the lines of standard error must not contain.
-func (u *upstreamServer) keepSecrets(texts []string) {
+func (u *Server) keepSecrets(texts []string) {
 	for {
 		old := u.secrets.Load()
 		var all []string
@@ -57,7 +61,7 @@ func (u *upstreamServer) keepSecrets(texts []string) {
 }
 
 // Mask replaces the secrets of the server in a text.
-func (u *upstreamServer) Mask(text string) string {
+func (u *Server) Mask(text string) string {
 	all := slices.Clone(u.logins.TokensOf(nil))
 	if secrets := u.secrets.Load(); secrets != nil {
 		all = append(all, *secrets...)
@@ -68,18 +72,18 @@ func (u *upstreamServer) Mask(text string) string {
 
 // MaskTokens replaces the tokens that the server has received for a caller, or for all callers if the
 // caller is nil.
-func (u *upstreamServer) MaskTokens(text string, c *policy.Caller) string {
+func (u *Server) MaskTokens(text string, c *policy.Caller) string {
 	return maskAll(text, u.logins.TokensOf(c))
 }
 
 // A secretSet contains the secrets of all servers, the longest first: one may contain another.
 type secretSet struct {
-	version uint64 // of upstreamServers.secretsVersion
+	version uint64 // of Servers.secretsVersion
 	texts   []string
 }
 
 // Mask replaces the secrets of all servers in a text.
-func (s *upstreamServers) Mask(text string) string {
+func (s *Servers) Mask(text string) string {
 	version := s.secretsVersion.Load()
 	if set := s.secrets.Load(); set != nil && set.version == version {
 		return maskAll(text, set.texts)
@@ -115,7 +119,7 @@ func (e *maskedError) Error() string { return e.text }
 func (e *maskedError) Unwrap() error { return e.err }
 
 // masked returns an error whose text has no secrets of the server.
-func (u *upstreamServer) masked(err error) error {
+func (u *Server) masked(err error) error {
 	text := err.Error()
 	if masked := u.Mask(text); masked != text {
 		return &maskedError{masked, err}

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"encoding/json"
@@ -13,17 +13,17 @@ import (
 // noCapabilities is the class of requests whose client declares nothing that a class depends on.
 const noCapabilities = "-"
 
-// class returns the class of a request: the capabilities that the instance which serves it must have
+// Class returns the class of a request: the capabilities that the instance which serves it must have
 // declared. Only servers of the session era over HTTP have several classes: modern servers learn the
 // capabilities with each request, and for a command each class would be one more process. Requests that do
-// not depend on capabilities use the instance of the class that was returned last: see [pool.instance].
-func (p *pool) class(req *mcp.Request) string {
+// not depend on capabilities use the instance of the class that was returned last: see [Pool.instance].
+func (p *Pool) Class(req *mcp.Request) string {
 	u := p.up
 	u.mu.Lock()
 	modern := u.modern
 	u.mu.Unlock()
 	if u.isCommand() || modern {
-		return anyClass
+		return AnyClass
 	}
 	caps := req.Capabilities()
 	var all []string
@@ -54,7 +54,7 @@ func (p *pool) class(req *mcp.Request) string {
 // declared returns the capabilities that an instance declares to a server of the session era, nil
 // for all.
 func (i *instance) declared() *mcp.ClientCapabilities {
-	if i.class == anyClass && i.pool.up.isCommand() {
+	if i.class == AnyClass && i.Pool.up.isCommand() {
 		return nil
 	}
 	yes := &struct{}{}
@@ -77,9 +77,9 @@ func (i *instance) declared() *mcp.ClientCapabilities {
 	return c
 }
 
-// clientCapabilities returns what the server is told about the client of a request, nil for what the
+// ClientCapabilities returns what the server is told about the client of a request, nil for what the
 // client itself has declared.
-func (p *pool) clientCapabilities(req *mcp.Request) json.RawMessage {
+func (p *Pool) ClientCapabilities(req *mcp.Request) json.RawMessage {
 	if p.roots() != config.RootsList || req.Capabilities().Roots != nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A serverStatus is the condition of a server at one time. Package host documents the fields.
-type serverStatus struct {
+// A Status is the condition of a server at one time. Package host documents the fields.
+type Status struct {
 	State               connection.State // of the connection that is best able to serve
 	Since               time.Time
 	Revision            string
@@ -26,8 +26,8 @@ type serverStatus struct {
 	Err                 error
 	Exit                *mcp.ExitError
 	RetryAfter          time.Duration
-	Limits              limitStatus
-	Conns               []connStatus // the oldest first
+	Limits              LimitStatus
+	Conns               []ConnStatus // the oldest first
 	// Restarts, Errors and Quarantined count from the time when the server was configured. Held is the
 	// number of requests that wait for the operator.
 	Restarts, Quarantined uint64
@@ -35,16 +35,16 @@ type serverStatus struct {
 	Errors                map[hosterr.Code]uint64
 }
 
-// A limitStatus contains the figures of the limits of a server.
-type limitStatus struct {
+// A LimitStatus contains the figures of the limits of a server.
+type LimitStatus struct {
 	Running, Queued, Concurrency, Queue, Conns int
 	Breaker                                    limit.BreakerState
 	RetryAfter                                 time.Duration
 	Refused                                    map[string]uint64
 }
 
-// A connStatus is the condition of one connection.
-type connStatus struct {
+// A ConnStatus is the condition of one connection.
+type ConnStatus struct {
 	connection.Status
 	ID     string
 	Caller *policy.Caller // nil if the connection serves all callers
@@ -52,13 +52,14 @@ type connStatus struct {
 
 // order contains the states by how able to serve a server is, the best first.
 var order = []connection.State{connection.StateReady, connection.StateDegraded, connection.StateStarting, connection.StateDraining, connection.StateAuth, connection.StateBackoff,
+
 	connection.StateCrashLoop, connection.StateConfig, connection.StateStopped, connection.StateOff}
 
 // Status returns the condition of the server.
-func (u *upstreamServer) Status() *serverStatus {
+func (u *Server) Status() *Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	st := &serverStatus{State: connection.StateOff, Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(),
+	st := &Status{State: connection.StateOff, Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(),
 		Quarantined: u.counts.quarantined.Load(), Held: int(u.counts.held.Load())}
 	if u.stopped {
 		st.State = connection.StateStopped
@@ -67,7 +68,7 @@ func (u *upstreamServer) Status() *serverStatus {
 		st.State, st.Err = connection.StateConfig, u.errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
-	st.Limits = u.limitStatus(now)
+	st.Limits = u.LimitStatus(now)
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			st.addInstance(i, now)
@@ -78,20 +79,20 @@ func (u *upstreamServer) Status() *serverStatus {
 			st.add(s, &c)
 		}
 	}
-	slices.SortFunc(st.Conns, func(a, b connStatus) int {
+	slices.SortFunc(st.Conns, func(a, b ConnStatus) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return st
 }
 
 // offer makes a state that of the server if it is better than the present one.
-func (st *serverStatus) offer(state connection.State, since time.Time) {
+func (st *Status) offer(state connection.State, since time.Time) {
 	if st.Since.IsZero() || slices.Index(order, state) < slices.Index(order, st.State) {
 		st.State, st.Since = state, since
 	}
 }
 
-func (st *serverStatus) addInstance(i *instance, now time.Time) {
+func (st *Status) addInstance(i *instance, now time.Time) {
 	st.Starts += i.starts
 	if i.err != nil {
 		if s := i.current; s == nil || s.State() != connection.StateReady || i.swapFailed {
@@ -107,10 +108,10 @@ func (st *serverStatus) addInstance(i *instance, now time.Time) {
 	}
 }
 
-func (st *serverStatus) add(s *conn, c *connection.Status) {
-	in := connStatus{Status: *c, ID: s.ID()}
-	if u := s.pool().up; u.poolKey(s.pool().Caller()) != "" {
-		in.Caller = s.pool().Caller()
+func (st *Status) add(s *Conn, c *connection.Status) {
+	in := ConnStatus{Status: *c, ID: s.ID()}
+	if u := s.Pool().up; u.poolKey(s.Pool().Caller()) != "" {
+		in.Caller = s.Pool().Caller()
 	}
 	if c.Revision != "" {
 		st.Revision, st.Session = c.Revision, c.Session
@@ -130,10 +131,10 @@ type upstreamCounts struct {
 }
 
 // CountError counts a request without a valid response of the server.
-func (u *upstreamServer) CountError(code hosterr.Code) { u.counts.errors.Add(code) }
+func (u *Server) CountError(code hosterr.Code) { u.counts.errors.Add(code) }
 
 // Hold counts a request that waits for the operator, until release is called.
-func (u *upstreamServer) Hold() (release func()) {
+func (u *Server) Hold() (release func()) {
 	u.counts.held.Add(1)
 	return func() { u.counts.held.Add(-1) }
 }

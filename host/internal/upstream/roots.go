@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const maxRootsRounds = 16
 
 // roots returns which roots the server gets. Those of a caller are files of its machine: only a
 // process for the local user gets them unless the configuration says otherwise.
-func (p *pool) roots() config.RootsMode {
+func (p *Pool) roots() config.RootsMode {
 	u := p.up
 	switch mode := u.entry().Settings.Roots.Mode; {
 	case mode != config.RootsDefault:
@@ -30,14 +30,14 @@ func (p *pool) roots() config.RootsMode {
 }
 
 // passesRoots reports whether callers answer for roots.
-func (p *pool) passesRoots() bool { return p.roots() == config.RootsPass }
+func (p *Pool) passesRoots() bool { return p.roots() == config.RootsPass }
 
 // declaresRoots reports whether the server is told that its client has roots. If it gets none, the
 // answer is an empty list: some servers refuse requests of clients without roots.
-func (p *pool) declaresRoots(byClient bool) bool { return byClient || p.roots() == config.RootsList }
+func (p *Pool) declaresRoots(byClient bool) bool { return byClient || p.roots() == config.RootsList }
 
 // ownRoots returns the function that answers for roots outside of requests.
-func (p *pool) ownRoots() func(context.Context) ([]mcp.Root, error) {
+func (p *Pool) ownRoots() func(context.Context) ([]mcp.Root, error) {
 	if p.roots() == config.RootsPass {
 		return p.up.servers.Client.Roots
 	}
@@ -45,7 +45,7 @@ func (p *pool) ownRoots() func(context.Context) ([]mcp.Root, error) {
 }
 
 // listedRoots returns the roots of the configuration: none unless it has a list.
-func (p *pool) listedRoots() (roots []mcp.Root) {
+func (p *Pool) listedRoots() (roots []mcp.Root) {
 	if p.roots() != config.RootsList {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (p *pool) listedRoots() (roots []mcp.Root) {
 
 // takeRoots removes the questions for roots that the configuration answers from a result. It returns
 // their keys. others reports whether there are further questions.
-func (p *pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, others bool) {
+func (p *Pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, others bool) {
 	raw, ok := res.(mcp.RawResult)
 	if !ok || p.roots() == config.RootsPass || raw.ResultType() != driver.ResultInputRequired {
 		return raw, nil, false
@@ -83,7 +83,7 @@ func (p *pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, oth
 }
 
 // withRoots returns a request with answers to questions for roots, in addition to those of the client.
-func (p *pool) withRoots(req *mcp.Request, keys []string) *mcp.Request {
+func (p *Pool) withRoots(req *mcp.Request, keys []string) *mcp.Request {
 	if len(keys) == 0 {
 		return req
 	}
@@ -104,7 +104,7 @@ func (p *pool) withRoots(req *mcp.Request, keys []string) *mcp.Request {
 }
 
 // nextRound returns the request that answers a result with roots alone.
-func (p *pool) nextRound(req *mcp.Request, res mcp.RawResult, keys []string) *mcp.Request {
+func (p *Pool) nextRound(req *mcp.Request, res mcp.RawResult, keys []string) *mcp.Request {
 	inner := *req
 	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
 	if state, ok := jsonscan.Get(res, "requestState"); ok {

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"strconv"
@@ -18,7 +18,7 @@ const (
 
 // noteTask records the task that a result has created, or that it reports as ended. Spec: tasks
 // extension (2026-07-28); basic/utilities/tasks (2025-11-25).
-func (s *conn) noteTask(res mcp.RawResult) {
+func (s *Conn) noteTask(res mcp.RawResult) {
 	object := []byte(res)
 	created, _ := jsonscan.Get(res, "task")
 	if jsonscan.IsObject(created) && res.ResultType() == task.ResultType { // of 2025-11-25

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An environment contains the parts of a host that its servers use. All fields but Observer are required.
-type upstreamEnvironment struct {
+// An Environment contains the parts of a host that its servers use. All fields but Observer are required.
+type Environment struct {
 	// Context ends with the host. It is the context of everything that no request waits for.
 	Context context.Context //nolint:containedctx // of the host
 	// Go runs a function in a goroutine that the host waits for.
@@ -46,7 +46,7 @@ type upstreamEnvironment struct {
 	Limits *limits.Limits
 	Logins *login.Logins
 	// Notify receives the changes of connections. It must not block.
-	Notify func(c *change)
+	Notify func(c *Change)
 	// Record records an event that no request causes.
 	Record func(kind event.Kind, c *policy.Caller, server string, detail any)
 	// Drifts means that changes of lists are recorded.
@@ -56,19 +56,19 @@ type upstreamEnvironment struct {
 	UsesRecent func() bool
 	AddRecent  func(principal, server string)
 	// Users returns the users of lists.
-	Users func() []listUser
+	Users func() []User
 }
 
-// A listUser uses the lists of pools, which it keeps in use although their server no longer does.
-type listUser interface {
+// A User uses the lists of pools, which it keeps in use although their server no longer does.
+type User interface {
 	// Pools returns the pools whose lists the user uses.
-	Pools() []*pool
+	Pools() []*Pool
 	// ForgetLists makes the user read the lists again.
 	ForgetLists()
 }
 
-// A change reports a new state of a server or of one of its connections.
-type change struct {
+// A Change reports a new state of a server or of one of its connections.
+type Change struct {
 	Server string
 	Conn   string // the ID of the connection; empty for a change of the server
 	State  connection.State
@@ -76,40 +76,40 @@ type change struct {
 	Pins   []*pin.Pin // the definitions that are quarantined from now on
 }
 
-// upstreamServers holds the servers of a host: the present set, and the removed servers that still
+// Servers holds the servers of a host: the present set, and the removed servers that still
 // have connections. It is safe for concurrent use.
-type upstreamServers struct {
-	upstreamEnvironment
+type Servers struct {
+	Environment
 	key       []byte        // of fingerprints; random
 	wake      chan struct{} // buffered (1): wakes the supervisor
 	following sync.Once     // see followPins
-	current   atomic.Pointer[serverSet]
+	current   atomic.Pointer[Set]
 
 	secrets        atomic.Pointer[secretSet]
 	secretsVersion atomic.Uint64 // counts changes of the secrets of servers
 
-	mu        sync.Mutex        // guards the fields below
-	leaving   []*upstreamServer // removed, with connections that have not ended
+	mu        sync.Mutex // guards the fields below
+	leaving   []*Server  // removed, with connections that have not ended
 	processes processCount
 }
 
-// newServers returns the servers of a host, which have no configuration yet.
-func newServers(env *upstreamEnvironment) *upstreamServers {
-	return &upstreamServers{upstreamEnvironment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}
+// New returns the servers of a host, which have no configuration yet.
+func New(env *Environment) *Servers {
+	return &Servers{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}
 }
 
 // Start makes a set the present one, and supervises its servers until the host is closed.
-func (s *upstreamServers) Start(set *serverSet) {
+func (s *Servers) Start(set *Set) {
 	s.current.Store(set)
 	s.Go(s.supervise)
 	s.startPins(set)
 }
 
 // Current returns the present set of servers.
-func (s *upstreamServers) Current() *serverSet { return s.current.Load() }
+func (s *Servers) Current() *Set { return s.current.Load() }
 
 // All returns the servers of the configuration, and removed servers that have connections.
-func (s *upstreamServers) All() []*upstreamServer {
+func (s *Servers) All() []*Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Concat(s.Current().servers, s.leaving)
@@ -117,7 +117,7 @@ func (s *upstreamServers) All() []*upstreamServer {
 
 // Leaving returns the pool of a connection of a server that was removed or replaced, nil if there is
 // none: calls that wait for an answer of their caller continue there.
-func (s *upstreamServers) Leaving(name, conn string) *pool {
+func (s *Servers) Leaving(name, conn string) *Pool {
 	if conn == "" {
 		return nil
 	}
@@ -136,14 +136,14 @@ func (s *upstreamServers) Leaving(name, conn string) *pool {
 }
 
 // Processes returns the number of processes of all servers.
-func (s *upstreamServers) Processes() int {
+func (s *Servers) Processes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.processes.all
 }
 
-// A serverDiff contains the names of the servers that differ between two sets.
-type serverDiff struct {
+// A Diff contains the names of the servers that differ between two sets.
+type Diff struct {
 	Added, Removed []string
 	// Changed are the servers that are connected to again, and Updated the servers whose settings have
 	// changed and that keep their connections.
@@ -153,8 +153,8 @@ type serverDiff struct {
 }
 
 // Compare returns the differences between the present set and another one, which is not yet in use.
-func (s *upstreamServers) Compare(set *serverSet) *serverDiff {
-	d := &serverDiff{}
+func (s *Servers) Compare(set *Set) *Diff {
+	d := &Diff{}
 	old := s.Current()
 	var kept, now []string
 	for _, u := range old.servers {
@@ -183,8 +183,8 @@ func (s *upstreamServers) Compare(set *serverSet) *serverDiff {
 	return d
 }
 
-// Use makes a set the present one. Requests use it from now on; [upstreamServers.Settle] must follow.
-func (s *upstreamServers) Use(set *serverSet) (old *serverSet) {
+// Use makes a set the present one. Requests use it from now on; [Servers.Settle] must follow.
+func (s *Servers) Use(set *Set) (old *Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old = s.Current()
@@ -202,7 +202,7 @@ func (s *upstreamServers) Use(set *serverSet) (old *serverSet) {
 
 // Settle ends the servers that are not part of the present set, and replaces the connections of the
 // changed servers.
-func (s *upstreamServers) Settle(old *serverSet, changed []string) {
+func (s *Servers) Settle(old *Set, changed []string) {
 	set := s.Current()
 	s.startPins(set)
 	for name, u := range old.byName {
@@ -221,11 +221,11 @@ func (s *upstreamServers) Settle(old *serverSet, changed []string) {
 }
 
 // forgetRemoved forgets removed servers without connections.
-func (s *upstreamServers) forgetRemoved() {
-	gone := slices.DeleteFunc(s.All(), func(u *upstreamServer) bool { return !u.isGone() })
+func (s *Servers) forgetRemoved() {
+	gone := slices.DeleteFunc(s.All(), func(u *Server) bool { return !u.isGone() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = slices.DeleteFunc(s.leaving, func(u *upstreamServer) bool { return slices.Contains(gone, u) })
+	s.leaving = slices.DeleteFunc(s.leaving, func(u *Server) bool { return slices.Contains(gone, u) })
 }
 
 // An entry contains the configuration of a server, and the pins of its connections. It never changes.
@@ -235,7 +235,7 @@ type entry struct {
 }
 
 // fingerprint returns the fingerprint of connections with an entry.
-func (s *upstreamServers) fingerprint(e *entry) server.Fingerprint {
+func (s *Servers) fingerprint(e *entry) server.Fingerprint {
 	var pins string
 	if e.pins != nil {
 		pins = e.pins.Fingerprint()
@@ -243,31 +243,31 @@ func (s *upstreamServers) fingerprint(e *entry) server.Fingerprint {
 	return e.Fingerprint(s.key, s.Lookup, pins)
 }
 
-// A serverSet contains the servers and the settings of a configuration. It never changes; a reload
+// A Set contains the servers and the settings of a configuration. It never changes; a reload
 // changes the entries of its servers.
-type serverSet struct {
+type Set struct {
 	settings *config.Settings
-	servers  []*upstreamServer // in the order of the file
-	byName   map[string]*upstreamServer
-	entries  map[*upstreamServer]*entry
-	wanted   map[*upstreamServer]server.Fingerprint // of connections
+	servers  []*Server // in the order of the file
+	byName   map[string]*Server
+	entries  map[*Server]*entry
+	wanted   map[*Server]server.Fingerprint // of connections
 	// sessions means that some server depends on the session of its caller, and authorization that the
 	// authorization of callers is forwarded to some server.
 	sessions, authorization bool
 }
 
 // Settings returns the settings of the configuration.
-func (s *serverSet) Settings() *config.Settings { return s.settings }
+func (s *Set) Settings() *config.Settings { return s.settings }
 
 // Servers returns the servers that are not disabled, in the order of the file.
-func (s *serverSet) Servers() []*upstreamServer { return s.servers }
+func (s *Set) Servers() []*Server { return s.servers }
 
 // Named returns the server with a name, nil if there is none.
-func (s *serverSet) Named(name string) *upstreamServer { return s.byName[name] }
+func (s *Set) Named(name string) *Server { return s.byName[name] }
 
 // Entry returns the entry of a server in the configuration of the set, nil if the set does not contain
 // the server.
-func (s *serverSet) Entry(u *upstreamServer) *server.Server {
+func (s *Set) Entry(u *Server) *server.Server {
 	if e := s.entries[u]; e != nil {
 		return e.Server
 	}
@@ -275,13 +275,13 @@ func (s *serverSet) Entry(u *upstreamServer) *server.Server {
 }
 
 // IsLocal reports whether only the local user may use a server.
-func (s *serverSet) IsLocal(u *upstreamServer) bool {
+func (s *Set) IsLocal(u *Server) bool {
 	e := s.entries[u]
 	return e != nil && e.Local
 }
 
 // InProfile reports whether a profile contains a server. An unknown profile contains no server.
-func (s *serverSet) InProfile(profile, server string) bool {
+func (s *Set) InProfile(profile, server string) bool {
 	if profile == "" {
 		return true
 	}
@@ -290,29 +290,29 @@ func (s *serverSet) InProfile(profile, server string) bool {
 }
 
 // Opens reports whether a caller may use a server, which may no longer be part of the configuration.
-func (s *serverSet) Opens(c *policy.Caller, u *upstreamServer) bool {
+func (s *Set) Opens(c *policy.Caller, u *Server) bool {
 	return (c.Server == "" || u.name == c.Server) && s.InProfile(c.Profile, u.name) && c.HasServer(u.name) &&
 		(c.Principal == nil || !s.IsLocal(u))
 }
 
 // HasSessions reports whether some server depends on the session of its caller.
-func (s *serverSet) HasSessions() bool { return s.sessions }
+func (s *Set) HasSessions() bool { return s.sessions }
 
 // ForwardsAuthorization reports whether the authorization of callers is forwarded to some server.
-func (s *serverSet) ForwardsAuthorization() bool { return s.authorization }
+func (s *Set) ForwardsAuthorization() bool { return s.authorization }
 
 // NewSet returns the servers of a file that are not disabled. It keeps the servers of the present set
 // that can serve with the new entry.
-func (s *upstreamServers) NewSet(f *config.File) (*serverSet, error) {
+func (s *Servers) NewSet(f *config.File) (*Set, error) {
 	settings, err := f.Settings()
 	if err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
 	identities, old := map[string]bool{}, s.Current()
-	set := &serverSet{settings: settings, byName: map[string]*upstreamServer{},
-		entries: map[*upstreamServer]*entry{}, wanted: map[*upstreamServer]server.Fingerprint{}}
+	set := &Set{settings: settings, byName: map[string]*Server{},
+		entries: map[*Server]*entry{}, wanted: map[*Server]server.Fingerprint{}}
 	for _, name := range f.Names() {
-		var u *upstreamServer
+		var u *Server
 		last := &entry{}
 		if old != nil {
 			if u = old.byName[name]; u != nil {

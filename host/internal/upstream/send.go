@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"context"
@@ -11,33 +11,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// An earlierRound is the state of the request that another one continues.
-type earlierRound struct {
+// An Earlier is the state of the request that another one continues.
+type Earlier struct {
 	Conn  string      // the ID of the connection; empty means any
 	Roots []string    // the keys of questions that the configuration answers
 	Uses  pins.Target // the definitions that the connection must offer in an approved form
 }
 
-// forward sends a request to an instance of a class, and answers questions for the roots of the
+// Forward sends a request to an instance of a class, and answers questions for the roots of the
 // configuration. If the server asks its client at the same time, the keys of those are returned. The
 // error is an [*Error] if there is no valid response.
-func (p *pool) forward(
-	ctx context.Context, req *mcp.Request, class string, c earlierRound, o *driver.ForwardOptions,
-) (s *conn, res mcp.Result, roots []string, err error) {
+func (p *Pool) Forward(
+	ctx context.Context, req *mcp.Request, class string, c Earlier, o *driver.ForwardOptions,
+) (s *Conn, res mcp.Result, roots []string, err error) {
 	if o.Capabilities == nil {
-		o.Capabilities = p.clientCapabilities(req)
+		o.Capabilities = p.ClientCapabilities(req)
 	}
-	o.WithoutMeta = p.withoutMeta()
+	o.WithoutMeta = p.WithoutMeta()
 	req = p.withRoots(p.withRecent(req, o.Principal), c.Roots)
 	for round := range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c, o); err != nil {
 			if round > 0 {
-				err = begun(err)
+				err = connection.Ran(err)
 			}
 			return s, nil, nil, err
 		}
@@ -62,7 +63,7 @@ func (p *pool) forward(
 }
 
 // withRecent returns the request with notifications that count as results for [Action.Recent].
-func (p *pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
+func (p *Pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
 	notify := req.Notify
 	if notify == nil || !p.up.servers.UsesRecent() {
 		return req
@@ -75,9 +76,9 @@ func (p *pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
 	return &inner
 }
 
-// withoutMeta returns the member of `_meta` that the server must not receive, or "" if there is
+// WithoutMeta returns the member of `_meta` that the server must not receive, or "" if there is
 // none.
-func (p *pool) withoutMeta() string {
+func (p *Pool) WithoutMeta() string {
 	if p.up.entry().Settings.ForwardBaggage {
 		return ""
 	}
@@ -86,21 +87,21 @@ func (p *pool) withoutMeta() string {
 
 // sendOnce sends one round of a request. If the connection ends before the request was sent, it is
 // sent once more, on another one. A request that continues another has the id of its connection.
-func (p *pool) sendOnce(
-	ctx context.Context, req *mcp.Request, class string, c earlierRound, o *driver.ForwardOptions,
-) (*conn, mcp.Result, error) {
+func (p *Pool) sendOnce(
+	ctx context.Context, req *mcp.Request, class string, c Earlier, o *driver.ForwardOptions,
+) (*Conn, mcp.Result, error) {
 	id := c.Conn
 	for again := false; ; again = true {
-		s, err := p.acquireCall(ctx, class, id)
+		s, err := p.AcquireCall(ctx, class, id)
 		if err != nil {
 			return nil, nil, p.up.requestError(ctx, err)
 		}
 		if err := s.checkPins(ctx, c.Uses); err != nil {
-			s.releaseCall(id)
+			s.ReleaseCall(id)
 			return nil, nil, err
 		}
 		res, err := s.send(ctx, req, o)
-		s.releaseCall(id)
+		s.ReleaseCall(id)
 		if again || id != "" || !connection.IsUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
 			return s, res, p.up.requestError(ctx, err)
 		}
@@ -108,7 +109,7 @@ func (p *pool) sendOnce(
 }
 
 // requestError returns the error of a request: an [*Error] if there is no valid response.
-func (u *upstreamServer) requestError(ctx context.Context, err error) error {
+func (u *Server) requestError(ctx context.Context, err error) error {
 	switch _, failed := errors.AsType[*mcp.TransportError](err); {
 	case err == nil:
 		return nil
@@ -132,10 +133,10 @@ func isResponse(err error) bool {
 }
 
 // send sends a request, and records whether the server has responded.
-func (s *conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
+func (s *Conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
 	began := time.Now()
 	res, err := s.Forwarder().ForwardAs(ctx, req, o)
-	u := s.in.pool.up
+	u := s.in.Pool.up
 	if failed, ok := errors.AsType[*mcp.TransportError](err); ok && ctx.Err() == nil {
 		if errors.Is(err, mcp.ErrTimeout) {
 			err = u.withSetting(failed, time.Since(began))
@@ -165,7 +166,7 @@ func (s *conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOpti
 const answerTime = 10 * time.Minute
 
 // note records what a result says about the future of its connection.
-func (s *conn) note(method string, res mcp.RawResult) {
+func (s *Conn) note(method string, res mcp.RawResult) {
 	resultType := res.ResultType()
 	asks := resultType == driver.ResultInputRequired
 	if asks || s.in.calls {
@@ -182,8 +183,8 @@ func (s *conn) note(method string, res mcp.RawResult) {
 }
 
 // observe records whether the last request has a valid response.
-func (s *conn) observe(failed *hosterr.Error) {
-	u := s.in.pool.up
+func (s *Conn) observe(failed *hosterr.Error) {
+	u := s.in.Pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if failed != nil {
@@ -193,7 +194,7 @@ func (s *conn) observe(failed *hosterr.Error) {
 	}
 	state := connection.StateDegraded
 	switch {
-	case failed == nil && s.in.pool.lists.LackTools(): // the server responds, and is of no use
+	case failed == nil && s.in.Pool.lists.LackTools(): // the server responds, and is of no use
 		return
 	case failed == nil:
 		state = connection.StateReady
@@ -206,11 +207,11 @@ func (s *conn) observe(failed *hosterr.Error) {
 }
 
 // countFailure counts a request without a valid response in the breaker of its instance.
-func (s *conn) countFailure(e *hosterr.Error, principal string) {
-	u := s.in.pool.up
+func (s *Conn) countFailure(e *hosterr.Error, principal string) {
+	u := s.in.Pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.poolKey(s.in.pool.caller) != "" {
+	if u.poolKey(s.in.Pool.caller) != "" {
 		principal = "" // no other caller uses the instance
 	}
 	s.in.breaker.Failed(e, principal)
@@ -229,7 +230,7 @@ func (e *timeoutError) Unwrap() error { return e.err }
 
 // withSetting adds the name of the setting that expired. A request that paused, while its server waited
 // for an answer, may have exceeded either setting.
-func (u *upstreamServer) withSetting(failed *mcp.TransportError, took time.Duration) error {
+func (u *Server) withSetting(failed *mcp.TransportError, took time.Duration) error {
 	s := u.entry().Settings
 	text := "no response within maxTimeout of " + s.MaxTimeout.String()
 	if took < s.MaxTimeout || s.MaxTimeout == 0 {
@@ -238,4 +239,18 @@ func (u *upstreamServer) withSetting(failed *mcp.TransportError, took time.Durat
 	named := *failed
 	named.Err = hosterr.Public{Err: &timeoutError{text, failed.Err}}
 	return &named
+}
+
+// checkQuestions returns an error if a result asks invalid questions.
+func (p *Pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
+	raw, ok := res.(mcp.RawResult)
+	if !ok || raw.ResultType() != driver.ResultInputRequired {
+		return nil
+	}
+	if err := round.CheckQuestions(req, raw, p.passesRoots()); err != nil {
+		e := p.Errorf(hosterr.CodeInvalidResult, "invalid input_required result: %w", err)
+		e.MayHaveRun = true
+		return e
+	}
+	return nil
 }

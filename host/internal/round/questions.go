@@ -1,14 +1,12 @@
-package host
+package round
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
@@ -19,22 +17,10 @@ const (
 	maxQuestionBytes = 1 << 20
 )
 
-// checkQuestions returns an error if a result asks what the caller of a request cannot be asked, or
-// not in the form of the protocol. Spec: basic/patterns/mrtr (2026-07-28).
-func (p *pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
-	raw, ok := res.(mcp.RawResult)
-	if !ok || raw.ResultType() != driver.ResultInputRequired {
-		return nil
-	}
-	if err := p.checkInput(req, raw); err != nil {
-		e := p.Errorf(hosterr.CodeInvalidResult, "invalid input_required result: %w", err)
-		e.MayHaveRun = true
-		return e
-	}
-	return nil
-}
-
-func (p *pool) checkInput(req *mcp.Request, raw []byte) error {
+// CheckQuestions returns an error if a result asks the caller of a request questions that the caller
+// cannot be asked, or not in the form of the protocol. asksRoots means that the caller answers for
+// roots. Spec: basic/patterns/mrtr (2026-07-28).
+func CheckQuestions(req *mcp.Request, raw []byte, asksRoots bool) error {
 	if m, core := wire.Latest().Method(req.Method); core && !m.MayAskInput {
 		return fmt.Errorf("%s allows no input requests", req.Method)
 	}
@@ -66,7 +52,7 @@ func (p *pool) checkInput(req *mcp.Request, raw []byte) error {
 		if err != nil || jsonscan.Kind(request) != '{' || params != nil && jsonscan.Kind(params) != '{' {
 			return errors.New("an input request must be an object with a method and params")
 		}
-		if err := p.checkQuestion(req.Capabilities(), name, params); err != nil {
+		if err := checkQuestion(req.Capabilities(), name, params, asksRoots); err != nil {
 			return err
 		}
 	}
@@ -74,11 +60,11 @@ func (p *pool) checkInput(req *mcp.Request, raw []byte) error {
 }
 
 // checkQuestion checks one question against what the client has declared.
-func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params []byte) error {
+func checkQuestion(caps mcp.ClientCapabilities, method string, params []byte, asksRoots bool) error {
 	undeclared := fmt.Errorf("the client has not declared what %.64q needs", method)
 	switch method {
 	case wire.MethodRootsList:
-		if caps.Roots == nil && p.passesRoots() {
+		if caps.Roots == nil && asksRoots {
 			return undeclared
 		}
 	case wire.MethodSamplingCreateMessage:
@@ -105,7 +91,7 @@ func (p *pool) checkQuestion(caps mcp.ClientCapabilities, method string, params 
 // checkForm returns an error if a name or value of a form contains hidden characters.
 func checkForm(params []byte) (err error) {
 	form, _ := jsonscan.Get(params, "requestedSchema")
-	jsonscan.EditText(visibleQuestion(form, false), func(text string) string {
+	jsonscan.EditText(VisibleQuestion(form, false), func(text string) string {
 		if r, found := visible.First(text); found {
 			err = fmt.Errorf("a name or value of a form contains the hidden character U+%04X", r)
 		}
@@ -114,12 +100,12 @@ func checkForm(params []byte) (err error) {
 	return err
 }
 
-// visibleQuestion returns the params of a question without hidden characters in the texts that a
+// VisibleQuestion returns the params of a question without hidden characters in the texts that a
 // client shows to its user or sends to its model. The name of the server must stay at the beginning
 // of a text, and a user must see the whole text that he approves. Names and values of a form stay
 // unchanged, because answers contain them; checkForm refuses hidden characters in them. If all is
 // true, value is such a text or an array of such texts.
-func visibleQuestion(value []byte, all bool) []byte {
+func VisibleQuestion(value []byte, all bool) []byte {
 	switch jsonscan.Kind(value) {
 	case '"':
 		text, err := jsonscan.Unquote(value)
@@ -133,7 +119,7 @@ func visibleQuestion(value []byte, all bool) []byte {
 			case "title", "description", "enumNames", "message", "systemPrompt", "text":
 				shown = true
 			}
-			return key, visibleQuestion(member, shown && jsonscan.Kind(member) != '{')
+			return key, VisibleQuestion(member, shown && jsonscan.Kind(member) != '{')
 		})
 	}
 	return value

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"context"
@@ -18,11 +18,11 @@ import (
 // defaultStartTimeout is long because package runners such as npx download a server first.
 const defaultStartTimeout = 120 * time.Second
 
-// errStopped is the error of requests that wait for a connection that is stopped.
-var errStopped = errors.New("the instance was stopped")
+// ErrStopped is the error of requests that wait for a connection that is stopped.
+var ErrStopped = errors.New("the instance was stopped")
 
-// A conn is a connection of an instance.
-type conn struct {
+// A Conn is a connection of an instance.
+type Conn struct {
 	*connection.Conn
 	in *instance
 
@@ -35,9 +35,9 @@ type conn struct {
 }
 
 // newConn returns a connection of an instance, which has not begun. The lock of the upstream is held.
-func newConn(i *instance) *conn {
-	u := i.pool.up
-	s := &conn{in: i}
+func newConn(i *instance) *Conn {
+	u := i.Pool.up
+	s := &Conn{in: i}
 	o := &connection.Options{StartTimeout: u.startTimeout(), Command: u.isCommand(), Single: i.calls,
 		Prepare: s.prepare, Dial: u.servers.Dial, Notify: s.notify, Go: u.servers.Go, Stderr: &u.stderr,
 		Logger: u.servers.Logger.With("server", u.name)}
@@ -49,25 +49,25 @@ func newConn(i *instance) *conn {
 }
 
 // prepare implements [connection.Options.Prepare].
-func (s *conn) prepare(ctx context.Context) (context.Context, *connection.Setup, error) {
-	u, caller := s.in.pool.up, s.in.pool.caller
+func (s *Conn) prepare(ctx context.Context) (context.Context, *connection.Setup, error) {
+	u, caller := s.in.Pool.up, s.in.Pool.caller
 	e := u.entry()
 	s.setEntry(e, u.servers.fingerprint(e))
 	server, err := u.expanded(ctx, e, caller)
 	if err != nil {
 		return ctx, nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
-	ctx = context.WithValue(ctx, callerKey{}, caller)
+	ctx = WithCaller(ctx, caller)
 	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
-	ctx = context.WithValue(ctx, clientKey{}, u.logins.Client(e.Server, caller, server.URL, &s.in.pool.forwarded))
+	ctx = context.WithValue(ctx, clientKey{}, u.logins.Client(e.Server, caller, server.URL, &s.in.Pool.forwarded))
 	if e.Settings.InsecureHTTP {
-		ctx = context.WithValue(ctx, insecureHTTPKey{}, true)
+		ctx = context.WithValue(ctx, insecureKey{}, true)
 	}
 	return ctx, &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era,
 		Limits: e.Settings.Limits}, nil
 }
 
-func (u *upstreamServer) startTimeout() time.Duration {
+func (u *Server) startTimeout() time.Duration {
 	if timeout := u.entry().Settings.StartTimeout; timeout > 0 {
 		return timeout
 	}
@@ -75,7 +75,7 @@ func (u *upstreamServer) startTimeout() time.Duration {
 }
 
 // notify implements [connection.Options.Notify].
-func (s *conn) notify(e connection.Event) {
+func (s *Conn) notify(e connection.Event) {
 	switch e.Kind {
 	case connection.Connected:
 		s.connected(e.Err)
@@ -84,17 +84,17 @@ func (s *conn) notify(e connection.Event) {
 	case connection.Lost:
 		s.lost(e.Err)
 	case connection.Unused:
-		s.in.pool.up.servers.Wake()
+		s.in.Pool.up.servers.Wake()
 	case connection.Stopped:
-		s.in.pool.up.event(s, connection.StateStopped, nil)
+		s.in.Pool.up.event(s, connection.StateStopped, nil)
 	case connection.Ended:
 		s.ended()
 	}
 }
 
 // connected makes a connection that was made the current one, or records why it was not made.
-func (s *conn) connected(err error) {
-	u, p := s.in.pool.up, s.in.pool
+func (s *Conn) connected(err error) {
+	u, p := s.in.Pool.up, s.in.Pool
 	if err == nil && !s.in.calls {
 		p.lists.Connected(s.Conn, p.reviewer(s.pins))
 	}
@@ -103,7 +103,7 @@ func (s *conn) connected(err error) {
 	var failed *hosterr.Error
 	switch {
 	case s.IsStopping():
-		failed = u.errorf(hosterr.CodeUnavailable, "%w", errStopped)
+		failed = u.errorf(hosterr.CodeUnavailable, "%w", ErrStopped)
 	case err == nil:
 		s.in.ready(s)
 	default:
@@ -124,7 +124,7 @@ func (s *conn) connected(err error) {
 }
 
 // startError returns the Error of an attempt to connect.
-func (u *upstreamServer) startError(err error) *hosterr.Error {
+func (u *Server) startError(err error) *hosterr.Error {
 	if errors.Is(err, connection.ErrNotReady) {
 		return &hosterr.Error{Code: hosterr.CodeStarting, Server: u.name, Err: hosterr.Public{Err: err}}
 	}
@@ -137,8 +137,8 @@ func (u *upstreamServer) startError(err error) *hosterr.Error {
 }
 
 // sessionLost reports that the server no longer has the session. Its lists may have changed.
-func (s *conn) sessionLost() {
-	u := s.in.pool.up
+func (s *Conn) sessionLost() {
+	u := s.in.Pool.up
 	u.mu.Lock()
 	stopping := s.IsStopping()
 	if !stopping {
@@ -146,13 +146,13 @@ func (s *conn) sessionLost() {
 	}
 	u.mu.Unlock()
 	if !stopping {
-		s.in.pool.lists.AllChanged()
+		s.in.Pool.lists.AllChanged()
 	}
 }
 
 // lost records that the connection has ended by itself.
-func (s *conn) lost(err error) {
-	u := s.in.pool.up
+func (s *Conn) lost(err error) {
+	u := s.in.Pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before, stopped := s.Stop()
@@ -172,31 +172,31 @@ func (s *conn) lost(err error) {
 }
 
 // ended forgets a connection that has ended.
-func (s *conn) ended() {
-	u := s.in.pool.up
+func (s *Conn) ended() {
+	u := s.in.Pool.up
 	u.mu.Lock()
 	delete(u.connections, s)
 	u.mu.Unlock()
 	if u.isCommand() {
-		u.servers.addProcess(s.in.pool.caller.Key(), -1)
+		u.servers.addProcess(s.in.Pool.caller.Key(), -1)
 	}
 	s.own.Clear()
-	if s.in.pool.pinCaller().Key != "" {
+	if s.in.Pool.pinCaller().Key != "" {
 		u.dropLists(listing.LargeList)
 	}
 	u.servers.Wake() // the server may have been removed
 }
 
 // drainLocked ends a connection that was replaced after its last request.
-func (s *conn) drainLocked() {
+func (s *Conn) drainLocked() {
 	if s.Drain() {
-		s.in.pool.up.event(s, connection.StateDraining, nil)
+		s.in.Pool.up.event(s, connection.StateDraining, nil)
 	}
-	s.in.pool.up.servers.Wake()
+	s.in.Pool.up.servers.Wake()
 }
 
 // stopLocked ends a connection or an attempt.
-func (s *conn) stopLocked() {
+func (s *Conn) stopLocked() {
 	before, stopped := s.Stop()
 	if !stopped {
 		return
@@ -205,14 +205,14 @@ func (s *conn) stopLocked() {
 		i.next = nil
 	}
 	if before == connection.StateDraining || s.in.calls || s.replaced {
-		s.in.pool.up.event(s, connection.StateStopped, nil)
+		s.in.Pool.up.event(s, connection.StateStopped, nil)
 	} else {
 		s.in.disconnected(s, connection.StateStopped, nil)
 	}
 }
 
-// releaseCall ends a call; see [pool.acquireCall].
-func (s *conn) releaseCall(id string) {
+// ReleaseCall ends a call; see [Pool.acquireCall].
+func (s *Conn) ReleaseCall(id string) {
 	if id != "" {
 		s.ReleaseResumed()
 	} else {
@@ -221,7 +221,7 @@ func (s *conn) releaseCall(id string) {
 }
 
 // startFailedLocked delays the starts of all callers after a start that did not become ready.
-func (u *upstreamServer) startFailedLocked(s *conn, e *hosterr.Error, now time.Time) {
+func (u *Server) startFailedLocked(s *Conn, e *hosterr.Error, now time.Time) {
 	if !u.isCommand() || s.State() != connection.StateStarting ||
 		e.Code == hosterr.CodeConfigError || e.Code == hosterr.CodeAuthRequired {
 		return
@@ -231,7 +231,7 @@ func (u *upstreamServer) startFailedLocked(s *conn, e *hosterr.Error, now time.T
 }
 
 // endDelayLocked ends the delay of starts for all callers.
-func (u *upstreamServer) endDelayLocked() {
+func (u *Server) endDelayLocked() {
 	if !u.delay.IsActive() {
 		return
 	}
@@ -245,7 +245,7 @@ func (u *upstreamServer) endDelayLocked() {
 
 // startsAtLocked returns when the next start is allowed: a time in the past if it is not delayed.
 func (i *instance) startsAtLocked() time.Time {
-	if until := i.pool.up.delay.Until; until.After(i.backoff.Until) {
+	if until := i.Pool.up.delay.Until; until.After(i.backoff.Until) {
 		return until
 	}
 	return i.backoff.Until
@@ -262,7 +262,7 @@ func withoutServer(err error, name string) error {
 }
 
 // IsSingle reports whether the connection serves one call and ends with it.
-func (s *conn) IsSingle() bool { return s.in.calls }
+func (s *Conn) IsSingle() bool { return s.in.calls }
 
-// pool returns the pool of the connection.
-func (s *conn) pool() *pool { return s.in.pool }
+// Pool returns the pool of the connection.
+func (s *Conn) Pool() *Pool { return s.in.Pool }

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"errors"
@@ -20,14 +20,14 @@ const (
 
 // isOutdated reports whether the configuration has changed since the connection was made, or while
 // it is made. The lock of the upstream is held.
-func (s *conn) isOutdated() bool {
-	wanted := s.in.pool.up.wanted
+func (s *Conn) isOutdated() bool {
+	wanted := s.in.Pool.up.wanted
 	return wanted != (server.Fingerprint{}) && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted
 }
 
 // setEntry records the entry with which the connection is made.
-func (s *conn) setEntry(e *entry, f server.Fingerprint) {
-	u := s.in.pool.up
+func (s *Conn) setEntry(e *entry, f server.Fingerprint) {
+	u := s.in.Pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s.fingerprint, s.pins = f, e.pins
@@ -58,7 +58,7 @@ func (i *instance) swap(now time.Time) (due time.Time) {
 }
 
 // hasOutdated reports whether some connection has another fingerprint.
-func (u *upstreamServer) hasOutdated(wanted server.Fingerprint) bool {
+func (u *Server) hasOutdated(wanted server.Fingerprint) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, p := range u.pools {
@@ -71,11 +71,12 @@ func (u *upstreamServer) hasOutdated(wanted server.Fingerprint) bool {
 	return false
 }
 
-var errRemoved = errors.New("the server was removed from the configuration")
+// ErrRemoved reports that the configuration no longer contains the server.
+var ErrRemoved = errors.New("the server was removed from the configuration")
 
 // remove ends the connections of a server that the configuration no longer has, each with its last
 // request. Another server may have its name now.
-func (u *upstreamServer) remove(successor *upstreamServer) {
+func (u *Server) remove(successor *Server) {
 	u.mu.Lock()
 	u.removed = true
 	stopped := u.stopped
@@ -113,14 +114,14 @@ func (u *upstreamServer) remove(successor *upstreamServer) {
 
 // reconfigure makes the supervisor replace the connections with another fingerprint. A delay of starts
 // after failures ends if the server has changed.
-func (u *upstreamServer) reconfigure(wanted server.Fingerprint, changed bool) {
+func (u *Server) reconfigure(wanted server.Fingerprint, changed bool) {
 	u.mu.Lock()
 	now := time.Now()
 	u.wanted = wanted
 	if changed {
 		u.endDelayLocked()
 	}
-	var unconnected []*pool
+	var unconnected []*Pool
 	for _, p := range u.pools {
 		connected := false
 		for _, i := range p.instances {
@@ -145,7 +146,7 @@ func (u *upstreamServer) reconfigure(wanted server.Fingerprint, changed bool) {
 }
 
 // isGone reports whether the server was removed and its connections have ended.
-func (u *upstreamServer) isGone() bool {
+func (u *Server) isGone() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.removed && len(u.connections) == 0

@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 // An instance is the place of a connection to a server, for one pool and class. It connects when a
 // request needs it, and again after the connection has ended. The lock of the upstream guards it.
 type instance struct {
-	pool  *pool
+	Pool  *Pool
 	class string // the capabilities that are declared to a server of the session era
 	calls bool   // each call has a connection of its own; current is always nil
 
-	current *conn // connecting or connected; nil for none
-	last    *conn // ended, perhaps not quite
-	next    *conn // replaces current when it is connected; nil for none
+	current *Conn // connecting or connected; nil for none
+	last    *Conn // ended, perhaps not quite
+	next    *Conn // replaces current when it is connected; nil for none
 	backoff connection.Backoff
 	breaker limits.Breaker
 	state   connection.State // if current is nil
@@ -38,23 +38,23 @@ type instance struct {
 // backoffWait limits how long a call waits for a delayed start.
 const backoffWait = 5 * time.Second
 
-// anyClass is the class of requests that do not depend on capabilities.
-const anyClass = ""
+// AnyClass is the class of requests that do not depend on capabilities.
+const AnyClass = ""
 
 // instance returns the instance of a class. The lock of the upstream is held. Any class is the latest:
 // lists and subscriptions are those of the session that the calls of the same client use.
-func (p *pool) instance(class string, calls bool) *instance {
-	if class == anyClass && !p.up.isCommand() {
+func (p *Pool) instance(class string, calls bool) *instance {
+	if class == AnyClass && !p.up.isCommand() {
 		class = p.latest
 	}
-	if class == anyClass && !calls {
+	if class == AnyClass && !calls {
 		for _, i := range p.instances {
 			if i.current != nil && !i.calls {
 				return i
 			}
 		}
 	}
-	if class == anyClass && !p.up.isCommand() {
+	if class == AnyClass && !p.up.isCommand() {
 		class = noCapabilities
 	}
 	key := class
@@ -63,26 +63,26 @@ func (p *pool) instance(class string, calls bool) *instance {
 	}
 	i := p.instances[key]
 	if i == nil {
-		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
+		i = &instance{Pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
 			state: connection.StateOff, since: time.Now()}
 		p.instances[key] = i
 	}
 	return i
 }
 
-// acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
+// Acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
 // caller releases it when its request has ended.
-func (p *pool) acquire(ctx context.Context, class string) (*conn, error) {
-	return p.join(ctx, 0, func(p *pool) (*instance, error) { return p.instance(class, false), nil })
+func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
+	return p.join(ctx, 0, func(p *Pool) (*instance, error) { return p.instance(class, false), nil })
 }
 
-// acquireCall is like acquire for a call, which waits for a start that is delayed by at most
+// AcquireCall is like acquire for a call, which waits for a start that is delayed by at most
 // backoffWait. It has a connection of its own if the configuration says so. A call that continues has
 // the id of its connection. The request has not run if there is an error. The caller calls releaseCall.
-func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error) {
+func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error) {
 	calls := p.up.Share() == config.ShareCall
 	if id == "" {
-		return p.join(ctx, backoffWait, func(p *pool) (*instance, error) {
+		return p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
 			i := p.instance(class, calls)
 			return i, i.breaker.Check()
 		})
@@ -91,26 +91,27 @@ func (p *pool) acquireCall(ctx context.Context, class, id string) (*conn, error)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
-		if s.ID() == id && s.in.pool.key == p.key && s.Resume() {
+		if s.ID() == id && s.in.Pool.key == p.key && s.Resume() {
 			return s, nil
 		}
 	}
-	return nil, &hosterr.Error{Code: hosterr.CodeCallLost, Server: u.name, MayHaveRun: true, Err: errNoInstance}
+	return nil, &hosterr.Error{Code: hosterr.CodeCallLost, Server: u.name, MayHaveRun: true, Err: ErrNoInstance}
 }
 
-var errNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")
+// ErrNoInstance reports that the connection of a suspended call has ended.
+var ErrNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")
 
 // join returns the connection of an instance for one more request. It waits for a delayed start that
 // begins within a time.
-func (p *pool) join(
-	ctx context.Context, within time.Duration, find func(p *pool) (*instance, error),
-) (*conn, error) {
+func (p *Pool) join(
+	ctx context.Context, within time.Duration, find func(p *Pool) (*instance, error),
+) (*Conn, error) {
 	deadline := time.Now().Add(within)
 	u := p.up
 	for {
 		u.mu.Lock()
 		i, err := find(u.present(p))
-		var s *conn
+		var s *Conn
 		var wait time.Duration
 		if err == nil {
 			s, wait, err = i.join(deadline)
@@ -157,7 +158,7 @@ func waitFor(ctx context.Context, changed <-chan struct{}, d time.Duration) erro
 
 // join adds a request to the current connection, or begins one. If it must be delayed, join returns
 // for how long, or an error if that is too long. The lock of the upstream is held.
-func (i *instance) join(deadline time.Time) (s *conn, wait time.Duration, err error) {
+func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err error) {
 	if s = i.current; s == nil {
 		s = i.next
 	}
@@ -187,40 +188,41 @@ func (i *instance) join(deadline time.Time) (s *conn, wait time.Duration, err er
 func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
 	last := i.err
 	if last == nil {
-		last = i.pool.up.delayed
+		last = i.Pool.up.delayed
 	}
 	e := *last
 	e.RetryAfter = wait
 	if i.state == connection.StateCrashLoop {
-		e.Code, e.Err = hosterr.CodeCrashLoop, crashError{e.Err}
+		e.Code, e.Err = hosterr.CodeCrashLoop, CrashError{e.Err}
 	}
 	return &e
 }
 
-// A crashError says that a server ends soon after each start.
-type crashError struct{ last error }
+// A CrashError says that a server ends soon after each start.
+type CrashError struct{ Last error }
 
 // Error returns the last exit.
-func (e crashError) Error() string { return e.describe(e.last.Error()) }
+func (e CrashError) Error() string { return e.Describe(e.Last.Error()) }
 
-func (e crashError) describe(last string) string {
+// Describe returns the text of the error with a text for the last exit.
+func (e CrashError) Describe(last string) string {
 	return fmt.Sprintf("the server ended soon after each of its last %d starts or more; "+
 		"it is started again every %v, or by a restart; the last time: %s",
 		connection.MaxEarlyExits, connection.TrialInterval, last)
 }
 
 // Unwrap returns the error of the last start.
-func (e crashError) Unwrap() error { return e.last }
+func (e CrashError) Unwrap() error { return e.Last }
 
 // begin begins to connect. The lock of the upstream is held.
-func (i *instance) begin() (*conn, error) {
-	u := i.pool.up
+func (i *instance) begin() (*Conn, error) {
+	u := i.Pool.up
 	if err := u.refuses(); err != nil {
 		return nil, err
 	}
-	err := u.makeRoom(i.pool)
+	err := u.makeRoom(i.Pool)
 	if err == nil {
-		err = u.countProcess(i.pool)
+		err = u.countProcess(i.Pool)
 	}
 	if err != nil {
 		return nil, err
@@ -249,8 +251,8 @@ func (i *instance) wake() {
 
 // failed records that a connection has ended or was not made, and delays the next. The lock of the
 // upstream is held.
-func (i *instance) failed(s *conn, e *hosterr.Error) {
-	u, now := i.pool.up, time.Now()
+func (i *instance) failed(s *Conn, e *hosterr.Error) {
+	u, now := i.Pool.up, time.Now()
 	i.err = e
 	u.startFailedLocked(s, e, now)
 	if i.next == s {
@@ -290,17 +292,17 @@ func (i *instance) failed(s *conn, e *hosterr.Error) {
 }
 
 // disconnected records that an instance has no connection. The lock of the upstream is held.
-func (i *instance) disconnected(s *conn, state connection.State, e *hosterr.Error) {
+func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Error) {
 	if i.current == s {
 		i.current = nil
 	}
 	i.last, i.state, i.since = s, state, time.Now()
-	i.pool.up.event(s, state, e)
-	i.pool.up.servers.Wake()
+	i.Pool.up.event(s, state, e)
+	i.Pool.up.servers.Wake()
 }
 
 // ready makes a connected start the current one. The lock of the upstream is held.
-func (i *instance) ready(s *conn) {
+func (i *instance) ready(s *Conn) {
 	old := i.current
 	if i.next == s {
 		i.next, i.current = nil, s
@@ -308,22 +310,22 @@ func (i *instance) ready(s *conn) {
 			old.drainLocked()
 		}
 	}
-	if !i.pool.up.isCommand() {
+	if !i.Pool.up.isCommand() {
 		i.backoff = connection.Backoff{}
 	}
-	i.pool.up.endDelayLocked()
-	i.pool.up.modern = !s.HasSession()
+	i.Pool.up.endDelayLocked()
+	i.Pool.up.modern = !s.HasSession()
 	if s.SetState(connection.StateReady) {
-		i.pool.up.event(s, connection.StateReady, nil)
+		i.Pool.up.event(s, connection.StateReady, nil)
 	}
 }
 
 // restart connects again, and then replaces the current connection. The lock of the upstream is
 // held.
-func (i *instance) restart() (*conn, error) {
+func (i *instance) restart() (*Conn, error) {
 	i.backoff = connection.Backoff{}
 	i.breaker.Reset()
-	i.pool.up.endDelayLocked()
+	i.Pool.up.endDelayLocked()
 	if i.next != nil {
 		return i.next, nil
 	}
@@ -346,12 +348,12 @@ func (i *instance) restart() (*conn, error) {
 
 // options returns the options of the client of an instance.
 func (i *instance) options() *mcp.ClientOptions {
-	u := i.pool.up
+	u := i.Pool.up
 	o := u.servers.Client
 	if declared := i.declared(); declared != nil {
 		o.ForwardCapabilities = declared
 	}
-	o.Roots = i.pool.ownRoots()
+	o.Roots = i.Pool.ownRoots()
 	o.Timeout, o.MaxTimeout = u.entry().Settings.Timeout, u.entry().Settings.MaxTimeout
 	if u.servers.Observer != nil {
 		o.Observer = &clientObserver{u.servers.Observer, u.name}
@@ -363,7 +365,7 @@ func (i *instance) options() *mcp.ClientOptions {
 }
 
 // failedLogin reports whether an instance of the pool could not connect without a login.
-func (p *pool) failedLogin() bool {
+func (p *Pool) failedLogin() bool {
 	p.up.mu.Lock()
 	defer p.up.mu.Unlock()
 	for _, i := range p.instances {
@@ -375,7 +377,7 @@ func (p *pool) failedLogin() bool {
 }
 
 // retryLogin ends the delays of instances that could not connect without a login.
-func (p *pool) retryLogin() {
+func (p *Pool) retryLogin() {
 	p.up.mu.Lock()
 	for _, i := range p.instances {
 		if i.state == connection.StateAuth {
@@ -388,11 +390,11 @@ func (p *pool) retryLogin() {
 }
 
 // Disconnect stops the connections of the pool.
-func (p *pool) Disconnect() {
+func (p *Pool) Disconnect() {
 	p.up.mu.Lock()
 	defer p.up.mu.Unlock()
 	for s := range p.up.connections {
-		if s.in.pool == p {
+		if s.in.Pool == p {
 			s.stopLocked()
 		}
 	}

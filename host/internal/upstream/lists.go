@@ -1,4 +1,4 @@
-package host
+package upstream
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 
 // dropLists drops the lists of at least least bytes of callers without a connection, and the catalogues
 // that contain them. The next request reads them again.
-func (u *upstreamServer) dropLists(least int) {
+func (u *Server) dropLists(least int) {
 	users := u.servers.Users()
 	connected := map[string]bool{}
 	for _, s := range u.conns() {
-		connected[s.in.pool.key] = true
+		connected[s.in.Pool.key] = true
 	}
-	pools := u.allPools()
+	pools := u.AllPools()
 	for _, user := range users { // users may use pools that were removed
 		pools = append(pools, user.Pools()...)
 	}
@@ -52,7 +52,7 @@ func (d *listDrift) add(names *[]string, name string) {
 }
 
 // recordDrift records that a list differs from the one before.
-func (p *pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
+func (p *Pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
 	if !p.up.servers.Drifts || old == nil || old.Equal(now) {
 		return
 	}
