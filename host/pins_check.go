@@ -60,5 +60,4 @@ func (e quarantinedError) Unwrap() error { return e.error }
 
 // errNoPins reports that definitions of the server are not compared with approved ones.
 var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
-
 	"\"trust\"")
