@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"strconv"
@@ -98,14 +99,14 @@ func checkMetaKey(key string) error {
 
 // withValidTrace returns o without the members of the trace context in Meta that violate the W3C
 // format. Spec: basic (2026-07-28), _meta.
-func (c *Client) withValidTrace(ctx context.Context, o *CallOptions) *CallOptions {
+func (o *CallOptions) withValidTrace(ctx context.Context, log *slog.Logger) *CallOptions {
 	for _, key := range []string{wire.MetaTraceParent, wire.MetaTraceState, wire.MetaBaggage} {
 		value, ok := o.Meta[key]
 		raw, err := jsonv2.Marshal(value, deterministic)
 		if !ok || err == nil && wire.ValidTraceContext(key, raw) {
 			continue
 		}
-		c.opts.Logger.WarnContext(ctx, "mcp: an invalid trace context in _meta is not sent", "key", key)
+		log.WarnContext(ctx, "mcp: an invalid trace context in _meta is not sent", "key", key)
 		valid := *o
 		valid.Meta = maps.Clone(o.Meta)
 		delete(valid.Meta, key)
@@ -171,7 +172,7 @@ func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
 		return nil, err
 	}
 	if len(o.Meta) > 0 {
-		o = c.withValidTrace(ctx, o)
+		o = o.withValidTrace(ctx, c.opts.Logger)
 	}
 	if ctx.Err() != nil {
 		return nil, &TransportError{Method: k.method, Err: context.Cause(ctx)}
@@ -258,7 +259,7 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 				return nil, err
 			}
 		default:
-			return nil, c.invalid(k.method, fmt.Errorf("unknown resultType %.64q", resultType))
+			return nil, invalidResult(k.method, fmt.Errorf("unknown resultType %.64q", resultType))
 		}
 	}
 }
@@ -402,8 +403,8 @@ func (c *Client) logged(method string, params json.RawMessage) {
 	c.opts.Log(c.ctx, &m)
 }
 
-// invalid returns the error for an invalid result. The server executed the request.
-func (c *Client) invalid(method string, err error) error {
+// invalidResult returns the error for an invalid result. The server executed the request.
+func invalidResult(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", ErrInvalidResult, err)}
 }
 

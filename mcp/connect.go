@@ -37,7 +37,7 @@ import (
 func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
 	c, err := newClient(t, opts)
 	if err == nil {
-		err = c.checkRevision()
+		err = c.opts.checkRevision()
 	}
 	if t, ok := t.(interface{ streams() *connTransport }); ok && err == nil {
 		t.streams().unrouted = func(m *jsonrpc.Message) { c.unrouted(c.ctx, m.Method, paramsOf(m)) }
@@ -108,12 +108,12 @@ func (conn *connection) end() {
 	}
 }
 
-func (c *Client) checkRevision() error {
-	if _, ok := wire.ParseRevision(c.opts.Revision); ok || c.opts.Revision == "" {
+func (o *ClientOptions) checkRevision() error {
+	if _, ok := wire.ParseRevision(o.Revision); ok || o.Revision == "" {
 		return nil
 	}
 	return fmt.Errorf("%w: invalid ClientOptions.Revision %q: must be one of %s",
-		ErrNoCommonRevision, c.opts.Revision, supportedHere())
+		ErrNoCommonRevision, o.Revision, supportedHere())
 }
 
 func supportedHere() string {
@@ -308,10 +308,10 @@ func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool,
 		return nil, mayBeLegacy, err
 	}
 	if err := conn.describe(raw); err != nil {
-		return nil, true, c.invalid(wire.MethodDiscover, err)
+		return nil, true, invalidResult(wire.MethodDiscover, err)
 	}
 	if versions := conn.discovered.SupportedVersions; !slices.Contains(versions, revision.String()) {
-		mayBeLegacy, err = c.noCommon(versions)
+		mayBeLegacy, err = noCommon(versions)
 		return nil, mayBeLegacy, err
 	}
 	return conn, false, nil
@@ -416,7 +416,7 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	case e != nil && e.Code == CodeBusy:
 		return false, err // such as a server of any revision that restarts
 	case e != nil && e.Code == wire.CodeUnsupportedVersion:
-		return c.noCommon(supportedVersions(e))
+		return noCommon(supportedVersions(e))
 	case e != nil:
 		modern := e.Code == wire.CodeHeaderMismatch || e.Code == wire.CodeMissingCapability
 		return !modern, err
@@ -454,7 +454,7 @@ func isEraSignal(err error) bool {
 
 // noCommon returns the error for a server that does not support the modern revision, and reports
 // whether the server supports an earlier revision.
-func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
+func noCommon(versions []string) (mayBeLegacy bool, _ error) {
 	const shown = 20 // the list comes from the server
 	mayBeLegacy = slices.ContainsFunc(versions, func(v string) bool {
 		r, ok := wire.ParseRevision(v)
@@ -497,7 +497,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	conn.kept = false
 	if err != nil {
 		c.closeWithin(ctx, func() { conn.giveUp(err) })
-		return nil, c.sessionError(wire.MethodInitialize, err)
+		return nil, sessionError(wire.MethodInitialize, err)
 	}
 	return c.sessionConnection(session, opened, raw)
 }
@@ -549,39 +549,36 @@ func (c *Client) sessionConnection(
 	session *legacy.Client, opened driver.SessionConn, raw json.RawMessage,
 ) (*connection, error) {
 	conn := &connection{
-		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,
+		Transport: sessionTransport{session}, revision: session.Revision(), session: session,
 		prefix: c.appendPrefix(nil, session.Revision(), c.declared), done: opened.Done(),
 	}
 	if err := conn.describe(RawResult(raw)); err != nil {
 		_ = session.Close()
-		return nil, c.invalid(wire.MethodInitialize, err)
+		return nil, invalidResult(wire.MethodInitialize, err)
 	}
 	return conn, nil
 }
 
 // A sessionTransport sends modern requests on a session.
-type sessionTransport struct {
-	client  *Client
-	session *legacy.Client
-}
+type sessionTransport struct{ session *legacy.Client }
 
 func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
 	raw, err := t.session.RoundTrip(ctx, req.Method, req.Params, req.Notify)
 	if err != nil {
-		return nil, t.client.sessionError(req.Method, err)
+		return nil, sessionError(req.Method, err)
 	}
 	return RawResult(raw), nil
 }
 
 // sessionError converts an error of the translator to an error of this package.
-func (c *Client) sessionError(method string, err error) error {
+func sessionError(method string, err error) error {
 	var failed *TransportError
 	switch {
 	case asError(err) != nil, errors.As(err, &failed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, legacy.ErrMalformed):
-		return c.invalid(method, err)
+		return invalidResult(method, err)
 	case errors.Is(err, legacy.ErrEnded):
 		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 		return &TransportError{Method: method, MayHaveRun: method == wire.MethodSubscriptionsListen, Err: err}

@@ -40,19 +40,19 @@ type inputRounds struct {
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
 		// Methods of extensions may.
-		return nil, c.invalid(method, errors.New("the method does not allow input requests"))
+		return nil, invalidResult(method, errors.New("the method does not allow input requests"))
 	}
 	requests, hasRequests := jsonscan.Get(raw, "inputRequests")
 	state, hasState := jsonscan.Get(raw, "requestState")
 	switch {
 	case !hasRequests && !hasState:
-		return nil, c.invalid(method, errors.New("input_required without inputRequests and requestState"))
+		return nil, invalidResult(method, errors.New("input_required without inputRequests and requestState"))
 	case hasRequests && jsonscan.Kind(requests) != '{':
-		return nil, c.invalid(method, errors.New("invalid inputRequests: must be an object"))
+		return nil, invalidResult(method, errors.New("invalid inputRequests: must be an object"))
 	case hasState && jsonscan.Kind(state) != '"':
-		return nil, c.invalid(method, errors.New("invalid requestState: must be a string"))
+		return nil, invalidResult(method, errors.New("invalid requestState: must be a string"))
 	case len(state) > maxRequestState+2:
-		return nil, c.invalid(method, fmt.Errorf("invalid requestState: more than %d bytes", maxRequestState))
+		return nil, invalidResult(method, fmt.Errorf("invalid requestState: more than %d bytes", maxRequestState))
 	}
 	began := time.Now()
 	tooLate := fmt.Errorf("the input requests took too long: %w", ErrTimeout)
@@ -86,17 +86,17 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 	n := 0
 	for key, value := range jsonscan.Members(requests) {
 		if n++; n > maxInputRequests {
-			return nil, c.invalid(method, fmt.Errorf("more than %d input requests", maxInputRequests))
+			return nil, invalidResult(method, fmt.Errorf("more than %d input requests", maxInputRequests))
 		}
 		name, _ := jsonscan.Get(value, "method")
 		inputMethod, err := jsonscan.Unquote(name)
 		if err != nil {
-			return nil, c.invalid(method, fmt.Errorf("invalid input request %.64q: method is missing", key))
+			return nil, invalidResult(method, fmt.Errorf("invalid input request %.64q: method is missing", key))
 		}
 		params, _ := jsonscan.Get(value, "params")
 		answer, err := c.answer(ctx, inputMethod, params)
 		if err != nil {
-			return nil, c.inputError(method, inputMethod, err)
+			return nil, inputError(method, inputMethod, err)
 		}
 		if n > 1 {
 			b = append(b, ',')
@@ -109,14 +109,14 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 
 // inputError returns the error of a request whose input request failed. It wraps no [*Error], which
 // would look like the response of the server.
-func (c *Client) inputError(method, asked string, err error) error {
+func inputError(method, asked string, err error) error {
 	format := "mcp: %s: input request %.64s: %w"
 	var fault *Error
 	switch {
 	case !errors.As(err, &fault):
 		return fmt.Errorf(format, method, asked, err)
 	case errors.Is(err, errInvalidInputRequest):
-		return c.invalid(method, fmt.Errorf("invalid input request %.64s: %s", asked, fault.Message))
+		return invalidResult(method, fmt.Errorf("invalid input request %.64s: %s", asked, fault.Message))
 	}
 	return fmt.Errorf(format, method, asked, errors.New(err.Error()))
 }

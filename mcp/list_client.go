@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -56,7 +57,7 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 				return
 			}
 			array, _ := jsonscan.Get(raw, l.key)
-			if len(array) > len("[]") && bytes.Equal(array, last) && c.isStuck(ctx, l.method) {
+			if len(array) > len("[]") && bytes.Equal(array, last) && isStuck(ctx, c.opts.Logger, l.method) {
 				return // the server ignores the cursor
 			}
 			last = array
@@ -67,13 +68,13 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			switch {
 			case count > maxListed || size > maxListedBytes:
 				err = fmt.Errorf("more than %d items or %d bytes", maxListed, maxListedBytes)
-			case next == nil, seen[string(next)] && c.isStuck(ctx, l.method):
+			case next == nil, seen[string(next)] && isStuck(ctx, c.opts.Logger, l.method):
 				return
 			case len(seen) == maxPages-1:
 				err = fmt.Errorf("more than %d pages", maxPages)
 			}
 			if err != nil {
-				yield(nil, c.invalid(l.method, err))
+				yield(nil, invalidResult(l.method, err))
 				return
 			}
 			seen[string(next)] = true
@@ -99,8 +100,8 @@ func (l list[V]) yieldPage(ctx context.Context, c *Client, raw RawResult, count 
 }
 
 // isStuck logs that the cursor of a server does not advance, which ends the list, and returns true.
-func (c *Client) isStuck(ctx context.Context, method string) bool {
-	c.opts.Logger.WarnContext(ctx, "mcp: nextCursor does not advance: the list ends with this page", "method", method)
+func isStuck(ctx context.Context, log *slog.Logger, method string) bool {
+	log.WarnContext(ctx, "mcp: nextCursor does not advance: the list ends with this page", "method", method)
 	return true
 }
 
@@ -120,7 +121,7 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 		return raw, nil, nil
 	case jsonscan.Kind(next) != '"' || len(next) > maxCursorText+2:
 		err := fmt.Errorf("invalid nextCursor: must be a string of at most %d bytes", maxCursorText)
-		return nil, nil, c.invalid(method, err)
+		return nil, nil, invalidResult(method, err)
 	}
 	return raw, next, nil
 }
@@ -130,7 +131,7 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 	return func(yield func(*V, error) bool) {
 		array, ok := jsonscan.Get(raw, l.key)
 		if !ok || jsonscan.Kind(array) != '[' {
-			yield(nil, c.invalid(l.method, fmt.Errorf("missing array %q", l.key)))
+			yield(nil, invalidResult(l.method, fmt.Errorf("missing array %q", l.key)))
 			return
 		}
 		for value := range jsonscan.Elements(array) {
@@ -196,7 +197,7 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResourceRes
 		return nil, err
 	}
 	r := &ReadResourceResult{}
-	return r, c.decode(wire.MethodResourcesRead, raw, "contents", r, &r.Meta)
+	return r, decodeResult(wire.MethodResourcesRead, raw, "contents", r, &r.Meta)
 }
 
 // GetPrompt returns the messages of a prompt with the given arguments.
@@ -216,7 +217,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 		return nil, err
 	}
 	r := &GetPromptResult{}
-	return r, c.decode(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
+	return r, decodeResult(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
 }
 
 // Complete requests possible values of an argument.
@@ -243,7 +244,7 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 		return nil, err
 	}
 	r := &CompleteResult{}
-	if err := c.decode(wire.MethodCompletionComplete, raw, "completion", r, &r.Meta); err != nil {
+	if err := decodeResult(wire.MethodCompletionComplete, raw, "completion", r, &r.Meta); err != nil {
 		return nil, err
 	}
 	return &r.Completion, nil
@@ -268,13 +269,13 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
-// decode decodes a result with a required member.
-func (c *Client) decode(method string, raw RawResult, member string, v any, meta *Meta) error {
+// decodeResult decodes a result with a required member.
+func decodeResult(method string, raw RawResult, member string, v any, meta *Meta) error {
 	if _, ok := jsonscan.Get(raw, member); !ok {
-		return c.invalid(method, fmt.Errorf("missing %s", member))
+		return invalidResult(method, fmt.Errorf("missing %s", member))
 	}
 	if err := jsonv2.Unmarshal(raw, v); err != nil {
-		return c.invalid(method, err)
+		return invalidResult(method, err)
 	}
 	if r, ok := v.(interface{ setCacheHints(Cache) }); ok {
 		r.setCacheHints(decodeCache(raw))
@@ -283,7 +284,7 @@ func (c *Client) decode(method string, raw RawResult, member string, v any, meta
 		var err error
 		d := jsonscan.Descend(value)
 		if *meta, err = decodeMeta(&d); err != nil {
-			return c.invalid(method, fmt.Errorf("_meta: %w", err))
+			return invalidResult(method, fmt.Errorf("_meta: %w", err))
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ func (c *Client) Tools(ctx context.Context) iter.Seq2[*Tool, error] {
 	return func(yield func(*Tool, error) bool) {
 		for t, err := range items(ctx, c, toolList) {
 			if err == nil {
-				if err := c.addTool(t); err != nil {
+				if err := c.known.learn(t, c.mirrors()); err != nil {
 					c.opts.Logger.WarnContext(ctx, "mcp: invalid tool ignored", "tool", shorten(t.Name), "reason", err)
 					continue
 				}
@@ -63,31 +64,32 @@ type knownTool struct {
 	output func() (*schema.Schema, error)
 }
 
-func (c *Client) knownTool(name string) *knownTool {
-	c.known.mu.Lock()
-	defer c.known.mu.Unlock()
-	return c.known.tools[name]
+// get returns a tool, or nil if it was not listed.
+func (x *toolIndex) get(name string) *knownTool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.tools[name]
 }
 
-// addTool adds a tool to the index. It returns an error if the tool cannot be called. Spec:
-// basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-func (c *Client) addTool(t *Tool) error {
+// learn adds a listed tool to the index, with its header parameters if the transport mirrors them. It
+// returns an error if the tool cannot be called. Spec: basic/transports/streamable-http (2026-07-28),
+// Custom Headers from Tool Parameters.
+func (x *toolIndex) learn(t *Tool, mirrors bool) error {
 	k := &knownTool{raw: t.OutputSchema}
-	if old := c.knownTool(t.Name); old != nil && bytes.Equal(old.raw, t.OutputSchema) {
+	if old := x.get(t.Name); old != nil && bytes.Equal(old.raw, t.OutputSchema) {
 		k.output = old.output // may be compiled already
 	} else {
 		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(k.raw) })
 	}
-	_, mirrors := c.transport.(headerParamTransport)
 	if mirrors {
 		var err error
 		if k.mirror, err = driver.HeaderParamsOf(t.InputSchema); err != nil {
 			return err
 		}
 	}
-	c.known.mu.Lock()
-	defer c.known.mu.Unlock()
-	c.known.add(t.Name, k)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.add(t.Name, k)
 	return nil
 }
 
@@ -130,16 +132,16 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallTool
 	}
 	res, err := decodeToolResult(raw)
 	if err == nil {
-		err = c.checkOutput(c.knownTool(name), res)
+		err = c.known.get(name).checkOutput(c.opts.Logger, res)
 	}
 	if err != nil {
-		return nil, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: %w", name, err))
+		return nil, invalidResult(wire.MethodToolsCall, fmt.Errorf("tool %.128q: %w", name, err))
 	}
 	return res, nil
 }
 
 func (c *Client) callTool(ctx context.Context, name string, k *clientRequest) (RawResult, error) {
-	if known := c.knownTool(name); known != nil {
+	if known := c.known.get(name); known != nil {
 		k.mirror = known.mirror
 	}
 	raw, err := c.do(ctx, k)
@@ -180,10 +182,16 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 	return append(dst, raw...), nil
 }
 
+// mirrors reports whether the transport repeats header parameters of tools.
+func (c *Client) mirrors() bool {
+	_, ok := c.transport.(headerParamTransport)
+	return ok
+}
+
 // refresh lists the tools again after the server refused a call, which therefore did not run,
 // because of its headers. Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
 func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
-	if _, mirrors := c.transport.(headerParamTransport); !mirrors {
+	if !c.mirrors() {
 		return nil, errors.New("the transport does not support headers")
 	}
 	o := *callOptionsFrom(ctx)
@@ -193,7 +201,7 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 			return nil, err
 		}
 	}
-	return c.knownTool(name), nil
+	return c.known.get(name), nil
 }
 
 // UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is not checked
@@ -275,13 +283,13 @@ func decodeContents(d *jsonscan.Descent) ([]ContentBlock, error) {
 
 // checkOutput validates structured content against the output schema of the tool. Spec:
 // server/tools, Output Schema.
-func (c *Client) checkOutput(known *knownTool, r *CallToolResult) error {
-	if known == nil || known.raw == nil || r.IsError {
+func (k *knownTool) checkOutput(log *slog.Logger, r *CallToolResult) error {
+	if k == nil || k.raw == nil || r.IsError {
 		return nil
 	}
-	compiled, err := known.output()
+	compiled, err := k.output()
 	if err != nil {
-		c.opts.Logger.Debug("mcp: invalid output schema ignored", "error", err)
+		log.Debug("mcp: invalid output schema ignored", "error", err)
 		return nil
 	}
 	raw, ok := r.StructuredContent.(json.RawMessage)
