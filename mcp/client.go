@@ -215,17 +215,14 @@ type Client struct {
 	connecting chan struct{} // holds a token while a connection is made
 	connection atomic.Pointer[connection]
 
-	tokens   atomic.Int64 // of progress
-	requests requestSet
-	logs     peer.Inbox
-	known    toolIndex
-	pages    peer.RecentIDs // of pages that the user was asked to visit; other completions are ignored
-	cache    resultCache
-	forwards forward.Table
-	via      driver.Carrier // of the transport
-
-	elicitations peer.MinuteLimit // so that a hostile server cannot flood the user
-	deprecations deprecations
+	tokens    atomic.Int64 // of progress
+	requests  requestSet
+	logs      peer.Inbox
+	known     toolIndex
+	cache     resultCache
+	forwards  forward.Table
+	via       driver.Carrier // of the transport
+	questions questions
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
@@ -245,7 +242,9 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	if c.via == nil {
 		c.via = sentOnStream{}
 	}
-	c.forwards.Default, c.forwards.Observe, c.forwards.Logger = c.answerDefault, c.answerBy, c.opts.Logger
+	q := &c.questions
+	q.opts, q.via, q.connection, q.requests, q.forwards = &c.opts, c.via, &c.connection, &c.requests, &c.forwards
+	c.forwards.Default, c.forwards.Observe, c.forwards.Logger = q.answerDefault, q.answerBy, c.opts.Logger
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
 	c.logs = peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(c.logged)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

@@ -253,7 +253,7 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: err}
 			}
 			w.Pause()
-			k.input, err = c.answerInput(w, &in, k.method, raw)
+			k.input, err = c.questions.answerInput(w, &in, k.method, raw)
 			w.Resume()
 			if err != nil {
 				return nil, err
@@ -388,7 +388,7 @@ func (c *Client) unrouted(ctx context.Context, method string, params json.RawMes
 
 func (c *Client) logged(method string, params json.RawMessage) {
 	if method == wire.NotificationElicitationComplete {
-		c.elicitationCompleted(params)
+		c.questions.elicitationCompleted(c.ctx, params)
 		return
 	}
 	var m LoggingMessage
@@ -399,7 +399,7 @@ func (c *Client) logged(method string, params json.RawMessage) {
 		c.opts.Logger.Debug("mcp: invalid log message from the server", "error", err)
 		return
 	}
-	c.warnDeprecated(c.ctx, wire.Logging, "log messages")
+	c.questions.warnDeprecated(c.ctx, wire.Logging, "log messages")
 	c.opts.Log(c.ctx, &m)
 }
 

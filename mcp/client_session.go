@@ -2,11 +2,8 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
-
-	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -54,14 +51,4 @@ func (c *Client) ping(conn *connection) error {
 	}
 	_, err = conn.RoundTrip(ctx, req)
 	return err
-}
-
-func (c *Client) elicitationCompleted(params json.RawMessage) {
-	var p struct {
-		ElicitationID string `json:"elicitationId"`
-	}
-	if c.opts.ElicitationComplete == nil || jsonv2.Unmarshal(params, &p) != nil || !c.pages.Remove(p.ElicitationID) {
-		return
-	}
-	c.opts.ElicitationComplete(c.ctx, p.ElicitationID)
 }

@@ -481,7 +481,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	session := legacy.NewClient(legacy.ClientConfig{
 		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
-		Answer: c.answerDirect, Cancelled: cancelledBecause, Notify: c.unrouted,
+		Answer: c.questions.answerDirect, Cancelled: cancelledBecause, Notify: c.unrouted,
 	})
 	var opening peer.Timeout
 	opening.Start(ctx, peer.TimeLimits{Total: c.startTimeout()}, ErrTimeout)

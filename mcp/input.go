@@ -8,13 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -30,6 +34,19 @@ const (
 	stateOnlyDelay = 100 * time.Millisecond
 )
 
+// questions answers the questions of the server with the functions of the options.
+type questions struct {
+	opts       *ClientOptions
+	via        driver.Carrier              // of the transport
+	connection *atomic.Pointer[connection] // of the client
+	requests   *requestSet                 // pauses its timeouts while a question is open
+	forwards   *forward.Table              // receives the questions of forwarded requests
+
+	pages        peer.RecentIDs   // of pages that the user was asked to visit; other completions are ignored
+	perMinute    peer.MinuteLimit // so that a hostile server cannot flood the user
+	deprecations deprecations
+}
+
 type inputRounds struct {
 	spent     time.Duration // on input so far
 	stateOnly int           // consecutive rounds without input requests
@@ -37,7 +54,7 @@ type inputRounds struct {
 
 // answerInput responds to input requests, and returns the members to send the request again with.
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
-func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
+func (q *questions) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
 		// Methods of extensions may.
 		return nil, invalidResult(method, errors.New("the method does not allow input requests"))
@@ -56,7 +73,7 @@ func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string
 	}
 	began := time.Now()
 	tooLate := fmt.Errorf("the input requests took too long: %w", ErrTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout-in.spent, tooLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, q.opts.InputTimeout-in.spent, tooLate)
 	defer cancel()
 	var members []byte
 	if len(requests) == 0 || string(requests) == "{}" {
@@ -65,7 +82,7 @@ func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string
 		}
 		in.stateOnly++
 	} else {
-		responses, err := c.answerAll(ctx, method, requests)
+		responses, err := q.answerAll(ctx, method, requests)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +98,7 @@ func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string
 
 // answerAll handles the input requests in sequence, because there is a single user. An error of an
 // input request fails the whole request, because the server would only repeat it.
-func (c *Client) answerAll(ctx context.Context, method string, requests []byte) ([]byte, error) {
+func (q *questions) answerAll(ctx context.Context, method string, requests []byte) ([]byte, error) {
 	b := []byte{'{'}
 	n := 0
 	for key, value := range jsonscan.Members(requests) {
@@ -94,7 +111,7 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 			return nil, invalidResult(method, fmt.Errorf("invalid input request %.64q: method is missing", key))
 		}
 		params, _ := jsonscan.Get(value, "params")
-		answer, err := c.answer(ctx, inputMethod, params)
+		answer, err := q.answer(ctx, inputMethod, params)
 		if err != nil {
 			return nil, inputError(method, inputMethod, err)
 		}
@@ -131,20 +148,20 @@ func invalidInputRequest(code int, format string, args ...any) error {
 
 // answerDirect responds to a request of a server of the session era. Errors that the server must
 // not see are logged.
-func (c *Client) answerDirect(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
-	if c.opts.ForwardInput {
-		return c.forwards.Ask(ctx, method, params)
+func (q *questions) answerDirect(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
+	if q.opts.ForwardInput {
+		return q.forwards.Ask(ctx, method, params)
 	}
-	return c.answerHere(ctx, method, params, c.answer)
+	return q.answerHere(ctx, method, params, q.answer)
 }
 
 // answerHere responds with the functions of the options.
-func (c *Client) answerHere(
+func (q *questions) answerHere(
 	ctx context.Context, method string, params json.RawMessage, answer answerFunc,
 ) (json.RawMessage, *Error) {
-	c.requests.beginQuestion()
-	defer c.requests.endQuestion()
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
+	q.requests.beginQuestion()
+	defer q.requests.endQuestion()
+	ctx, cancel := context.WithTimeoutCause(ctx, q.opts.InputTimeout, ErrTimeout)
 	defer cancel()
 	raw, err := answer(ctx, method, params)
 	if err == nil {
@@ -153,54 +170,54 @@ func (c *Client) answerHere(
 	if e := asError(err); e != nil {
 		return nil, e
 	}
-	c.opts.Logger.WarnContext(ctx, "mcp: input request failed, sending the server an internal error",
+	q.opts.Logger.WarnContext(ctx, "mcp: input request failed, sending the server an internal error",
 		"method", method, "error", err)
 	return nil, errInternal
 }
 
 // answerDefault responds to a question that belongs to no forwarded request.
-func (c *Client) answerDefault(ctx context.Context, method string, params json.RawMessage) (
+func (q *questions) answerDefault(ctx context.Context, method string, params json.RawMessage) (
 	_ json.RawMessage, _ *Error, ok bool,
 ) {
-	if !c.answersHere(method) {
+	if !q.answersHere(method) {
 		return nil, nil, false
 	}
-	raw, err := c.answerHere(ctx, method, params, c.answerWith) // within answerBy
+	raw, err := q.answerHere(ctx, method, params, q.answerWith) // within answerBy
 	return raw, err, true
 }
 
 // answersHere reports whether the options contain a function for an input request.
-func (c *Client) answersHere(method string) bool {
+func (q *questions) answersHere(method string) bool {
 	switch method {
 	case wire.MethodElicitationCreate:
-		return c.opts.Elicit != nil || c.opts.ElicitURL != nil
+		return q.opts.Elicit != nil || q.opts.ElicitURL != nil
 	case wire.MethodSamplingCreateMessage:
-		return c.opts.Sample != nil
+		return q.opts.Sample != nil
 	}
-	return method == wire.MethodRootsList && c.opts.Roots != nil
+	return method == wire.MethodRootsList && q.opts.Roots != nil
 }
 
 // answer calls the function of the options that handles an input request. The error wraps
 // errInvalidInputRequest if the server violates the protocol.
-func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	return c.answerBy(ctx, method, params, c.answerWith)
+func (q *questions) answer(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return q.answerBy(ctx, method, params, q.answerWith)
 }
 
-func (c *Client) answerWith(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (q *questions) answerWith(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	switch {
-	case !c.answersHere(method):
+	case !q.answersHere(method):
 		return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)
 	case method == wire.MethodElicitationCreate:
-		return c.answerElicitation(ctx, params)
+		return q.answerElicitation(ctx, params)
 	case method == wire.MethodSamplingCreateMessage:
-		return c.answerSampling(ctx, params)
+		return q.answerSampling(ctx, params)
 	}
-	return c.answerRoots(ctx)
+	return q.answerRoots(ctx)
 }
 
 // Spec: client/elicitation (2026-07-28).
-func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	if !c.elicitations.Allow(time.Now(), float64(c.opts.ElicitationsPerMinute)) {
+func (q *questions) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	if !q.perMinute.Allow(time.Now(), float64(q.opts.ElicitationsPerMinute)) {
 		return nil, wire.Busy("too many questions to the user")
 	}
 	var p ElicitRequestParams
@@ -208,25 +225,25 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of elicitation/create")
 	}
 	switch {
-	case p.Mode == modeURL && c.opts.ElicitURL != nil:
+	case p.Mode == modeURL && q.opts.ElicitURL != nil:
 		page, err := checkPage(p.URL)
 		if err != nil {
 			return nil, invalidInputRequest(CodeInvalidParams, "%v", err)
 		}
 		p.URL = page
-		c.pages.Add(p.ElicitationID)
-		r, err := c.opts.ElicitURL(ctx, &p)
+		q.pages.Add(p.ElicitationID)
+		r, err := q.opts.ElicitURL(ctx, &p)
 		err = checkElicited("ElicitURL", r, err)
 		if err != nil || r.Action != ElicitAccept {
-			c.pages.Remove(p.ElicitationID)
+			q.pages.Remove(p.ElicitationID)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return schema.Encode(ElicitResult{Action: r.Action})
-	case (p.Mode == "" || p.Mode == modeForm) && c.opts.Elicit != nil:
+	case (p.Mode == "" || p.Mode == modeForm) && q.opts.Elicit != nil:
 		p.Mode = modeForm
-		return c.answerForm(ctx, &p)
+		return q.answerForm(ctx, &p)
 	}
 	return nil, invalidInputRequest(CodeInvalidParams, "invalid mode %.64q: the client did not declare it", p.Mode)
 }
@@ -245,15 +262,15 @@ func checkElicited(function string, r *ElicitResult, err error) error {
 }
 
 // answerForm calls Elicit, adds the defaults of the form to the content and validates it.
-func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.RawMessage, error) {
+func (q *questions) answerForm(ctx context.Context, p *ElicitRequestParams) (json.RawMessage, error) {
 	form, err := schema.Compile(p.RequestedSchema)
 	if err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "requestedSchema: %v", err)
 	}
 	if bytes.Contains(p.RequestedSchema, []byte(`"enumNames"`)) {
-		c.warnDeprecated(ctx, wire.ElicitationEnumNames, "enumNames")
+		q.warnDeprecated(ctx, wire.ElicitationEnumNames, "enumNames")
 	}
-	r, err := c.opts.Elicit(ctx, p)
+	r, err := q.opts.Elicit(ctx, p)
 	if err := checkElicited("Elicit", r, err); err != nil {
 		return nil, err
 	}
@@ -274,16 +291,16 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	return schema.Encode(ElicitResult{Action: ElicitAccept, Content: content})
 }
 
-func (c *Client) warnDeprecated(ctx context.Context, f wire.Feature, name string) {
-	if conn := c.connection.Load(); conn != nil {
-		c.deprecations.log(ctx, c.opts.Logger, slog.LevelInfo, conn.revision, f, name)
+func (q *questions) warnDeprecated(ctx context.Context, f wire.Feature, name string) {
+	if conn := q.connection.Load(); conn != nil {
+		q.deprecations.log(ctx, q.opts.Logger, slog.LevelInfo, conn.revision, f, name)
 	}
 }
 
 // Spec: client/roots (2026-07-28).
-func (c *Client) answerRoots(ctx context.Context) (json.RawMessage, error) {
-	c.warnDeprecated(ctx, wire.Roots, "roots")
-	roots, err := c.opts.Roots(ctx)
+func (q *questions) answerRoots(ctx context.Context) (json.RawMessage, error) {
+	q.warnDeprecated(ctx, wire.Roots, "roots")
+	roots, err := q.opts.Roots(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -296,22 +313,22 @@ func (c *Client) answerRoots(ctx context.Context) (json.RawMessage, error) {
 }
 
 // Spec: client/sampling (2026-07-28).
-func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+func (q *questions) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p CreateMessageParams
 	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
 	}
-	if p.usesTools() && !c.opts.SampleTools {
+	if p.usesTools() && !q.opts.SampleTools {
 		return nil, invalidInputRequest(CodeInvalidParams, "the client did not declare sampling with tools")
 	}
 	if err := p.check(); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
 	}
-	c.warnDeprecated(ctx, wire.Sampling, "sampling")
+	q.warnDeprecated(ctx, wire.Sampling, "sampling")
 	if p.IncludeContext != "" && p.IncludeContext != contextNone {
-		c.warnDeprecated(ctx, wire.SamplingContext, "includeContext")
+		q.warnDeprecated(ctx, wire.SamplingContext, "includeContext")
 	}
-	r, err := c.opts.Sample(ctx, &p)
+	r, err := q.opts.Sample(ctx, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -321,4 +338,15 @@ func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (js
 	answer := *r
 	answer.Role = cmp.Or(answer.Role, RoleAssistant)
 	return schema.Encode(answer)
+}
+
+// elicitationCompleted calls ElicitationComplete for a page that the user was asked to visit.
+func (q *questions) elicitationCompleted(ctx context.Context, params json.RawMessage) {
+	var p struct {
+		ElicitationID string `json:"elicitationId"`
+	}
+	if q.opts.ElicitationComplete == nil || jsonv2.Unmarshal(params, &p) != nil || !q.pages.Remove(p.ElicitationID) {
+		return
+	}
+	q.opts.ElicitationComplete(ctx, p.ElicitationID)
 }

@@ -118,25 +118,25 @@ type answerFunc = func(ctx context.Context, method string, params json.RawMessag
 
 // answerBy answers a question with a function. An observer receives the values of the request that the
 // question belongs to, as far as that is known.
-func (c *Client) answerBy(
+func (q *questions) answerBy(
 	ctx context.Context, method string, params json.RawMessage, answer answerFunc,
 ) (raw json.RawMessage, err error) {
-	defer recovered(ctx, c.opts.Logger, method, &err)
-	if c.opts.Observer == nil {
+	defer recovered(ctx, q.opts.Logger, method, &err)
+	if q.opts.Observer == nil {
 		return answer(ctx, method, params)
 	}
 	req := &Request{Method: method, Params: params}
-	req.env.Carrier = asked{c.via}
+	req.env.Carrier = asked{q.via}
 	req.env.Meta, _ = jsonscan.Get(params, "_meta")
-	if conn := c.connection.Load(); conn != nil { // a session may ask before it is open here
+	if conn := q.connection.Load(); conn != nil { // a session may ask before it is open here
 		req.env.VersionText = conn.revision.String()
 	}
 	serve := func(ctx context.Context, _ *Request) (Result, error) {
 		raw, err = answer(ctx, method, params)
 		return RawResult(raw), err
 	}
-	ctx = peer.WithValuesOf(ctx, c.requests.askedFor(ctx))
-	_, err = observe(ctx, c.opts.Observer, HandlerFunc(serve), req, acceptedTarget)
+	ctx = peer.WithValuesOf(ctx, q.requests.askedFor(ctx))
+	_, err = observe(ctx, q.opts.Observer, HandlerFunc(serve), req, acceptedTarget)
 	return raw, err
 }
 
