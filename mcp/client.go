@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/forward"
@@ -202,52 +201,49 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 // question to a request: the error is logged, and the server receives "internal error" and decides
 // how the request ends. A server of this package treats it as a dismissal by the user.
 type Client struct {
-	transport Transport
 	opts      ClientOptions
-	caps      ClientCapabilities
-	info      json.RawMessage // opts.Info, encoded
-	declared  json.RawMessage // caps, encoded
-	handler   Handler         // middleware, then the server
+	identity  identity
+	connector connector
+	handler   Handler // middleware, then the connector
 
 	ctx    context.Context // of the client's own work
 	cancel context.CancelCauseFunc
 
-	connecting chan struct{} // holds a token while a connection is made
-	connection atomic.Pointer[connection]
-
-	tokens    atomic.Int64 // of progress
 	requests  requestSet
 	logs      peer.Inbox
 	known     toolIndex
 	cache     resultCache
 	forwards  forward.Table
-	via       driver.Carrier // of the transport
 	questions questions
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
-	c := &Client{transport: t, opts: opts.withDefaults(), connecting: make(chan struct{}, 1)}
-	c.caps = c.opts.capabilities()
+	c := &Client{opts: opts.withDefaults()}
 	err := checkObjects(c.opts.Experimental)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Experimental: %w", err)
 	}
-	if c.info, err = schema.Encode(c.opts.Info); err != nil {
+	if c.identity.info, err = schema.Encode(c.opts.Info); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Info: %w", err)
 	}
-	if c.declared, err = schema.Encode(c.caps); err != nil {
+	if c.identity.declared, err = schema.Encode(c.opts.capabilities()); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions: %w", err)
 	}
-	c.via, _ = t.(driver.Carrier)
-	if c.via == nil {
-		c.via = sentOnStream{}
+	via, ok := t.(driver.Carrier)
+	if !ok {
+		via = sentOnStream{}
 	}
-	q := &c.questions
-	q.opts, q.via, q.connection, q.requests, q.forwards = &c.opts, c.via, &c.connection, &c.requests, &c.forwards
-	c.forwards.Default, c.forwards.Observe, c.forwards.Logger = q.answerDefault, q.answerBy, c.opts.Logger
-	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
-	c.logs = peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(c.logged)}
+	c.identity.opts, c.identity.via = &c.opts, via
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	q := &c.questions
+	q.opts, q.via, q.connection = &c.opts, via, &c.connector.connection
+	q.requests, q.forwards = &c.requests, &c.forwards
+	c.forwards.Default, c.forwards.Observe, c.forwards.Logger = q.answerDefault, q.answerBy, c.opts.Logger
+	n := &c.connector
+	n.transport, n.opts, n.identity, n.ctx, n.connecting = t, &c.opts, &c.identity, c.ctx, make(chan struct{}, 1)
+	n.answer, n.unrouted, n.replaced = q.answerDirect, c.unrouted, c.cache.clear
+	c.handler = chain(HandlerFunc(n.exchange), c.opts.Middleware)
+	c.logs = peer.Inbox{Log: c.opts.Logger, Receiver: c.guarded(c.logged)}
 	return c, nil
 }
 
@@ -266,10 +262,10 @@ func ClientFrom(ctx context.Context) *Client {
 func (c *Client) Close() error {
 	c.cancel(ErrClosed)
 	c.requests.close()
-	if conn := c.connection.Load(); conn != nil {
+	if conn := c.connector.connection.Load(); conn != nil {
 		conn.end()
 	}
-	err := c.transport.Close()
+	err := c.connector.transport.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	c.logs.Drain(ctx)
@@ -278,25 +274,25 @@ func (c *Client) Close() error {
 }
 
 // Revision returns the protocol revision of the connection, such as "2026-07-28".
-func (c *Client) Revision() string { return c.connection.Load().revision.String() }
+func (c *Client) Revision() string { return c.connector.connection.Load().revision.String() }
 
 // ServerInfo returns the server's description of itself, or the zero value. Use it for display
 // only: it is not verified.
-func (c *Client) ServerInfo() Implementation { return c.connection.Load().server }
+func (c *Client) ServerInfo() Implementation { return c.connector.connection.Load().server }
 
 // Capabilities returns the capabilities that the server declared.
 func (c *Client) Capabilities() ServerCapabilities {
-	return c.connection.Load().discovered.Capabilities
+	return c.connector.connection.Load().discovered.Capabilities
 }
 
 // Instructions returns the server's instructions for the model. The text comes from the server and
 // must not be trusted.
-func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
+func (c *Client) Instructions() string { return c.connector.connection.Load().discovered.Instructions }
 
 // SupportedRevisions returns the revisions that the server supports. On a connection of a revision
 // before 2026-07-28, it returns only the negotiated revision.
 func (c *Client) SupportedRevisions() []string {
-	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
+	return slices.Clone(c.connector.connection.Load().discovered.SupportedVersions)
 }
 
 // Do sends a request of any method and returns its result as JSON. params must encode to a JSON

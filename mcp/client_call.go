@@ -12,6 +12,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -278,7 +279,7 @@ func failedLater(method string, err error) error {
 }
 
 func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
-	conn, err := c.live(w)
+	conn, err := c.connector.live(w)
 	if err != nil {
 		return nil, notSent(w, k.method, err)
 	}
@@ -313,7 +314,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 			return nil
 		}
 	}
-	req, err := c.newRequest(conn, o, k, notify)
+	req, err := c.identity.newRequest(conn, o, k, notify)
 	if err != nil {
 		return nil, err
 	}
@@ -408,16 +409,28 @@ func invalidResult(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", ErrInvalidResult, err)}
 }
 
-func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
+// An identity makes the requests of a client. It holds the members of `_meta` that are equal in all of
+// them.
+type identity struct {
+	opts     *ClientOptions
+	info     json.RawMessage // ClientOptions.Info, encoded
+	declared json.RawMessage // the capabilities, encoded
+	via      driver.Carrier  // of the transport
+	tokens   atomic.Int64    // of progress
+}
+
+func (i *identity) newRequest(
+	conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc,
+) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
-	level, declared := string(cmp.Or(o.LogLevel, c.opts.LogLevel)), c.declared
-	if k.forward != nil && c.opts.ForwardInput && conn.session == nil {
+	level, declared := string(cmp.Or(o.LogLevel, i.opts.LogLevel)), i.declared
+	if k.forward != nil && i.opts.ForwardInput && conn.session == nil {
 		declared = k.capabilities
 	}
-	req.env.Carrier = c.via
+	req.env.Carrier = i.via
 	req.env.Envelope = driver.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
-		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
+		ClientInfo: i.info, Capabilities: declared, LogLevel: level,
 	}
 	const metaSize = 64 // of typical optional members of _meta
 	size := len(declared) + len(k.members) + len(k.params) + len(k.subject) + len(k.input) + metaSize
@@ -428,7 +441,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 	if k.forward == nil {
 		b = append(b, conn.prefix...)
 	} else {
-		b = c.appendPrefix(b, conn.revision, declared)
+		b = i.appendPrefix(b, conn.revision, declared)
 	}
 	if level != "" {
 		b = jsonscan.AppendQuote(append(b, `,"`+wire.MetaLogLevel+`":`...), level)
@@ -436,7 +449,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 	if o.Progress != nil {
 		b = append(b, `,"`+wire.MetaProgressToken+`":`...)
 		mark := len(b)
-		b = strconv.AppendInt(b, c.tokens.Add(1), 10)
+		b = strconv.AppendInt(b, i.tokens.Add(1), 10)
 		req.env.ProgressToken = json.RawMessage(b[mark:len(b):len(b)])
 	}
 	if len(o.Meta) > 0 {
@@ -450,4 +463,13 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, 
 	b = forward.AppendParams(append(b, k.members...), k.params, k.method, k.subject, conn.revision)
 	req.Params = append(append(b, k.input...), '}')
 	return req, nil
+}
+
+// appendPrefix appends the beginning of params up to the constant part of `_meta`.
+func (i *identity) appendPrefix(b []byte, r wire.Revision, capabilities []byte) []byte {
+	b = append(append(b, `{"_meta":{"`+wire.MetaProtocolVersion+`":"`...), r.String()...)
+	b = append(b, `","`+wire.MetaClientInfo+`":`...)
+	b = append(b, i.info...)
+	b = append(b, `,"`+wire.MetaClientCapabilities+`":`...)
+	return append(b, capabilities...)
 }

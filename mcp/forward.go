@@ -57,7 +57,7 @@ func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err 
 }
 
 func (f forwarder) discover(ctx context.Context) (Result, error) {
-	conn, err := f.client.live(ctx)
+	conn, err := f.client.connector.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, wire.MethodDiscover, err)
 	}
@@ -71,7 +71,7 @@ func (f forwarder) discover(ctx context.Context) (Result, error) {
 
 // ForwardAs implements [driver.Forwarder].
 func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.ForwardOptions) (Result, error) {
-	conn, err := f.client.live(ctx)
+	conn, err := f.client.connector.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, req.Method, err)
 	}
@@ -178,10 +178,10 @@ func (f forwarder) Abandon(caller string) { f.client.forwards.Abandon(caller) }
 
 // Done implements [driver.Forwarder].
 func (f forwarder) Done() <-chan struct{} {
-	if conn := f.client.connection.Load(); conn != nil && conn.session != nil {
+	if conn := f.client.connector.connection.Load(); conn != nil && conn.session != nil {
 		return conn.done
 	}
-	if l, ok := f.client.transport.(driver.Lifetime); ok {
+	if l, ok := f.client.connector.transport.(driver.Lifetime); ok {
 		return l.Done()
 	}
 	return nil

@@ -255,7 +255,7 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 //
 // Spec: basic/utilities/ping (2025-11-25); server/discover (2026-07-28).
 func (c *Client) Ping(ctx context.Context) error {
-	conn, err := c.live(ctx)
+	conn, err := c.connector.live(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/readerpool"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -632,4 +633,12 @@ func (c core) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) 
 		stop()
 	}
 	return stop, err
+}
+
+// observeSession reports a session of the stream.
+func (s *stream) observeSession(session *streamSession) {
+	if o, ok := observerOf(s.handler).(driver.SessionObserver); ok {
+		ended := o.SessionBegan(session.ctx, driver.Via{Network: "pipe"})
+		context.AfterFunc(session.ctx, func() { ended(context.Cause(session.ctx)) })
+	}
 }

@@ -184,7 +184,7 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 
 // mirrors reports whether the transport repeats header parameters of tools.
 func (c *Client) mirrors() bool {
-	_, ok := c.transport.(headerParamTransport)
+	_, ok := c.connector.transport.(headerParamTransport)
 	return ok
 }
 
