@@ -148,7 +148,7 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 // tests.
 var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*` +
 	`|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options|stats)\.go` +
-	`|mcp/(serve|connect|transport|inmemory|observer|observer_session|doc)\.go|gateway/cmd/patchbay/internal/(connect/trace|cmd/shell/transport)\.go` +
+	`|mcp/(serve|connect|connector|connector_session|transport|inmemory|observer|doc)\.go|gateway/cmd/patchbay/internal/(connect/trace|cmd/shell/transport)\.go` +
 	`|mcp/driver/.*|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|otelmcp/.*|gateway/(session|admin_servers)\.go|examples/forwarder/host\.go|host/.*\.go)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
