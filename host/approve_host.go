@@ -6,6 +6,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
@@ -16,7 +17,7 @@ import (
 
 func (h *Host) newApprover() *approve.Approver {
 	o := approve.Options{State: h.opts.State, Ring: h.states.Ring, Logger: h.opts.Logger, Context: h.ctx, Run: h.work.run,
-		Epoch: h.epoch, Arguments: argumentsOf, Count: h.countApproval,
+		Epoch: h.authorize.Epoch, Arguments: authorize.Arguments, Count: h.countApproval,
 		Changed: func(c approve.Change) {
 			h.events.send(Event{Server: c.Server, Pending: c.Pending, Decided: c.Decided, Answer: c.Answer})
 		},
@@ -29,7 +30,7 @@ func (h *Host) newApprover() *approve.Approver {
 			return u.Hold()
 		}}
 	if _, ok := h.opts.State.(*state.Memory); ok { // only this process has the approvals that were used
-		o.Process = h.callIDs.Prefix
+		o.Process = h.observe.IDs.Prefix
 	}
 	return approve.New(o)
 }
@@ -37,34 +38,6 @@ func (h *Host) newApprover() *approve.Approver {
 // Approvals returns the requests that wait for approval, and the grants.
 func (h *Host) Approvals() *approval.Approvals {
 	return h.approver.Approvals()
-}
-
-// authorizeCall asks the policy about the call.
-func (h *Host) authorizeCall(next call.Next) call.Next {
-	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		p := h.currentPolicy()
-		if c.Own {
-			p = nil
-		}
-		if p == nil && c.Record == nil {
-			return next(ctx, c)
-		}
-		v := viewOf(c)
-		c.Action = v.action(c.Request, c)
-		h.describe(c)
-		if p == nil {
-			return next(ctx, c)
-		}
-		c.Policy = p
-		approval := v.newApproval(c.Request, c, c.Action, v.ask(ctx, p, c.Request, c.Action))
-		d := &approval.Decision
-		c.Approval, c.Decision = approval, d
-		h.countDecision(c.Kind, d)
-		if d.Do != policy.OutcomeAllow && d.Do != policy.OutcomeAsk {
-			return nil, v.denied(c.Request, c, d)
-		}
-		return next(ctx, c)
-	}
 }
 
 // approveCall obtains the approval that the policy requires: it finds a grant, takes the answer that the
@@ -95,9 +68,9 @@ func (v *View) newApproval(req *mcp.Request, r *call.Call, a *policy.Action, d p
 			return false, nil
 		}
 		again := *a
-		d := v.ask(ctx, v.host.currentPolicy(), req, &again)
-		if d.Do != policy.OutcomeAllow && d.Do != policy.OutcomeAsk {
-			return true, v.denied(req, r, &d)
+		d := v.host.authorize.Ask(ctx, (*callView)(v), v.host.authorize.Policy(), req, &again)
+		if authorize.IsRefusal(&d) {
+			return true, authorize.Denied(r, req, &d)
 		}
 		return true, nil
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -53,7 +54,7 @@ func (v *View) checkMethod(req *mcp.Request) error {
 		kind, param = policy.ActionRead, "uri"
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		kind = policy.ActionCall
-	case methodSkillList, methodSkillGet, methodDirectoryRead:
+	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
 		kind = policy.ActionRead
 	default:
 		if _, isList := catalogue.KindOf(req.Method); isList {
@@ -85,8 +86,8 @@ func unknownTarget(kind policy.ActionKind, name string) error {
 	case policy.ActionRead:
 		return mcp.NotFound(name)
 	case policy.ActionGet:
-		return unknownItem(catalogue.Prompts, name)
+		return catalogue.Prompts.Unknown(name)
 	default:
-		return unknownItem(catalogue.Tools, name)
+		return catalogue.Tools.Unknown(name)
 	}
 }

@@ -80,7 +80,7 @@ var summaries = map[hosterr.Code]string{
 // does not see parts of responses either.
 func (v *View) reasonFor(ctx context.Context, method string, e *hosterr.Error) (text, incident string) {
 	text, ok := publicReason(e.Err)
-	local := v.caller.Principal == nil && !(v.host.currentPolicy() != nil && quotesResponse(e))
+	local := v.caller.Principal == nil && !(v.host.authorize.Policy() != nil && quotesResponse(e))
 	if _, exited := errors.AsType[*mcp.ExitError](e.Err); !exited && (!ok || local) {
 		if local {
 			text = e.Err.Error()

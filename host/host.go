@@ -10,13 +10,13 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
@@ -99,24 +99,23 @@ type Options struct {
 
 // A Host uses the servers of one configuration. It is safe for concurrent use.
 type Host struct {
-	opts     Options
-	servers  *upstream.Servers
-	operator operator.Operator
-	approver *approve.Approver
-	states   *round.Sealer
-	callIDs  *observe.IDs
-	calls    call.Next                                 // the pipeline
-	masks    func(r *event.Record, text string) string // maskRecord
-	policy   atomic.Pointer[policy.Policy]
-	recent   observe.Recent
-	misnamed misnamedItems
-	dials    bool // connections are those of Dial
-	logins   *login.Logins
-	tasks    task.Table
-	limits   *limits.Limits
-	spilled  spilledResults
-	events   eventBroadcaster
-	counts   hostCounts
+	opts      Options
+	servers   *upstream.Servers
+	operator  operator.Operator
+	approver  *approve.Approver
+	states    *round.Sealer
+	observe   *observe.Calls
+	authorize *authorize.Authorizer
+	calls     call.Next // the pipeline
+	recent    observe.Recent
+	misnamed  misnamedItems
+	dials     bool // connections are those of Dial
+	logins    *login.Logins
+	tasks     task.Table
+	limits    *limits.Limits
+	spilled   spilledResults
+	events    eventBroadcaster
+	counts    hostCounts
 
 	reloading sync.Mutex // held by Reload
 
@@ -137,7 +136,7 @@ type Host struct {
 // fail with [hosterr.CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
 // trust must have been trusted: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{callIDs: observe.NewIDs(), subscribed: map[*View]struct{}{}}
+	h := &Host{subscribed: map[*View]struct{}{}}
 	if o != nil {
 		h.opts = *o
 	}
@@ -156,6 +155,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.observe = &observe.Calls{Recorder: h.opts.Recorder, Mask: h.maskRecord, IDs: observe.NewIDs()}
 	h.logins = h.newLogins()
 	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
 		Done: h.ctx.Done()})
@@ -164,8 +164,9 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.authorize = h.newAuthorizer()
 	h.operator, h.approver = newOperator(h), h.newApprover()
-	h.calls, h.masks = h.pipeline(), h.maskRecord
+	h.calls = h.pipeline()
 	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.work.run
 	rules, err := h.configured(f)
 	if err != nil {
@@ -188,7 +189,7 @@ func (h *Host) environment() *upstream.Environment {
 		Notify: func(c *upstream.Change) {
 			h.events.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
 		},
-		UsesRecent: func() bool { return h.currentPolicy() != nil }, AddRecent: h.recent.Add,
+		UsesRecent: func() bool { return h.authorize.Policy() != nil }, AddRecent: h.recent.Add,
 		Users: h.listUsers}
 }
 

@@ -11,31 +11,31 @@ import (
 // security model: ADR 30 explains it.
 func (h *Host) pipeline() call.Next {
 	return call.Chain(h.sendCall,
-		h.observeCall,   // records the end or the refusal of every call
-		h.hideArguments, // removes arguments that the configuration hides
-		h.authorizeCall, // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
-		h.checkPins,     // refuses definitions that differ from the approved definitions
-		h.checkLogin,    // requires the login that the server needs
-		h.admitCall,     // rates, sizes and budget: before a user is asked
-		h.approveCall,   // finds a grant, takes an answer, or asks
-		h.queueCall,     // waits for a place at the server, and releases it
-		h.spendBudget,   // charges the budget
-		h.recordIntent,  // stores the intent; a Recorder that fails refuses the call
-		h.beginTask,     // declares or translates a task
-		h.applySteps,    // treats the result with the steps below
+		h.observe.Call,     // records the end or the refusal of every call
+		h.hideArguments,    // removes arguments that the configuration hides
+		h.authorize.Decide, // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
+		h.checkPins,        // refuses definitions that differ from the approved definitions
+		h.checkLogin,       // requires the login that the server needs
+		h.admitCall,        // rates, sizes and budget: before a user is asked
+		h.approveCall,      // finds a grant, takes an answer, or asks
+		h.queueCall,        // waits for a place at the server, and releases it
+		h.spendBudget,      // charges the budget
+		h.observe.Intent,   // stores the intent; a Recorder that fails refuses the call
+		h.beginTask,        // declares or translates a task
+		h.applySteps,       // treats the result with the steps below
 	)
 }
 
 // steps returns the treatment of a result in the order in which it runs.
 func (h *Host) steps() []call.Step {
 	return []call.Step{
-		h.countBytes,      // charges the size of the result
-		h.taskResult,      // a result that created a task
-		h.sealQuestions,   // seals the state of a result that asks the caller
-		h.mapResult,       // gives items the names and URIs of the caller, and validates the output
-		h.authorizeResult, // denies or redacts the result
-		h.limitResult,     // refuses a result over the limit, or keeps it and returns a link
-		h.keepTask,        // stores the result for a task of the host
+		h.countBytes,       // charges the size of the result
+		h.taskResult,       // a result that created a task
+		h.sealQuestions,    // seals the state of a result that asks the caller
+		h.mapResult,        // gives items the names and URIs of the caller, and validates the output
+		h.authorize.Result, // denies or redacts the result
+		h.limitResult,      // refuses a result over the limit, or keeps it and returns a link
+		h.keepTask,         // stores the result for a task of the host
 	}
 }
 

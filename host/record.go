@@ -24,15 +24,6 @@ func (h *Host) record(r *event.Record) error {
 	if r.Start.IsZero() {
 		r.Start = time.Now()
 	}
-	r.SetMask(h.masks)
-	return h.keep(r)
-}
-
-// keep passes a record to the Recorder, and counts those that are lost.
-func (h *Host) keep(r *event.Record) error {
-	err := h.opts.Recorder.Record(r)
-	if err != nil {
-		h.counts.lost.Add(1)
-	}
-	return err
+	r.SetMask(h.observe.Mask)
+	return h.observe.Store(r)
 }

@@ -12,8 +12,8 @@ import (
 // recordConfig records that the host uses a configuration, and which epoch of the policy.
 func (h *Host) recordConfig(f *config.File, action string) {
 	policy := "none"
-	if h.currentPolicy() != nil {
-		policy = strconv.FormatUint(h.epoch(), 16)
+	if h.authorize.Policy() != nil {
+		policy = strconv.FormatUint(h.authorize.Epoch(), 16)
 	}
 	h.recordChange(event.Config, nil, "", map[string]any{"action": action, "path": f.Path, "servers": f.Names(),
 		"policy": policy})

@@ -23,11 +23,7 @@ func (h *Host) configured(f *config.File) (*Options, error) {
 // use makes the policy and the channels of options those of the host.
 func (h *Host) use(o *Options) {
 	h.approver.Use(approve.Channels{Order: slices.Clone(o.Channels), Webhook: o.Webhook, WebhookName: o.WebhookName})
-	if o.Policy == nil {
-		h.policy.Store(nil)
-		return
-	}
-	h.policy.Store(&o.Policy)
+	h.authorize.Use(o.Policy)
 }
 
 // compareSettings sets the members of the settings that differ, in the order in which they are

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -68,7 +67,7 @@ type ServerStats struct {
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.
 func (h *Host) Stats() Stats {
 	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
-		Approvals: h.counts.approvals.All(), RecordsLost: h.counts.lost.Load(),
+		Approvals: h.counts.approvals.All(), RecordsLost: h.observe.Lost.Load(),
 		MaxProcesses: h.callerLimits().Processes}
 	st.Processes = h.servers.Processes()
 	st.Spilled, st.SpilledBytes = h.spilled.size()
@@ -116,7 +115,6 @@ func stats(u *upstream.Server) ServerStats {
 type hostCounts struct {
 	decisions observe.Counters[DecisionKind]
 	approvals observe.Counters[string] // by outcome
-	lost      atomic.Uint64            // records
 }
 
 func (h *Host) countDecision(about policy.ActionKind, d *policy.Decision) {

@@ -6,7 +6,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -44,8 +46,8 @@ func (s *subscribing) admit() error {
 // allows reports whether the policy allows a part. A subscription cannot be approved: ask refuses it.
 func (s *subscribing) allows(ctx context.Context, a *policy.Action) bool {
 	v, d := s.view, policy.Decision{Do: policy.OutcomeAllow}
-	if p := v.host.currentPolicy(); p != nil {
-		d = v.ask(ctx, p, s.req, a)
+	if p := v.host.authorize.Policy(); p != nil {
+		d = v.host.authorize.Ask(ctx, (*callView)(v), p, s.req, a)
 		v.host.countDecision(a.Kind, &d)
 	}
 	s.note(a, &d)
@@ -62,11 +64,11 @@ func (s *subscribing) note(a *policy.Action, d *policy.Decision) {
 	})
 	if n < 0 {
 		n = len(s.parts)
-		part := &subscribedPart{Record: s.view.newRecord(s.req, a)}
-		part.Call = s.view.host.callIDs.Next()
-		decided(&part.Record, d)
+		part := &subscribedPart{Record: s.view.host.observe.New(s.req, a)}
+		part.Call = s.view.host.observe.IDs.Next()
+		observe.SetDecision(&part.Record, d)
 		if d.Do != policy.OutcomeAllow {
-			part.Err = &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: refusalOf(d)}
+			part.Err = &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: authorize.Reason(d)}
 		}
 		s.parts = append(s.parts, part)
 	}
@@ -83,16 +85,16 @@ func (s *subscribing) begin() error {
 	for _, p := range s.parts {
 		switch {
 		case p.Server == "":
-			p.Arguments = argumentsOf(s.req)
+			p.Arguments = authorize.Arguments(s.req)
 		case len(p.targets) > 1:
 			p.Target, p.Arguments = "", mustJSON(map[string][]string{"targets": p.targets})
 		}
 		if p.Err != nil {
-			h.recordEnd(&p.Record, false, nil, p.Err)
+			h.observe.StoreEnd(&p.Record, false, nil, p.Err)
 			continue
 		}
-		if err := h.storeIntent(&p.Record); err != nil {
-			h.recordEnd(&p.Record, false, nil, err)
+		if err := h.observe.StoreIntent(&p.Record); err != nil {
+			h.observe.StoreEnd(&p.Record, false, nil, err)
 			s.end(err)
 			return err
 		}
@@ -105,7 +107,7 @@ func (s *subscribing) begin() error {
 func (s *subscribing) end(err error) {
 	for _, p := range s.parts {
 		if p.intended {
-			s.view.host.recordEnd(&p.Record, true, nil, err)
+			s.view.host.observe.StoreEnd(&p.Record, true, nil, err)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
@@ -36,7 +38,7 @@ type View struct {
 	used      time.Time // guarded by the lock of the host
 
 	tasks         *task.Caller
-	decisions     decisionCache
+	decisions     authorize.Cache
 	resolved      atomic.Pointer[viewServers] // see servers
 	merged        atomic.Pointer[merged]      // see latest
 	named         namedURIs
@@ -122,7 +124,7 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 		return v.complete(ctx, req)
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		return v.task(ctx, req)
-	case methodSkillList, methodSkillGet, methodDirectoryRead:
+	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
 		return v.skills(ctx, req)
 	}
 	if kind, ok := catalogue.KindOf(req.Method); ok {
@@ -183,7 +185,7 @@ func (v *View) update(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now = v.merged.Load()
-	if now == nil || now.servers != s || now.epoch != v.host.epoch() || !equal(now.lists, lists) {
+	if now == nil || now.servers != s || now.epoch != v.host.authorize.Epoch() || !equal(now.lists, lists) {
 		now = v.merge(s, lists)
 		if s == v.resolved.Load() { // else a reload was faster
 			v.merged.Store(now)

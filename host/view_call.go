@@ -50,7 +50,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 		if r := v.suspendedRoute(req, kind); r != nil {
 			return v.send(ctx, req, r)
 		}
-		return nil, v.refused(req, actionOf(kind), name, unknownItem(kind, name))
+		return nil, v.refused(req, actionOf(kind), name, kind.Unknown(name))
 	}
 	return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: p, Target: item.Original, Item: item})
 }

@@ -59,7 +59,7 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *upstream
 	res, err := mcp.Forward(s.Client()).ServeMCP(ctx, req)
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
 		d.Instructions = listing.Cut(d.Instructions, catalogue.MaxInstructions)
-		if d.Instructions != "" && v.host.currentPolicy() != nil {
+		if d.Instructions != "" && v.host.authorize.Policy() != nil {
 			m, err := v.current(ctx)
 			if err != nil {
 				return nil, err

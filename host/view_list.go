@@ -142,7 +142,7 @@ func (v *View) openCursor(req *mcp.Request, kind catalogue.Kind) (after string, 
 
 // merge merges lists of the servers, in the order of s.pools.
 func (v *View) merge(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) *merged {
-	m := &merged{servers: s, lists: lists, pools: map[string]*upstream.Pool{}, epoch: v.host.epoch()}
+	m := &merged{servers: s, lists: lists, pools: map[string]*upstream.Pool{}, epoch: v.host.authorize.Epoch()}
 	servers := make([]catalogue.Server, len(s.pools))
 	for n, p := range s.pools {
 		m.pools[p.Name()] = p
@@ -166,7 +166,7 @@ func (v *View) merge(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) *
 // hideInstructions removes the instructions of servers of which the policy hides all items, also before their
 // lists were read. It reports whether there are any.
 func (v *View) hideInstructions(servers []catalogue.Server, c *catalogue.Catalogue) (some bool) {
-	if v.host.currentPolicy() == nil {
+	if v.host.authorize.Policy() == nil {
 		return false
 	}
 	for n := range servers {
@@ -234,10 +234,10 @@ func (v *View) catalogueOptions(s *viewServers) *catalogue.Options {
 	if p := set.Profiles[v.caller.Profile]; p != nil {
 		o.ToolGlobs = p.Tools
 	}
-	policy := v.host.currentPolicy()
+	policy := v.host.authorize.Policy()
 	if policy != nil || v.caller.IsLimited() {
 		o.Visible = func(item *catalogue.Item) bool {
-			return mayUse(v.caller, item) && (policy == nil || v.isVisible(policy, item))
+			return mayUse(v.caller, item) && (policy == nil || v.host.authorize.Visible(policy, v.caller, item))
 		}
 	}
 	return o

@@ -12,14 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// extensionSkills is the extension of skills; see package ext/skills. Its methods list skills,
-// describe one, and read a directory of one.
-const (
-	extensionSkills     = "io.modelcontextprotocol/skills"
-	methodSkillList     = "skills/list"
-	methodSkillGet      = "skills/get"
-	methodDirectoryRead = "resources/directory/read"
-)
+// extensionSkills is the extension of skills; see package ext/skills.
+const extensionSkills = "io.modelcontextprotocol/skills"
 
 // hasSkills reports whether the server has skills, as far as it is known.
 func hasSkills(p *upstream.Pool) bool {
@@ -33,7 +27,7 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		some = some || hasSkills(p)
 	}
 	switch {
-	case len(v.pools()) == 1 && req.Method != methodSkillList:
+	case len(v.pools()) == 1 && req.Method != call.MethodSkillList:
 		uri, err := uriOf(req)
 		if err != nil {
 			return nil, err
@@ -41,7 +35,7 @@ func (v *View) skills(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		return v.send(ctx, req, &call.Call{Kind: policy.ActionRead, Pool: v.pools()[0], Target: uri})
 	case len(v.pools()) == 1 || !some:
 		return v.other(ctx, req)
-	case req.Method == methodSkillList:
+	case req.Method == call.MethodSkillList:
 		return v.listSkills(ctx, req)
 	}
 	return v.readSkill(ctx, req)

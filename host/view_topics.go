@@ -104,12 +104,14 @@ func (s *subscribing) allowsTopic(ctx context.Context, p *upstream.Pool, topic s
 // decideTask returns the part of a task in a notification or a list that the policy allows. The policy
 // decides as for the result of tasks/get. If it denies the result, only the status of the task remains.
 func (v *View) decideTask(t *task.Task, params json.RawMessage) json.RawMessage {
-	current := v.host.currentPolicy()
+	current := v.host.authorize.Policy()
 	if current == nil {
 		return params
 	}
 	a := &policy.Action{Kind: policy.ActionOther, Method: task.MethodGet, Caller: v.caller, Server: t.Server}
-	res, err := v.decideResult(v.host.ctx, current, nil, v.resultAction(v.host.ctx, a, aboutTask(t)), mcp.RawResult(params), nil)
+	ctx := v.host.ctx
+	res, err := v.host.authorize.DecideResult(ctx, (*callView)(v), current, nil, v.resultAction(ctx, a, aboutTask(t)),
+		mcp.RawResult(params), nil)
 	if raw, ok := res.(mcp.RawResult); ok && err == nil {
 		return json.RawMessage(raw)
 	}

@@ -1,4 +1,3 @@
-// Package authorize applies the decisions of a policy to calls and results.
 package authorize
 
 import (

@@ -17,6 +17,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// Methods and a type of results of extensions, whose requests and results stages tell apart.
+const (
+	MethodSkillList     = "skills/list"
+	MethodSkillGet      = "skills/get"
+	MethodDirectoryRead = "resources/directory/read"
+	ResultTask          = "task" // the result of a call that became a task
+)
+
 // A View is the caller's side of a call.
 type View interface {
 	// Caller returns who asks.

@@ -11,7 +11,12 @@
 // What a server sends is not trusted: it is validated, and limited by the constants of this package.
 package catalogue
 
-import "github.com/patchbay-mcp/patchbay/internal/wire"
+import (
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
 
 // A Kind is one of the four kinds of items that servers list.
 type Kind uint8
@@ -82,4 +87,9 @@ const (
 // String returns the severity as a word.
 func (s Severity) String() string {
 	return [...]string{"flagged", "left out", "misconfigured"}[s]
+}
+
+// Unknown returns the error of a request for an item that does not exist for the caller.
+func (k Kind) Unknown(name string) error {
+	return mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(k.Member(), "s"), name)
 }

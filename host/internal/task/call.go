@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -36,35 +37,35 @@ func (c *Caller) Begin(
 	if server == None && !coreTasks(req.Revision()) {
 		return nil, req, nil
 	}
-	call := &Call{tasks: c, caller: FormOf(req), server: server, id: ToolRef(tool, definition)}
+	begun := &Call{tasks: c, caller: FormOf(req), server: server, id: ToolRef(tool, definition)}
 	support := ""
 	if definition != nil {
 		support = Support(definition.Raw)
 	}
-	if !Usable(call.caller, call.server, support) {
+	if !Usable(begun.caller, begun.server, support) {
 		if IsModern(req.Revision()) {
 			return nil, nil, driver.MissingClientCapability([]byte(`{"extensions":{"` + Extension + `":{}}}`))
 		}
 		return nil, nil, errUnknownTool(tool)
 	}
-	if call.caller == Session {
+	if begun.caller == Session {
 		task, ok := req.Param("task")
-		call.wanted = ok && jsonscan.IsObject(task)
+		begun.wanted = ok && jsonscan.IsObject(task)
 	}
 	inner := *req
 	switch {
-	case call.wanted && call.server == None:
+	case begun.wanted && begun.server == None:
 		return nil, nil, mcp.Errorf(mcp.CodeMethodNotFound,
 			"this tool does not run as a task: call it without params.task")
-	case call.wanted && call.server == Extended:
+	case begun.wanted && begun.server == Extended:
 		inner.Params = jsonscan.Without(req.Params, "task")
-		call.declares = true
-	case call.caller == Extended && call.server == Session && support != "" && support != "forbidden":
+		begun.declares = true
+	case begun.caller == Extended && begun.server == Session && support != "" && support != "forbidden":
 		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
-	case call.caller != Session && jsonscan.HasObject(req.Params, "task"): // it has no meaning for this caller
+	case begun.caller != Session && jsonscan.HasObject(req.Params, "task"): // it has no meaning for this caller
 		inner.Params = jsonscan.Without(req.Params, "task")
 	}
-	return call, &inner, nil
+	return begun, &inner, nil
 }
 
 // Usable reports whether a caller can call a tool with this Support.
@@ -81,7 +82,7 @@ func errUnknownTool(tool string) error {
 // is not related to tasks.
 func (c *Call) Result(s Sender, at Place, res mcp.Result) (out mcp.Result, ok bool, err error) {
 	raw, isRaw := res.(mcp.RawResult)
-	if c == nil || !isRaw || raw.ResultType() != ResultType {
+	if c == nil || !isRaw || raw.ResultType() != call.ResultTask {
 		return nil, false, nil
 	}
 	id := c.id

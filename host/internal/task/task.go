@@ -22,9 +22,6 @@ const (
 	MethodList   = "tasks/list"
 )
 
-// ResultType is the type of the result of a call that became a task.
-const ResultType = "task"
-
 // A Sender sends requests about tasks to one server, for one caller.
 type Sender interface {
 	// Info describes the server as it was last connected.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/internal/task"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -21,7 +21,7 @@ const (
 func (s *Conn) noteTask(res mcp.RawResult) {
 	object := []byte(res)
 	created, _ := jsonscan.Get(res, "task")
-	if jsonscan.IsObject(created) && res.ResultType() == task.ResultType { // of 2025-11-25
+	if jsonscan.IsObject(created) && res.ResultType() == call.ResultTask { // of 2025-11-25
 		object = created
 	}
 	raw, ok := jsonscan.Get(object, "taskId")
