@@ -76,3 +76,39 @@ var fileSchema = sync.OnceValue(func() json.RawMessage {
 		open(reflect.TypeFor[inputJSON]()) + `},"patchbay":` + settings +
 		`},"anyOf":[{"required":["mcpServers"]},{"required":["servers"]}]}`)
 })
+
+// rootsSchema describes the member roots, which no Go type describes.
+const rootsSchema = `"roots":{"anyOf":[{"type":"string","enum":["none","pass"]},` +
+	`{"type":"array","items":{"type":"string","pattern":"^file:///"},"maxItems":100}],`
+
+// toolRatesSchema describes the values of the member toolRates: the tag of a map cannot specify a format.
+const (
+	toolRates       = `"description":"rates of tools by caller, by original name",`
+	toolRatesAny    = toolRates + `"additionalProperties":{"type":"string"}`
+	toolRatesSchema = toolRates + `"additionalProperties":{"type":"string","pattern":"` + ratePattern + `"}`
+)
+
+// settingsSchema returns the compiled schema of the member patchbay.
+var settingsSchema = sync.OnceValue(func() *schema.Schema {
+	s, err := schema.For(reflect.TypeFor[Settings]())
+	if err == nil {
+		text := strings.NewReplacer(`"roots":{`, rootsSchema, toolRatesAny, toolRatesSchema).Replace(string(s.JSON()))
+		s, err = schema.Compile([]byte(formats.Replace(text)))
+	}
+	if err != nil {
+		panic(err) // of the tags of Settings
+	}
+	return s
+})
+
+const wantRate = `"off" or a rate such as "20/s burst 40"`
+
+// settingWords replaces texts of the schema in errors.
+var settingWords = strings.NewReplacer(
+	"a string that matches the regular expression "+durationPattern, `a duration such as "90s" or "10m"`,
+	"a string that matches the regular expression "+sizePattern, `a size such as "512MiB"`,
+	"a string that matches the regular expression "+ratePattern, wantRate,
+	"a string that matches the regular expression ^file:///", `a URI such as "file:///srv/app"`,
+	"a string that matches the regular expression ^https?://", `a URL such as "https://mcp.example.com"`,
+	"want a string or an array", `want "none", "pass" or an array of file URIs`,
+	"unknown property", "unknown member", "known are", "want one of")

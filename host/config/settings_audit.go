@@ -1,32 +1,30 @@
 package config
 
-import (
-	"path/filepath"
-	"time"
-)
+import "path/filepath"
 
 // An Audit configures how requests are recorded.
 type Audit struct {
-	// Dir is the folder of the log, absolute if the file has a path. Default: empty, for the one that
-	// the program chooses.
-	Dir string
-	// Heads is the folder of the last signed checkpoints, like Dir. Default: empty, for Dir or the
-	// folder that the program chooses.
-	Heads string
-	// Args is how arguments are recorded. Default: AuditShape.
-	Args AuditArgs
-	// Sync is when records are written to the disk. Default: SyncSecond.
-	Sync AuditSync
+	// Dir is the folder of the log, absolute if the path of the file is known. By default, the program
+	// chooses it.
+	Dir string `json:"dir,omitzero" jsonschema:"folder of the log, relative to the file,minLength=1"`
+	// Heads is the folder of the last signed checkpoints, like Dir. By default, it is Dir, or the program
+	// chooses it.
+	Heads string `json:"heads,omitzero" jsonschema:"folder of the last checkpoints,minLength=1"`
+	// Args selects how arguments are recorded. Default: AuditShape.
+	Args AuditArgs `json:"args" jsonschema:"form of arguments,enum=shape|hash|redacted|full,default=shape"`
+	// Sync selects when records are written to the disk. Default: SyncSecond.
+	Sync AuditSync `json:"sync" jsonschema:"when records are on disk,enum=second|record|never,default=second"`
 	// Strict sends no request before its record is on disk.
-	Strict bool
-	// SegmentSize and SegmentAge are when a file ends. Defaults: 64 MiB and 24 hours.
-	SegmentSize int64
-	SegmentAge  time.Duration
+	Strict bool `json:"strict" jsonschema:"send no request before its record is on disk,default=false"`
+	// SegmentSize and SegmentAge are the size and the age at which a file ends. Defaults: 64 MiB and 24
+	// hours.
+	SegmentSize Size     `json:"segment" jsonschema:"file size,format=size,default=64MiB"`
+	SegmentAge  Duration `json:"segmentAge" jsonschema:"time of a file,format=duration,default=24h"`
 	// Keep is how long files are kept. Default: 2160 hours, which are 90 days.
-	Keep time.Duration
-	// MaxSize limits the log, in bytes. At the limit, the oldest files are removed or, with Strict,
-	// requests are refused. Default: 16 GiB.
-	MaxSize int64
+	Keep Duration `json:"keep" jsonschema:"how long files are kept,format=duration,default=2160h"`
+	// MaxSize limits the log. At the limit, the oldest files are removed or, with Strict, requests are
+	// refused. Default: 16 GiB.
+	MaxSize Size `json:"maxSize" jsonschema:"total size,format=size,default=16GiB"`
 }
 
 // An AuditArgs chooses how arguments are recorded.
@@ -50,39 +48,20 @@ const (
 	SyncNever  AuditSync = "never"  // when the system does
 )
 
-type auditJSON struct {
-	Dir string `json:"dir,omitzero" jsonschema:"folder of the log, relative to the file,minLength=1"`
-
-	Heads string `json:"heads,omitzero" jsonschema:"folder of the last checkpoints,minLength=1"`
-
-	Args AuditArgs `json:"args" jsonschema:"form of arguments,enum=shape|hash|redacted|full,default=shape"`
-
-	Sync AuditSync `json:"sync" jsonschema:"when records are on disk,enum=second|record|never,default=second"`
-
-	Strict bool `json:"strict" jsonschema:"send no request before its record is on disk,default=false"`
-
-	Segment string `json:"segment" jsonschema:"file size,pattern=^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$,default=64MiB"`
-
-	SegmentAge string `json:"segmentAge" jsonschema:"time of a file,pattern=^([0-9.]+(ms|s|m|h))+$,default=24h"`
-
-	Keep string `json:"keep" jsonschema:"how long files are kept,pattern=^([0-9.]+(ms|s|m|h))+$,default=2160h"`
-
-	MaxSize string `json:"maxSize" jsonschema:"total size,pattern=^[1-9][0-9]{0,11}(B|KiB|MiB|GiB|TiB)$,default=16GiB"`
-}
-
-func (r *settingsReader) audit(given *auditJSON) *Audit {
-	if given == nil {
-		return nil
+// audit completes and checks the member audit of the settings.
+func (r *settingsReader) audit(a *Audit) {
+	if a == nil {
+		return
 	}
 	const least, leastLog = 1 << 20, 16 << 20 // smaller files would be many, and a smaller log would soon be full
-	a := &Audit{Dir: r.path(given.Dir), Heads: r.path(given.Heads), Args: given.Args, Sync: given.Sync,
-		Strict: given.Strict, SegmentSize: r.size(given.Segment, least, "/audit/segment"),
-		SegmentAge: r.duration(given.SegmentAge, "/audit/segmentAge"), Keep: r.duration(given.Keep, "/audit/keep"),
-		MaxSize: r.size(given.MaxSize, leastLog, "/audit/maxSize")}
+	a.Dir, a.Heads = r.path(a.Dir), r.path(a.Heads)
+	r.atLeast("/audit/segment", a.SegmentSize, least)
+	r.positive("/audit/segmentAge", a.SegmentAge)
+	r.positive("/audit/keep", a.Keep)
+	r.atLeast("/audit/maxSize", a.MaxSize, leastLog)
 	if a.Strict && a.Sync == SyncNever {
 		r.problem("/audit/sync", `got "never" with strict, want "second" or "record": a record has to be on disk`)
 	}
-	return a
 }
 
 // path returns a path relative to the folder of the file.

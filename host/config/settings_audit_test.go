@@ -12,11 +12,11 @@ func TestAuditHasDefaults(t *testing.T) {
 	for text, want := range map[string]*config.Audit{
 		`{"mcpServers": {}}`: nil,
 		`{"mcpServers": {}, "patchbay": {"audit": {}}}`: {Args: config.AuditShape, Sync: config.SyncSecond,
-			SegmentSize: 64 << 20, SegmentAge: 24 * time.Hour, Keep: 90 * 24 * time.Hour, MaxSize: 16 << 30},
+			SegmentSize: 64 << 20, SegmentAge: config.Duration(24 * time.Hour), Keep: config.Duration(90 * 24 * time.Hour), MaxSize: 16 << 30},
 		`{"mcpServers": {}, "patchbay": {"audit": {"dir": "log", "heads": "../heads", "args": "full", "sync": "record",
 			"strict": true, "segment": "1MiB", "segmentAge": "1h", "keep": "48h"}}}`: {
 			Dir: filepath.FromSlash("/etc/log"), Heads: filepath.FromSlash("/heads"), Args: config.AuditFull, Sync: config.SyncRecord,
-			Strict: true, SegmentSize: 1 << 20, SegmentAge: time.Hour, Keep: 48 * time.Hour,
+			Strict: true, SegmentSize: 1 << 20, SegmentAge: config.Duration(time.Hour), Keep: config.Duration(48 * time.Hour),
 			MaxSize: 16 << 30},
 	} {
 		f, err := config.Parse([]byte(text))

@@ -11,70 +11,47 @@ import (
 
 // An Auth configures the credentials that a gateway accepts over HTTP.
 type Auth struct {
-	// Keys is whether keys are accepted: that of the local user, and those of principals. Default: true.
-	Keys bool
-	// OIDC has the access tokens that are accepted; nil for none.
-	OIDC *OIDC
+	// Keys accepts keys, of the local user and of principals. Default: true.
+	Keys bool `json:"keys" jsonschema:"accept keys,default=true"`
+	// OIDC accepts access tokens; nil means that the gateway accepts none.
+	OIDC *OIDC `json:"oidc,omitzero" jsonschema:"authorization server whose access tokens are accepted"`
 }
 
 // An OIDC is an authorization server whose access tokens a gateway accepts.
 type OIDC struct {
-	// Issuer is its URL, as in the claim iss of tokens.
-	Issuer string
+	// Issuer is the URL of the server, as in the claim iss of tokens.
+	Issuer string `json:"issuer" jsonschema:"URL of the authorization server,pattern=^https?://"`
 	// Audience is accepted as the audience of tokens, besides the URL of the path of a request.
-	Audience string
-	// Scopes are needed by every request.
-	Scopes []string
-	// Profiles are profiles by scopes: a token opens those of its scopes only. Nil for no restriction.
-	Profiles map[string]string
-	// InsecureAnyTokenType accepts access tokens whose header does not say that they are, as some
+	Audience string `json:"audience" jsonschema:"accepted audience of tokens,minLength=1,maxLength=1024"`
+	// Scopes contains the scopes that every request requires.
+	Scopes []string `json:"scopes,omitzero" jsonschema:"needed by every request,pattern=^[!#-\\[\\]-~]{1,128}$"`
+	// Profiles holds profiles by scope: a token grants only the profiles of its scopes. Nil means no
+	// restriction.
+	Profiles map[string]string `json:"profiles,omitzero" jsonschema:"profiles that tokens open, by scope"`
+	// InsecureAnyTokenType accepts tokens whose header does not identify them as access tokens, as some
 	// authorization servers issue them.
-	InsecureAnyTokenType bool
+	InsecureAnyTokenType bool `json:"insecureAnyTokenType" jsonschema:"accept any typ of tokens,default=false"`
 	// ClientID is the OAuth client ID of the gateway at Issuer. With it, the gateway identifies the
 	// user who opens a login page. If it is empty, callers with access tokens cannot log in to
 	// servers.
-	ClientID string
+	ClientID string `json:"clientId,omitzero" jsonschema:"the gateway as a client that identifies users,maxLength=1024"`
 	// ClientSecret is the name of the environment variable that contains the client secret.
 	// Default: the gateway is a public client.
-	ClientSecret string
-}
-
-type authJSON struct {
-	Keys bool `json:"keys" jsonschema:"accept keys,default=true"`
-
-	OIDC *oidcJSON `json:"oidc,omitzero" jsonschema:"authorization server whose access tokens are accepted"`
-}
-
-type oidcJSON struct {
-	Issuer string `json:"issuer" jsonschema:"URL of the authorization server,pattern=^https?://"`
-
-	Audience string `json:"audience" jsonschema:"accepted audience of tokens,minLength=1,maxLength=1024"`
-
-	Scopes []string `json:"scopes,omitzero" jsonschema:"needed by every request,pattern=^[!#-\\[\\]-~]{1,128}$"`
-
-	Profiles map[string]string `json:"profiles,omitzero" jsonschema:"profiles that tokens open, by scope"`
-
-	InsecureAnyTokenType bool `json:"insecureAnyTokenType" jsonschema:"accept any typ of tokens,default=false"`
-
-	ClientID string `json:"clientId,omitzero" jsonschema:"the gateway as a client that identifies users,maxLength=1024"`
-
 	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"its variable name,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
-// auth returns the member auth of the settings.
-func (r *settingsReader) auth(given *authJSON, profiles map[string]profileJSON) *Auth {
-	if given == nil {
-		return nil
+// auth checks the member auth of the settings.
+func (r *settingsReader) auth(a *Auth, profiles map[string]*Profile) {
+	if a == nil {
+		return
 	}
-	a := &Auth{Keys: given.Keys}
-	if given.OIDC == nil {
+	o := a.OIDC
+	if o == nil {
 		if !a.Keys {
 			r.problem("/auth/keys", "got false without oidc: no client could use the gateway")
 		}
-		return a
+		return
 	}
-	o := OIDC(*given.OIDC)
-	a.OIDC = &o
 	u, err := url.Parse(o.Issuer)
 	if err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(o.Issuer, "?#") ||
 		u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
@@ -93,7 +70,6 @@ func (r *settingsReader) auth(given *authJSON, profiles map[string]profileJSON) 
 				"quotes")
 		}
 	}
-	return a
 }
 
 func isNotScope(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
@@ -114,7 +90,7 @@ func (r *settingsReader) publicURL(text string) string {
 }
 
 // hosts checks the member allowedHosts.
-func (r *settingsReader) hosts(all []string) []string {
+func (r *settingsReader) hosts(all []string) {
 	isInvalid := func(host string) bool {
 		name, port, hasPort := strings.Cut(host, ":")
 		if ip, err := netip.ParseAddrPort(host); err == nil && ip.Addr().Is6() {
@@ -126,5 +102,4 @@ func (r *settingsReader) hosts(all []string) []string {
 		r.problem("/allowedHosts", "got %.100q, want a name with or without a port, such as "+
 			"\"mcp.example.com\"", all[n])
 	}
-	return all
 }

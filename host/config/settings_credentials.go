@@ -22,74 +22,43 @@ const (
 	AuthForward ServerAuth = "forward" // by headers that the caller sends: those of ForwardHeaders
 )
 
-// An OAuthClient identifies the program to authorization servers. The zero value is right for a program
-// that is registered nowhere.
+// An OAuthClient identifies the program to authorization servers. The zero value suits a program that
+// is registered nowhere.
 type OAuthClient struct {
-	// ClientID is the id of a client that is registered in advance at Issuer. Default: the program
+	// ClientID is the ID of a client that is registered in advance at Issuer. Default: the program
 	// registers itself.
-	ClientID string
-	// ClientSecret is the name of a variable of the environment with the secret of that client. Default:
-	// it has none.
-	ClientSecret string
-	// Issuer is the only authorization server that is used. ClientID requires it.
-	Issuer string
-	// Scopes are requested in addition to those that the server asks for.
-	Scopes []string
+	ClientID string `json:"clientId,omitzero" jsonschema:"id of a client registered at issuer,minLength=1"`
+	// ClientSecret names the environment variable that contains the secret of the client. Default: the
+	// client is public.
+	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"its variable name,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
+	// Issuer is the only authorization server that the program uses. ClientID requires it.
+	Issuer string `json:"issuer,omitzero" jsonschema:"the only authorization server,pattern=^https?://"`
+	// Scopes contains scopes to request in addition to the scopes that the server asks for.
+	Scopes []string `json:"scopes,omitzero" jsonschema:"scopes to request,minLength=1,maxLength=256"`
 	// InsecureUnlistedPKCE allows logins at Issuer if its metadata does not list PKCE methods.
 	// OmitResource omits the parameter resource, which some authorization servers reject. Both
 	// require Issuer; see [oauthclient.Identity].
-	InsecureUnlistedPKCE bool
-	OmitResource         bool
-}
-
-// A Connect configures how the users of callers log in to servers with AuthCaller.
-type Connect struct {
-	// Links shows the page of a login in the result of a call whose client cannot open it: models, and
-	// the logs of clients, get it too. Default: only clients that support URL elicitation get it.
-	Links bool
-}
-
-type oauthClientJSON struct {
-	ClientID string `json:"clientId,omitzero" jsonschema:"id of a client registered at issuer,minLength=1"`
-
-	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"its variable name,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
-
-	Issuer string `json:"issuer,omitzero" jsonschema:"the only authorization server,pattern=^https?://"`
-
-	Scopes []string `json:"scopes,omitzero" jsonschema:"scopes to request,minLength=1,maxLength=256"`
-
 	InsecureUnlistedPKCE bool `json:"insecureUnlistedPKCE,omitzero" jsonschema:"accept missing PKCE methods"`
-
-	OmitResource bool `json:"omitResource,omitzero" jsonschema:"for an issuer that refuses the parameter resource"`
+	OmitResource         bool `json:"omitResource,omitzero" jsonschema:"for an issuer that refuses the parameter resource"`
 }
 
-type connectJSON struct {
-	Links bool `json:"links" jsonschema:"show pages of logins in results,default=false"`
-}
-
-// credentials reads what authorizes the requests to a server.
-func (r *settingsReader) credentials(name string, given *serverJSON, s *ServerSettings) {
-	at := func(member ...string) string { return pointer(append([]string{"servers", name}, member...)...) }
-	s.Auth, s.ForwardHeaders = given.Auth, nil
-	s.InsecureForwardAuthorization, s.InsecureHTTP = given.InsecureForwardAuthorization, given.InsecureHTTP
-	if given.OAuth != nil {
-		s.OAuth = OAuthClient(*given.OAuth)
-	}
-	for i, header := range given.ForwardHeaders {
+// credentials checks how requests to a server are authorized.
+func (r *settingsReader) credentials(name string, s *ServerSettings, at func(member ...string) string) {
+	for i, header := range s.ForwardHeaders {
 		r.checkForwarded(header, at("forwardHeaders", strconv.Itoa(i)))
-		s.ForwardHeaders = append(s.ForwardHeaders, http.CanonicalHeaderKey(header))
+		s.ForwardHeaders[i] = http.CanonicalHeaderKey(header)
 	}
 	switch perCaller := s.Auth == AuthCaller || s.Auth == AuthForward; {
 	case perCaller && s.Share == ShareShared:
 		r.problem(at("share"), "got \"shared\" with \"auth\": %q: the credentials of a caller are for its own "+
 			"instance, want \"caller\", \"session\" or \"call\"", s.Auth)
-	case s.Auth != AuthForward && len(given.ForwardHeaders) > 0:
+	case s.Auth != AuthForward && len(s.ForwardHeaders) > 0:
 		r.problem(at("forwardHeaders"), "is for \"auth\": \"forward\"")
 	case s.Auth != AuthForward && s.InsecureForwardAuthorization:
 		r.problem(at("insecureForwardAuthorization"), "is for \"auth\": \"forward\"")
-	case s.Auth == AuthForward && len(given.ForwardHeaders) == 0 && !s.InsecureForwardAuthorization:
+	case s.Auth == AuthForward && len(s.ForwardHeaders) == 0 && !s.InsecureForwardAuthorization:
 		r.problem(at("auth"), "got \"forward\" without forwardHeaders: name the headers to pass on")
-	case given.OAuth != nil && s.Auth != AuthCaller && s.Auth != AuthGateway:
+	case r.has("servers", name, "oauth") && s.Auth != AuthCaller && s.Auth != AuthGateway:
 		r.problem(at("oauth"), "is for \"auth\": \"caller\" or \"gateway\"")
 	case s.OAuth.ClientID != "" && s.OAuth.Issuer == "":
 		r.problem(at("oauth"), "has clientId without issuer, the only authorization server that gets it")

@@ -19,7 +19,7 @@ func TestInvalidLimitsAreErrorsWithTheirPlace(t *testing.T) {
 		`"callsPerDay": 0`:               `callsPerDay: got the number 0, want a number of at least 1`,
 		`"bytesPerDay": "1 GB"`:          `bytesPerDay: got the string "1 GB", want a size such as "512MiB"`,
 		`"argumentBytes": "10B"`:         `argumentBytes: got "10B", want at least 1KiB and less than`,
-		`"resultBytes": "9999999999TiB"`: `resultBytes: got "9999999999TiB", want at least 1KiB and less than`,
+		`"resultBytes": "9999999999TiB"`: `resultBytes: got "9999999999TiB", want a size of less than 8388608TiB`,
 		`"result": "drop"`:               `result: got the string "drop", want one of "error", "spill"`,
 		`"perCaler": "20/s"`:             `perCaler: unknown member "perCaler" (did you mean "perCaller"?)`,
 	} {

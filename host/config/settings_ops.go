@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
@@ -12,17 +13,34 @@ func isAddress(text string) bool {
 	return err == nil && host != "" && (port == "0" || netx.IsPort(port))
 }
 
-// ops returns the member ops: an address, empty for none. It is not that of the gateway, whose clients
-// would see the metrics, and with profiles it is one of loopback.
-func (r *settingsReader) ops(ops, listen string, pprof bool) string {
-	switch host, _, _ := net.SplitHostPort(ops); {
-	case ops == "":
-	case !isAddress(ops):
-		r.problem("/ops", "got %.64q, want host:port, such as \"127.0.0.1:9464\"", ops)
-	case ops == listen:
-		r.problem("/ops", "got %q, which is also listen: want another port, which clients do not use", ops)
-	case pprof && !netx.IsLoopback(host):
-		r.problem("/pprof", "got true, and other machines reach ops, %q: want a loopback address for profiles", ops)
+// checkGateway completes and checks the settings of a gateway.
+func (r *settingsReader) checkGateway(s *Settings) {
+	r.audit(s.Audit)
+	r.auth(s.Auth, s.Profiles)
+	s.PublicURL = r.publicURL(s.PublicURL)
+	r.hosts(s.AllowedHosts)
+	if !isAddress(s.Listen) {
+		r.problem("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
 	}
-	return ops
+	r.ops(s)
+	r.policy(s.Policy)
+	if s.Webhook != nil {
+		r.decider("/webhook/url", s.Webhook.URL)
+	} else if slices.Contains(s.Approve, "webhook") {
+		r.problem("/approve", "has \"webhook\", and the settings have no member webhook")
+	}
+}
+
+// ops checks the address of metrics. It must not be the address of the gateway, whose clients would see
+// the metrics, and with profiles it must be a loopback address.
+func (r *settingsReader) ops(s *Settings) {
+	switch host, _, _ := net.SplitHostPort(s.Ops); {
+	case s.Ops == "":
+	case !isAddress(s.Ops):
+		r.problem("/ops", "got %.64q, want host:port, such as \"127.0.0.1:9464\"", s.Ops)
+	case s.Ops == s.Listen:
+		r.problem("/ops", "got %q, which is also listen: want another port, which clients do not use", s.Ops)
+	case s.Pprof && !netx.IsLoopback(host):
+		r.problem("/pprof", "got true, and other machines reach ops, %q: want a loopback address for profiles", s.Ops)
+	}
 }

@@ -13,80 +13,45 @@ import (
 // A Policy decides what callers may do. Package gateway/celpolicy compiles it.
 type Policy struct {
 	// Default decides about requests that no rule matches: "allow", "ask" or "deny". Default: "allow".
-	Default string `json:"default"`
-	// Rules decide in order: the first that matches does.
-	Rules []PolicyRule `json:"rules,omitempty"`
-	// Hook decides where a rule says so.
-	Hook *PolicyHook `json:"hook,omitempty"`
+	Default string `json:"default" jsonschema:"decision without a matching rule,enum=allow|ask|deny,default=allow"`
+	// Rules contains the rules in order: the first that matches decides.
+	Rules []PolicyRule `json:"rules,omitempty" jsonschema:"rules in order: the first that matches decides,maxItems=1000"`
+	// Hook decides for rules whose decision is "hook".
+	Hook *PolicyHook `json:"hook,omitempty" jsonschema:"program that decides for rules with do hook"`
 }
 
-// A PolicyRule is one rule.
+// A PolicyRule is a rule of a policy.
 type PolicyRule struct {
-	// Name is shown to users, and in records. Default: its place, such as "rules[2]".
-	Name string `json:"name,omitempty"`
-	// On are the kinds of actions that the rule is for. Default: "result" with Redact, else all requests.
-	On []string `json:"on,omitempty"`
+	// Name is shown to users and in records. Default: the place of the rule, such as "rules[2]".
+	Name string `json:"name,omitempty" jsonschema:"name for users and records,pattern=^[A-Za-z0-9._-]{1,64}$"`
+	// On contains the kinds of actions to which the rule applies. Default: "result" with Redact, else all
+	// requests.
+	On []string `json:"on,omitempty" jsonschema:"kinds,enum=list|call|read|get|complete|other|result|question"`
 	// When is an expression in CEL. Default: always.
-	When string `json:"when,omitempty"`
+	When string `json:"when,omitempty" jsonschema:"expression in CEL,maxLength=8192"`
 	// Do is "allow", "ask", "deny", "hide" or "hook"; empty for a rule that only redacts.
-	Do string `json:"do,omitempty"`
+	Do string `json:"do,omitempty" jsonschema:"decision,enum=allow|ask|deny|hide|hook"`
 	// Via is the only channel for "ask": "client", "console" or "webhook".
-	Via string `json:"via,omitempty"`
+	Via string `json:"via,omitempty" jsonschema:"only channel for ask,enum=client|console|webhook"`
 	// Mode is "dry-run" for a rule whose decision is only recorded.
-	Mode string `json:"mode,omitempty"`
+	Mode string `json:"mode,omitempty" jsonschema:"dry-run: record the decision only,enum=enforce|dry-run"`
 	// Reason is shown to the caller.
-	Reason string `json:"reason,omitempty"`
-	// Redact are parts of results that the caller does not receive: "secrets" or JSON pointers.
-	Redact []string `json:"redact,omitempty"`
+	Reason string `json:"reason,omitempty" jsonschema:"reason that the caller sees,maxLength=512"`
+	// Redact contains the parts of results that the caller must not receive: "secrets" or JSON pointers.
+	Redact []string `json:"redact,omitempty" jsonschema:"secrets or JSON pointers,pattern=^(secrets|(/[^/]*)+)$"`
 	// Unredactable is "deny" to deny a result to which the pointers of Redact cannot be applied,
 	// such as text that is not JSON, or "pass". Default: "pass". It requires pointers in Redact.
-	Unredactable string `json:"unredactable,omitempty"`
+	Unredactable string `json:"unredactable,omitempty" jsonschema:"unredactable results,enum=pass|deny"`
 }
 
 // A PolicyHook is another program that decides.
 type PolicyHook struct {
 	// URL receives the action as JSON by POST.
-	URL string `json:"url,omitempty"`
-	// Command receives it on standard input.
-	Command []string `json:"command,omitempty"`
-	// Secret is the name of a variable of the environment with the key that signs the requests for URL.
-	Secret string `json:"secret,omitempty"`
-}
-
-type policyJSON struct {
-	Default string `json:"default" jsonschema:"decision without a matching rule,enum=allow|ask|deny,default=allow"`
-
-	Rules []ruleJSON `json:"rules,omitzero" jsonschema:"rules in order: the first that matches decides,maxItems=1000"`
-
-	Hook *hookJSON `json:"hook,omitzero" jsonschema:"program that decides for rules with do hook"`
-}
-
-type ruleJSON struct {
-	Name string `json:"name,omitzero" jsonschema:"name for users and records,pattern=^[A-Za-z0-9._-]{1,64}$"`
-
-	On []string `json:"on,omitzero" jsonschema:"kinds,enum=list|call|read|get|complete|other|result|question"`
-
-	When string `json:"when,omitzero" jsonschema:"expression in CEL,maxLength=8192"`
-
-	Do string `json:"do,omitzero" jsonschema:"decision,enum=allow|ask|deny|hide|hook"`
-
-	Via string `json:"via,omitzero" jsonschema:"only channel for ask,enum=client|console|webhook"`
-
-	Mode string `json:"mode,omitzero" jsonschema:"dry-run: record the decision only,enum=enforce|dry-run"`
-
-	Reason string `json:"reason,omitzero" jsonschema:"reason that the caller sees,maxLength=512"`
-
-	Redact []string `json:"redact,omitzero" jsonschema:"secrets or JSON pointers,pattern=^(secrets|(/[^/]*)+)$"`
-
-	Unredactable string `json:"unredactable,omitzero" jsonschema:"unredactable results,enum=pass|deny"`
-}
-
-type hookJSON struct {
-	URL string `json:"url,omitzero" jsonschema:"URL that receives each action by POST,pattern=^https?://"`
-
-	Command []string `json:"command,omitzero" jsonschema:"program that receives each action on standard input"`
-
-	Secret string `json:"secret,omitzero" jsonschema:"variable with the key,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
+	URL string `json:"url,omitempty" jsonschema:"URL that receives each action by POST,pattern=^https?://"`
+	// Command receives the action on standard input.
+	Command []string `json:"command,omitempty" jsonschema:"program that receives each action on standard input"`
+	// Secret names the environment variable that contains the key for signing the requests to URL.
+	Secret string `json:"secret,omitempty" jsonschema:"variable with the key,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
 // decider checks the URL of a policy hook or webhook. It must be encrypted or local, because
@@ -100,18 +65,13 @@ func (r *settingsReader) decider(at, text string) {
 
 func isPointer(redact string) bool { return strings.HasPrefix(redact, "/") }
 
-// policy returns the policy of the settings, nil if there is none.
-func (r *settingsReader) policy(given *policyJSON) *Policy {
-	if given == nil {
-		return nil
+// policy checks the member policy of the settings.
+func (r *settingsReader) policy(p *Policy) {
+	if p == nil {
+		return
 	}
-	p := &Policy{Default: given.Default}
-	for _, rule := range given.Rules {
-		p.Rules = append(p.Rules, PolicyRule(rule))
-	}
-	if given.Hook != nil {
-		h := PolicyHook(*given.Hook)
-		if p.Hook = &h; (h.URL == "") == (len(h.Command) == 0) {
+	if h := p.Hook; h != nil {
+		if (h.URL == "") == (len(h.Command) == 0) {
 			r.problem("/policy/hook", "want either url or command")
 		}
 		if h.URL != "" && h.Secret == "" {
@@ -132,10 +92,7 @@ func (r *settingsReader) policy(given *policyJSON) *Policy {
 			r.problem(at("do"), "the policy has no hook")
 		}
 	}
-	if len(p.Rules) > 0 && slices.ContainsFunc(p.Rules, func(a PolicyRule) bool { return a.Name != "" }) {
-		r.uniqueRules(p.Rules)
-	}
-	return p
+	r.uniqueRules(p.Rules)
 }
 
 func (r *settingsReader) uniqueRules(rules []PolicyRule) {

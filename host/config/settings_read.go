@@ -2,16 +2,18 @@ package config
 
 import (
 	"cmp"
+	"encoding"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -94,17 +96,42 @@ func pointer(steps ...string) string {
 	return b.String()
 }
 
+// read decodes the settings, whose schema has checked them, and checks rules that no schema can state.
 func (r *settingsReader) read() *Settings {
 	if err := settingsSchema().Validate(r.text); err != nil {
 		r.addProblems(err)
 		return nil
 	}
-	var given settingsJSON
-	if err := schema.Decode(settingsSchema().ApplyDefaults(r.withAbsent()), &given); err != nil {
+	s := &Settings{Approve: []string{"client", "console"}, Profiles: map[string]*Profile{}}
+	invalid := map[string]error{}
+	err := schema.Decode(settingsSchema().ApplyDefaults(r.withAbsent()), s, json.WithUnmarshalers(json.JoinUnmarshalers(
+		decodeText[*Duration](invalid), decodeText[*Size](invalid), decodeText[*Rate](invalid))))
+	if err != nil {
 		r.addProblems(err)
 		return nil
 	}
-	return r.convert(&given)
+	for _, at := range slices.Sorted(maps.Keys(invalid)) {
+		r.problem(at, "%v", invalid[at])
+	}
+	if len(invalid) == 0 {
+		r.check(s)
+	}
+	return s
+}
+
+// decodeText returns a function that decodes the text of a value. It adds errors to invalid, by the JSON
+// pointer of the value, so that the caller learns all of them.
+func decodeText[T encoding.TextUnmarshaler](invalid map[string]error) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(d *jsontext.Decoder, to T) error {
+		text, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if err := to.UnmarshalText([]byte(text.String())); err != nil {
+			invalid[string(d.StackPointer())] = err
+		}
+		return nil
+	})
 }
 
 func (r *settingsReader) addProblems(err error) {
@@ -138,43 +165,46 @@ func (r *settingsReader) withAbsent() []byte {
 	return jsonscan.WithMember(text, "servers", servers)
 }
 
-func (r *settingsReader) convert(given *settingsJSON) *Settings {
-	s := &Settings{Listen: given.Listen, Names: Names(given.Names), Tools: ToolListing(given.Tools),
-		Servers: map[string]*ServerSettings{}, Profiles: map[string]*Profile{}}
-	s.Audit, s.Auth = r.audit(given.Audit), r.auth(given.Auth, given.Profiles)
-	s.PublicURL, s.AllowedHosts = r.publicURL(given.PublicURL), r.hosts(given.AllowedHosts)
-	s.Limits = r.callerLimits(&given.Limits)
-	s.Connect = Connect(given.Connect)
-	if !isAddress(s.Listen) {
-		r.problem("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
+// has reports whether the settings have a member.
+func (r *settingsReader) has(path ...string) bool {
+	value, has := r.text, true
+	for _, name := range path {
+		if value, has = jsonscan.Get(value, name); !has {
+			return false
+		}
 	}
-	s.Ops, s.Pprof = r.ops(given.Ops, given.Listen, given.Pprof), given.Pprof
-	s.TrustTraceContext = given.TrustTraceContext
-	s.Policy, s.Approve = r.policy(given.Policy), given.Approve
-	if s.Approve == nil {
-		s.Approve = []string{"client", "console"}
-	}
-	if given.Webhook != nil {
-		w := Webhook(*given.Webhook)
-		s.Webhook = &w
-		r.decider("/webhook/url", w.URL)
-	} else if slices.Contains(s.Approve, "webhook") {
-		r.problem("/approve", "has \"webhook\", and the settings have no member webhook")
-	}
-	for _, name := range slices.Sorted(maps.Keys(given.Servers)) {
+	return true
+}
+
+// check completes the settings and checks them.
+func (r *settingsReader) check(s *Settings) {
+	r.checkGateway(s)
+	r.callerLimits(&s.Limits)
+	for _, name := range slices.Sorted(maps.Keys(s.Servers)) {
 		if !r.knows(name, "servers", name) {
 			continue
 		}
-		s.Servers[name] = r.server(name, given.Servers[name])
+		r.server(name, s.Servers[name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(given.Profiles)) {
-		p := Profile(given.Profiles[name])
-		for i, server := range p.Servers {
+	for _, name := range slices.Sorted(maps.Keys(s.Profiles)) {
+		for i, server := range s.Profiles[name].Servers {
 			r.knows(server, "profiles", name, "servers", strconv.Itoa(i))
 		}
-		s.Profiles[name] = &p
 	}
-	return s
+}
+
+// atLeast checks a size; zero means that it is absent.
+func (r *settingsReader) atLeast(at string, got, least Size) {
+	if got > 0 && got < least {
+		r.problem(at, "got %q, want at least %s and less than 8388608TiB", got, least)
+	}
+}
+
+// positive checks a duration that must not be zero.
+func (r *settingsReader) positive(at string, d Duration) {
+	if d == 0 {
+		r.problem(at, "%v", durationError("0s"))
+	}
 }
 
 // knows reports whether the file has a server, which settings refer to at a place.
@@ -190,28 +220,27 @@ func (r *settingsReader) knows(server string, at ...string) bool {
 	return false
 }
 
-func (r *settingsReader) server(name string, given serverJSON) *ServerSettings {
+func (r *settingsReader) server(name string, s *ServerSettings) {
 	at := func(member ...string) string { return pointer(append([]string{"servers", name}, member...)...) }
-	s := &ServerSettings{Share: cmp.Or(given.Share, ShareCaller), Era: given.Era, Allow: given.Allow, Deny: given.Deny,
-		Rename: given.Rename, Describe: given.Describe, HideArgs: given.HideArgs,
-		Validate: given.Validate, Methods: given.Methods, Trust: given.Trust, TrustResources: given.TrustResources,
-		ForwardBaggage: given.ForwardBaggage}
-	s.Timeout = r.duration(given.Timeout, at("timeout"))
-	s.MaxTimeout = r.duration(given.MaxTimeout, at("maxTimeout"))
-	s.StartTimeout = r.duration(given.StartTimeout, at("startTimeout"))
-	if given.Idle != "0s" {
-		s.Idle = r.duration(given.Idle, at("idle"))
-	}
+	s.Share = cmp.Or(s.Share, ShareCaller)
+	r.serverLimits(name, s)
+	r.positive(at("timeout"), s.Timeout)
+	r.positive(at("maxTimeout"), s.MaxTimeout)
+	r.positive(at("startTimeout"), s.StartTimeout)
+	r.positive(at("queueTimeout"), s.QueueTimeout)
+	r.positive(at("breaker", "open"), s.Breaker.Open)
 	if s.Timeout > s.MaxTimeout && s.MaxTimeout > 0 {
 		r.problem(at("timeout"), "got %v, want at most maxTimeout, %v", s.Timeout, s.MaxTimeout)
 	}
-	s.Roots = r.roots(given.Roots, at)
-	s.Limits = r.limits(&given.Limits, at("limits"))
-	r.serverLimits(name, s, &given, at)
-	r.checkRename(given.Rename, at)
-	r.credentials(name, &given, s)
+	for i, text := range s.Roots.URIs {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "file" || u.Host != "" || u.RawQuery != "" || u.Fragment != "" {
+			r.problem(at("roots", strconv.Itoa(i)), "got %.64q, want a URI such as \"file:///srv/app\"", text)
+		}
+	}
+	r.checkRename(s.Rename, at)
+	r.credentials(name, s, at)
 	r.addEntry(name, s, at)
-	return s
 }
 
 // addEntry adds what depends on the entry of the server. An invalid entry is an error of
@@ -228,62 +257,6 @@ func (r *settingsReader) addEntry(name string, s *ServerSettings, at func(member
 	if entry.Type != TypeStdio && s.Limits != (Limits{}) {
 		r.problem(at("limits"), "the server is a URL: limits are for commands")
 	}
-}
-
-func (r *settingsReader) duration(text, pointer string) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		r.problem(pointer, "got %.64q, want a duration of more than 0 and at most %v", text,
-			time.Duration(math.MaxInt64).Truncate(time.Hour))
-	}
-	return d
-}
-
-func (r *settingsReader) roots(value any, at func(member ...string) string) (out Roots) {
-	switch value := value.(type) {
-	case string:
-		out.Mode = RootsMode(value)
-	case []any:
-		out.Mode = RootsList
-		for i, element := range value {
-			text, _ := element.(string) // the schema allows no other type
-			u, err := url.Parse(text)
-			if err != nil || u.Scheme != "file" || u.Host != "" || u.RawQuery != "" || u.Fragment != "" {
-				r.problem(at("roots", strconv.Itoa(i)), "got %.64q, want a URI such as \"file:///srv/app\"", text)
-			}
-			out.URIs = append(out.URIs, text)
-		}
-	}
-	return out
-}
-
-// sizeUnits are the units of sizes, in bytes.
-var sizeUnits = []struct {
-	name  string
-	bytes int64
-}{{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
-
-func (r *settingsReader) limits(given *limitsJSON, at string) Limits {
-	l := Limits{Processes: given.Processes, OpenFiles: given.OpenFiles, CPU: given.CPU, BestEffort: given.BestEffort}
-	const least = 1 << 20 // no server runs in less
-	l.Memory = r.size(given.Memory, least, at+"/memory")
-	return l
-}
-
-// size returns the bytes of a size, zero for an absent one.
-func (r *settingsReader) size(text string, least int64, at string) (bytes int64) {
-	for _, unit := range sizeUnits {
-		digits, ok := strings.CutSuffix(text, unit.name)
-		if !ok || unit.bytes == 1 && strings.HasSuffix(text, "iB") {
-			continue
-		}
-		n, err := strconv.ParseInt(digits, 10, 64)
-		if bytes = n * unit.bytes; err != nil || n > math.MaxInt64/unit.bytes || bytes < least {
-			r.problem(at, "got %q, want at least %s and less than 8388608TiB", text, Size(least))
-		}
-		break
-	}
-	return bytes
 }
 
 var publicName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

@@ -24,9 +24,9 @@ func settings(t *testing.T, text string) *config.Settings {
 
 // defaultServer returns the settings that a server has without any.
 func defaultServer(share config.Share) *config.ServerSettings {
-	return &config.ServerSettings{Share: share, Era: config.EraAuto, Timeout: time.Minute, MaxTimeout: 10 * time.Minute,
-		Idle: 10 * time.Minute, StartTimeout: 2 * time.Minute, Validate: config.ValidateWarn, Concurrency: 8, Instances: 16,
-		Queue: 64, QueueTimeout: 10 * time.Second, Breaker: config.Breaker{Failures: 5, Open: 10 * time.Second}}
+	return &config.ServerSettings{Share: share, Era: config.EraAuto, Timeout: config.Duration(time.Minute), MaxTimeout: config.Duration(10 * time.Minute),
+		Idle: config.Duration(10 * time.Minute), StartTimeout: config.Duration(2 * time.Minute), Validate: config.ValidateWarn, Concurrency: 8, Instances: 16,
+		Queue: 64, QueueTimeout: config.Duration(10 * time.Second), Breaker: config.Breaker{Failures: 5, Open: config.Duration(10 * time.Second)}}
 }
 
 // remoteServer is defaultServer for a URL.
@@ -90,15 +90,15 @@ func TestSettingsHaveEveryMember(t *testing.T) {
 		Tools: config.ToolListing{Mode: config.ListSearch, Keep: []string{"fs__*"}},
 		Servers: map[string]*config.ServerSettings{"web": web, "fs": {
 			Share: config.ShareSession, Era: config.EraSession, Allow: []string{"read_*"},
-			Deny: []string{"*_all", "format"}, Timeout: 90 * time.Second, MaxTimeout: time.Hour,
-			StartTimeout: 500 * time.Millisecond,
+			Deny: []string{"*_all", "format"}, Timeout: config.Duration(90 * time.Second), MaxTimeout: config.Duration(time.Hour),
+			StartTimeout: config.Duration(500 * time.Millisecond),
 			Roots:        config.Roots{Mode: config.RootsList, URIs: []string{"file:///srv/app"}},
 			Limits:       config.Limits{Memory: 512 << 20, Processes: 8, OpenFiles: 64, CPU: 0.5, BestEffort: true},
 			Rename:       map[string]string{"read.file": "read"}, Describe: map[string]string{"read.file": "Reads a file."},
 			HideArgs: map[string][]string{"read.file": {"encoding"}}, Validate: config.ValidateOff,
 			Methods: []string{"acme/*"}, Rate: config.Rate{Count: 100, Per: time.Minute, Burst: 100},
 			ToolRates:   map[string]config.Rate{"read.file": {Count: 5, Per: time.Hour, Burst: 2}, "write": {}},
-			Concurrency: 1, Instances: 3, QueueTimeout: time.Second, Breaker: config.Breaker{Failures: 2, Open: time.Minute},
+			Concurrency: 1, Instances: 3, QueueTimeout: config.Duration(time.Second), Breaker: config.Breaker{Failures: 2, Open: config.Duration(time.Minute)},
 		}},
 		Limits: config.CallerLimits{PerCaller: config.Rate{Count: 20, Per: time.Second, Burst: 40},
 			Local:   config.Rate{Count: 20, Per: time.Second, Burst: 40},
@@ -161,7 +161,7 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 		`"roots": 1`:                            `roots: got the number 1, want "none", "pass" or an array`,
 		`"limits": {"memory": "1 GB"}`:          `limits.memory: got the string "1 GB", want a size such as "512MiB"`,
 		`"limits": {"memory": "1KiB"}`:          `limits.memory: got "1KiB", want at least 1MiB`,
-		`"limits": {"memory": "9999999999TiB"}`: `limits.memory: got "9999999999TiB", want at least 1MiB and less than 8388608TiB`,
+		`"limits": {"memory": "9999999999TiB"}`: `limits.memory: got "9999999999TiB", want a size of less than 8388608TiB`,
 		`"limits": {"processes": 0}`:            `limits.processes: got the number 0, want a number of at least 1`,
 		`"limits": {"processes": 1.5}`:          `limits.processes: got the number 1.5, want an integer`,
 		`"limits": {"cpu": -1}`:                 `limits.cpu: got the number -1, want a number of at least 0.01`,

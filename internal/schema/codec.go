@@ -39,15 +39,17 @@ func DecodeAnyCase(data []byte, v any, further ...json.Options) error {
 
 // Decode decodes JSON into v, a pointer, as encoding/json does, with these differences: names match
 // exactly, duplicate names and invalid UTF-8 are errors, and a number such as 5.0, which is an
-// integer in JSON Schema, can be decoded into an integer. The error is a [*ValidationError].
-func Decode(data []byte, v any) error {
-	err := json.Unmarshal(data, v, goJSON)
+// integer in JSON Schema, can be decoded into an integer. The further options override its own, and
+// the data may be decoded twice. The error is a [*ValidationError].
+func Decode(data []byte, v any, further ...json.Options) error {
+	opts := json.JoinOptions(goJSON, json.JoinOptions(further...))
+	err := json.Unmarshal(data, v, opts)
 	if err == nil {
 		return nil
 	}
 	if plain, changed := plainIntegers(data); changed {
 		reflect.ValueOf(v).Elem().SetZero()
-		if json.Unmarshal(plain, v, goJSON) == nil {
+		if json.Unmarshal(plain, v, opts) == nil {
 			return nil
 		}
 	}

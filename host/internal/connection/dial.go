@@ -93,7 +93,8 @@ func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
 	if limits == (config.Limits{}) {
 		return nil
 	}
-	limiter, err := proclimit.New(proclimit.Limits(limits))
+	limiter, err := proclimit.New(proclimit.Limits{Memory: int64(limits.Memory), Processes: limits.Processes,
+		OpenFiles: limits.OpenFiles, CPU: limits.CPU, BestEffort: limits.BestEffort})
 	if err != nil {
 		return &LimitsError{err}
 	}

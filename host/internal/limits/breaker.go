@@ -24,10 +24,15 @@ func (s *Server) NewBreaker() Breaker { return Breaker{server: s} }
 // Reset closes the breaker.
 func (b *Breaker) Reset() { b.breaker = limit.Breaker{} }
 
+func (b *Breaker) limits() limit.BreakerLimits {
+	s := b.server.settings.Load().Breaker
+	return limit.BreakerLimits{Failures: s.Failures, Open: time.Duration(s.Open)}
+}
+
 // Check returns an error unless a request may be sent.
 func (b *Breaker) Check() error {
-	s := b.server.settings.Load().Breaker
-	wait := b.breaker.Refuses(limit.BreakerLimits(s), time.Now())
+	s := b.limits()
+	wait := b.breaker.Refuses(s, time.Now())
 	if wait == 0 {
 		return nil
 	}
@@ -54,7 +59,7 @@ func (b *Breaker) Failed(e *hosterr.Error, principal string) {
 	if e.Code != hosterr.CodeTimeout || principal == LocalPrincipal {
 		principal = "" // a caller can cause timeouts only
 	}
-	b.breaker.Failed(limit.BreakerLimits(b.server.settings.Load().Breaker), principal, time.Now())
+	b.breaker.Failed(b.limits(), principal, time.Now())
 }
 
 // isOutage reports whether a server did not respond, or with a status of a proxy or an overload.

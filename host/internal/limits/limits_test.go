@@ -92,7 +92,7 @@ func TestBudgetsOutliveAProcess(t *testing.T) {
 
 func TestRefusalsOfAQueueNameTheSetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		settings := &config.ServerSettings{Concurrency: 1, Queue: 1, QueueTimeout: time.Second}
+		settings := &config.ServerSettings{Concurrency: 1, Queue: 1, QueueTimeout: config.Duration(time.Second)}
 		s := newLimits(t, &state.Memory{}, &config.CallerLimits{}).NewServer("a", settings)
 		q := s.NewQueue(false)
 		if err := q.Enter(t.Context(), "ann"); err != nil {
@@ -106,7 +106,7 @@ func TestRefusalsOfAQueueNameTheSetting(t *testing.T) {
 		wantRefusal(t, <-waited, hosterr.CodeLimited, time.Second,
 			"the request has waited for queueTimeout of 1s: the server is busy with concurrency of 1; "+
 				"send it again later")
-		s.Configure(&config.ServerSettings{Concurrency: 2, Queue: 1, QueueTimeout: time.Second})
+		s.Configure(&config.ServerSettings{Concurrency: 2, Queue: 1, QueueTimeout: config.Duration(time.Second)})
 		q.Update()
 		if err := q.Enter(t.Context(), "ann"); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -30,7 +31,8 @@ func (s *Server) NewQueue(shared bool) *Queue {
 }
 
 func queueLimits(s *config.ServerSettings) limit.QueueLimits {
-	return limit.QueueLimits{Running: s.Concurrency, Waiting: s.Queue, Timeout: s.QueueTimeout, Rate: limitRate(s.Rate)}
+	return limit.QueueLimits{Running: s.Concurrency, Waiting: s.Queue, Timeout: time.Duration(s.QueueTimeout),
+		Rate: limitRate(s.Rate)}
 }
 
 // Update applies changed settings of the server, also to the requests that wait.

@@ -69,7 +69,7 @@ func (s *Conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 
 func (u *Server) startTimeout() time.Duration {
 	if timeout := u.entry().Settings.StartTimeout; timeout > 0 {
-		return timeout
+		return time.Duration(timeout)
 	}
 	return defaultStartTimeout
 }

@@ -354,7 +354,8 @@ func (i *instance) options() *mcp.ClientOptions {
 		o.ForwardCapabilities = declared
 	}
 	o.Roots = i.Pool.ownRoots()
-	o.Timeout, o.MaxTimeout = u.entry().Settings.Timeout, u.entry().Settings.MaxTimeout
+	s := u.entry().Settings
+	o.Timeout, o.MaxTimeout = time.Duration(s.Timeout), time.Duration(s.MaxTimeout)
 	if u.servers.Observer != nil {
 		o.Observer = &clientObserver{u.servers.Observer, u.name}
 	}

@@ -233,7 +233,7 @@ func (e *timeoutError) Unwrap() error { return e.err }
 func (u *Server) withSetting(failed *mcp.TransportError, took time.Duration) error {
 	s := u.entry().Settings
 	text := "no response within maxTimeout of " + s.MaxTimeout.String()
-	if took < s.MaxTimeout || s.MaxTimeout == 0 {
+	if took < time.Duration(s.MaxTimeout) || s.MaxTimeout == 0 {
 		text = "no response, and no progress, within timeout of " + s.Timeout.String()
 	}
 	named := *failed

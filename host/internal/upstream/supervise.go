@@ -84,7 +84,7 @@ func (u *Server) check(now time.Time) (next time.Time) {
 // check stops a connection that is idle, or that was replaced and serves no requests. It returns when
 // to check again, zero for not before the next event.
 func (s *Conn) check(now time.Time) (due time.Time) {
-	idle := s.in.Pool.up.entry().Settings.Idle
+	idle := time.Duration(s.in.Pool.up.entry().Settings.Idle)
 	due, stop := s.Check(now, idle, idle > 0 && s.in.Pool.isWatched())
 	if stop {
 		s.stopLocked()

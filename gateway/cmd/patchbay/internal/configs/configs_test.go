@@ -330,7 +330,7 @@ func TestSettingsInTheFileOfAnApplication(t *testing.T) {
 	write(t, path, file(`{"idle": "1m"}`))
 	for f := range configs.Files("") {
 		s, err := f.Settings()
-		if err != nil || s.Servers["b"].Idle != time.Minute || s.Servers["a"].Share != config.ShareCaller {
+		if err != nil || s.Servers["b"].Idle != config.Duration(time.Minute) || s.Servers["a"].Share != config.ShareCaller {
 			t.Errorf("got %+v, %v", s, err)
 		}
 	}
