@@ -229,22 +229,20 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 	}
 }
 
-// documents returns the contents of the README and the other pages of the root, and of the guides, by
-// file name.
+// documents returns the contents of the pages in the root, of the guides, of the pages of errors, and
+// of the list of examples, by file name.
 func documents(t *testing.T) map[string][]byte {
 	t.Helper()
-	names, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	texts := map[string][]byte{}
-	root, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range append(names, root...) {
-		if texts[name], err = os.ReadFile(name); err != nil {
-			t.Fatal(err)
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/errors/*.md", "examples/*.md"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no pages match %s: %v", pattern, err)
+		}
+		for _, name := range names {
+			if texts[name], err = os.ReadFile(name); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return texts

@@ -1,4 +1,4 @@
-// Command app is a server on stdin and stdout with one view: a clock that the host shows within the
+// Command app is an MCP server on stdio with an MCP Apps view: a clock that the host shows in the
 // conversation.
 package main
 

@@ -1,4 +1,4 @@
-// Command apphost is a host in a browser: it shows the view of a tool on a web page.
+// Command apphost is a host for MCP Apps: it shows the view of a tool in a browser.
 //
 //	go run ./examples/apphost -allow tick time go run ./examples/app
 package main

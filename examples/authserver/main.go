@@ -3,8 +3,8 @@
 //
 //	MCP_PASSWORD='correct horse battery staple' authserver DIR
 //
-// DIR has the files that must survive a restart. Any client can log in at
-// http://127.0.0.1:8080/mcp, such as examples/login.
+// DIR contains the files that must survive a restart. Clients, such as examples/login, log in at
+// http://127.0.0.1:8080/mcp.
 package main
 
 import (

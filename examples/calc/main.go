@@ -1,4 +1,4 @@
-// Command calc is the smallest useful MCP server: one tool, on standard input and output.
+// Command calc is a minimal MCP server on stdio, with a tool that adds two numbers.
 package main
 
 import (

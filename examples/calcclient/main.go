@@ -1,4 +1,4 @@
-// Calcclient starts the server of ../calc as a child process, lists its tools and calls one.
+// Command calcclient starts examples/calc as a child process, lists its tools and calls a tool.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command calchttp serves one tool over HTTP: every revision of the protocol at one address.
+// Command calchttp serves the tool of examples/calc over HTTP, to clients of every revision.
 package main
 
 import (

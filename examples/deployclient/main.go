@@ -1,4 +1,5 @@
-// Deployclient calls the tool of ../deploy, which asks the user, and answers on the terminal.
+// Command deployclient calls the tool of examples/deploy, and asks the user in the terminal for the
+// answers to its questions.
 package main
 
 import (

@@ -1,11 +1,12 @@
 // Command everything-gosdk is the example server "everything" of the official Go SDK, written with
 // this SDK. These are the differences:
 //
-//   - Names of tools have no spaces and parentheses, which the protocol advises against.
-//   - No tool pings the client: PingInterval does that, and a client of 2026-07-28 has no pings.
-//   - There is one resource embedded:info. In the original, a second one replaces the first.
-//   - The resource template serves a resource. That of the original refuses every URI.
-//   - Sampling sends a message and a limit of tokens, which are required.
+//   - Names of tools do not contain spaces and parentheses, which the protocol advises against.
+//   - Tools do not ping the client: PingInterval pings clients of revisions before 2026-07-28.
+//   - A single resource is registered as embedded:info. In the original, a second resource of this
+//     name replaces the first.
+//   - The resource template serves a resource. The template of the original refuses every URI.
+//   - Sampling sends a message and a token limit, which the protocol requires.
 package main
 
 import (

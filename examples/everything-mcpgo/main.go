@@ -1,10 +1,10 @@
 // Command everything-mcpgo is the example server "everything" of mcp-go, written with this SDK. These
 // are the differences:
 //
-//   - There is no handler for a notification outside the protocol: servers ignore them.
-//   - The middleware sees initialize as server/discover. mcp-go has a hook for each event.
-//   - A style must be one of the four that completion suggests.
-//   - Progress is sent only to clients that ask for it.
+//   - Notifications that the protocol does not define are ignored, without a handler.
+//   - The middleware sees initialize as server/discover. mcp-go calls a hook for each event.
+//   - A style must be in the list of four styles that completion suggests.
+//   - Progress is sent only to clients that request progress.
 package main
 
 import (

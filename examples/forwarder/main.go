@@ -1,9 +1,9 @@
-// Command forwarder is a host: it serves the tools, prompts and resources of several servers at one HTTP
-// address, to clients of every revision.
+// Command forwarder is a host: it serves the tools, prompts and resources of several servers at a
+// single HTTP address, to clients of every revision.
 //
 //	forwarder 'calc=go run ./examples/calc' 'notes=go run ./examples/notes'
 //
-// It uses exported packages only. Package driver is the part of their interface for such programs.
+// It uses only exported packages. Package driver contains the interfaces for such programs.
 package main
 
 import (

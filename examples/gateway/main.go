@@ -1,4 +1,5 @@
-// Command gateway serves the tools of several servers: "gateway calc shop" has the tool calc.add.
+// Command gateway serves the tools of several servers. In "gateway calc shop", the public name of the
+// tool add of the server calc is calc.add.
 package main
 
 import (

@@ -56,7 +56,7 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// Each combination has a server of its own, because the test changes its tools.
+// Each combination uses a new server, because the test changes the tools of the server.
 func TestRemovedToolIsUnknown(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		s := newLibrary()

@@ -66,7 +66,7 @@ func Example_unixSocket() {
 	// Output: {3 [go by rank]} <nil>
 }
 
-// A printer is a Conn that prints the messages of another one.
+// A printer is a Conn that prints the messages of the Conn that it wraps.
 type printer struct{ mcp.Conn }
 
 func (p printer) Read(ctx context.Context) (*jsonrpc.Message, error) {

@@ -1,5 +1,6 @@
-// Command login lists the tools of an MCP server that requires authorization: it opens the browser for
-// the login. Its argument is the URL of the server, such as that of `patchbay serve --auth demo`.
+// Command login lists the tools of an MCP server that requires authorization, and opens a browser for
+// the login. Its argument is the URL of the server, such as the URL that `patchbay serve --auth demo`
+// prints.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command notes is an MCP server on HTTP that keeps notes for each of its users. To clear them, a token needs a scope.
+// Command notes is an MCP server over HTTP that stores notes for each user. The tool clear requires
+// the scope notes:clear.
 package main
 
 import (
@@ -25,7 +26,7 @@ type note struct {
 	Text string `json:"text" jsonschema:"text of the note"`
 }
 
-// add adds a note to those of the caller and returns all of them.
+// add adds a note to the caller's notes, and returns all notes of the caller.
 func (n *notes) add(ctx context.Context, in note) ([]string, error) {
 	caller := mcp.PrincipalFrom(ctx)
 	if caller == nil { // the transport does not authenticate

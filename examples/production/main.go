@@ -1,6 +1,6 @@
-// Command production is an MCP server on HTTP as it runs behind a proxy or in a container: with the
-// names and origins that it accepts, a health check, keys that replicas share, and a graceful
-// shutdown. Its settings come from the environment; lists are separated by spaces:
+// Command production is an MCP server over HTTP for a reverse proxy or a container, with allowed hosts
+// and origins, a health check, state keys that replicas share, and a graceful shutdown. Its settings
+// are environment variables; lists are separated by spaces:
 //
 //	MCP_STATE_KEY=$(openssl rand -hex 32) MCP_ADDR=0.0.0.0:8080 \
 //	MCP_HOSTS=mcp.example.com MCP_ORIGINS=https://app.example.com production
@@ -81,7 +81,7 @@ func address(r *http.Request) string {
 	return cmp.Or(r.Header.Get("X-Real-IP"), host)
 }
 
-// newMux routes the MCP endpoint and a health check, which needs no MCP client.
+// newMux routes the MCP endpoint, and a health check for clients without MCP.
 func newMux(h http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
@@ -89,7 +89,7 @@ func newMux(h http.Handler) *http.ServeMux {
 	return mux
 }
 
-// serve serves until ctx ends. Then calls may finish for 10 seconds.
+// serve serves until ctx ends. Calls in progress then have 10 seconds to finish.
 func serve(ctx context.Context, addr string, h *mcphttp.Handler) error {
 	server := &http.Server{
 		Addr: addr, Handler: newMux(h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,

@@ -1,5 +1,5 @@
-// Command protected is calchttp with authorization: callers need an access token of an authorization
-// server. Its argument is the issuer.
+// Command protected is examples/calchttp with authorization: requests require an access token. Its
+// argument is the issuer, the URL of the authorization server.
 package main
 
 import (

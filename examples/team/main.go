@@ -1,4 +1,5 @@
-// Command team is an MCP server on HTTP for two users with static tokens. Only one of them sees the tool that deletes.
+// Command team is an MCP server over HTTP for two users with static tokens. The tool delete is visible
+// only to a user with the scope admin.
 package main
 
 import (
