@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
@@ -76,54 +75,4 @@ func withState(params json.RawMessage, state *string) json.RawMessage {
 		return jsonscan.Without(params, "requestState")
 	}
 	return jsonscan.WithMember(params, "requestState", jsonscan.AppendQuote(nil, *state))
-}
-
-// sealQuestions seals the state of a result that asks the caller, and rewrites its questions for the
-// caller.
-func (h *Host) sealQuestions(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	raw, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || !c.IsRaw() || raw.ResultType() != driver.ResultInputRequired {
-		return res, failed
-	}
-	raw = withoutOwnMeta(raw)
-	s, st := &c.Served, c.Served.Round
-	st.Server = poolOf(c).Name()
-	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
-		text, err := jsonscan.Unquote(inner)
-		if err != nil {
-			return nil, poolOf(c).Errorf(hosterr.CodeInvalidResult, "invalid requestState: must be a string")
-		}
-		st.State = &text
-	}
-	if s.Session || s.Single {
-		st.Instance, st.Target = s.ID, c.Target
-	}
-	if c.Approval != nil {
-		c.Approval.Mark(&st)
-	}
-	sealed, err := h.states.Seal(viewOf(c).caller, c.Request, st)
-	if err != nil {
-		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: poolOf(c).Name(), MayHaveRun: true, Err: err}
-	}
-	out := jsonscan.WithMember(raw, "requestState", jsonscan.AppendQuote(nil, sealed))
-	return mcp.RawResult(viewOf(c).publicQuestions(out, poolOf(c).Name())), nil
-}
-
-// mapResult gives the items of a result the names and URIs of the caller, and compares the result with
-// the output schema of the tool.
-func (h *Host) mapResult(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	sent, ok := res.(mcp.RawResult)
-	if failed != nil || !ok || !c.IsRaw() || sent.ResultType() == driver.ResultInputRequired {
-		return res, failed
-	}
-	raw := withoutOwnMeta(sent)
-	if m := viewOf(c).latest(); m != nil {
-		raw = mcp.RawResult(m.catalogue.MapResult(poolOf(c).Name(), c.Request.Method, json.RawMessage(raw)))
-	}
-	viewOf(c).note(poolOf(c), raw)
-	viewOf(c).validate(c, raw)
-	if len(raw) > 0 && len(raw) == len(sent) && &raw[0] == &sent[0] { // unchanged
-		return res, nil
-	}
-	return raw, nil
 }

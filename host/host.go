@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
+	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
@@ -113,7 +114,7 @@ type Host struct {
 	logins    *login.Logins
 	tasks     task.Table
 	limits    *limits.Limits
-	spilled   spilledResults
+	result    *result.Steps
 	events    eventBroadcaster
 	counts    hostCounts
 
@@ -159,6 +160,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.logins = h.newLogins()
 	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
 		Done: h.ctx.Done()})
+	h.result = result.New(result.Options{Rounds: h.states, Limits: h.limits, Settings: h.callerLimits, Logger: h.opts.Logger})
 	h.servers = upstream.New(h.environment())
 	set, err := h.servers.NewSet(f)
 	if err != nil {
@@ -267,7 +269,7 @@ func (h *Host) Close() error {
 		wait.Wait()
 		h.work.wait()
 		h.limits.Close()
-		h.spilled.close()
+		h.result.Close()
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()

@@ -75,7 +75,7 @@ func (h *Host) queueCall(next call.Next) call.Next {
 	}
 }
 
-// spendBudget charges the budget of the caller for the request. Its result is charged by countBytes.
+// spendBudget charges the budget of the caller for the request. [result.Steps.Bytes] charges its result.
 func (h *Host) spendBudget(next call.Next) call.Next {
 	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		if err := h.limits.Spend(limited(c)); err != nil {
@@ -83,12 +83,6 @@ func (h *Host) spendBudget(next call.Next) call.Next {
 		}
 		return next(ctx, c)
 	}
-}
-
-// countBytes charges the budget of the caller for the result of the server.
-func (h *Host) countBytes(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	h.limits.Charge(viewOf(c).principal, int(resultSize(res, failed)))
-	return res, failed
 }
 
 // enter waits until it is the turn of a call. The caller must call Leave. The answer to a question of a

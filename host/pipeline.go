@@ -29,12 +29,13 @@ func (h *Host) pipeline() call.Next {
 // steps returns the treatment of a result in the order in which it runs.
 func (h *Host) steps() []call.Step {
 	return []call.Step{
-		h.countBytes,       // charges the size of the result
+		h.result.Bytes,     // charges the size of the result
 		h.taskResult,       // a result that created a task
-		h.sealQuestions,    // seals the state of a result that asks the caller
-		h.mapResult,        // gives items the names and URIs of the caller, and validates the output
+		h.result.Questions, // seals the state of a result that asks the caller
+		h.result.Map,       // gives items the names and URIs of the caller
+		h.result.Validate,  // logs a result that does not match the output schema
 		h.authorize.Result, // denies or redacts the result
-		h.limitResult,      // refuses a result over the limit, or keeps it and returns a link
+		h.result.Limit,     // refuses a result over the limit, or keeps it and returns a link
 		h.keepTask,         // stores the result for a task of the host
 	}
 }

@@ -70,7 +70,7 @@ func (h *Host) Stats() Stats {
 		Approvals: h.counts.approvals.All(), RecordsLost: h.observe.Lost.Load(),
 		MaxProcesses: h.callerLimits().Processes}
 	st.Processes = h.servers.Processes()
-	st.Spilled, st.SpilledBytes = h.spilled.size()
+	st.Spilled, st.SpilledBytes = h.result.Kept()
 	if waiting, lost, ok := backlog(h.opts.Recorder); ok {
 		st.RecordsWaiting, st.RecordsLost = waiting, lost
 	}

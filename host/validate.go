@@ -1,14 +1,10 @@
 package host
 
 import (
-	"errors"
-
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/fold"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -43,28 +39,4 @@ func headerParams(c *call.Call) []driver.HeaderParam {
 		return nil
 	}
 	return poolOf(c).Schemas().Of(c.Item).Headers
-}
-
-// validate logs a result that does not match the output schema of its tool. Spec: server/tools,
-// Output Schema.
-func (v *View) validate(r *call.Call, raw []byte) {
-	if r.Item == nil || r.Item.Kind != catalogue.Tools || poolOf(r).Settings().Validate == config.ValidateOff {
-		return
-	}
-	s := poolOf(r).Schemas().Of(r.Item).Output
-	if s == nil {
-		return
-	}
-	if isError, _ := jsonscan.Get(raw, "isError"); string(isError) == "true" {
-		return
-	}
-	content, ok := jsonscan.Get(raw, "structuredContent")
-	err := errors.New("missing structuredContent")
-	if ok {
-		err = s.Validate(content)
-	}
-	if err != nil {
-		v.host.opts.Logger.Warn("host: result does not match the output schema of the tool",
-			"server", poolOf(r).Name(), "tool", r.Target, "error", err)
-	}
 }

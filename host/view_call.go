@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -149,8 +150,8 @@ func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(uri, spillPrefix) {
-		return v.readSpilled(ctx, req, uri)
+	if strings.HasPrefix(uri, result.Prefix) {
+		return v.readKept(ctx, req, uri)
 	}
 	r, err := v.routeURI(ctx, uri)
 	if err != nil {
@@ -256,8 +257,43 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (round.State, bool,
 	return (*View)(v).openState(req, c)
 }
 
+// IsSingle implements [result.View].
+func (v *callView) IsSingle() bool { return (*View)(v).single() }
+
+// Publish implements [result.View].
+func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.RawResult {
+	return (*View)(v).publish(p.Name(), p.(*upstream.Pool), method, raw)
+}
+
 // viewOf returns the view of a call.
 func viewOf(c *call.Call) *View { return (*View)(c.View.(*callView)) }
 
 // poolOf returns the pool of a call.
 func poolOf(c *call.Call) *upstream.Pool { return c.Pool.(*upstream.Pool) }
+
+// publish returns a result of a server as the caller sees it. p may be nil.
+func (v *View) publish(server string, p *upstream.Pool, method string, raw []byte) []byte {
+	raw = result.WithoutOwnMeta(raw)
+	if m := v.latest(); m != nil {
+		raw = m.catalogue.MapResult(server, method, raw)
+	}
+	if p != nil {
+		v.note(p, raw)
+	}
+	return raw
+}
+
+// readKept serves a read of a page of a large result. Callers other than the principal of the result receive the
+// error of a resource that does not exist. The policy has decided about the result.
+func (v *View) readKept(ctx context.Context, req *mcp.Request, uri string) (mcp.Result, error) {
+	page, ok := v.host.result.Page(v.principal, uri)
+	var p *upstream.Pool
+	if ok {
+		p = v.poolNamed(page.Server)
+	}
+	if p == nil {
+		return nil, v.refused(req, policy.ActionRead, uri, mcp.NotFound(uri))
+	}
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionRead, Pool: p, Target: uri, Own: true,
+		Local: func(context.Context) (mcp.Result, error) { return page.Contents(), nil }})
+}

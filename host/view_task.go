@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -87,19 +88,15 @@ type taskView struct{ *View }
 
 // Result implements [task.Publisher].
 func (v taskView) Result(server, method string, raw []byte) []byte {
-	raw = withoutOwnMeta(raw)
-	if m := v.latest(); m != nil {
-		raw = m.catalogue.MapResult(server, method, raw)
-	}
-	if p := v.poolNamed(server); p != nil {
-		v.note(p, raw)
-	}
-	return raw
+	return v.publish(server, v.poolNamed(server), method, raw)
 }
 
 // Questions implements [task.Publisher].
 func (v taskView) Questions(server string, raw []byte) []byte {
-	return v.publicQuestions(raw, server)
+	if v.single() {
+		server = ""
+	}
+	return result.PublicQuestions(raw, server)
 }
 
 // task serves a method of tasks, in the form of the caller.

@@ -1,4 +1,4 @@
-package host
+package result
 
 import (
 	"bytes"
@@ -10,20 +10,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ownMeta is the prefix of the members of `_meta` that only the host sets.
+// ownMeta is the prefix of the members of `_meta` that only a host may set.
 const ownMeta = "dev.patchbay/"
 
-// withoutOwnMeta returns a result of a server without members of `_meta` that only the host sets: a
-// server must not report a failure of another one.
-func withoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
+// WithoutOwnMeta returns a result of a server without the members of `_meta` that only a host may set: a
+// server must not report a failure of another server.
+func WithoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
 	if meta, changed := withoutOwn(raw); changed {
 		return mcp.RawResult(jsonscan.WithMember(json.RawMessage(raw), "_meta", meta))
 	}
 	return raw
 }
 
-// withoutOwn returns the `_meta` of an object without the host's members. changed is false if it has no
-// such member.
+// withoutOwn returns the `_meta` of an object without the host's members. changed reports whether it
+// contained such a member.
 func withoutOwn(object []byte) (meta []byte, changed bool) {
 	meta, ok := jsonscan.Get(object, "_meta")
 	if !ok || jsonscan.Kind(meta) != '{' || !hasOwn(meta) {
@@ -51,12 +51,9 @@ func hasOwn(meta []byte) bool {
 	return false
 }
 
-// publicQuestions returns a result with its questions as callers see them: with the name of the server if
-// there are several, and without members of `_meta` that only the host sets.
-func (v *View) publicQuestions(raw []byte, server string) []byte {
-	if v.single() {
-		server = ""
-	}
+// PublicQuestions returns a result with its questions as callers see them: with the name of the server unless
+// server is empty, and without the members of `_meta` that only a host may set.
+func PublicQuestions(raw []byte, server string) []byte {
 	requests, ok := jsonscan.Get(raw, "inputRequests")
 	if !ok || jsonscan.Kind(requests) != '{' {
 		return raw
