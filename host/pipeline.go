@@ -16,10 +16,10 @@ func (h *Host) pipeline() call.Next {
 		h.authorize.Decide, // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
 		h.checkPins,        // refuses definitions that differ from the approved definitions
 		h.checkLogin,       // requires the login that the server needs
-		h.admitCall,        // rates, sizes and budget: before a user is asked
+		h.limits.Admit,     // rates, sizes and budget: before a user is asked
 		h.approveCall,      // finds a grant, takes an answer, or asks
-		h.queueCall,        // waits for a place at the server, and releases it
-		h.spendBudget,      // charges the budget
+		h.limits.Queue,     // waits for a place at the server, and releases it
+		h.limits.Spend,     // charges the budget
 		h.observe.Intent,   // stores the intent; a Recorder that fails refuses the call
 		h.beginTask,        // declares or translates a task
 		h.applySteps,       // treats the result with the steps below

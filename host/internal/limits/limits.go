@@ -61,10 +61,10 @@ type Request struct {
 	MCP       *mcp.Request
 }
 
-// Admit checks the limits of the caller before its request is approved: a flood of requests must not ask
+// Check checks the limits of the caller before its request is approved: a flood of requests must not ask
 // a user, and a request that was approved must not be refused by its rate. Each round of a request that
 // asks questions counts.
-func (l *Limits) Admit(ctx context.Context, r *Request) error {
+func (l *Limits) Check(ctx context.Context, r *Request) error {
 	if err := l.AdmitCaller(r, ""); err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (l *Limits) AdmitCaller(r *Request, bucket string) error {
 	return l.checkRate(r.Server, &rateKey{principal: r.Principal, tool: bucket, rate: rate}, "limits.perCaller")
 }
 
-// Spend charges a request to the budget of the caller, for which Admit has returned nil.
-func (l *Limits) Spend(r *Request) error { return l.budgets.spend(r, l.opts.Settings()) }
+// Pay charges a request that Check has admitted to the budget of the caller.
+func (l *Limits) Pay(r *Request) error { return l.budgets.spend(r, l.opts.Settings()) }
 
 // Charge adds the bytes of a response to the budget of the caller, even over the limit.
 func (l *Limits) Charge(principal string, bytes int) {

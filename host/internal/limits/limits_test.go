@@ -51,7 +51,7 @@ func TestRatesOfCallersAndTools(t *testing.T) {
 			PerTool:   config.Rate{Count: 1, Per: time.Minute, Burst: 2}, ArgumentBytes: 20,
 		})
 		s := l.NewServer("a", &config.ServerSettings{})
-		admit := func(principal, arguments string) error { return l.Admit(t.Context(), call(s, principal, arguments)) }
+		admit := func(principal, arguments string) error { return l.Check(t.Context(), call(s, principal, arguments)) }
 		if err := errors.Join(admit("ann", "{}"), admit("ann", "{}"), admit("ben", "{}")); err != nil {
 			t.Error(err)
 		}
@@ -78,13 +78,13 @@ func TestBudgetsOutliveAProcess(t *testing.T) {
 		for range 2 {
 			l := newLimits(t, store, settings)
 			r := call(l.NewServer("a", &config.ServerSettings{}), "ann", "{}")
-			if err := errors.Join(l.Admit(t.Context(), r), l.Spend(r)); err != nil {
+			if err := errors.Join(l.Check(t.Context(), r), l.Pay(r)); err != nil {
 				t.Error(err)
 			}
 			l.Close()
 		}
 		l := newLimits(t, store, settings)
-		wantRefusal(t, l.Admit(t.Context(), call(l.NewServer("a", &config.ServerSettings{}), "ann", "{}")),
+		wantRefusal(t, l.Check(t.Context(), call(l.NewServer("a", &config.ServerSettings{}), "ann", "{}")),
 			hosterr.CodeLimited, 24*time.Hour,
 			"the caller has used limits.callsPerDay of 2: send the request again after midnight UTC, in 24h0m0s")
 	})
