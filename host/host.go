@@ -113,6 +113,7 @@ type Host struct {
 	dials     bool // connections are those of Dial
 	logins    *login.Logins
 	tasks     task.Table
+	task      *task.Stages
 	limits    *limits.Limits
 	result    *result.Steps
 	events    eventBroadcaster
@@ -168,6 +169,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	}
 	h.authorize = h.newAuthorizer()
 	h.operator, h.approver = newOperator(h), h.newApprover()
+	h.task = &task.Stages{Leaving: h.leaving}
 	h.calls = h.pipeline()
 	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.work.run
 	rules, err := h.configured(f)

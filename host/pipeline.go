@@ -21,7 +21,7 @@ func (h *Host) pipeline() call.Next {
 		h.limits.Queue,     // waits for a place at the server, and releases it
 		h.limits.Spend,     // charges the budget
 		h.observe.Intent,   // stores the intent; a Recorder that fails refuses the call
-		h.beginTask,        // declares or translates a task
+		h.task.Begin,       // declares or translates a task
 		h.applySteps,       // treats the result with the steps below
 	)
 }
@@ -30,13 +30,13 @@ func (h *Host) pipeline() call.Next {
 func (h *Host) steps() []call.Step {
 	return []call.Step{
 		h.result.Bytes,     // charges the size of the result
-		h.taskResult,       // a result that created a task
+		h.task.Result,      // a result that created a task
 		h.result.Questions, // seals the state of a result that asks the caller
 		h.result.Map,       // gives items the names and URIs of the caller
 		h.result.Validate,  // logs a result that does not match the output schema
 		h.authorize.Result, // denies or redacts the result
 		h.result.Limit,     // refuses a result over the limit, or keeps it and returns a link
-		h.keepTask,         // stores the result for a task of the host
+		h.task.Keep,        // stores the result for a task of the host
 	}
 }
 

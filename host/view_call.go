@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -263,6 +264,14 @@ func (v *callView) IsSingle() bool { return (*View)(v).single() }
 // Publish implements [result.View].
 func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.RawResult {
 	return (*View)(v).publish(p.Name(), p.(*upstream.Pool), method, raw)
+}
+
+// Tasks implements [task.View].
+func (v *callView) Tasks() *task.Caller { return v.tasks }
+
+// TaskSender implements [task.View].
+func (v *callView) TaskSender(p call.Pool) task.Sender {
+	return taskPool{(*View)(v), p.(*upstream.Pool)}
 }
 
 // viewOf returns the view of a call.

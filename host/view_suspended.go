@@ -48,3 +48,11 @@ func (v *View) mayContinue(p *upstream.Pool, kind catalogue.Kind, target, public
 	}
 	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.Lists().Last()[kind].Definition(target)})
 }
+
+// leaving returns the connections of a removed server at which a call waits, or nil.
+func (h *Host) leaving(server, connection string) call.Pool {
+	if p := h.servers.Leaving(server, connection); p != nil {
+		return p
+	}
+	return nil // not a nil *upstream.Pool
+}

@@ -175,63 +175,6 @@ func withTasks(req *mcp.Request, p *upstream.Pool) json.RawMessage {
 	return jsonscan.WithMember(capabilities, "extensions", extensions)
 }
 
-// beginTask declares the task that the caller asks for, or translates it to the form of the server.
-func (h *Host) beginTask(next call.Next) call.Next {
-	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		if c.Kind != policy.ActionCall || c.Local != nil {
-			return next(ctx, c)
-		}
-		p := poolOf(c)
-		if st, continues, err := c.Continues(); err != nil {
-			return nil, err
-		} else if continues {
-			if suspended := h.servers.Leaving(st.Server, st.Instance); suspended != nil {
-				p = suspended
-			}
-		}
-		server := taskServer(p)
-		begun, req, err := viewOf(c).tasks.Begin(c.Request, &server, c.Target, c.Item)
-		if err != nil {
-			return nil, err
-		}
-		if begun != nil {
-			c.Task = begun
-		}
-		c.Sent = req
-		return next(ctx, c)
-	}
-}
-
-// taskResult returns the caller's form of a result that created a task.
-func (h *Host) taskResult(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.Task == nil || c.Served.ID == "" {
-		return res, failed
-	}
-	at := task.Place{Class: c.Served.Round.Class}
-	if c.Served.Single {
-		at.Instance = c.Served.ID
-	}
-	out, ok, err := c.Task.(*task.Call).Result(taskPool{viewOf(c), poolOf(c)}, at, res)
-	if !ok {
-		return res, failed
-	}
-	c.Published = true
-	return out, err
-}
-
-// keepTask returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
-// at once: with the result that the policy and the limits leave. Other results are unchanged.
-func (h *Host) keepTask(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.Kind != policy.ActionCall || task.FormOf(c.Request) != task.Session {
-		return res, failed
-	}
-	s := taskServer(poolOf(c))
-	if !task.Keeps(c.Request, &s, res) {
-		return res, nil
-	}
-	return viewOf(c).tasks.Keep(c.Request, s.Name, task.ToolRef(c.Target, c.Item), res.(mcp.RawResult))
-}
-
 // resultAction returns the action about the result of a request. If the request is about a task, the action
 // names the tool that was called, with the tool's definition unless the definition has changed.
 func (v *View) resultAction(ctx context.Context, a *policy.Action, t *call.Task) *policy.Action {
