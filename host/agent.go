@@ -54,7 +54,7 @@ func (h *Host) Tools(ctx context.Context) ([]*mcp.Tool, error) {
 // call was refused or has no valid response, and an [*mcp.Error] if the server responded with one.
 func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolResult, error) {
 	v := h.For(&policy.Caller{})
-	item, p, err := v.find(ctx, catalogue.Tools, tool)
+	item, p, err := v.table.Find(ctx, catalogue.Tools, tool)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 		return nil, err
 	}
 	// The user may have taken long: what runs must be what was shown.
-	if now, _, err := v.find(ctx, catalogue.Tools, tool); err != nil || now == nil || now.Server != a.Server ||
+	if now, _, err := v.table.Find(ctx, catalogue.Tools, tool); err != nil || now == nil || now.Server != a.Server ||
 		now.Digest != item.Digest {
 		return nil, &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: errChanged}
 	}

@@ -79,9 +79,9 @@ func (v *View) newApproval(req *mcp.Request, r *call.Call, a *policy.Action, d p
 
 // isUnchanged reports whether a name still belongs to the same definition of the same server.
 func (v *View) isUnchanged(ctx context.Context, item *catalogue.Item) bool {
-	now, _, err := v.find(ctx, item.Kind, item.Public)
+	now, _, err := v.table.Find(ctx, item.Kind, item.Public)
 	if err != nil || now == nil && item.Kind == catalogue.Tools {
-		now, _ = v.appTool(item.Public)
+		now, _ = v.table.AppTool(item.Public)
 	}
 	return now != nil && now.Server == item.Server && now.Digest == item.Digest
 }

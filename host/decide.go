@@ -24,7 +24,7 @@ func (h *Host) SetPolicy(p policy.Policy) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range h.subscribed {
-		v.schedule() // other items may be visible
+		v.table.ListsChanged() // other items may be visible
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/operator"
@@ -109,7 +110,7 @@ type Host struct {
 	authorize *authorize.Authorizer
 	calls     call.Next // the pipeline
 	recent    observe.Recent
-	misnamed  misnamedItems
+	misnamed  routes.Misnamed
 	dials     bool // connections are those of Dial
 	logins    *login.Logins
 	tasks     task.Table

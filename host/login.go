@@ -33,7 +33,8 @@ func (h *Host) recordLogin(server string, p *mcp.Principal, outcome string, err 
 
 // noteForwarded keeps the headers of a request for the requests of the host itself, such as for lists.
 func (v *View) noteForwarded(ctx context.Context, req *mcp.Request) {
-	for _, p := range v.pools() {
+	for _, s := range v.table.Servers().All {
+		p := serverPool(s)
 		p.Logins().With(ctx, p.Forwarded(), req)
 	}
 }

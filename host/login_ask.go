@@ -59,7 +59,7 @@ func (e *loginError) Error() string { return e.text }
 func (e *loginError) Unwrap() error { return e.err }
 
 // asksLogin reports whether a request may need a login of its caller.
-func (v *View) asksLogin() bool { return v.servers().logins }
+func (v *View) asksLogin() bool { return v.table.Servers().Logins }
 
 // serveWithLogin serves a request. If a server requires a login of the caller first, it returns the
 // question for it, and the request goes on when it is sent again.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
@@ -38,30 +37,15 @@ func (v *View) observedTarget(req *mcp.Request, _ error) string {
 	}
 	raw, _ := req.Param("name")
 	name, err := jsonscan.Unquote(raw)
-	m := v.merged.Load()
+	m := v.table.Last()
 	if err != nil || m == nil {
 		return ""
 	}
-	if item := m.catalogue.Find(kind, name); item != nil {
+	if item := m.Catalogue.Find(kind, name); item != nil {
 		return item.Public
 	}
 	if kind == catalogue.Tools {
-		return v.observedTool(m.catalogue, name)
-	}
-	return ""
-}
-
-// observedTool returns the public name of a tool that is not listed under it: one of the host, or of a page
-// of an app.
-func (v *View) observedTool(c *catalogue.Catalogue, name string) string {
-	switch {
-	case slices.Contains(searchNames, name) && v.searches(c), slices.Contains(loginTools, name) && v.servers().logins:
-		return name
-	case v.single():
-		return ""
-	}
-	if item := c.AppTool(name); item != nil {
-		return item.Public
+		return v.table.Tool(m, name)
 	}
 	return ""
 }

@@ -86,7 +86,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 	}
 	h.servers.Settle(old, d.Changed)
 	for _, v := range views {
-		v.servers()
+		v.table.Servers()
 	}
 	h.servers.Wake()
 	h.approver.Recheck() // requests that the last policy has asked about are void

@@ -32,11 +32,11 @@ type subscribedPart struct {
 // clients open by themselves do not refuse calls.
 func (s *subscribing) admit() error {
 	v := s.view
-	pools := v.pools()
-	if len(pools) == 0 {
+	servers := v.table.Servers().All
+	if len(servers) == 0 {
 		return nil
 	}
-	r := &limits.Request{Principal: v.principal, Server: pools[0].Limits()}
+	r := &limits.Request{Principal: v.principal, Server: serverPool(servers[0]).Limits()}
 	if err := v.host.limits.AdmitCaller(r, s.req.Method); err != nil {
 		return v.refused(s.req, policy.ActionOther, "", err)
 	}

@@ -2,17 +2,15 @@ package host
 
 import (
 	"context"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
-	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/routes"
+	"github.com/patchbay-mcp/patchbay/host/internal/skills"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -37,38 +35,21 @@ type View struct {
 	observed  driver.Server[*mcp.Request, mcp.Result, mcp.Observer]
 	used      time.Time // guarded by the lock of the host
 
-	tasks         *task.Caller
-	decisions     authorize.Cache
-	resolved      atomic.Pointer[viewServers] // see servers
-	merged        atomic.Pointer[merged]      // see latest
-	named         namedURIs
-	mu            sync.Mutex // guards the fields below
-	timer         *time.Timer
-	subscriptions int     // open
-	announced     *merged // the last one that subscriptions know
-}
-
-// A merged is a catalogue with the lists that it was made of.
-type merged struct {
-	servers   *viewServers
-	lists     [][catalogue.Kinds]*catalogue.List
-	catalogue *catalogue.Catalogue
-	pools     map[string]*upstream.Pool // by the name of the server
-	pages     listPages
-	epoch     uint64 // of the policy
+	table     *routes.Table
+	skills    *skills.Reader
+	tasks     *task.Caller
+	decisions authorize.Cache
 }
 
 func newView(h *Host, c *policy.Caller) *View {
 	v := &View{host: h, caller: c, principal: limits.LocalPrincipal + c.Key()}
-	v.resolved.Store(v.resolve(h.servers.Current()))
+	v.table = v.newTable()
+	v.skills = &skills.Reader{Table: v.table, Send: v.sendTo, Other: v.other, Logger: h.opts.Logger}
 	v.tasks = v.newTasks()
 	v.changes, v.target = mcp.NewBroadcaster(v.agree), v.observedTarget
 	v.observed = mcp.Driver((*unobservedView)(v))
 	return v
 }
-
-// single reports whether names and URIs are unchanged.
-func (v *View) single() bool { return v.servers().single }
 
 // ServeMCP serves a request.
 func (v *View) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -92,7 +73,7 @@ func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.R
 	if req.Method == "subscriptions/listen" {
 		return v.changes.ServeMCP(ctx, req)
 	}
-	if v.servers().forwards {
+	if v.table.Servers().Forwards {
 		v.noteForwarded(ctx, req)
 	}
 	if v.asksLogin() {
@@ -125,10 +106,11 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		return v.task(ctx, req)
 	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
-		return v.skills(ctx, req)
+		return v.skills.Serve(ctx, req)
 	}
 	if kind, ok := catalogue.KindOf(req.Method); ok {
-		return v.list(ctx, req, kind)
+		v.noteClass(req)
+		return v.table.List(ctx, req, kind)
 	}
 	return v.other(ctx, req)
 }
@@ -136,91 +118,6 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 // Listen registers a subscription; see [driver.Listener].
 func (v *View) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
 	return v.changes.Listen(upstream.WithCaller(ctx, v.caller), req)
-}
-
-// current returns the merged catalogue, after lists that may have changed were read.
-func (v *View) current(ctx context.Context) (*merged, error) { return v.currentWithin(ctx, ctx, 0) }
-
-// currentWithin returns the merged catalogue. It waits for lists until wait is done. starting
-// limits how long it waits for servers that are starting for the first time.
-func (v *View) currentWithin(ctx, wait context.Context, starting time.Duration) (*merged, error) {
-	s := v.servers()
-	lists := make([][catalogue.Kinds]*catalogue.List, len(s.pools))
-	known := true
-	for n, p := range s.pools {
-		p.Restore(ctx)
-		lists[n] = p.Lists().Fresh()
-		known = known && !slices.Contains(lists[n][:], nil)
-	}
-	if !known {
-		s.readLists(wait, lists, starting)
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	old, m := v.update(s, lists)
-	if old != nil && old != m {
-		v.notify(old, m)
-	}
-	return m, nil
-}
-
-// readLists sets the lists that are nil.
-func (s *viewServers) readLists(
-	ctx context.Context, lists [][catalogue.Kinds]*catalogue.List, starting time.Duration,
-) {
-	var reading sync.WaitGroup
-	for n, p := range s.pools {
-		for k := range catalogue.Kinds {
-			if lists[n][k] == nil {
-				reading.Go(func() { lists[n][k], _ = p.Lists().List(ctx, catalogue.Kind(k), starting) })
-			}
-		}
-	}
-	reading.Wait()
-}
-
-// update returns the catalogue that subscriptions know, and the one with lists, which they will know.
-func (v *View) update(s *viewServers, lists [][catalogue.Kinds]*catalogue.List) (old, now *merged) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	now = v.merged.Load()
-	if now == nil || now.servers != s || now.epoch != v.host.authorize.Epoch() || !equal(now.lists, lists) {
-		now = v.merge(s, lists)
-		if s == v.resolved.Load() { // else a reload was faster
-			v.merged.Store(now)
-		}
-	}
-	if s != v.resolved.Load() {
-		return now, now
-	}
-	old, v.announced = v.announced, now
-	return old, now
-}
-
-func equal(a, b [][catalogue.Kinds]*catalogue.List) bool {
-	for n := range a {
-		if a[n] != b[n] {
-			return false
-		}
-	}
-	return len(a) == len(b)
-}
-
-// schedule reads the lists again after listing.ChangeDelay, and notifies subscriptions if they have changed.
-func (v *View) schedule() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.timer == nil {
-		v.timer = time.AfterFunc(listing.ChangeDelay, v.refresh)
-	}
-}
-
-func (v *View) refresh() {
-	v.mu.Lock()
-	v.timer = nil
-	v.mu.Unlock()
-	_, _ = v.current(v.host.ctx)
 }
 
 // maxViews bounds the views that are kept.
@@ -272,18 +169,3 @@ func (k *viewCache) evict() {
 
 // UsesBroadcaster returns the view; see [mcp.Broadcaster].
 func (v *View) UsesBroadcaster() mcp.Handler { return v }
-
-// forget makes the view merge its catalogue again: with the next request, or soon if the view has
-// subscriptions.
-func (v *View) forget() {
-	v.mu.Lock()
-	subscribed := v.subscriptions > 0
-	if !subscribed {
-		v.merged.Store(nil)
-		v.announced = nil
-	}
-	v.mu.Unlock()
-	if subscribed {
-		v.schedule()
-	}
-}

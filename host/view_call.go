@@ -3,16 +3,13 @@ package host
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
-	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -27,26 +24,26 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 	if err != nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.%s: must be a string", param)
 	}
-	if kind == catalogue.Tools && slices.Contains(searchNames, name) {
-		if res, ok, err := v.useSearch(ctx, req, name); ok {
+	if kind == catalogue.Tools && routes.IsSearchTool(name) {
+		if res, ok, err := v.table.Search(ctx, req, name); ok {
 			return res, err
 		}
 	}
-	if kind == catalogue.Tools && slices.Contains(loginTools, name) {
+	if kind == catalogue.Tools && routes.IsLoginTool(name) {
 		if res, ok, err := v.useLogin(ctx, req, name); ok {
 			return res, err
 		}
 	}
-	item, p, err := v.find(ctx, kind, name)
-	if q, ok := errors.AsType[quarantinedError](err); ok {
-		return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: q.pool, Target: q.item.Original, Item: &q.item,
-			Quarantined: q.error})
+	item, s, err := v.table.Find(ctx, kind, name)
+	if q, ok := errors.AsType[*routes.QuarantinedError](err); ok {
+		return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: q.Server, Target: q.Item.Original, Item: &q.Item,
+			Quarantined: q.Err})
 	}
 	if err != nil {
 		return nil, v.refused(req, actionOf(kind), name, err)
 	}
 	if item == nil && kind == catalogue.Tools {
-		item, p = v.appTool(name)
+		item, s = v.table.AppTool(name)
 	}
 	if item == nil {
 		if r := v.suspendedRoute(req, kind); r != nil {
@@ -54,7 +51,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 		}
 		return nil, v.refused(req, actionOf(kind), name, kind.Unknown(name))
 	}
-	return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: p, Target: item.Original, Item: item})
+	return v.send(ctx, req, &call.Call{Kind: actionOf(kind), Pool: s, Target: item.Original, Item: item})
 }
 
 func actionOf(kind catalogue.Kind) policy.ActionKind {
@@ -64,101 +61,19 @@ func actionOf(kind catalogue.Kind) policy.ActionKind {
 	return policy.ActionCall
 }
 
-// find returns the item with a public name and the pool of its server. Lists are read again only if
-// the name is unknown.
-func (v *View) find(ctx context.Context, kind catalogue.Kind, name string) (*catalogue.Item, *upstream.Pool, error) {
-	m := v.latest()
-	if m != nil {
-		if item := m.catalogue.Find(kind, name); item != nil {
-			return item, m.pools[item.Server], nil
-		}
-	}
-	deadline := time.Now().Add(listing.Wait)
-	for waited := false; ; waited = true {
-		m, err := v.current(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		if item := m.catalogue.Find(kind, name); item != nil {
-			return item, m.pools[item.Server], nil
-		}
-		if err := v.quarantined(ctx, m, kind, name); err != nil {
-			return nil, nil, err
-		}
-		if !waited && v.awaitFirst(ctx, kind, name, deadline) {
-			continue
-		}
-		if err := v.unread(kind, name); err != nil || !v.hasRead(m, kind) {
-			return nil, nil, err
-		}
-	}
-}
-
-// hasRead reports whether a list that a catalogue lacks was read since: while a request waited for the
-// list of another server.
-func (v *View) hasRead(m *merged, kind catalogue.Kind) bool {
-	for n, p := range m.servers.pools {
-		if m.lists[n][kind] == nil && p.Lists().Has(kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// awaitFirst waits until the servers that an unknown name may be of have been listed for the first time:
-// a call waits for a server that is starting, also if lists no longer wait for it. It reports whether a
-// list may have been read.
-func (v *View) awaitFirst(ctx context.Context, kind catalogue.Kind, name string, deadline time.Time) (read bool) {
-	for _, p := range v.pools() {
-		done := p.Lists().FirstReading(kind)
-		if done == nil || !v.mayHave(p, name) {
-			continue
-		}
-		timer := time.NewTimer(time.Until(deadline))
-		select {
-		case <-done:
-			read = true
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-	return read
-}
-
-// mayHave reports whether an unknown name is probably one of a server: the only one, or the one whose
-// prefix it has.
-func (v *View) mayHave(p *upstream.Pool, name string) bool {
-	return len(v.pools()) == 1 || strings.HasPrefix(name, p.Entry().ID+"__")
-}
-
-// unread returns why the list of the server has never been read that an unknown name is probably one of.
-// The request has not run.
-func (v *View) unread(kind catalogue.Kind, name string) error {
-	for _, p := range v.pools() {
-		if !v.mayHave(p, name) {
-			continue
-		}
-		if err := p.Lists().Err(kind); err != nil {
-			return connection.NotRun(err)
-		}
-	}
-	return nil
-}
-
 func (v *View) read(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	uri, err := uriOf(req)
+	uri, err := routes.URIOf(req)
 	if err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(uri, result.Prefix) {
 		return v.readKept(ctx, req, uri)
 	}
-	r, err := v.routeURI(ctx, uri)
+	r, err := v.table.URIs().Route(ctx, uri)
 	if err != nil {
 		return nil, v.refused(req, policy.ActionRead, uri, err)
 	}
-	return v.send(ctx, req, r)
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionRead, Pool: r.Server, Target: r.URI})
 }
 
 // complete serves completion/complete, whose reference names a prompt, a template or a resource.
@@ -167,24 +82,17 @@ func (v *View) complete(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	if err := checkReference(ref); err != nil {
 		return nil, err
 	}
-	for _, load := range []func(context.Context) (*merged, error){v.known, v.current} {
-		m, err := load(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if m == nil {
-			continue
-		}
-		if server, own, ok := m.catalogue.Reference(ref); ok {
-			return v.send(ctx, req, &call.Call{Kind: policy.ActionComplete, Pool: m.pools[server], Target: referenceName(own)})
-		}
+	s, own, err := v.table.Reference(ctx, ref)
+	if err == nil && s == nil {
+		err = errUnknownReference
 	}
-	return nil, errUnknownReference
+	if err != nil {
+		return nil, err
+	}
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionComplete, Pool: s, Target: referenceName(own)})
 }
 
 var errUnknownReference = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref: unknown prompt or resource template")
-
-func (v *View) known(context.Context) (*merged, error) { return v.latest(), nil }
 
 // Members that identify the subject of a completion reference.
 const refName, refURI = "name", "uri"
@@ -221,9 +129,16 @@ func (v *View) send(ctx context.Context, req *mcp.Request, c *call.Call) (mcp.Re
 	return v.host.calls(ctx, c)
 }
 
+// sendTo sends a request through the pipeline to a server; target is the URI that it names, if any.
+func (v *View) sendTo(
+	ctx context.Context, req *mcp.Request, kind policy.ActionKind, s routes.Server, target string,
+) (mcp.Result, error) {
+	return v.send(ctx, req, &call.Call{Kind: kind, Pool: s, Target: target})
+}
+
 // subject returns what replaces the public name or URI, empty if nothing does.
 func (v *View) subject(c *call.Call) string {
-	if c.Item != nil && c.Item.Public == c.Target || c.Item == nil && v.single() {
+	if c.Item != nil && c.Item.Public == c.Target || c.Item == nil && v.table.Servers().Single {
 		return ""
 	}
 	return c.Target
@@ -259,7 +174,7 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (round.State, bool,
 }
 
 // IsSingle implements [result.View].
-func (v *callView) IsSingle() bool { return (*View)(v).single() }
+func (v *callView) IsSingle() bool { return v.table.Servers().Single }
 
 // Publish implements [result.View].
 func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.RawResult {
@@ -283,11 +198,11 @@ func poolOf(c *call.Call) *upstream.Pool { return c.Pool.(*upstream.Pool) }
 // publish returns a result of a server as the caller sees it. p may be nil.
 func (v *View) publish(server string, p *upstream.Pool, method string, raw []byte) []byte {
 	raw = result.WithoutOwnMeta(raw)
-	if m := v.latest(); m != nil {
-		raw = m.catalogue.MapResult(server, method, raw)
+	if m := v.table.Latest(); m != nil {
+		raw = m.Catalogue.MapResult(server, method, raw)
 	}
 	if p != nil {
-		v.note(p, raw)
+		v.table.URIs().AddResult(p, raw)
 	}
 	return raw
 }

@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
-	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
@@ -12,32 +10,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// discover serves server/discover. A client learns only once what a server offers, so a view of
-// several servers offers all that any of them may offer later.
+// discover serves server/discover.
 func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if s := v.servers(); s.single && len(s.pools) == 1 {
-		res, err := v.discoverSingle(ctx, req, s.pools[0])
+	if s := v.table.Servers(); s.Single && len(s.All) == 1 {
+		res, err := v.discoverSingle(ctx, req, serverPool(s.All[0]))
 		if c, _ := v.neededLogin(ctx, err); c == nil || !c.IsOfCallers() {
 			return res, err
 		} // else the client connects, and its calls ask for the login
 	}
 	v.noteClass(req)
-	wait, cancel := context.WithTimeout(ctx, listing.DiscoverWait)
-	defer cancel()
-	v.connect(wait)
-	m, err := v.currentWithin(ctx, wait, 0)
+	res, err := v.table.Discover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	res := &mcp.DiscoverResult{SupportedVersions: newestRevisions(), Instructions: m.catalogue.Instructions()}
-	if err := json.Unmarshal(m.catalogue.Capabilities(), &res.Capabilities); err != nil {
-		return nil, err
-	}
-	caps := &res.Capabilities
-	caps.Tools, caps.Prompts = &mcp.ListCapability{ListChanged: true}, &mcp.ListCapability{ListChanged: true}
-	caps.Resources = &mcp.ResourceCapability{Subscribe: true, ListChanged: true}
-	caps.Completions, caps.Logging = &struct{}{}, &struct{}{}
-	v.tasks.Declare(req, caps)
+	v.tasks.Declare(req, &res.Capabilities)
 	res.Meta = mcp.Meta{wire.MetaServerInfo: v.host.identity()}
 	return res, nil
 }
@@ -60,11 +46,11 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *upstream
 	if d, ok := res.(*mcp.DiscoverResult); ok && err == nil {
 		d.Instructions = listing.Cut(d.Instructions, catalogue.MaxInstructions)
 		if d.Instructions != "" && v.host.authorize.Policy() != nil {
-			m, err := v.current(ctx)
+			m, err := v.table.Current(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if shown := p.Offers(p.Lists().Fresh()); !showsItems(&shown, m.catalogue) {
+			if !m.Shows(p) {
 				d.Instructions = ""
 			}
 		}
@@ -72,20 +58,4 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *upstream
 		p.SetApproved(d)
 	}
 	return res, err
-}
-
-func newestRevisions() (all []string) {
-	for _, r := range wire.Revisions() {
-		all = append([]string{r.String()}, all...)
-	}
-	return all
-}
-
-// connect connects to the servers, and waits for those that are starting until ctx ends.
-func (v *View) connect(ctx context.Context) {
-	var wait sync.WaitGroup
-	for _, p := range v.pools() {
-		wait.Go(func() { p.Connect(ctx) })
-	}
-	wait.Wait()
 }

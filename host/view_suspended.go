@@ -37,7 +37,7 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call.Call 
 // mayContinue reports whether the caller may use the server and the item of a suspended call.
 // Another caller with the same principal and more permissions may have begun the call.
 func (v *View) mayContinue(p *upstream.Pool, kind catalogue.Kind, target, public string) bool {
-	c, set := v.caller, v.servers().set
+	c, set := v.caller, v.host.servers.Current()
 	present := set.Named(p.Name()) // may have replaced the server of the call
 	if !set.Opens(c, p.Server()) || present != nil && !set.Opens(c, present) {
 		return false

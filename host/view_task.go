@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
+	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -26,8 +26,8 @@ func (v *View) newTasks() *task.Caller {
 	return &task.Caller{Table: &v.host.tasks, Ctx: upstream.WithCaller(v.host.ctx, v.caller),
 		Principal: v.caller.Key(), Publish: taskView{v},
 		Senders: func() (all []task.Sender) {
-			for _, p := range v.pools() {
-				all = append(all, taskPool{v, p})
+			for _, s := range v.table.Servers().All {
+				all = append(all, taskPool{v, serverPool(s)})
 			}
 			return all
 		},
@@ -40,7 +40,7 @@ func (v *View) newTasks() *task.Caller {
 }
 
 // Info implements [task.Sender].
-func (t taskPool) Info() task.Server { return taskServer(t.pool) }
+func (t taskPool) Info() task.Server { return routes.TaskServer(t.pool) }
 
 // Connect implements [task.Sender].
 func (t taskPool) Connect(ctx context.Context, at task.Place) error {
@@ -71,18 +71,6 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 	return res, at, err
 }
 
-// taskServer describes the server as it was last connected.
-func taskServer(p *upstream.Pool) task.Server {
-	about := p.Lists().About()
-	return task.Server{Name: p.Name(), Revision: about.Revision, Capabilities: about.Capabilities,
-		Shared: p.Share() == config.ShareShared}
-}
-
-func taskForm(p *upstream.Pool) task.Form {
-	s := taskServer(p)
-	return s.Form()
-}
-
 // A taskView publishes results for the caller of a view.
 type taskView struct{ *View }
 
@@ -93,7 +81,7 @@ func (v taskView) Result(server, method string, raw []byte) []byte {
 
 // Questions implements [task.Publisher].
 func (v taskView) Questions(server string, raw []byte) []byte {
-	if v.single() {
+	if v.table.Servers().Single {
 		server = ""
 	}
 	return result.PublicQuestions(raw, server)
@@ -131,7 +119,7 @@ func (v *View) task(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 
 // listTasks serves tasks/list.
 func (v *View) listTasks(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	return v.tasks.List(req, &task.Listing{Cursors: v.listCursors(req), Decide: v.decideTask,
+	return v.tasks.List(req, &task.Listing{Cursors: v.table.Cursors(req), Decide: v.decideTask,
 		Send: func(server string, req *mcp.Request, serve task.Serve) (mcp.Result, error) {
 			p := v.poolNamed(server)
 			if p == nil {
@@ -183,12 +171,12 @@ func (v *View) resultAction(ctx context.Context, a *policy.Action, t *call.Task)
 	}
 	about := *a
 	about.Target, about.Definition, about.Digest = t.Tool, nil, [32]byte{}
-	m := v.latest()
+	m := v.table.Latest()
 	if m == nil { // after a restart
-		m, _ = v.current(ctx) // if this fails, the definition is unknown
+		m, _ = v.table.Current(ctx) // if this fails, the definition is unknown
 	}
 	if m != nil && t.Tool != "" {
-		item := m.catalogue.Original(catalogue.Tools, t.Server, t.Tool)
+		item := m.Catalogue.Original(catalogue.Tools, t.Server, t.Tool)
 		if item != nil && task.DigestText(item) == t.Digest {
 			about.Definition, about.Digest = item.Raw, item.Digest
 		}

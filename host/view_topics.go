@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -50,13 +51,13 @@ func (v *View) topicListeners(
 		}
 		return l
 	}
-	v.connect(ctx)
+	v.table.Connect(ctx)
 	for member, value := range wanted {
 		if member == topicTasks {
 			if task.FormOf(s.req) == task.Extended && v.caller.May(policy.ActionCall) {
 				v.addTasks(ctx, s, value, of)
 			}
-		} else if p := v.extensionPool(member); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
+		} else if p := serverPool(v.table.Extension(member)); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
 			s.allowsTopic(ctx, p, member, value) {
 			of(p).filter.Topics[member] = value
 		}
@@ -145,7 +146,7 @@ func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of fu
 			continue
 		}
 		p := v.poolNamed(t.Server)
-		if p == nil || taskForm(p) != task.Extended {
+		if p == nil || routes.TaskForm(p) != task.Extended {
 			continue
 		}
 		if n++; n > maxTaskTopics {

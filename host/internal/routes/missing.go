@@ -1,20 +1,15 @@
-package host
+package routes
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
-	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -27,25 +22,20 @@ const (
 	// maxMissingNamed limits the number of servers that a result names, maxMissingName the length
 	// of each name.
 	maxMissingNamed, maxMissingName = 20, 100
-	// silentWait limits how long a list waits for servers that are starting if the client does not
-	// ask for progress, because many clients end a request after 60 seconds.
-	silentWait = 50 * time.Second
-	// waitInterval is the interval of progress notifications while a request waits for servers.
-	waitInterval = 5 * time.Second
 )
 
 // missingLists describes the servers whose items are missing in a list.
 type missingLists struct {
-	servers  int              // of the view
-	starting int              // missing servers that may still become ready
-	pools    []*upstream.Pool // missing servers
-	codes    []hosterr.Code   // why each of pools is missing
+	servers  int            // of the caller
+	starting int            // missing servers that may still become ready
+	names    []string       // of the missing servers
+	codes    []hosterr.Code // why each server is missing
 }
 
 // missing returns the servers whose list of this kind is not part of the catalogue.
-func (m *merged) missing(kind catalogue.Kind) *missingLists {
-	missing := &missingLists{servers: len(m.servers.pools)}
-	for n, p := range m.servers.pools {
+func (m *Snapshot) missing(kind catalogue.Kind) *missingLists {
+	missing := &missingLists{servers: len(m.servers.All)}
+	for n, p := range m.servers.All {
 		if m.lists[n][kind] != nil {
 			continue
 		}
@@ -56,7 +46,8 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 		if code == hosterr.CodeStarting {
 			missing.starting++
 		}
-		missing.pools, missing.codes = append(missing.pools, p), append(missing.codes, code)
+		missing.names = append(missing.names, listing.Cut(p.Name(), maxMissingName))
+		missing.codes = append(missing.codes, code)
 	}
 	return missing
 }
@@ -64,8 +55,8 @@ func (m *merged) missing(kind catalogue.Kind) *missingLists {
 // String describes the missing servers, such as "2 of 3 servers are still starting: everything, memory".
 func (m *missingLists) String() string {
 	var starting, failed []string
-	for n, p := range m.pools {
-		if name := listing.Cut(p.Name(), maxMissingName); m.codes[n] == hosterr.CodeStarting {
+	for n, name := range m.names {
+		if m.codes[n] == hosterr.CodeStarting {
 			starting = append(starting, name)
 		} else {
 			failed = append(failed, fmt.Sprintf("%s (%s)", name, m.codes[n]))
@@ -85,16 +76,20 @@ func (m *missingLists) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// appendTo returns the result of a list with a member `_meta` that names the missing servers.
+// appendTo returns the result of a list with a member `_meta` that names the missing servers. Without
+// missing servers, it returns the result unchanged.
 func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
+	if len(m.names) == 0 {
+		return result
+	}
 	b := fmt.Appendf(slices.Clone(result[:len(result)-1]),
 		`,"_meta":{%q:{"of":%d,"starting":%d,"failed":%d,"servers":[`,
-		metaMissing, m.servers, m.starting, len(m.pools)-m.starting)
-	for n, p := range m.pools[:min(len(m.pools), maxMissingNamed)] {
+		metaMissing, m.servers, m.starting, len(m.names)-m.starting)
+	for n, name := range m.names[:min(len(m.names), maxMissingNamed)] {
 		if n > 0 {
 			b = append(b, ',')
 		}
-		b = jsonscan.AppendQuote(append(b, `{"server":`...), listing.Cut(p.Name(), maxMissingName))
+		b = jsonscan.AppendQuote(append(b, `{"server":`...), name)
 		b = fmt.Appendf(b, `,"code":%q}`, m.codes[n])
 	}
 	return append(b, `]}}}`...)
@@ -102,6 +97,9 @@ func (m *missingLists) appendTo(result mcp.RawResult) mcp.RawResult {
 
 // log sends a log message about the missing servers if the client requested warnings.
 func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
+	if len(m.names) == 0 {
+		return
+	}
 	asked, known := wire.LogSeverity(string(req.LogLevel()))
 	warning, _ := wire.LogSeverity("warning")
 	if req.Notify == nil || !known || asked > warning {
@@ -110,47 +108,4 @@ func (m *missingLists) log(ctx context.Context, req *mcp.Request) {
 	b := []byte(`{"level":"warning","logger":"patchbay","data":`)
 	b = jsonscan.AppendQuote(b, "The list is not complete: "+m.String())
 	_ = req.Notify(ctx, "notifications/message", append(b, '}')) // best effort: the result names the servers too
-}
-
-// reportWaiting sends progress notifications for a request that waits for servers, until ctx ends.
-func reportWaiting(ctx context.Context, req *mcp.Request) {
-	ticker := time.NewTicker(waitInterval)
-	defer ticker.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			approve.NotifyProgress(ctx, req, n, "waiting for servers that are starting")
-		}
-	}
-}
-
-// wholeList returns the catalogue for a list request. It waits for servers that are starting for
-// the first time, until their start timeout. If the client does not ask for progress, it waits for
-// at most silentWait.
-func (v *View) wholeList(ctx context.Context, req *mcp.Request) (*merged, error) {
-	if _, ok := req.Meta(wire.MetaProgressToken); !ok {
-		return v.currentWithin(ctx, ctx, silentWait)
-	}
-	waiting, stop := context.WithCancel(ctx)
-	var reporting sync.WaitGroup
-	reporting.Go(func() { reportWaiting(waiting, req) })
-	defer reporting.Wait()
-	defer stop()
-	return v.currentWithin(ctx, ctx, math.MaxInt64)
-}
-
-// complement adds the names of missing servers to the result of a list.
-func (v *View) complement(
-	ctx context.Context, req *mcp.Request, m *merged, kind catalogue.Kind, result mcp.RawResult,
-) mcp.RawResult {
-	missing := m.missing(kind)
-	if len(missing.pools) == 0 {
-		return result
-	}
-	if _, continued := req.Param("cursor"); !continued {
-		missing.log(ctx, req)
-	}
-	return missing.appendTo(result)
 }

@@ -1,4 +1,4 @@
-package host
+package routes
 
 import (
 	"bytes"
@@ -7,31 +7,48 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
-	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// changesTools reports whether [View.toolsFor] may change a page for the client of a request.
-func (v *View) changesTools(req *mcp.Request, p *listPage) bool {
-	return p.tasks || p.visibility && !jsonscan.IsObject(req.Capabilities().Extensions[extensionApps]) ||
-		task.FormOf(req) == task.Session && slices.ContainsFunc(v.pools(), func(p *upstream.Pool) bool {
-			return taskForm(p) == task.Extended
+// clientTools selects the tools that the client of a request can use: a client may lack tasks, and pages for
+// tools.
+type clientTools struct {
+	table *Table
+	form  task.Form
+	pages bool // the client shows pages
+}
+
+func (t *Table) toolsOf(req *mcp.Request) *clientTools {
+	return &clientTools{t, task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[ExtensionApps])}
+}
+
+// forms returns the form of tasks of each server.
+func (c *clientTools) forms() map[string]task.Form {
+	forms := map[string]task.Form{}
+	for _, p := range c.table.Servers().All {
+		forms[p.Name()] = TaskForm(p)
+	}
+	return forms
+}
+
+// changes reports whether [clientTools.list] may change a page.
+func (c *clientTools) changes(p *page) bool {
+	return p.tasks || p.visibility && !c.pages ||
+		c.form == task.Session && slices.ContainsFunc(c.table.Servers().All, func(p Server) bool {
+			return TaskForm(p) == task.Extended
 		})
 }
 
-// toolsFor returns a list of tools as the client of a request receives it: without those that run as
-// tasks only, or are for pages only, unless the client supports that.
-func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json.RawMessage {
-	caller, pages := task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
-	forms := map[string]task.Form{}
-	for _, p := range v.pools() {
-		forms[p.Name()] = taskForm(p)
-	}
+// list returns a list of tools as the client receives it. It omits tools that run only as tasks, and tools
+// only for pages, unless the client supports them.
+func (c *clientTools) list(m *Snapshot, tools json.RawMessage) json.RawMessage {
+	forms := c.forms()
 	b := []byte{'['}
 	for tool := range jsonscan.Elements(tools) {
-		if item := m.catalogue.Find(catalogue.Tools, jsonscan.GetString(tool, "name")); item != nil {
-			if tool = toolFor(caller, forms[item.Server], tool); tool == nil || !pages && isForPages(tool) {
+		if item := m.Catalogue.Find(catalogue.Tools, jsonscan.GetString(tool, "name")); item != nil {
+			tool = toolFor(c.form, forms[item.Server], tool)
+			if tool == nil || !c.pages && isForPages(tool) {
 				continue
 			}
 		}
@@ -43,15 +60,11 @@ func (v *View) toolsFor(req *mcp.Request, m *merged, tools json.RawMessage) json
 	return append(b, ']')
 }
 
-// usableBy returns the tools that the list for a client has.
-func (v *View) usableBy(req *mcp.Request, tools []*catalogue.Item) []*catalogue.Item {
-	caller, pages := task.FormOf(req), jsonscan.IsObject(req.Capabilities().Extensions[extensionApps])
-	forms := map[string]task.Form{}
-	for _, p := range v.pools() {
-		forms[p.Name()] = taskForm(p)
-	}
+// usable returns the tools that the list for the client contains.
+func (c *clientTools) usable(tools []*catalogue.Item) []*catalogue.Item {
+	forms := c.forms()
 	return slices.DeleteFunc(tools, func(item *catalogue.Item) bool {
-		return !task.Usable(caller, forms[item.Server], task.Support(item.Raw)) || !pages && isForPages(item.Raw)
+		return !task.Usable(c.form, forms[item.Server], task.Support(item.Raw)) || !c.pages && isForPages(item.Raw)
 	})
 }
 

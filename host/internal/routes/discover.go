@@ -1,0 +1,39 @@
+package routes
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Discover returns the description of all servers together. A client learns only once what a server offers,
+// so the description declares everything that any of the servers may offer later.
+func (t *Table) Discover(ctx context.Context) (*mcp.DiscoverResult, error) {
+	wait, cancel := context.WithTimeout(ctx, listing.DiscoverWait)
+	defer cancel()
+	t.Connect(wait)
+	m, err := t.within(ctx, wait, 0)
+	if err != nil {
+		return nil, err
+	}
+	res := &mcp.DiscoverResult{SupportedVersions: newestRevisions(), Instructions: m.Catalogue.Instructions()}
+	if err := json.Unmarshal(m.Catalogue.Capabilities(), &res.Capabilities); err != nil {
+		return nil, err
+	}
+	caps := &res.Capabilities
+	caps.Tools, caps.Prompts = &mcp.ListCapability{ListChanged: true}, &mcp.ListCapability{ListChanged: true}
+	caps.Resources = &mcp.ResourceCapability{Subscribe: true, ListChanged: true}
+	caps.Completions, caps.Logging = &struct{}{}, &struct{}{}
+	return res, nil
+}
+
+// newestRevisions returns all revisions, the newest first.
+func newestRevisions() (all []string) {
+	for _, r := range wire.Revisions() {
+		all = append([]string{r.String()}, all...)
+	}
+	return all
+}
