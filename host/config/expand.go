@@ -15,32 +15,33 @@ import (
 // maxExpanded bounds an expanded string, in bytes.
 const maxExpanded = 1 << 20
 
-// Expand returns a copy with variables replaced, and with the variables of EnvFile in Env, where
-// those of Env replace them:
+// Expand returns a copy with variables replaced, and with the variables of EnvFile in Env. A
+// variable of Env replaces a variable of EnvFile with the same name. The forms of variables are:
 //
-//   - ${NAME} and ${env:NAME} by the variable of the environment, and ${NAME:-text} by text if the
-//     variable is unset or empty. lookup returns it and is usually os.LookupEnv.
-//   - ${input:ID} and ${secret:NAME} by what lookup returns for the names "input:ID" and
+//   - ${NAME} and ${env:NAME}: the variable of the environment; ${NAME:-text}: text if the variable is
+//     unset or empty. lookup returns the value and is usually os.LookupEnv.
+//   - ${input:ID} and ${secret:NAME}: the value that lookup returns for the names "input:ID" and
 //     "secret:NAME".
-//   - ${file:PATH} by the content of a file of at most 64 KiB, without line breaks at its end. ~/ at
+//   - ${file:PATH}: the content of a file of at most 64 KiB, without line breaks at its end. ~/ at
 //     the beginning is the user's home directory. A relative path refers to the directory of the
 //     configuration file.
-//   - ${exec:COMMAND} by the output of a command line, which the shell runs for at most 60 seconds,
-//     without line breaks at its end. It must not contain }. Not in a project file.
-//   - ${workspaceFolder} by the directory of the project, or [Server].Workspace for a file of the
-//     user; ${workspaceFolderBasename} by the last element of that path.
-//   - ${userHome} by the user's home directory, and ${pathSeparator} and ${/} by / or \.
-//   - ${caller:subject}, in args, env and headers, by what lookup returns for "caller:subject": the
-//     subject of the caller that an instance serves. One that [IsSafeSubject] refuses is an error.
-//   - ${$} by a dollar sign.
+//   - ${exec:COMMAND}: the output of a command line, which the shell runs for at most 60 seconds,
+//     without line breaks at its end. The command must not contain }. Project files must not use it.
+//   - ${workspaceFolder}: the directory of the project, or [Server].Workspace for a file of the
+//     user; ${workspaceFolderBasename}: the last element of the path.
+//   - ${userHome}: the user's home directory; ${pathSeparator} and ${/}: / or \.
+//   - ${caller:subject}, in args, env and headers: the value that lookup returns for "caller:subject", the
+//     subject of the caller that an instance serves. Expand returns an error for a subject that
+//     [IsSafeSubject] refuses.
+//   - ${$}: a dollar sign.
 //
-// A variable that is unset and has no default is an error, which names it and the server. Values are
-// not expanded again. The command of a project file runs in the directory of the project unless Dir
-// is set. Of a server with a URL, Expand runs HeaderCommand with the shell for at most 10 seconds,
-// and adds its headers. ctx ends commands.
+// For a variable that is unset and has no default, Expand returns an error with the names of the
+// variable and the server. Values are not expanded again. The command of a project file runs in the
+// directory of the project unless Dir is set. For a server with a URL, Expand runs HeaderCommand
+// with the shell for at most 10 seconds, and adds its headers. Commands end with ctx.
 //
-// Expand reads and runs what the entry says: see [TrustStore] for servers of project files. The
-// result has the [Server.Secrets].
+// Expand reads files and runs commands that the entry names: see [TrustStore] for servers of
+// project files. [Server.Secrets] of the result returns the secret values.
 func (s *Server) Expand(ctx context.Context, lookup func(name string) (string, bool)) (*Server, error) {
 	return (&expansion{ctx: ctx, server: s, lookup: lookup}).expand()
 }
@@ -95,7 +96,7 @@ type expansion struct {
 	lookup  func(name string) (string, bool)
 	secrets []string
 	errs    []error
-	outputs map[string]string // of commands that have run
+	outputs map[string]string // of the commands that ran, by command line
 	static  bool              // no command is run: its text replaces its output
 	where   string            // the member that is expanded
 }
@@ -251,9 +252,9 @@ func (s *Server) workspace() (string, error) {
 // maxEnvFile bounds the file of EnvFile, in bytes: an environment is not larger on most systems.
 const maxEnvFile = 1 << 20
 
-// readEnvFile reads lines NAME=value. Empty lines and those that begin with # are ignored, as are
-// the word export and quotes around a value; after a double quote, \n is a line break. Errors do
-// not repeat the text, which may be secret.
+// readEnvFile reads lines NAME=value. It ignores empty lines, lines that begin with #, the word
+// export and quotes around a value; after a double quote, \n is a line break. Errors must not
+// repeat the text, which may be secret.
 func readEnvFile(path string) (map[string]string, error) {
 	content, err := readRegular(path, maxEnvFile)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxValue bounds a file, and the output of a command, whose text becomes a value, in bytes: more
-	// than certificates and tokens have.
+	// maxValue limits a file, and the output of a command, whose text becomes a value, in bytes.
+	// Certificates and tokens are shorter.
 	maxValue = 64 << 10
 	// execTimeout is how long ${exec:…} may take. A password manager may wait for the user.
 	execTimeout = 60 * time.Second
@@ -84,8 +84,8 @@ func (e *expansion) run(limit time.Duration, line string, env ...string) ([]byte
 	return output, nil
 }
 
-// addHeaders adds the headers that HeaderCommand prints to an expanded server. They replace others of
-// the same name. The variables of the command are those that Claude Code sets.
+// addHeaders adds the headers that HeaderCommand prints to an expanded server. They replace headers
+// with the same names. The command receives the variables that Claude Code sets.
 func (e *expansion) addHeaders(s *Server) error {
 	output, err := e.run(headerTimeout, s.HeaderCommand,
 		"CLAUDE_CODE_MCP_SERVER_NAME="+s.Name, "CLAUDE_CODE_MCP_SERVER_URL="+s.URL)

@@ -45,18 +45,18 @@ type File struct {
 	// Source is the text in which [File.Settings] finds the lines of its errors, if it is not the text
 	// that was parsed: that of a file in the form of another application.
 	Source []byte
-	// Extra has the members other than the servers, unparsed.
+	// Extra holds the members other than the servers, unparsed.
 	Extra map[string]json.RawMessage
 
-	text    []byte   // without comments; offsets are those of the file
+	text    []byte   // without comments; the offsets are the offsets in the file
 	names   []string // in the order of the file
 	servers map[string]json.RawMessage
 	ids     map[string]string // by name
 	sources map[string]Entry  // of the servers of a merged file; nil for others
 }
 
-// Load reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist,
-// and has the line and column of a JSON syntax error.
+// Load reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist, and
+// contains the line and column of a JSON syntax error.
 func Load(path string) (*File, error) {
 	opened, err := os.Open(path)
 	if err != nil {
@@ -75,8 +75,8 @@ func Load(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse parses a configuration. It reads only the names of the servers: [File.Server]
-// parses one of them, so that an invalid server does not affect others.
+// Parse parses a configuration. It reads only the names of the servers: [File.Server] parses an
+// entry, so that an invalid server does not affect others.
 func Parse(text []byte) (*File, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxFile)
@@ -124,7 +124,7 @@ func (f *File) addServers(key string, servers []byte) error {
 // Names returns the names of the servers, in the order of the file.
 func (f *File) Names() []string { return slices.Clone(f.names) }
 
-// Has reports whether the file has a server of that name, valid or not.
+// Has reports whether the file contains a server with the name, valid or not.
 func (f *File) Has(name string) bool {
 	_, ok := f.servers[name]
 	return ok
@@ -187,10 +187,10 @@ func Paths(path string) []string {
 // projectFiles are the configuration files of the current directory.
 var projectFiles = []string{".mcp.json", "mcp.json"}
 
-// LoadAll reads those files of [Paths] that exist. A file given by path or by the
-// environment must exist. A file in the current directory is a project file unless path names it: a
-// relative path in the environment names another file in each directory. LoadAll returns the
-// files that it could read, even with an error, which joins the errors of the others.
+// LoadAll reads the files of [Paths] that exist. A file given by path or by the environment must
+// exist. A file in the current directory is a project file unless path names it: a relative path in
+// the environment names another file in each directory. LoadAll returns the files that it could
+// read, even with an error, which joins the errors of the others.
 func LoadAll(path string) ([]*File, error) {
 	required := path != "" || os.Getenv(PathEnv) != ""
 	var files []*File

@@ -7,10 +7,11 @@ import (
 	"fmt"
 )
 
-// Fingerprint identifies what [Server.Expand] returns at present: entries with different commands,
-// environments, URLs or headers have different fingerprints. It is a hash with a key, so that it reveals
-// nothing about secrets. It reads variables and files as Expand does, and runs no command: the text of
-// a command counts in place of its output, which may differ each time. A failure to expand counts too.
+// Fingerprint identifies the present result of [Server.Expand]: entries with different commands,
+// environments, URLs or headers have different fingerprints. It is a hash with a key, so that it
+// does not reveal secrets. It reads variables and files as Expand does, but runs no command: the
+// text of a command replaces its output, which may differ each time. A failure to expand changes
+// the fingerprint too.
 func (s *Server) Fingerprint(key []byte, lookup func(name string) (string, bool)) [sha256.Size]byte {
 	e := &expansion{ctx: context.Background(), server: s, lookup: lookup, static: true}
 	out, err := e.expand()

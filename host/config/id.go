@@ -63,8 +63,8 @@ func plainID(name string) string {
 	return "server"
 }
 
-// hashedID returns the id of a name whose plain id is used by another server. Each attempt is
-// another one.
+// hashedID returns an id for a name whose plain id belongs to another server. Each attempt returns
+// a different id.
 func hashedID(name string, attempt int) string {
 	const length = 6 // characters of the hash
 	sum := sha256.Sum256([]byte(name + strings.Repeat("\x00", attempt)))

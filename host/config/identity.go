@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 )
 
-// Identity returns a digest of what the server is: the command, its arguments and its directory, or the
-// URL. Variables are unexpanded, so that secrets are not part of it, and neither are the environment
-// and headers: a new token does not make a server another one. Entries with the same identity are the
-// same program, whatever their names, but may be different accounts.
+// Identity returns a digest of the program that serves: the command, its arguments and its
+// directory, or the URL. Variables are unexpanded, so that the digest contains no secrets, and it
+// contains neither the environment nor headers, so that a new token does not change it. Entries
+// with the same identity are the same program, whatever their names, but may use different
+// accounts.
 func (s *Server) Identity() string {
 	dir := s.Dir
 	if s.Type == TypeStdio && (dir == "" && s.Project || dir != "" && !filepath.IsAbs(dir)) {

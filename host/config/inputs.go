@@ -13,7 +13,7 @@ import (
 type Input struct {
 	// ID is the name in ${input:ID}.
 	ID string
-	// Description is what to ask.
+	// Description is the question for the user.
 	Description string
 	// Default is the value of an empty answer.
 	Default string
@@ -23,7 +23,7 @@ type Input struct {
 	Options []string
 }
 
-// parseInputs returns those inputs that a server refers to.
+// parseInputs returns the inputs that a server refers to.
 func parseInputs(inputs []byte, s *Server) (found []Input, err error) {
 	all := strings.Join(s.texts(), "\n")
 	if inputs == nil || !strings.Contains(all, "${input:") {

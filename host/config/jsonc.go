@@ -41,7 +41,7 @@ func blank(text []byte) {
 	}
 }
 
-// blankComments blanks comments. It returns the offset of an unterminated one, or -1.
+// blankComments blanks comments. It returns the offset of an unterminated comment, or -1.
 func blankComments(text []byte) int {
 	for at := 0; at < len(text); {
 		switch {
@@ -110,9 +110,9 @@ func pastString(text []byte, at int) int {
 	return len(text)
 }
 
-// Find returns the offset in plain JSON of what a JSON pointer names: of the name for a member, of
-// the value for an element. If a part of the path is absent, Find returns the offset of the part
-// before.
+// Find returns the offset in plain JSON that a JSON pointer identifies: the offset of the name for
+// a member, and of the value for an element. If a part of the path is absent, Find returns the
+// offset of the part before.
 func Find(plain []byte, pointer string) int {
 	d := jsonscan.Descend(plain)
 	at := d.At()
@@ -126,8 +126,8 @@ func Find(plain []byte, pointer string) int {
 	return at
 }
 
-// enter moves to a member or an element of the next value, and returns its offset; -1 if there is
-// none.
+// enter moves to a member or an element of the next value, and returns its offset, or -1 if it is
+// absent.
 func enter(plain []byte, d *jsonscan.Descent, step string) int {
 	if d.Into('{') {
 		for {

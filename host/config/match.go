@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Match reports whether a name matches one of the patterns. In a pattern, * matches any text, which
-// may be empty, and ? any one character. Other characters match themselves.
+// Match reports whether a name matches any of the patterns. In a pattern, * matches any text, which
+// may be empty, and ? any single character. Other characters match themselves.
 func Match(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }

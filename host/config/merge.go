@@ -9,7 +9,7 @@ import (
 type Entry struct {
 	// Name is the name of the server in the merged file.
 	Name string
-	// File has the server, and Server is its name there.
+	// File contains the server under the name Server.
 	File   *File
 	Server string
 	// Local reserves the server for the local user, such as a server that the configuration of
@@ -17,10 +17,11 @@ type Entry struct {
 	Local bool
 }
 
-// Merge returns a file with servers of several files, in their order. Each server keeps what its own
-// file determines: whether it is that of a project, the directory of its paths, and its inputs. Path,
-// Dir, Extra and the settings are those of another file, which may be nil. An entry is left out if
-// its file does not have the server or an earlier entry has the name.
+// Merge returns a file with servers of several files, in their order. Each server keeps the
+// properties that its own file determines: whether the file is a project file, the directory of its
+// paths, and its inputs. Path, Dir, Extra and the settings come from the file settings, which may
+// be nil. An entry is left out if its file does not contain the server or an earlier entry uses the
+// name.
 func Merge(settings *File, entries []Entry) *File {
 	merged := &File{Extra: map[string]json.RawMessage{}}
 	if settings != nil {
@@ -43,7 +44,7 @@ func Merge(settings *File, entries []Entry) *File {
 // file that [Merge] did not make.
 func (f *File) IsLocal(name string) bool { return f.sources[name].Local }
 
-// server returns the server of an entry, with the name that it has in the merged file.
+// server returns the server of an entry under its name in the merged file.
 func (e *Entry) server() (*Server, error) {
 	s, err := e.File.Server(e.Server)
 	if err != nil {

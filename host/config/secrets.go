@@ -10,18 +10,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Secrets returns the texts of a server from [Server.Expand] that must not be shown, such as in logs
-// and errors, the longest first. They are
+// Secrets returns the texts of a server from [Server.Expand] that must not be shown, such as in
+// logs and errors, the longest first. They are
 //
 //   - the values of ${secret:…}, ${file:…} and ${exec:…}, of inputs unless the file says that they may
 //     be shown, and of a HeaderCommand,
 //   - values of variables, of the environment too, and of headers and parameters of the URL, if the
-//     name is one of a secret, such as API_KEY or Authorization,
+//     name looks like the name of a secret, such as API_KEY or Authorization,
 //   - the password in the URL.
 //
-// A secret of several lines is there as a whole and by line. Texts of fewer than 4 bytes are left
-// out: to replace them would change other texts. The result is empty for a server that was not
-// expanded.
+// For a secret of several lines, the result contains the whole secret and each line. It contains no
+// text of fewer than 4 bytes, because replacing such a text would change other texts. The result is
+// empty for a server that was not expanded.
 func (s *Server) Secrets() []string { return slices.Clone(s.secrets) }
 
 // minSecret is the length of the shortest secret, in bytes.
@@ -55,7 +55,7 @@ func (e *expansion) allSecrets(s *Server) []string {
 	return secretForms(found)
 }
 
-// secretForms returns secrets with the other forms in which a text may have them.
+// secretForms returns secrets together with their quoted and escaped forms.
 func secretForms(found []string) []string {
 	var all []string
 	add := func(secret string) {

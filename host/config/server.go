@@ -25,9 +25,9 @@ const (
 type Server struct {
 	// Name is the key of the entry.
 	Name string
-	// Workspace is the directory of a client that the server runs for: that of ${workspaceFolder}, and of
-	// a command whose Dir is empty. Files do not have it, and it has no effect on an entry of a project
-	// file. Default: the current directory.
+	// Workspace is the directory of the client for which the server runs: the value of
+	// ${workspaceFolder}, and the directory of a command whose Dir is empty. Files do not contain
+	// it, and it does not affect an entry of a project file. Default: the current directory.
 	Workspace string
 	// Project is set if the entry is in a project file; see [File.Project].
 	Project bool
@@ -54,25 +54,26 @@ type Server struct {
 	// [Server.Expand] runs it. Source: Claude Code, dynamic headers.
 	HeaderCommand string
 
-	// Disabled is set if the user has disabled the server.
+	// Disabled means that the user has disabled the server.
 	Disabled bool
 	// AllowedTools are patterns of the only tools that are used; nil for all. See [Match].
 	AllowedTools []string
-	// ExcludedTools are patterns of tools that are not used, also if AllowedTools has them.
+	// ExcludedTools contains patterns of tools that must not be used, even if AllowedTools matches
+	// them.
 	ExcludedTools []string
-	// Settings are the settings of the server in the member patchbay of the file, unparsed; nil if it
-	// has none. See [File.Settings].
+	// Settings contains the settings of the server in the member patchbay of the file, unparsed;
+	// nil means that the file contains none. See [File.Settings].
 	Settings json.RawMessage
-	// Extra has the unknown members, unparsed. Members that let an application call tools without
-	// asking, such as autoApprove and alwaysAllow, are among them: they grant nothing.
+	// Extra holds the unknown members, unparsed. Members that let an application call tools without
+	// asking, such as autoApprove and alwaysAllow, are among them: they grant no rights.
 	Extra map[string]json.RawMessage
 
 	path, base string   // the configuration file, and the directory that its paths refer to
 	secrets    []string // of an expanded entry, the longest first
 }
 
-// memberNames are the names that applications have for members. docs/configurations.md lists the
-// applications.
+// memberNames maps the names of members in other applications, which docs/configurations.md lists,
+// to the names here.
 var memberNames = map[string]string{
 	"transport": "type", "environment": "env", "serverUrl": "url", "httpUrl": "url",
 	"includeTools": "allowedTools", "enabledTools": "allowedTools",
@@ -108,7 +109,7 @@ func parseServer(raw []byte) (*Server, error) {
 	return s, s.resolveType()
 }
 
-// members are the members that Server has.
+// members contains the members that Server represents.
 var members = []string{"type", "command", "args", "env", "envFile", "cwd", "url", "headers", "headersHelper",
 	"allowedTools", "excludedTools", "disabled", "enabled"}
 

@@ -34,7 +34,7 @@ type AuditArgs string
 const (
 	AuditShape    AuditArgs = "shape"    // names, types and lengths
 	AuditHash     AuditArgs = "hash"     // a keyed hash
-	AuditRedacted AuditArgs = "redacted" // values without those that look like secrets or are long
+	AuditRedacted AuditArgs = "redacted" // values, except values that are long or look like secrets
 	AuditFull     AuditArgs = "full"     // everything but the secrets of the configuration
 )
 

@@ -19,7 +19,7 @@ const (
 	AuthStatic  ServerAuth = "static"  // by the headers or the environment of the server in the file
 	AuthGateway ServerAuth = "gateway" // by a login of the local user, for all callers
 	AuthCaller  ServerAuth = "caller"  // by a login of each caller, for this caller only
-	AuthForward ServerAuth = "forward" // by headers that the caller sends: those of ForwardHeaders
+	AuthForward ServerAuth = "forward" // by the headers of the caller that ForwardHeaders names
 )
 
 // An OAuthClient identifies the program to authorization servers. The zero value suits a program that

@@ -7,7 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// isAddress reports whether text is host:port, with a port to listen on: 0 is a free one.
+// isAddress reports whether text is host:port with a port to listen on, where 0 means any free
+// port.
 func isAddress(text string) bool {
 	host, port, err := net.SplitHostPort(text)
 	return err == nil && host != "" && (port == "0" || netx.IsPort(port))

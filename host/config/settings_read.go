@@ -19,12 +19,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// Settings parses the member patchbay, and returns the defaults if the file has none. Settings have
-// no variables. The error has the file, the line, the column and the path of each invalid member, up
-// to five. Unknown members are errors, and so are settings of a server that the file does not have.
+// Settings parses the member patchbay, and returns the defaults if the file does not contain it.
+// Settings contain no variables. The error contains the file, the line, the column and the path of
+// each invalid member, up to five. Unknown members and settings of a server that is not in the file
+// are errors.
 //
-// Settings of a project file are of its author, like its servers: a [TrustStore] records those of a
-// server with it, and the others must not be used unless the user has named the file.
+// The author of a project file also wrote its settings: a [TrustStore] records the settings of a
+// server together with the server, and other settings must not be used unless the user has named
+// the file.
 func (f *File) Settings() (*Settings, error) {
 	r := &settingsReader{file: f, text: f.Extra["patchbay"]}
 	if r.text == nil {
@@ -46,7 +48,7 @@ type settingsReader struct {
 
 // problem records that the member at a JSON pointer within settings is invalid.
 func (r *settingsReader) problem(pointer, format string, args ...any) {
-	const most = 5 // like those of the schema
+	const most = 5 // like the errors of the schema
 	if len(r.problems) >= most {
 		return
 	}
@@ -96,7 +98,8 @@ func pointer(steps ...string) string {
 	return b.String()
 }
 
-// read decodes the settings, whose schema has checked them, and checks rules that no schema can state.
+// read validates the settings with their schema, decodes them, and checks rules that no schema can
+// state.
 func (r *settingsReader) read() *Settings {
 	if err := settingsSchema().Validate(r.text); err != nil {
 		r.addProblems(err)
@@ -165,7 +168,7 @@ func (r *settingsReader) withAbsent() []byte {
 	return jsonscan.WithMember(text, "servers", servers)
 }
 
-// has reports whether the settings have a member.
+// has reports whether the settings contain a member.
 func (r *settingsReader) has(path ...string) bool {
 	value, has := r.text, true
 	for _, name := range path {
@@ -207,7 +210,7 @@ func (r *settingsReader) positive(at string, d Duration) {
 	}
 }
 
-// knows reports whether the file has a server, which settings refer to at a place.
+// knows reports whether the file contains a server to which the settings refer at a place.
 func (r *settingsReader) knows(server string, at ...string) bool {
 	if r.file.Has(server) {
 		return true
@@ -243,8 +246,8 @@ func (r *settingsReader) server(name string, s *ServerSettings) {
 	r.addEntry(name, s, at)
 }
 
-// addEntry adds what depends on the entry of the server. An invalid entry is an error of
-// [File.Server].
+// addEntry completes the settings from the entry of the server. [File.Server] reports an invalid
+// entry.
 func (r *settingsReader) addEntry(name string, s *ServerSettings, at func(member ...string) string) {
 	entry, err := r.file.Server(name)
 	if err != nil {

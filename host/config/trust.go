@@ -23,14 +23,14 @@ import (
 // Trust is for the entry and its directory. It does not cover the files that a command runs: a
 // repository that changes them keeps its trust.
 type TrustStore struct {
-	// Dir is the absolute path of the directory. [TrustStore.Trust] creates it with mode 0700. A
-	// directory or a record that other users can access trusts nothing.
+	// Dir is the absolute path of the directory. [TrustStore.Trust] creates it with mode 0700. If
+	// other users can access the directory or a record, the user must trust the server again.
 	Dir string
 }
 
 // NeedsTrust reports whether the user must trust a server before a program starts it, connects to
-// it or expands its variables: it comes from a project file and was not trusted as it is now. A
-// store that cannot be read trusts nothing.
+// it or expands its variables: the server comes from a project file, and its present entry was not
+// trusted. If the store cannot be read, no server is trusted.
 func (t *TrustStore) NeedsTrust(s *Server) bool {
 	if !s.Project {
 		return false
@@ -43,8 +43,8 @@ func (t *TrustStore) NeedsTrust(s *Server) bool {
 	return err != nil || !bytes.Equal(got, want)
 }
 
-// Trust records that the user has trusted a server as it is now. It replaces the record of another
-// entry of the same name in the same file. It returns an error if Dir is not absolute, if
+// Trust records that the user has trusted the present entry of a server. It replaces the record of
+// another entry with the same name in the same file. It returns an error if Dir is not absolute, if
 // other users can access Dir, if the entry is not valid UTF-8, or if the record cannot be written.
 func (t *TrustStore) Trust(s *Server) error {
 	file, record, err := t.record(s)
@@ -100,9 +100,9 @@ func (t *TrustStore) record(s *Server) (file string, content []byte, err error) 
 	return filepath.Join(t.Dir, hex.EncodeToString(sum[:])+".json"), append(content, '\n'), nil
 }
 
-// A trustedEntry has all that determines what using a server does, with variables unexpanded.
-// Relative paths of the entry depend on Base, the directory of its file or of its project. File is
-// relative to Base.
+// A trustedEntry contains everything that determines the effect of using a server, with variables
+// unexpanded. Relative paths of the entry depend on Base, the directory of its file or of its
+// project. File is relative to Base.
 type trustedEntry struct {
 	Base, File, Name, Type, Command string
 	Args                            []string
@@ -110,7 +110,7 @@ type trustedEntry struct {
 	EnvFile, Dir, URL               string
 	Header                          map[string]string
 	Inputs                          []Input
-	// Empty members are absent, so that records of releases that did not have them remain valid.
+	// Empty members are absent, so that records of releases without these members remain valid.
 	HeaderCommand string   `json:",omitempty"`
 	AllowedTools  []string `json:",omitempty"`
 	ExcludedTools []string `json:",omitempty"`

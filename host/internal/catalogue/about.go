@@ -9,11 +9,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// An InstructionMode says which instructions a catalogue has.
+// An InstructionMode selects the instructions of a catalogue.
 type InstructionMode uint8
 
 const (
-	// MergedInstructions are the own text, then one section for each server.
+	// MergedInstructions contain Options.OwnInstructions, then a section for each server.
 	MergedInstructions InstructionMode = iota
 	// OnlyOwnInstructions are the own text.
 	OnlyOwnInstructions
@@ -23,15 +23,15 @@ const (
 
 // Limits of instructions: they are part of every conversation of the client.
 const (
-	// MaxServerInstructions is the maximum length of one server's section in bytes.
+	// MaxServerInstructions limits the section of a server in bytes.
 	MaxServerInstructions = 2 << 10
 	// MaxInstructions is the maximum length of all instructions in bytes.
 	MaxInstructions = 16 << 10
 )
 
-// Instructions returns the instructions of the catalogue: those of Options, then a section of each
-// server, whose heading is its id. In single mode those of the server are unchanged, unless there
-// are own ones.
+// Instructions returns the instructions of the catalogue: the text of Options, then a section of
+// each server, whose heading is the ID of the server. In single mode it returns the server's
+// instructions unchanged, unless Options contains a text.
 func (c *Catalogue) Instructions() string { return c.instructions() }
 
 func (c *Catalogue) newInstructions() string {
@@ -76,9 +76,9 @@ func cut(text string, n int) string {
 	return text[:n]
 }
 
-// sectionText returns a server's instructions as the text of a section. Its headings become deeper
-// ones, and lines that underline a heading are removed, so that a heading cannot pass for the
-// section of another server. Characters that a user does not see are removed, too.
+// sectionText returns a server's instructions as the text of a section. A heading must not pass for
+// the section of another server, so sectionText makes headings deeper, and removes lines that
+// underline a heading. It also removes characters that a user does not see.
 func sectionText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 4*MaxServerInstructions)], "")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
@@ -94,15 +94,15 @@ func sectionText(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Limits of capabilities in bytes. Real ones have a few hundred.
+// Limits of capabilities in bytes. Real capabilities take a few hundred.
 const (
-	maxCapabilities      = 16 << 10 // of one server; longer ones are ignored
-	maxUnionCapabilities = 64 << 10 // beyond, those of further servers are ignored
+	maxCapabilities      = 16 << 10 // limits the capabilities of a server; longer capabilities are ignored
+	maxUnionCapabilities = 64 << 10 // limits the union, which ignores the capabilities of further servers
 )
 
-// Capabilities returns the union of the servers' capabilities: a capability is declared if one of
-// the servers declares it, a flag is set if one of them sets it. Of other values, that of the first
-// server is used. An extension that several servers declare needs Options.Extension.
+// Capabilities returns the union of the servers' capabilities: a capability is declared if any
+// server declares it, and a flag is set if any server sets it. For other values, the first server
+// decides. If several servers declare an extension, Options.Extension must merge it.
 //
 // In single mode the result is the server's own declaration. The caller must not change it.
 func (c *Catalogue) Capabilities() json.RawMessage { return c.capabilities() }

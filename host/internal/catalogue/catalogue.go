@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A Catalogue is what one caller sees of several servers. It is immutable and safe for concurrent
-// use.
+// A Catalogue contains the items of several servers that a caller may see. It is immutable and safe
+// for concurrent use.
 type Catalogue struct {
 	servers  []*member
 	byName   map[string]*member // servers
@@ -28,21 +28,21 @@ type Catalogue struct {
 type member struct {
 	Server
 	position int
-	views    bool                       // some of its tools have views
-	mapped   map[string]string          // original URIs and templates with their public ones, if they differ
+	views    bool                       // some of its tools declare views
+	mapped   map[string]string          // holds the public URI or template by the original, if they differ
 	hidden   [Kinds]map[string]struct{} // original names of items that the caller may not see
 }
 
-// A section has the visible items of one kind.
+// A section contains the visible items of a kind.
 type section struct {
 	items  []*Item          // in the order of the list
 	public map[string]*Item // by public name, URI or template
-	hidden map[string]*Item // those that List.Hide hides, by public name, URI or template
+	hidden map[string]*Item // holds the items that List.Hide hides, by public name, URI or template
 }
 
-// Merge joins the lists of servers, which are in the order of the configuration. It never fails:
-// what cannot be listed is left out and described by [Catalogue.Problems]. Nil options mean the
-// defaults.
+// Merge joins the lists of servers, which must be in the order of the configuration. It never
+// fails: it leaves out items that cannot be listed, and [Catalogue.Problems] describes them. Nil
+// options mean the defaults.
 func Merge(servers []Server, o *Options) *Catalogue {
 	c := &Catalogue{byName: map[string]*member{}}
 	if o != nil {
@@ -225,15 +225,16 @@ func (s *member) entries(k Kind) []*entry {
 	})
 }
 
-// Problems returns what was left out of the catalogue and of its lists, and what should be looked
-// at, except the names that [Catalogue.Alike] returns. What the caller may not see is included.
+// Problems returns the problems of the catalogue and of its lists: items that are left out, and
+// items that a user should look at, but not the names that [Catalogue.Alike] returns. They include
+// items that the caller must not see.
 func (c *Catalogue) Problems() []Problem { return c.problems }
 
 // Items returns the visible items of a kind in the order of the list. The caller must not change
 // the slice.
 func (c *Catalogue) Items(k Kind) []*Item { return c.kinds[k].items }
 
-// Find returns the visible item with a public name, URI or template; nil if there is none.
+// Find returns the visible item with a public name, URI or template, or nil.
 func (c *Catalogue) Find(k Kind, public string) *Item { return c.kinds[k].public[public] }
 
 // Equal reports whether a client sees no difference between two lists of the kind. Then it needs no

@@ -8,11 +8,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
-// A shape has the types of an object's known members, as [jsonscan.Kind] returns them; 't' is any
-// boolean. Clients decode whole lists strictly: one item with a wrong type would cost them all
-// items of all servers. Null is accepted, since build removes it.
+// A shape specifies the types of an object's known members, as [jsonscan.Kind] returns them; 't'
+// means any boolean. Clients decode whole lists strictly: an item with a wrong type would cost them
+// all items of all servers. Null is accepted, because build removes it.
 type shape struct {
-	required string // a member that must be there; "" for none
+	required string // a member that must be present, or ""
 	members  map[string]byte
 	elements map[string]*shape // of members that are arrays of objects
 	objects  map[string]*shape // of members that are objects
@@ -27,7 +27,7 @@ var (
 		nil, nil}
 )
 
-// shapes are those of the items of each kind.
+// shapes holds the shape of the items of each kind.
 var shapes = [Kinds]*shape{
 	Tools: {"inputSchema", map[string]byte{"name": '"', "title": '"', "description": '"', "inputSchema": '{',
 		"outputSchema": '{', "annotations": '{', "icons": '[', "execution": '{', "_meta": '{'},
@@ -43,7 +43,8 @@ var shapes = [Kinds]*shape{
 		map[string]*shape{"icons": icons}, map[string]*shape{"annotations": annotations}},
 }
 
-// check returns the name or URI of an item, as far as it has one, and why the item is invalid.
+// check returns the name or URI of an item, if the item contains it, and an error if the item is
+// invalid.
 func check(kind Kind, raw []byte) (name string, err error) {
 	if jsonscan.Kind(raw) != '{' {
 		return "", errors.New("the item is not an object")
@@ -80,7 +81,7 @@ func check(kind Kind, raw []byte) (name string, err error) {
 	return name, nil
 }
 
-// check returns an error if a known member of the object has a wrong type.
+// check returns an error if the type of a known member of the object is wrong.
 func (s *shape) check(obj []byte) error {
 	found := s.required == ""
 	for key, value := range jsonscan.Members(obj) {

@@ -8,19 +8,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// An edit decides about one member of an object: it returns the new value, or the old one, or nil
+// An edit decides about a member of an object: it returns the new value, or the old value, or nil
 // to remove the member.
 type edit func(key string, value []byte) []byte
 
-// rewrite applies an edit to each member of a valid object. It returns the object itself if nothing
-// changes. If no member is removed, all other bytes stay, white space included.
+// rewrite applies an edit to each member of a valid object. It returns the object itself without
+// changes. If the edit removes no member, all other bytes stay, including white space.
 func rewrite(obj []byte, change edit) []byte {
 	d := jsonscan.Descend(obj)
 	if !d.Into('{') {
 		return obj
 	}
 	var out []byte
-	copied, members, removed := 0, 0, false // copied is the end of what out has of obj
+	copied, members, removed := 0, 0, false // copied is the end of the part of obj that out contains
 	for {
 		comma := d.At()
 		key, ok := d.Key()
@@ -98,8 +98,8 @@ func (i *Item) define() json.RawMessage {
 	return out
 }
 
-// withoutNull returns the value of a member without the known members in it that are null; nil if it
-// is one itself.
+// withoutNull returns the value of a member without its known members that are null, or nil if the
+// value itself is null.
 func (s *shape) withoutNull(key string, value []byte) []byte {
 	if _, known := s.members[key]; known && jsonscan.Kind(value) == 'n' {
 		return nil
@@ -167,7 +167,7 @@ const (
 	metaVisible = "visibility"     // of metaUI
 )
 
-// viewOf returns the URI of a tool's view; "" if it has none.
+// viewOf returns the URI of a tool's view, or "".
 func viewOf(definition []byte) string {
 	meta, _ := jsonscan.Get(definition, "_meta")
 	ui, _ := jsonscan.Get(meta, metaUI)
@@ -179,7 +179,7 @@ func viewOf(definition []byte) string {
 	return uri
 }
 
-// withView returns a _meta object whose view has another URI.
+// withView returns a _meta object with another URI of the view.
 func withView(meta []byte, uri string) []byte {
 	replace := func(value []byte) []byte {
 		if jsonscan.Kind(value) != '"' {

@@ -52,7 +52,7 @@ func hidesURI(templates map[string]struct{}, uri string, budget *int) bool {
 	return false
 }
 
-// Has reports whether the list has an item, hidden or not.
+// Has reports whether the list contains an item, hidden or not.
 func (l *List) Has(original string) bool {
 	if l == nil {
 		return false
@@ -75,7 +75,7 @@ func (l *List) Digests() iter.Seq2[string, [sha256.Size]byte] {
 	}
 }
 
-// Definition returns the definition of an original name or URI as sent; nil if there is none.
+// Definition returns the definition of an original name or URI as the server sent it, or nil.
 func (l *List) Definition(original string) json.RawMessage {
 	if l == nil {
 		return nil
@@ -88,7 +88,7 @@ func (l *List) Definition(original string) json.RawMessage {
 }
 
 // Hidden returns the item of a public name that its list hides, and that the caller could see
-// otherwise; nil if there is none.
+// otherwise, or nil.
 func (c *Catalogue) Hidden(k Kind, public string) *Item { return c.kinds[k].hidden[public] }
 
 // DigestOf returns the SHA-256 digest of a valid value in the canonical form of [Item].

@@ -26,10 +26,10 @@ type Item struct {
 
 	options *ServerOptions
 	single  bool   // only configured changes
-	view    string // the public URI of a tool's view, if it differs from the original one
+	view    string // the public URI of a tool's view, if it differs from the original URI
 }
 
-// Description returns the description of the item as callers see it; "" if it has none.
+// Description returns the description of the item that callers see, or "".
 func (i *Item) Description() string { return i.text("description") }
 
 // HiddenArguments returns the arguments of a tool that the configuration hides.
@@ -46,7 +46,8 @@ func (i *Item) text(key string) string {
 	return text
 }
 
-// build returns the public form of an entry: the last one, if it is the same.
+// build returns the public form of an entry. It returns the previous form if the public name is the
+// same.
 func (c *Catalogue) build(s *member, e *entry, public string) *Item {
 	view := ""
 	if e.view != "" && !c.options.Single {

@@ -1,14 +1,15 @@
-// Package catalogue merges what several servers offer into the lists that one caller sees.
+// Package catalogue merges the lists of several servers into the lists that a caller sees.
 //
-// [Parse] reads the pages of one list of one server into a [List]. [Merge] joins the lists of all
-// servers into a [Catalogue], which has public names and URIs, pages, routes and a search index.
-// Definitions stay the bytes that the server sent; only names, URIs and configured members change.
+// [Parse] reads the pages of a list of a server into a [List]. [Merge] joins the lists of all
+// servers into a [Catalogue], which contains public names and URIs, pages, routes and a search
+// index. Definitions stay the bytes that the server sent; only names, URIs and configured members
+// change.
 //
-// Lists and catalogues never change after they were made, and are safe for concurrent use. The
-// package opens no connections and starts no goroutines. A definition is parsed once, by Parse. Its
-// public form is built once and shared by all catalogues that give it the same public name.
+// Lists and catalogues are immutable and safe for concurrent use. The package opens no connections
+// and starts no goroutines. Parse parses a definition a single time. The public form of a
+// definition is built a single time and shared by all catalogues that give it the same public name.
 //
-// What a server sends is not trusted: it is validated, and limited by the constants of this package.
+// Servers are not trusted: the package validates their data, and its constants limit the data.
 package catalogue
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Kind is one of the four kinds of items that servers list.
+// A Kind identifies the kind of items that a server lists.
 type Kind uint8
 
 // The kinds of items.
@@ -67,10 +68,10 @@ type Problem struct {
 	Server   string // as in the configuration; empty in problems of a List
 	Kind     Kind
 	Name     string // the original name or URI; empty if the problem concerns a whole list
-	Reason   string // from this package, with quoted parts of what the server sent
+	Reason   string // from this package, with quoted parts of the server's text
 }
 
-// A Severity says what became of the item of a [Problem].
+// A Severity is the consequence of a [Problem] for its item.
 type Severity uint8
 
 const (

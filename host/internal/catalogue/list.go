@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// Limits of one list of one server.
+// Limits of a list of a server.
 const (
 	// MaxItems is the maximum number of items: more than any host shows, or any model reads.
 	MaxItems = 10_000
@@ -26,16 +26,16 @@ const (
 	MaxBytes = 64 << 20
 	// MaxTemplates is the maximum number of resource templates. A URI is compared with each.
 	MaxTemplates = 1000
-	// MaxItemBytes is the maximum size of one definition in bytes. Models cannot read larger ones.
+	// MaxItemBytes limits a definition in bytes. Models cannot read larger definitions.
 	MaxItemBytes = 1 << 20
-	// MaxNameBytes is the maximum length of an original name in bytes. Real names have at most 128.
+	// MaxNameBytes limits an original name in bytes. Real names are at most 128 bytes long.
 	MaxNameBytes = 1024
 	// maxListProblems limits the problems that a list keeps: a hostile list consists of them.
 	maxListProblems = 100
 )
 
-// A List has all items of one kind of one server, as the server sent them. It is immutable and
-// shared by the catalogues of all callers. The nil List is empty.
+// A List contains all items of a kind, as a server sent them. It is immutable and shared by the
+// catalogues of all callers. The nil List is empty.
 type List struct {
 	kind     Kind
 	entries  []*entry // sorted by original name
@@ -43,7 +43,7 @@ type List struct {
 	digest   [sha256.Size]byte
 	bytes    int                 // of the pages
 	hidden   map[string]struct{} // original names
-	whole    *List               // of which this is a copy with hidden items; nil for none
+	whole    *List               // the list without hidden items of which this list is a copy, or nil
 }
 
 // An entry is an item as sent, with the last public form that was built of it.
@@ -52,7 +52,7 @@ type entry struct {
 	original string
 	raw      json.RawMessage
 	digest   [sha256.Size]byte
-	view     string // the URI of a tool's view; "" for none
+	view     string // the URI of a tool's view, or ""
 
 	names atomic.Pointer[plainNames] // the last result of candidate.plain
 	item  atomic.Pointer[Item]       // the last result of build
@@ -90,7 +90,7 @@ func (p *parser) add(s Severity, name, reason string) {
 	p.problems = append(p.problems, Problem{s, "", p.kind, cut(name, uritemplate.MaxLength), reason})
 }
 
-// page reads one page, and reports whether the list has room for more items.
+// page reads a page, and reports whether the list may hold more items.
 func (p *parser) page(number int, page []byte) bool {
 	err := jsonscan.Valid(page, jsonscan.Limits{})
 	var syntax *jsonscan.SyntaxError
@@ -112,7 +112,7 @@ func (p *parser) page(number int, page []byte) bool {
 			p.add(LeftOut, "", fmt.Sprintf("all items after the first %d: a list has at most so many", limit))
 			return false
 		}
-		if err != nil { // one of the items, or a member beside them, breaks a rule of jsonscan
+		if err != nil { // an item, or a member beside the items, breaks a rule of jsonscan
 			if err := jsonscan.Valid(item, jsonscan.Limits{}); err != nil {
 				p.add(LeftOut, nameOf(p.kind, item), err.Error())
 				continue
@@ -123,7 +123,7 @@ func (p *parser) page(number int, page []byte) bool {
 	return true
 }
 
-// item adds one valid JSON value, if it is a valid item.
+// item adds a valid JSON value, if it represents a valid item.
 func (p *parser) item(raw []byte) {
 	name, err := check(p.kind, raw)
 	switch {
@@ -158,7 +158,7 @@ func (p *parser) finish() *List {
 	return p.List
 }
 
-// nameOf returns the name or URI of an item that may be invalid; "" if it has none.
+// nameOf returns the name or URI of an item that may be invalid, or "".
 func nameOf(kind Kind, item []byte) string {
 	raw, _ := jsonscan.Get(item, kinds[kind].id)
 	name, _ := jsonscan.Unquote(raw)
@@ -166,7 +166,7 @@ func nameOf(kind Kind, item []byte) string {
 }
 
 // digestOf returns the SHA-256 digest of a valid value in canonical form: RFC 8785, except that
-// numbers keep their text, since two numbers may have the same nearest float64.
+// numbers keep their text, because two numbers may round to the same float64.
 func digestOf(raw json.RawMessage) [sha256.Size]byte {
 	v := jsontext.Value(slices.Clone(raw))
 	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
@@ -193,7 +193,8 @@ func (l *List) Len() int {
 // Bytes returns the size of the pages of the list.
 func (l *List) Bytes() int { return l.bytes }
 
-// Problems returns what was left out, and what should be looked at: at most about 100.
+// Problems returns the problems of the list: items that are left out, and items that a user should
+// look at. It returns at most about 100.
 func (l *List) Problems() []Problem {
 	if l == nil {
 		return nil
@@ -201,7 +202,7 @@ func (l *List) Problems() []Problem {
 	return l.problems
 }
 
-// Equal reports whether two lists have the same items, whatever their order was.
+// Equal reports whether two lists contain the same items in any order.
 func (l *List) Equal(other *List) bool {
 	return l.Len() == other.Len() && (l.Len() == 0 || l.digest == other.digest)
 }

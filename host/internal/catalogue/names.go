@@ -21,21 +21,21 @@ const (
 	MaxServerID = 24
 )
 
-// A NameMode says which public names have the id of their server as prefix.
+// A NameMode selects the public names that start with the ID of their server.
 type NameMode uint8
 
 const (
 	// Prefixed names are all server__name. They do not depend on other servers.
 	Prefixed NameMode = iota
-	// PrefixedConflicts have a prefix only if two servers have the same name.
+	// PrefixedConflicts start with the ID only if two servers use the same name.
 	PrefixedConflicts
-	// Unprefixed names never have a prefix. Two items with equal names are both [Misconfigured]: a
-	// server must not take the name of another one's tool.
+	// Unprefixed names never start with the ID. Two items with equal names are both
+	// [Misconfigured]: a server must not take the name of another server's tool.
 	Unprefixed
 )
 
-// A step is a form of a public name. A name that another item has claimed in the same or a later
-// step is not used; the item goes on to its next step.
+// A step is a form of a public name. If another item has claimed a name in the same or a later
+// step, the item must not use the name, and goes on to its next step.
 type step uint8
 
 const (
@@ -50,7 +50,7 @@ const (
 // digestLen is the number of base-32 characters of a step.
 var digestLen = [stepEnd]int{stepDigest6: 6, stepDigest10: 10, stepDigest26: 26}
 
-// plainNames are the names of an entry that need no digest, and what they were made from.
+// plainNames holds the names of an entry that need no digest, and the values they were made from.
 type plainNames struct {
 	id, wanted string
 	max        int
@@ -58,7 +58,8 @@ type plainNames struct {
 	prefixed   string // likewise
 }
 
-// plainNames returns the names for a server's id and a wanted name: the original or configured one.
+// plainNames returns the names for a server's ID and a wanted name: the original or configured
+// name.
 func (e *entry) plainNames(id, wanted string, limit int) *plainNames {
 	if n := e.names.Load(); n != nil && n.id == id && n.wanted == wanted && n.max == limit {
 		return n
@@ -76,7 +77,7 @@ func (e *entry) plainNames(id, wanted string, limit int) *plainNames {
 	return n
 }
 
-// separator is between the id of a server, which has no underscore, and the name.
+// separator is between the ID of a server, which contains no underscore, and the name.
 const separator = "__"
 
 // isPublicName reports whether every model API accepts the name, if it is not too long.
@@ -93,7 +94,7 @@ func isPublicChar(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
-// cleanName replaces every character that public names cannot have with an underscore.
+// cleanName replaces every character that public names must not contain with an underscore.
 func cleanName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x80 && isPublicChar(byte(r)) {
@@ -118,26 +119,26 @@ type candidate struct {
 	server *member
 	entry  *entry
 	wanted string // the original or configured name
-	name   string // the current one
+	name   string // in the current step
 	step   step
 }
 
-// A naming assigns public names to the items of one kind.
+// A naming assigns public names to the items of a kind.
 //
 // An item goes through the steps of its names, in order, until it claims a name that no other item
-// has claimed in the same or a later step. Claims are kept when an item goes on. So the names do not
-// depend on the order in which items are processed, and a server cannot take the name of another
-// one's item by listing an item of that name.
+// has claimed in the same or a later step. Claims are kept when an item goes on. So the names do
+// not depend on the order in which items are processed, and a server cannot take the name of
+// another server's item by listing an item with the name.
 type naming struct {
 	mode   NameMode
 	max    int
 	items  []candidate // by server
 	claims map[string]claim
 
-	reserved bool // the caller has claimed names that may be prefixed ones
+	reserved bool // the caller has claimed names that may start with an ID
 }
 
-// A claim is the latest step in which a name was claimed, and the item that has the name.
+// A claim holds the latest step in which a name was claimed, and the item that owns the name.
 type claim struct {
 	step step
 	item int // index; -1 if the name is not used
@@ -151,7 +152,7 @@ func (n *naming) reserve(names []string) {
 	}
 }
 
-// assign names all items. An item without a name at the end has stepEnd.
+// assign names all items. If an item ends without a name, its step is stepEnd.
 func (n *naming) assign() {
 	var pending []int
 	for from := 0; from < len(n.items); {
@@ -179,7 +180,8 @@ func (n *naming) nextServer(i int) int {
 }
 
 // assignPrefixed assigns prefixed names to all items of a server and reports true, if all original
-// names allow it. Such names need no claims: the prefix separates them from those of other servers.
+// names allow it. Such names need no claims: the prefix separates them from the names of other
+// servers.
 func (n *naming) assignPrefixed(items []candidate) bool {
 	if n.mode != Prefixed || n.reserved {
 		return false
@@ -242,7 +244,7 @@ func (n *naming) after(s step) step {
 	return s + 1
 }
 
-// nameAt returns the name of an item in a step; "" if it has none.
+// nameAt returns the name of an item in a step, or "".
 func (n *naming) nameAt(c *candidate, s step) string {
 	names := c.entry.plainNames(c.server.ID, c.wanted, n.max)
 	switch s {
@@ -264,9 +266,9 @@ func (n *naming) nameAt(c *candidate, s step) string {
 	return withDigest(base, c.server.Name, c.entry.original, digestLen[s], n.max)
 }
 
-// IDs returns the ids that servers have in public names, in the order of their configured names:
-// at most [MaxServerID] lower-case letters, digits and hyphens, all different. An id that would be
-// too long or equal to another one ends in a part of the digest of the configured name.
+// IDs returns the IDs of servers in public names, in the order of their configured names: at most
+// [MaxServerID] lower-case letters, digits and hyphens, all different. If an ID would be too long
+// or equal to another ID, it ends in a part of the digest of the configured name.
 func IDs(names []string) []string {
 	ids := make([]string, len(names))
 	used := map[string]bool{}

@@ -5,32 +5,32 @@ import (
 	"slices"
 )
 
-// A Server is one server of a catalogue, with what it offers to the caller.
+// A Server specifies a server of a catalogue, and its items for the caller.
 type Server struct {
 	// Name is the server's name in the configuration, unique.
 	Name string
 	// ID is the prefix of its public names. Default: as [IDs] returns it.
 	ID string
-	// Lists are the server's lists by kind; nil ones are empty.
+	// Lists holds the server's lists by kind; a nil list is empty.
 	Lists [Kinds]*List
-	// Capabilities is the server's declaration, an object; nil for none.
+	// Capabilities contains the server's declaration, an object, or nil.
 	Capabilities json.RawMessage
 	// Instructions is the server's own text.
 	Instructions string
-	// Options are the server's settings; nil for none. They must not change any more. Catalogues
-	// share definitions only if they have the same pointer.
+	// Options contains the server's settings; nil means the defaults. The settings must not change
+	// any more. Catalogues share definitions only if they use the same pointer.
 	Options *ServerOptions
 }
 
-// ServerOptions are the settings of one server's tools. All names are original names.
+// ServerOptions specifies the settings of a server's tools. All names are original names.
 type ServerOptions struct {
-	// Allow has globs of the tools that are used; nil for all. Deny has globs of those that are not.
-	// In a glob * stands for any text and ? for one character; letters match in their own case only.
+	// Allow contains globs of the tools that may be used; nil means all tools. Deny contains globs
+	// of the tools that must not be used. In a glob * stands for any text and ? for a single
+	// character; letters match in their own case only.
 	Allow, Deny []string
-	// Rename maps tools and prompts to the names that they have instead. Prefixes are added as to
-	// original names.
+	// Rename maps tools and prompts to new names. The new names get prefixes like original names.
 	Rename map[string]string
-	// Describe maps tools to the descriptions that they have instead.
+	// Describe maps tools to new descriptions.
 	Describe map[string]string
 	// HideArgs maps tools to the arguments that their input schema does not show.
 	HideArgs map[string][]string
@@ -43,25 +43,26 @@ type Options struct {
 	// MaxName is the maximum length of public names in bytes. Default: DefaultMaxName. Values beyond
 	// MinMaxName and MaxMaxName are changed to these.
 	MaxName int
-	// Single keeps all names and URIs of the only server, except configured ones.
+	// Single keeps all names and URIs of the only server, except configured names.
 	Single bool
-	// ToolGlobs has globs of the public names of the tools that the caller may see; nil for all.
+	// ToolGlobs contains globs of the public names of the tools that the caller may see; nil means
+	// all tools.
 	ToolGlobs []string
 	// Visible reports whether the caller may see an item. Default: all items. It must not change
 	// its answer while the catalogue is in use.
 	Visible func(*Item) bool
 	// ReservedNames are public names that no item gets.
 	ReservedNames []string
-	// Instructions says which instructions the catalogue has. Default: MergedInstructions.
+	// Instructions selects the instructions of the catalogue. Default: MergedInstructions.
 	Instructions InstructionMode
-	// OwnInstructions is the text in front of those of the servers.
+	// OwnInstructions is the text in front of the servers' instructions.
 	OwnInstructions string
 	// Extension reports whether the catalogue declares an extension that several servers declare.
 	// An extension of a single server is always declared. Default: no.
 	Extension func(id string, servers []string) bool
 }
 
-// matchAny reports whether one of the globs matches all of s.
+// matchAny reports whether any of the globs matches all of s.
 func matchAny(globs []string, s string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool { return matchGlob(g, s) })
 }
@@ -78,7 +79,7 @@ func matchGlob(glob, s string) bool {
 		case i < len(g) && (g[i] == '?' || g[i] == t[j]):
 			i++
 			j++
-		case star >= 0: // the last * takes one more character
+		case star >= 0: // the last * takes another character
 			from++
 			i, j = star+1, from
 		default:

@@ -21,13 +21,13 @@ const (
 // ErrCursor reports that a position is not one that [Catalogue.Page] has returned.
 var ErrCursor = errors.New("the cursor is not one of this list")
 
-// Page returns the items that follow a position, as a JSON array, and the position of the next page,
-// which is "" for the last one. The first page follows "". A limit of 0 means [PageSize]; a page of
-// very large definitions has fewer items.
+// Page returns the items that follow a position, as a JSON array, and the position of the next
+// page, which is "" for the last page. The first page follows "". A limit of 0 means [PageSize]; a
+// page of very large definitions contains fewer items.
 //
-// The order is that of the configuration, then of the original names. A position names the last item
-// of a page, so it stays valid when the catalogue changes: nothing is skipped or repeated but what
-// was added or removed. The caller seals it, since it is what a client sends back.
+// The order is the order of the configuration, then of the original names. A position names the
+// last item of a page, so it stays valid when the catalogue changes: only added or removed items
+// are repeated or skipped. The caller must seal the position, because a client sends it back.
 func (c *Catalogue) Page(k Kind, after string, limit int) (items json.RawMessage, next string, err error) {
 	list := c.kinds[k].items
 	start := 0
@@ -46,15 +46,14 @@ func (c *Catalogue) Page(k Kind, after string, limit int) (items json.RawMessage
 	return items, next, nil
 }
 
-// positionOf returns the position behind an item: the number and the id of its server, the digest
-// and the name of the item. A long name is cut, so that the sealed position stays within the limit
-// that clients have for cursors.
+// positionOf returns the position behind an item: the number and the ID of its server, the digest
+// and the name of the item. It cuts a long name, because clients limit the length of cursors.
 func (c *Catalogue) positionOf(item *Item) string {
 	number := c.byName[item.Server].position
 	return strconv.Itoa(number) + " " + item.ID + " " + nameDigest(item.Original) + cut(item.Original, maxCursorName)
 }
 
-// maxCursorName is the number of bytes of a name that a position has.
+// maxCursorName limits the part of a name that a position contains, in bytes.
 const maxCursorName = 512
 
 // nameDigestLen is the length of a digest in a position. It tells names apart that were cut.

@@ -8,9 +8,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// MapResult returns a valid result of a server with public URIs: those of the contents of
-// resources/read, and of the resources and resource links in results of tools/call, tasks/result and
-// prompts/get. All other bytes stay. It returns the result itself if nothing changes.
+// MapResult returns a valid result of a server with public URIs: the URIs of the contents of
+// resources/read, and of the resources and resource links in results of tools/call, tasks/result
+// and prompts/get. All other bytes stay. It returns the result itself without changes.
 func (c *Catalogue) MapResult(server, method string, result json.RawMessage) json.RawMessage {
 	s := c.byName[server]
 	if s == nil || c.options.Single || len(c.servers) == 1 || !mayHaveURI(result) {
@@ -34,12 +34,13 @@ func (c *Catalogue) MapResult(server, method string, result json.RawMessage) jso
 	return result
 }
 
-// mayHaveURI reports whether a result may have a member uri, as text or escaped. Most results have none.
+// mayHaveURI reports whether a result may contain a member uri, as text or escaped. Most results do
+// not.
 func mayHaveURI(result []byte) bool {
 	return bytes.Contains(result, []byte(`"uri"`)) || bytes.Contains(result, []byte(`\u`))
 }
 
-// at applies f to one member of an object.
+// at applies f to a member of an object.
 func at(obj []byte, key string, f func([]byte) []byte) []byte {
 	return rewrite(obj, func(k string, value []byte) []byte {
 		if k == key {
@@ -74,7 +75,7 @@ func each(array []byte, f func([]byte) []byte) []byte {
 	return append(out, array[copied:]...)
 }
 
-// A resultMapper maps the URIs of one result.
+// A resultMapper maps the URIs of a result.
 type resultMapper struct {
 	catalogue *Catalogue
 	server    *member

@@ -21,7 +21,7 @@ type Route struct {
 // routes find the server of a URI.
 type routes struct {
 	owners    [2]map[string]*member // of listed resources and templates, visible or not, by public URI
-	templates []*routeTemplate      // those that the caller may see, the most specific first
+	templates []*routeTemplate      // the templates that the caller may see, the most specific first
 	byID      map[string]*member    // servers
 }
 
@@ -51,7 +51,7 @@ func (c *Catalogue) addRoutes() {
 }
 
 // matcher returns a function that reports whether a URI is an expansion of the template. A template
-// whose pattern is too complex matches nothing.
+// whose pattern is too complex matches no URI.
 func matcher(t *uritemplate.Template) func(uri string) bool {
 	lists := map[string]bool{}
 	for _, expression := range strings.Split(t.String(), "{")[1:] {
@@ -72,13 +72,13 @@ func matcher(t *uritemplate.Template) func(uri string) bool {
 	}
 }
 
-// matchBudget is the number of bytes that are compared with templates for one request or result: one
-// URI of usual length with thousands of templates, or the longest one with 32. A hostile template
-// takes about 300 ns for a byte.
+// matchBudget limits the bytes that are compared with templates for a request or result: a URI of
+// usual length with thousands of templates, or the longest URI with 32 templates. A hostile
+// template takes about 300 ns for a byte.
 const matchBudget = 256 << 10
 
-// template returns the most specific template for a URI, among those of one server, or among those
-// with their own text if s is nil. The budget is what is left of matchBudget.
+// template returns the most specific template for a URI, among the templates of a server, or among
+// all templates with their own text if s is nil. The budget holds the rest of matchBudget.
 func (r *routes) template(uri string, s *member, budget *int) *Item {
 	if len(uri) > uritemplate.MaxLength {
 		return nil
@@ -100,11 +100,12 @@ func (r *routes) template(uri string, s *member, budget *int) *Item {
 	return nil
 }
 
-// Route returns the server of a public URI: of the resource that has it, of a URI that was mapped,
-// or of the most specific template that matches. It reports false if there is none, or if the caller
-// may not see it; then the caller of Route may know a server that has named the URI in a result.
+// Route returns the server of a public URI: the server of the resource with the URI, of a URI that
+// was mapped, or of the most specific template that matches. It reports false if no server is known
+// or the caller must not see the resource; then the caller of Route may know a server that named
+// the URI in a result.
 func (c *Catalogue) Route(uri string) (Route, bool) {
-	if len(uri) > uritemplate.MaxLength*4 { // percent-encoding has made it longer
+	if len(uri) > uritemplate.MaxLength*4 { // percent-encoding may triple the length
 		return Route{}, false
 	}
 	if item := c.Find(Resources, uri); item != nil {
@@ -153,8 +154,7 @@ func (s *member) hides(k Kind, original string) bool {
 	return hidden
 }
 
-// Original returns the visible item that a server knows by a name, URI or template; nil if there is
-// none.
+// Original returns the visible item that a server knows by a name, URI or template, or nil.
 func (c *Catalogue) Original(k Kind, server, original string) *Item {
 	s := c.byName[server]
 	if s == nil {
@@ -171,8 +171,8 @@ func (c *Catalogue) Original(k Kind, server, original string) *Item {
 	return nil
 }
 
-// PublicURI returns the URI by which callers know a URI that a server has named: the same, unless it
-// would lead to another server.
+// PublicURI returns the URI by which callers know a URI that a server has named. It returns the
+// same URI, unless it would lead to another server.
 func (c *Catalogue) PublicURI(server, uri string) string {
 	s := c.byName[server]
 	if s == nil {
@@ -207,9 +207,9 @@ func (c *Catalogue) publicURI(s *member, uri string, budget *int) string {
 	return mapURI(s.ID, uri, false)
 }
 
-// Reference resolves the ref of a completion request: it returns the item, and the ref as the item's
-// server knows it. It reports false for a ref that is malformed or names nothing that the caller may
-// see.
+// Reference resolves the ref of a completion request: it returns the server, and the ref in the
+// server's own names. It reports false for a ref that is malformed or names no item that the caller
+// may see.
 //
 // Spec: server/utilities/completion, Reference Types.
 func (c *Catalogue) Reference(ref []byte) (server string, own []byte, ok bool) {
@@ -246,9 +246,10 @@ func (c *Catalogue) Reference(ref []byte) (server string, own []byte, ok bool) {
 	}), true
 }
 
-// AppTool returns the tool that a page of an app calls by its original name, since a page does not
-// know public names. The tool belongs to a server with views, and is not hidden from apps; nil if
-// there is none, or more than one of which not exactly one names apps in its visibility.
+// AppTool returns the tool that a page of an app calls by its original name, because a page does
+// not know public names. The tool must belong to a server with views, and must not be hidden from
+// apps. If several tools qualify, AppTool returns the only tool that names apps in its visibility,
+// or nil.
 //
 // Spec: extensions/apps, Tool Visibility.
 func (c *Catalogue) AppTool(name string) *Item {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// maxToolSchemas limits the tools of one server whose schemas are kept.
+// maxToolSchemas limits the tools of a server whose schemas are kept.
 const maxToolSchemas = 1000
 
 // Schemas holds the parsed schemas of the tools of a server, by the digest of the definition.
@@ -22,9 +22,9 @@ type Schemas struct {
 
 // A Schema contains the parts of a tool's schemas that a host uses.
 type Schema struct {
-	Output  *schema.Schema       // nil if the tool has none or an invalid one
+	Output  *schema.Schema       // nil if the tool declares no valid schema
 	Headers []driver.HeaderParam // arguments that HTTP clients repeat
-	Names   *fold.Names          // of the arguments; nil if the schema names none
+	Names   *fold.Names          // of the arguments; nil if the schema names no arguments
 }
 
 // Of returns the parsed schemas of a tool. Calls for other tools do not wait while it parses them.

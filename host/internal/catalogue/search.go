@@ -27,10 +27,10 @@ func (c *Catalogue) Tokens() (n int) {
 
 // Limits of a search.
 const (
-	// maxQueryTerms limits the work for one query: it is a phrase, not a text.
+	// maxQueryTerms limits the work for a query, which should be a phrase.
 	maxQueryTerms = 64
-	// maxIndexedText is the number of bytes that are indexed of each field, and of all argument
-	// names. Descriptions say at their beginning what a tool does.
+	// maxIndexedText limits the indexed bytes of each field, and of all argument names. The
+	// beginning of a description should say what a tool does.
 	maxIndexedText = 2 << 10
 )
 
@@ -41,14 +41,14 @@ func (c *Catalogue) Search(query string, limit int) []*Item {
 	return c.search().find(query, limit)
 }
 
-// Parameters of BM25, those of common search engines: how soon repeated words stop counting, and how
-// much the length of a text counts.
+// Parameters of BM25, with the values of common search engines: how soon repeated words stop
+// counting, and how much the length of a text counts.
 const (
 	bm25Saturation = 1.2
 	bm25Length     = 0.75
 )
 
-// Weights of fields: a word in a name says more than one in a description.
+// Weights of fields: a word in a name says more than a word in a description.
 const (
 	weightName        = 4
 	weightTitle       = 3
@@ -95,7 +95,7 @@ func newIndex(items []*Item) *index {
 	return x
 }
 
-// add indexes one field of an item.
+// add indexes a field of an item.
 func (x *index) add(item int, text string, weight float32) {
 	for _, word := range wordsOf(cut(text, maxIndexedText)) {
 		list := x.postings[word]

@@ -7,15 +7,15 @@ import (
 	"weak"
 )
 
-// A Store holds the lists of one server, equal lists once. A list belongs to the store as long as anything
-// uses it. The zero Store is empty, and safe for concurrent use.
+// A Store holds the lists of a server, and a single copy of equal lists. A list belongs to the
+// store as long as it is in use. The zero Store is empty, and safe for concurrent use.
 type Store struct {
 	mu    sync.Mutex // guards lists
 	lists map[[sha256.Size]byte]weak.Pointer[List]
 }
 
-// Keep returns the stored list that equals a list, which it stores if there is none. The result is nil if
-// all lists would have more than a number of bytes.
+// Keep returns the stored list that equals a list. It stores the list if the store does not contain
+// it. The result is nil if all lists would exceed most bytes.
 func (s *Store) Keep(l *List, most int) *List {
 	h := sha256.New()
 	fmt.Fprint(h, l.kind, l.digest, l.problems)

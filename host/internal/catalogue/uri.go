@@ -15,10 +15,10 @@ const (
 
 // mapURI returns the public form of a URI or template whose own text is in use by another server.
 //
-// A URI is percent-encoded, so that no client resolves its dots or cuts its fragment. A template
-// stays as it is, because its expansions must lead back to those of the original: percent-encoding
-// would not tell the template's text from the values. An encoded URI has no colon, and an expansion
-// begins with a scheme, so the two differ.
+// A URI is percent-encoded, so that clients neither resolve its dots nor cut its fragment. A
+// template stays as it is, because its expansions must lead back to the expansions of the original:
+// percent-encoding would not tell the template's text from the values. An encoded URI contains no
+// colon, and an expansion begins with a scheme, so the two differ.
 func mapURI(id, uri string, template bool) string {
 	prefix := mappedURI
 	if strings.HasPrefix(uri, "ui://") {
@@ -30,7 +30,7 @@ func mapURI(id, uri string, template bool) string {
 	return prefix + id + "/" + uritemplate.Escape(uri)
 }
 
-// isMapped reports whether a URI or template looks mapped. Servers cannot have such URIs.
+// isMapped reports whether a URI or template looks mapped. Servers must not use such URIs.
 func isMapped(uri string) bool {
 	return strings.HasPrefix(uri, mappedURI) || strings.HasPrefix(uri, mappedUI)
 }

@@ -43,8 +43,8 @@ type cgroup struct {
 	err      error
 }
 
-// enter makes a cgroup with as many of the limits as possible, and returns the others. The cgroup is nil
-// if it would limit nothing.
+// enter makes a cgroup with as many of the limits as possible, and returns the remaining limits.
+// The cgroup is nil if it would limit nothing.
 func enter(l Limits) (*cgroup, Limits) {
 	wanted := controllers(l)
 	if len(wanted) == 0 {
@@ -91,7 +91,7 @@ func controllers(l Limits) (names []string) {
 	return names
 }
 
-// ancestors returns the directories of the cgroup of this process and of those above it.
+// ancestors returns the directories of the cgroup of this process and of the cgroups above it.
 func ancestors() (dirs []string) {
 	mount, root := cgroupMount("/proc/self/mountinfo")
 	own, err := os.ReadFile("/proc/self/cgroup")
@@ -132,8 +132,8 @@ func cgroupMount(mountinfo string) (mount, root string) {
 	return "", ""
 }
 
-// enable returns the controllers that cgroups in a directory can have. It enables those that are
-// not: that fails in a cgroup of others, and in one with processes.
+// enable returns the controllers that cgroups in a directory can use, and enables the others of
+// wanted. Enabling fails in a cgroup of another owner, and in a cgroup that contains processes.
 func enable(dir string, wanted []string) (enabled []string) {
 	control := filepath.Join(dir, "cgroup.subtree_control")
 	offered, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
@@ -183,7 +183,7 @@ func removeOld(parent string) {
 	for _, path := range old {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), cgroupPrefix), "-")
 		if n, err := strconv.Atoi(pid); err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
-			_ = os.Remove(path) // fails if it has processes
+			_ = os.Remove(path) // fails while it contains processes
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (c *cgroup) limit(l Limits, controllers []string) error {
 		var err error
 		switch controller {
 		case "memory":
-			// Swap would hide that the limit has been reached. Not all systems have these two files.
+			// Swap would hide that the limit has been reached. Some systems lack these two files.
 			_ = c.set("memory.swap.max", "0")
 			_ = c.set("memory.oom.group", "1") // no server goes on without some of its processes
 			err = c.set("memory.max", strconv.FormatInt(l.Memory, 10))
@@ -210,7 +210,7 @@ func (c *cgroup) limit(l Limits, controllers []string) error {
 	return nil
 }
 
-// set writes a file of the cgroup, which exists if the kernel has the feature.
+// set writes a file of the cgroup. The file exists if the kernel supports the feature.
 func (c *cgroup) set(file, value string) error {
 	f, err := os.OpenFile(filepath.Join(c.dir.Name(), file), os.O_WRONLY, 0)
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *cgroup) close() error {
 	return c.err
 }
 
-// removeAll removes a cgroup and those that its processes have made in it.
+// removeAll removes a cgroup and the cgroups that its processes have created in it.
 func removeAll(path string) error {
 	below, _ := filepath.Glob(filepath.Join(path, "*", "cgroup.procs"))
 	for _, procs := range below {
@@ -259,7 +259,8 @@ func removeAll(path string) error {
 	return os.Remove(path)
 }
 
-// kill kills all processes of the cgroup. Kernels before 5.14 have no file for that.
+// kill kills all processes of the cgroup. Kernels before 5.14 lack the file for it, so kill then
+// signals each process.
 func (c *cgroup) kill() {
 	if c.set("cgroup.kill", "1") == nil {
 		return

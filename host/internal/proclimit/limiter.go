@@ -1,11 +1,11 @@
-// Package proclimit bounds what the processes of a server may use.
+// Package proclimit limits the resources of the processes of a server.
 //
-// On Linux they are started in a cgroup (version 2) if this process may create one with the
-// controllers. Otherwise a shell sets resource limits before it becomes the server; these count for
-// each process. What neither can enforce is an error.
+// On Linux it starts the processes in a cgroup (version 2) if this process may create a cgroup with
+// the controllers. Otherwise a shell sets resource limits before it becomes the server, and each
+// limit applies to each process. A limit that neither can enforce is an error.
 //
-// The limits are for servers that go wrong. One that attacks runs as the same user, and can leave its
-// cgroup.
+// The limits contain servers that go wrong. They must not be used against attackers: a server runs
+// as the same user, and can leave its cgroup.
 package proclimit
 
 import (
@@ -17,9 +17,9 @@ import (
 	"strings"
 )
 
-// A Limiter starts the processes of one server with limits. Close releases it.
+// A Limiter starts the processes of a server with limits. Callers must call Close.
 type Limiter struct {
-	cgroup  *cgroup  // nil if there is none
+	cgroup  *cgroup  // nil without a cgroup
 	ulimits []string // pairs of an option of ulimit and its value
 	missing []string
 }
@@ -60,13 +60,13 @@ func New(l Limits) (*Limiter, error) {
 // ErrUnsupported is the error of limits that the system cannot enforce.
 var ErrUnsupported = errors.New("this system cannot enforce the limits")
 
-// maxProcessors is more than any machine has.
+// maxProcessors is more than any machine contains.
 const maxProcessors = 1 << 20
 
 // Missing returns the names of the limits that are not enforced.
 func (r *Limiter) Missing() []string { return r.missing }
 
-// ulimit adds a resource limit in units of ulimit, unless a lower one is in force.
+// ulimit adds a resource limit in units of ulimit, unless a lower limit is in force.
 func (r *Limiter) ulimit(option string, resource int, value, unit int64) bool {
 	if _, err := os.Stat(shell); err != nil {
 		return false
@@ -95,8 +95,9 @@ func (r *Limiter) Prepare(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Close kills the processes that still run in the cgroup, also those that have left the process
-// group of the server, and removes it. It returns within 3 seconds. It may be called several times.
+// Close kills the processes that still run in the cgroup, including processes that have left the
+// process group of the server, and removes the cgroup. It returns within 3 seconds. It may be
+// called repeatedly.
 func (r *Limiter) Close() error {
 	if r.cgroup == nil {
 		return nil

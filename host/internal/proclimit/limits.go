@@ -9,7 +9,7 @@ type Limits struct {
 	Processes int
 	// OpenFiles is the number of open files of each process.
 	OpenFiles int
-	// CPU is the time of processors per time: 0.5 is half of one, 2 is two. It needs a cgroup.
+	// CPU limits the processors: 0.5 means half of a processor, 2 means two. It requires a cgroup.
 	CPU float64
 	// BestEffort ignores limits that the system cannot enforce; see [Limiter.Missing].
 	BestEffort bool
