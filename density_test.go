@@ -115,7 +115,16 @@ var rewritten = strings.Fields(`
 	gateway/internal/secrettext
 	gateway/internal/spell
 	host/approval
+	host/config
+	host/event
+	host/hosterr
 	host/internal/approve
+	host/internal/catalogue
+	host/internal/limits
+	host/internal/pins
+	host/internal/proclimit
+	host/internal/result
+	host/internal/server
 	host/operator
 	host/policy
 	host/state
