@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
 // maxCursor bounds the cursor that a client sends. A cursor holds a name, of which a URI is the
@@ -79,7 +80,7 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string
 func paginate[V, E any](
 	ctx context.Context, s *Server, set *featureSet[V, E], req *Request,
 ) (*listPage[V], string, error) {
-	after, err := s.openCursor(req, set.kind)
+	after, err := openCursor(s.sealer, req, set.kind)
 	if err != nil {
 		return nil, "", err
 	}
@@ -111,7 +112,7 @@ func paginate[V, E any](
 }
 
 // openCursor returns the name after which the page begins, which is empty for the first page.
-func (s *Server) openCursor(req *Request, kind string) (string, error) {
+func openCursor(keys *seal.KeyRing, req *Request, kind string) (string, error) {
 	raw, ok := jsonscan.GetNonNull(req.Params, "cursor")
 	if !ok {
 		return "", nil
@@ -121,7 +122,7 @@ func (s *Server) openCursor(req *Request, kind string) (string, error) {
 	if err != nil {
 		return "", invalid
 	}
-	after, _, err := s.sealer.OpenText(cursor, "cursor", kind, req.Principal.Key())
+	after, _, err := keys.OpenText(cursor, "cursor", kind, req.Principal.Key())
 	if err != nil {
 		return "", invalid
 	}

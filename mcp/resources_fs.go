@@ -56,7 +56,7 @@ func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
 		case len(files) == maxFiles:
 			return fmt.Errorf("more than %d files; use AddFSTemplate", maxFiles)
 		}
-		files = append(files, s.addFile(prefix+uritemplate.EscapePath(name), name, fsys, info))
+		files = append(files, addFile(s, prefix+uritemplate.EscapePath(name), name, fsys, info))
 		return nil
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
 	return files
 }
 
-func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Registration[Resource] {
+func addFile(s *Server, uri, name string, fsys fs.FS, info fs.FileInfo) *Registration[Resource] {
 	size := info.Size()
 	r := &Resource{URI: uri, Name: name, MIMEType: fileTypes[strings.ToLower(path.Ext(name))], Size: &size}
 	if changed := info.ModTime(); !changed.IsZero() {

@@ -245,7 +245,7 @@ func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.R
 	case res == nil || len(res.Contents) == 0:
 		return nil, NotFound(uri)
 	}
-	return s.finishRead(from, uri, res)
+	return finishRead(from, uri, res)
 }
 
 // An origin is a resource that can be read, with the defaults of its contents.
@@ -296,7 +296,7 @@ func (s *Server) findTemplate(
 
 // finishRead returns a copy of a result in which the origin provides the unset fields. The function
 // may still use its own result, which does not change.
-func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
+func finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
 	res := &ReadResourceResult{Cache: cmp.Or(given.Cache, from.cache), Meta: given.Meta}
 	for i, c := range given.Contents {
 		if c == nil {

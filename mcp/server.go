@@ -130,8 +130,12 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	if opts != nil {
 		s.opts = *opts
 	}
-	s.fillDefaults()
-	if err := s.validate(name); err != nil {
+	s.opts.fillDefaults()
+	err := s.opts.validate(name)
+	if err == nil {
+		s.accepts, err = s.opts.revisions()
+	}
+	if err != nil {
 		panic("mcp: NewServer: " + err.Error())
 	}
 	info := Implementation{
@@ -187,49 +191,54 @@ func (s *Server) Use(m Middleware) {
 	s.wrap()
 }
 
-func (s *Server) fillDefaults() {
-	if s.opts.Logger == nil {
-		s.opts.Logger = slog.Default()
+func (o *ServerOptions) fillDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
-	if s.opts.PageSize == 0 {
-		s.opts.PageSize = 1000
+	if o.PageSize == 0 {
+		o.PageSize = 1000
 	}
-	if s.opts.MaxInFlight == 0 {
-		s.opts.MaxInFlight = 10_000
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 10_000
 	}
-	if s.opts.StateTTL == 0 {
-		s.opts.StateTTL = time.Hour
+	if o.StateTTL == 0 {
+		o.StateTTL = time.Hour
 	}
 }
 
-func (s *Server) validate(name string) error {
+func (o *ServerOptions) validate(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("the name is empty")
-	case s.opts.PageSize < 0:
-		return fmt.Errorf("PageSize is %d, want a positive number", s.opts.PageSize)
-	case s.opts.MaxInFlight < 0:
-		return fmt.Errorf("MaxInFlight is %d, want a positive number", s.opts.MaxInFlight)
+	case o.PageSize < 0:
+		return fmt.Errorf("PageSize is %d, want a positive number", o.PageSize)
+	case o.MaxInFlight < 0:
+		return fmt.Errorf("MaxInFlight is %d, want a positive number", o.MaxInFlight)
 	}
-	for i, k := range s.opts.StateKeys {
+	for i, k := range o.StateKeys {
 		if len(k) < minStateKey {
 			return fmt.Errorf("StateKeys[%d] has %d bytes, want at least %d", i, len(k), minStateKey)
 		}
 	}
-	if err := checkObjects(s.opts.Experimental); err != nil {
+	if err := checkObjects(o.Experimental); err != nil {
 		return fmt.Errorf("Experimental: %w", err)
 	}
-	for _, version := range s.opts.Revisions {
+	return o.Cache.validate()
+}
+
+// revisions returns Revisions, the oldest first, or nil for all.
+func (o *ServerOptions) revisions() (accepted []wire.Revision, err error) {
+	for _, version := range o.Revisions {
 		r, known := wire.ParseRevision(version)
 		if !known {
-			return fmt.Errorf("Revisions has %q, want some of %v", version, wire.Revisions())
+			return nil, fmt.Errorf("Revisions has %q, want some of %v", version, wire.Revisions())
 		}
-		if !slices.Contains(s.accepts, r) {
-			s.accepts = append(s.accepts, r)
+		if !slices.Contains(accepted, r) {
+			accepted = append(accepted, r)
 		}
 	}
-	slices.Sort(s.accepts)
-	return s.opts.Cache.validate()
+	slices.Sort(accepted)
+	return accepted, nil
 }
 
 // checkObjects returns an error if a capability does not encode to a JSON object.
@@ -386,4 +395,23 @@ func templateFeature(t *ResourceTemplate) Feature { return Feature{Template: t} 
 // Extensions call it before they reveal the feature. It is safe for concurrent use.
 func (s *Server) Visible(ctx context.Context, f Feature) bool {
 	return s.opts.Visible == nil || s.opts.Visible(ctx, f)
+}
+
+// ServerStats contains figures of a [Server] at a moment.
+type ServerStats struct {
+	Tools, Prompts, Resources, Templates int // registered, whether or not a caller may see them
+	InFlight                             int // requests in progress, without subscriptions
+	Subscriptions                        int // open subscriptions, including sessions that are notified of changes
+}
+
+// Stats returns the figures of the server, for metrics. It is safe for concurrent use, and fast.
+func (s *Server) Stats() ServerStats {
+	st := ServerStats{
+		Tools: len(s.tools.list()), Prompts: len(s.prompts.list()), Resources: len(s.resources.list()),
+		Templates: len(s.templates.list()), InFlight: int(s.serving.Load()),
+	}
+	s.changes.mu.Lock()
+	defer s.changes.mu.Unlock()
+	st.Subscriptions = len(s.changes.subs)
+	return st
 }

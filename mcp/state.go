@@ -320,12 +320,13 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	digest := sha256.Sum256(args)
-	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
+	return []string{"state", serverName(c.server.frame), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
 }
 
-// identity returns the server's name without its version: a client may answer after an update.
-func (s *Server) identity() string {
-	frame := append(append([]byte{'{'}, s.frame...), '}')
+// serverName returns the name in the `_meta` of a server without its version: a client may answer
+// after an update.
+func serverName(frame []byte) string {
+	frame = append(append([]byte{'{'}, frame...), '}')
 	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)
 	name, _ := jsonscan.Get(info, "name")
 	return string(name)

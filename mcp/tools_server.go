@@ -260,7 +260,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 		s.resources.ever.Store(true)
 	}
 	if e.extra.output != nil && !res.IsError {
-		return s.checkStructured(c, e, res)
+		return checkStructured(c, e, res)
 	}
 	return res, nil
 }
@@ -318,7 +318,7 @@ func failedTool(err error) *CallToolResult {
 
 // checkStructured validates a result by the tool's output schema; an error is the server's. Spec:
 // server/tools, Output Schema.
-func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
+func checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
 			return res, nil // the run was not completed
