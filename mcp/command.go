@@ -51,12 +51,9 @@ func Command(name string, args ...string) *CommandTransport {
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
 type CommandTransport struct {
-	// Path is the name of the program, or the path of its file.
-	Path string
-	// Args are the arguments, without the name of the program.
-	Args []string
-	// Dir is the working directory. Default: the working directory of this process.
-	Dir string
+	Path string   // the name of the program, or the path of its file
+	Args []string // the arguments, without the name of the program
+	Dir  string   // the working directory; default: the working directory of this process
 	// Env contains additional variables, as "KEY=value". The server inherits only variables that
 	// programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG,
 	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows, and variables for proxies,
@@ -159,12 +156,9 @@ func (s *CommandTransport) ServerKey() string {
 // It satisfies errors.Is(err, [ErrDisconnected]). The [TransportError] of a request that was in
 // progress wraps it.
 type ExitError struct {
-	// Command is the name of the program, as passed to [Command].
-	Command string
-	// ExitCode is the exit status of the process, or -1 if a signal ended it.
-	ExitCode int
-	// Signal is the signal that ended the process, such as "killed"; it may be empty.
-	Signal string
+	Command  string // the name of the program, as passed to [Command]
+	ExitCode int    // the exit status of the process, or -1 if a signal ended it
+	Signal   string // the signal that ended the process, such as "killed"; may be empty
 	// Stderr is the last output on standard error, unmodified: at most 16 lines and 4 KiB. It may
 	// give the reason for the exit. The text comes from the server and must not be trusted.
 	Stderr string

@@ -98,9 +98,7 @@ func completeFrom(values []string) CompleteFunc {
 type completeParams struct {
 	kind   string // ref/prompt or ref/resource
 	target string // a prompt's name, a URI or a URI template
-	name   string
-	value  string
-	args   map[string]string
+	CompleteParams
 }
 
 func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
@@ -115,13 +113,13 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(target.names, p.name) {
+	if !slices.Contains(target.names, p.Argument) {
 		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q",
-			target.of, p.name, target.names)
+			target.of, p.Argument, target.names)
 	}
-	f, ok := target.funcs[p.name]
+	f, ok := target.funcs[p.Argument]
 	if !ok && s.opts.Complete != nil {
-		found, err := s.opts.Complete(ctx, p.exported())
+		found, err := s.opts.Complete(ctx, &p.CompleteParams)
 		if err != nil {
 			return nil, err
 		}
@@ -135,23 +133,13 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	}
 	var values []string
 	if ok {
-		if values, err = f(ctx, p.value, p.args); err != nil {
+		if values, err = f(ctx, p.Value, p.Arguments); err != nil {
 			return nil, err
 		}
 	}
 	total := int64(len(values))
 	shown := values[:min(len(values), maxCompletions)]
 	return &CompleteResult{Completion: Completion{Values: shown, Total: &total, HasMore: len(shown) < len(values)}}, nil
-}
-
-func (p *completeParams) exported() *CompleteParams {
-	exported := &CompleteParams{Argument: p.name, Value: p.value, Arguments: p.args}
-	if p.kind == "ref/prompt" {
-		exported.Prompt = p.target
-	} else {
-		exported.Template = p.target
-	}
-	return exported
 }
 
 func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completions, error) {
@@ -190,16 +178,21 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 	if p.target, err = textMember(ref, "params.ref", key); err != nil {
 		return p, err
 	}
+	if p.kind == "ref/prompt" {
+		p.Prompt = p.target
+	} else {
+		p.Template = p.target
+	}
 	argument, _ := jsonscan.Get(params, "argument")
-	if p.name, err = textMember(argument, "params.argument", "name"); err != nil {
+	if p.Argument, err = textMember(argument, "params.argument", "name"); err != nil {
 		return p, err
 	}
-	if p.value, err = textMember(argument, "params.argument", "value"); err != nil {
+	if p.Value, err = textMember(argument, "params.argument", "value"); err != nil {
 		return p, err
 	}
-	if len(p.value) > maxCompletedValue {
+	if len(p.Value) > maxCompletedValue {
 		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d",
-			len(p.value), maxCompletedValue)
+			len(p.Value), maxCompletedValue)
 	}
 	chosen, ok := jsonscan.GetNonNull(params, "context")
 	if ok && jsonscan.Kind(chosen) != '{' {
@@ -214,7 +207,7 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 		if err != nil {
 			return p, Errorf(CodeInvalidParams, "params.context.arguments: argument %.128q is not a string", name)
 		}
-		put(&p.args, string(name), text)
+		put(&p.Arguments, string(name), text)
 	}
 	return p, nil
 }

@@ -13,8 +13,8 @@
 //
 // A result that is not text or a [ContentBlock] becomes structured content, with an output schema;
 // [Structured] contains a value and content for the model. An error of the function becomes a tool
-// error (isError) that the model can see and correct. An [*Error] becomes a protocol error. A panic fails
-// one call. [AddResource], [AddResourceTemplate] (URI templates of RFC 6570), [AddFS] and
+// error (isError) that the model can see and correct. An [*Error] becomes a protocol error. A panic
+// fails one call. [AddResource], [AddResourceTemplate] (URI templates of RFC 6570), [AddFS] and
 // [AddPrompt] register other features; a Complete function adds completion for their arguments.
 // Each returns a [Registration], which changes or removes the feature while clients are connected
 // and sends them the list changed notification. [SetTool] and its like return an error instead of a
@@ -30,9 +30,9 @@
 // The JSON Schema of an input or output type is derived by these rules. A struct is an object
 // without additional properties; the `json` tags name its properties. A field is required unless it
 // is a pointer, is tagged omitempty or omitzero, or declares a default; optional does not mean
-// nullable, and a nil slice is []. Slices are arrays, maps with string keys are objects,
-// time.Time is a string of the format date-time, []byte is base64, and a type with a method Enum()
-// []T is an enum of the values that it returns. A recursive type refers to itself.
+// nullable, and a nil slice is []. Slices are arrays, maps with string keys are objects, time.Time
+// is a string of the format date-time, []byte is base64, and a type with a method Enum() []T is an
+// enum of the values that it returns. A recursive type refers to itself.
 //
 // A `jsonschema` tag contains a description, followed by options key=value, each after a comma. A
 // comma that is not followed by key=value belongs to the description:
@@ -59,8 +59,8 @@
 // receives the question: as a result to which it responds by repeating its request, or, before
 // 2026-07-28, as a request of the server. Then the handler runs again from its start. The code
 // before a question therefore runs more than once: it must be free of side effects or wrapped in
-// [Once]. In 2026-07-28 the client carries the answers so far as encrypted request state, so that any replica
-// with the same [ServerOptions].StateKeys can continue.
+// [Once]. In 2026-07-28 the client carries the answers so far as encrypted request state, so that
+// any replica with the same [ServerOptions].StateKeys can continue.
 //
 // # Clients
 //
@@ -76,11 +76,10 @@
 //	text, err := mcp.CallTool[string](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
 //
 // [Command] starts a child process, [InMemory] is a server in this process, [NewConnTransport] uses
-// any stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] contains the functions that
-// handle a server's elicitation and sampling requests; setting such a function declares the
-// capability.
-// [WithCallOptions] sets progress handlers and timeouts of single requests. [Client.Listen] opens a
-// subscription and returns the server's notifications as an iterator.
+// any stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] contains the functions
+// that handle a server's elicitation and sampling requests; setting such a function declares the
+// capability. [WithCallOptions] sets progress handlers and timeouts of single requests.
+// [Client.Listen] opens a subscription and returns the server's notifications as an iterator.
 //
 // An error is a [*ToolError] if a tool failed, a [*TransportError] if there is no response or an
 // HTTP status such as 403, and otherwise an [*Error] if the server returned it; see [Client]. The
@@ -92,9 +91,8 @@
 //
 // [Stdio] serves the client that started this process, [Pipe] connects within the process, and
 // [NewStreamConn] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio
-// does not link it. A custom transport on streams implements [Conn]. Any other transport of a
-// server calls its [Handler] through [NewRequest] and [Driver], and any other transport of a client
-// implements [Transport].
+// does not link it. A custom transport on streams implements [Conn]; package driver describes
+// others.
 //
 // # Extensions
 //
@@ -122,22 +120,4 @@
 // A client treats servers as hostile, as a server does clients: sizes, counts and times are
 // bounded, schemas are never fetched, child processes get a short list of environment variables,
 // and nothing is opened or shown to a user except by a function of the application.
-//
-// # Coming from the official Go SDK or mcp-go
-//
-//	official Go SDK                        mcp-go                                   this package
-//	mcp.NewServer(impl, opts)              server.NewMCPServer(name, version)       NewServer(name, version, opts)
-//	mcp.AddTool(s, tool, handler)          s.AddTool(tool, handler)                 AddTool(s, tool, func)
-//	server.AddResource, AddPrompt          s.AddResource, AddPrompt                 AddResource, AddPrompt
-//	server.AddReceivingMiddleware          server.WithToolHandlerMiddleware, Hooks  ServerOptions.Middleware
-//	server.Run(ctx, &StdioTransport{})     server.ServeStdio(s)                     s.Run(ctx, Stdio())
-//	mcp.NewStreamableHTTPHandler           server.NewStreamableHTTPServer           mcphttp.NewHandler
-//	req.Session.Elicit                     s.RequestElicitation                     Ask, AskURL
-//	req.Session.CreateMessage              s.RequestSampling                        Sample
-//	req.Session.NotifyProgress             s.SendNotificationToClient               Progress
-//	mcp.NewLoggingHandler                  s.SendLogMessageToClient                 Logger
-//	mcp.NewClient(impl, opts).Connect      client.NewStdioMCPClient, Initialize     Connect
-//	&mcp.CommandTransport{}                client.NewStdioMCPClient                 Command
-//	session.CallTool                       client.CallTool                          Client.CallTool, CallTool
-//	session.Subscribe                      client.Subscribe                         Client.Listen
 package mcp

@@ -18,23 +18,16 @@ import (
 //
 // Spec: client/elicitation; schema ElicitRequestParams.
 type ElicitRequestParams struct {
-	// Mode is "form" or "url". Default: "form".
-	Mode string `json:"mode,omitzero"`
-	// Message is the question, and its reason, for the user.
-	Message string `json:"message"`
+	Mode    string `json:"mode,omitzero"` // "form", the default, or "url"
+	Message string `json:"message"`       // the question, and its reason, for the user
 	// RequestedSchema describes the form: a JSON Schema of a flat object.
 	RequestedSchema json.RawMessage `json:"requestedSchema,omitzero"`
-	// URL is the page that the user is asked to visit.
-	URL string `json:"url,omitzero"`
-	// ElicitationID identifies the visit, in revision 2025-11-25 only.
-	ElicitationID string `json:"elicitationId,omitzero"`
-	Meta          Meta   `json:"_meta,omitzero"`
+	URL             string          `json:"url,omitzero"`           // the page that the user is asked to visit
+	ElicitationID   string          `json:"elicitationId,omitzero"` // identifies the visit; 2025-11-25 only
+	Meta            Meta            `json:"_meta,omitzero"`
 }
 
-const (
-	modeForm = "form"
-	modeURL  = "url"
-)
+const modeForm, modeURL = "form", "url"
 
 // An ElicitResult is the user's response to a question.
 //

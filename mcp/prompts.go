@@ -10,12 +10,9 @@ import (
 //
 // Spec: server/prompts; schema Prompt.
 type Prompt struct {
-	// Name identifies the prompt.
-	Name string `json:"name"`
-	// Title is the name for people. Default: Name.
-	Title string `json:"title,omitzero"`
-	// Description explains the purpose of the prompt.
-	Description string `json:"description,omitzero"`
+	Name        string `json:"name"`                 // identifies the prompt
+	Title       string `json:"title,omitzero"`       // the name for people; default: Name
+	Description string `json:"description,omitzero"` // explains the purpose of the prompt
 	// Arguments are the arguments of the prompt. Default: derived from the function's input type.
 	Arguments []PromptArgument `json:"arguments,omitempty"`
 	Icons     []Icon           `json:"icons,omitempty"`

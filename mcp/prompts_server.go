@@ -31,9 +31,7 @@ type promptEntry struct {
 // Out is the result: a string becomes a message of the user; []PromptMessage and [*GetPromptResult]
 // are unchanged.
 //
-// The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
-// becomes "internal error". A panic is recovered. The context ends when the client cancels or
-// disconnects.
+// The function may call [Ask]. Its errors, panics and context are treated as by [AddResource].
 //
 // AddPrompt panics if the prompt is invalid: a name that is empty or in use, or a type that text
 // cannot express.

@@ -14,13 +14,10 @@ import (
 type Resource struct {
 	// URI identifies the resource. Use the https scheme only if clients can fetch the URI from the
 	// web by themselves.
-	URI string `json:"uri"`
-	// Name is the resource's name for programs.
-	Name string `json:"name"`
-	// Title is the name for people. Default: Name.
-	Title string `json:"title,omitzero"`
-	// Description explains the contents to the model.
-	Description string `json:"description,omitzero"`
+	URI         string `json:"uri"`
+	Name        string `json:"name"`                 // for programs
+	Title       string `json:"title,omitzero"`       // the name for people; default: Name
+	Description string `json:"description,omitzero"` // explains the contents to the model
 	// MIMEType is the type of the contents. Default: text/plain for functions that return a string,
 	// application/octet-stream for functions that return bytes.
 	MIMEType string `json:"mimeType,omitzero"`
@@ -40,12 +37,9 @@ type Resource struct {
 type ResourceTemplate struct {
 	// URITemplate is the pattern, by RFC 6570, such as "file:///logs/{day}{?level}".
 	URITemplate string `json:"uriTemplate"`
-	// Name is the family's name for programs.
-	Name string `json:"name"`
-	// Title is the name for people. Default: Name.
-	Title string `json:"title,omitzero"`
-	// Description explains the contents to the model.
-	Description string `json:"description,omitzero"`
+	Name        string `json:"name"`                 // for programs
+	Title       string `json:"title,omitzero"`       // the name for people; default: Name
+	Description string `json:"description,omitzero"` // explains the contents to the model
 	// MIMEType is the type of the contents, if it is the same for all. Default: as for [Resource].
 	MIMEType    string       `json:"mimeType,omitzero"`
 	Annotations *Annotations `json:"annotations,omitzero"`

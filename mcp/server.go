@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -192,18 +193,10 @@ func (s *Server) Use(m Middleware) {
 }
 
 func (o *ServerOptions) fillDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.PageSize == 0 {
-		o.PageSize = 1000
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = 10_000
-	}
-	if o.StateTTL == 0 {
-		o.StateTTL = time.Hour
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.PageSize = cmp.Or(o.PageSize, 1000)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 10_000)
+	o.StateTTL = cmp.Or(o.StateTTL, time.Hour)
 }
 
 func (o *ServerOptions) validate(name string) error {

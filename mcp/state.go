@@ -320,7 +320,8 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	digest := sha256.Sum256(args)
-	return []string{"state", serverName(c.server.frame), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
+	name, caller := serverName(c.server.frame), c.req.Principal.Key()
+	return []string{"state", name, caller, c.req.Method, p.target, string(digest[:])}, nil
 }
 
 // serverName returns the name in the `_meta` of a server without its version: a client may answer

@@ -12,9 +12,8 @@ import (
 // Spec: server/tools; schema Tool.
 type Tool struct {
 	// Name identifies the tool: 1 to 128 characters of A-Z a-z 0-9 _ - and dot.
-	Name string `json:"name"`
-	// Title is the name for people. Default: Name.
-	Title string `json:"title,omitzero"`
+	Name  string `json:"name"`
+	Title string `json:"title,omitzero"` // the name for people; default: Name
 	// Description explains to the model the purpose of the tool and when to use it.
 	Description string `json:"description,omitzero"`
 	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the

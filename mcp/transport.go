@@ -56,13 +56,11 @@ type Transport interface {
 // response violates the protocol. An error response of the server is an [*Error] instead; a refusal
 // by HTTP status, such as 401 or 403, is both if its body contains an error.
 type TransportError struct {
-	// Method is the method of the request.
-	Method string
+	Method string // of the request
 	// MayHaveRun reports whether the server may have executed the request, or may still do so. If
 	// it is false, the server did not execute the request, which can be sent again.
 	MayHaveRun bool
-	// Err is the reason.
-	Err error
+	Err        error // the reason
 }
 
 // Error returns the reason. For a request with possible effects that received no response, the text
