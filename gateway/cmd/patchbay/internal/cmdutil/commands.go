@@ -41,11 +41,11 @@ func WithSubcommands(f *Factory, name, short string, subcommands ...*cobra.Comma
 	return cmd
 }
 
-// An Invocation is a command line of a command about a server. The Options of such a command embed it.
+// An Invocation is a command line. The Options of a command embed it.
 type Invocation struct {
 	*Factory
-	Target *target.Target
-	Words  []string // the arguments after the target
+	Target *target.Target // nil for a command that is not about a server
+	Words  []string       // the arguments after the target
 
 	name, path string // of the command: "get" and "patchbay task get"
 	timed      bool   // --timeout bounds the whole command
@@ -65,6 +65,19 @@ func Or[O any](run, command Run[O]) Run[O] {
 		return run
 	}
 	return command
+}
+
+// Command returns a command that is not about a server, which fills in the Words of o and calls run.
+func Command[O invoked](
+	f *Factory, use, short string, args cobra.PositionalArgs, o O, run Run[O],
+) *cobra.Command {
+	i := o.invocation()
+	i.Factory = f
+	return &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, Args: args,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			i.Words = words
+			return run(cmd.Context(), o)
+		}}
 }
 
 // TargetCommand returns a command about a server, which fills in o and calls run. usageLine contains its

@@ -19,20 +19,13 @@ import (
 // NewCmdGateway returns the command "gateway" with its subcommands.
 func NewCmdGateway(f *cmdutil.Factory, start cmdutil.Run[*run.Options]) *cobra.Command {
 	cmd := run.NewCmdRun(f, start)
-	cmd.AddCommand(pins.NewCmdPins(f), audit.NewCmdAudit(f), keys.NewCmdKeys(f), keys.NewCmdSecret(f))
+	cmd.AddCommand(pins.NewCmdPins(f, nil), audit.NewCmdAudit(f), keys.NewCmdKeys(f), keys.NewCmdSecret(f))
 	cmd.AddCommand(approvals.ApprovalCommands(f)...)
-	cmd.AddCommand(configCommands(f)...)
+	cmd.AddCommand(config.NewCmdAdd(f, nil), config.NewCmdRemove(f, nil), config.NewCmdEnable(f, nil),
+		config.NewCmdDisable(f, nil), config.NewCmdList(f, nil), config.NewCmdImport(f, nil),
+		install.NewCmdInstall(f, nil), install.NewCmdUninstall(f, nil), config.NewCmdValidate(f, nil),
+		config.NewCmdSchema(f, nil))
 	cmd.AddCommand(status.ControlCommands(f)...)
-	cmd.AddCommand(gatewaylogin.NewCmdLogin(f), gatewaylogin.NewCmdLogout(f))
+	cmd.AddCommand(gatewaylogin.NewCmdLogin(f, nil), gatewaylogin.NewCmdLogout(f, nil))
 	return cmd
-}
-
-// configCommands returns the commands of `patchbay gateway` that edit configurations. They need no
-// running gateway.
-func configCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{config.NewCmdAdd(f), config.NewCmdRemove(f), config.NewCmdEnable(f, true),
-		config.NewCmdEnable(f, false),
-		config.NewCmdList(f), config.NewCmdImport(f), install.NewCmdInstall(f), install.NewCmdUninstall(f),
-		config.NewCmdValidate(f),
-		config.NewCmdSchema(f)}
 }

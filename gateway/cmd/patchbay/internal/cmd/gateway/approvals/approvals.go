@@ -43,31 +43,34 @@ func withApprovals(f func(*approval.Approvals) error) error {
 
 // ApprovalCommands returns the commands of `patchbay gateway` about approvals.
 func ApprovalCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{policy.NewCmdPolicy(f), pendingCommand(f), approveCommand(f), denyCommand(f),
-		grantsCommand(f), revokeCommand(f)}
+	return []*cobra.Command{policy.NewCmdPolicy(f), NewCmdPending(f, nil), NewCmdApprove(f, nil), NewCmdDeny(f, nil),
+		NewCmdGrants(f, nil), NewCmdRevoke(f, nil)}
 }
 
-func pendingCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "pending", Short: "List the requests that wait for approval",
-		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return withApprovals(func(a *approval.Approvals) error {
-				all, err := a.Pending(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if f.Flags.JSON {
-					f.IO.Out.Value(map[string]any{"pending": append([]approval.Pending{}, all...)})
-					return nil
-				}
-				if len(all) == 0 {
-					f.IO.Out.Printf("No request waits for approval.")
-				}
-				for i := range all {
-					printPending(f, &all[i])
-				}
-				return nil
-			})
-		}}
+// NewCmdPending returns the command "gateway pending".
+func NewCmdPending(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "pending", "List the requests that wait for approval", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, listPending))
+}
+
+func listPending(ctx context.Context, o *cmdutil.Invocation) error {
+	return withApprovals(func(a *approval.Approvals) error {
+		all, err := a.Pending(ctx)
+		if err != nil {
+			return err
+		}
+		if o.Flags.JSON {
+			o.IO.Out.Value(map[string]any{"pending": append([]approval.Pending{}, all...)})
+			return nil
+		}
+		if len(all) == 0 {
+			o.IO.Out.Printf("No request waits for approval.")
+		}
+		for i := range all {
+			printPending(o.Factory, &all[i])
+		}
+		return nil
+	})
 }
 
 // maxArgumentsShown bounds the arguments of a request in a list, in characters.
@@ -117,15 +120,18 @@ func completePending(
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-func denyCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "deny ID", Short: "Refuse a request that waits for approval",
-		DisableFlagsInUseLine: true, Args: namedRequest(cobra.ExactArgs(1)),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return completePending(cmd.Context(), args, typed)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideRequest(cmd.Context(), f, args[0], approval.Deny)
-		}}
+// NewCmdDeny returns the command "gateway deny".
+func NewCmdDeny(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "deny ID", "Refuse a request that waits for approval", namedRequest(cobra.ExactArgs(1)),
+		&cmdutil.Invocation{}, cmdutil.Or(run, deny))
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completePending(cmd.Context(), args, typed)
+	}
+	return cmd
+}
+
+func deny(ctx context.Context, o *cmdutil.Invocation) error {
+	return decideRequest(ctx, o.Factory, o.Words[0], approval.Deny)
 }
 
 // namedRequest requires the id of a request.
@@ -156,52 +162,58 @@ func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer ap
 	})
 }
 
-func grantsCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "grants", Short: "List the approvals for a session or always",
-		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return withApprovals(func(a *approval.Approvals) error {
-				all, err := a.Grants(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if f.Flags.JSON {
-					f.IO.Out.Value(map[string]any{"grants": append([]approval.Grant{}, all...)})
-					return nil
-				}
-				if len(all) == 0 {
-					f.IO.Out.Printf("No grants.")
-				}
-				var rows [][]string
-				for _, g := range all {
-					rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server),
-						term.CleanLine(g.Method),
-						term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver,
-							"unknown")),
-						string(g.Channel), g.Created.Local().Format(time.DateTime)})
-				}
-				f.IO.Out.Columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
-				return nil
-			})
-		}}
+// NewCmdGrants returns the command "gateway grants".
+func NewCmdGrants(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "grants", "List the approvals for a session or always", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, listGrants))
 }
 
-func revokeCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "revoke ID", Short: "Remove a grant: the next request asks again",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return withApprovals(func(a *approval.Approvals) error {
-				if err := a.Revoke(cmd.Context(), args[0]); err != nil {
-					return err
-				}
-				if c, _, err := hosting.ReadConfig(f, ""); err == nil {
-					hosting.RecordAdmin(cmd.Context(), f, c.File, map[string]any{"action": "revoke grant",
-						"id": args[0]})
-				}
-				if f.Flags.JSON {
-					f.IO.Out.Value(map[string]string{"revoked": args[0]})
-					return nil
-				}
-				f.IO.Out.Printf("Revoked %s.", term.CleanLine(args[0]))
-				return nil
-			})
-		}}
+func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
+	return withApprovals(func(a *approval.Approvals) error {
+		all, err := a.Grants(ctx)
+		if err != nil {
+			return err
+		}
+		if o.Flags.JSON {
+			o.IO.Out.Value(map[string]any{"grants": append([]approval.Grant{}, all...)})
+			return nil
+		}
+		if len(all) == 0 {
+			o.IO.Out.Printf("No grants.")
+		}
+		var rows [][]string
+		for _, g := range all {
+			rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server),
+				term.CleanLine(g.Method),
+				term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver,
+					"unknown")),
+				string(g.Channel), g.Created.Local().Format(time.DateTime)})
+		}
+		o.IO.Out.Columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
+		return nil
+	})
+}
+
+// NewCmdRevoke returns the command "gateway revoke".
+func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "revoke ID", "Remove a grant: the next request asks again", cobra.ExactArgs(1),
+		&cmdutil.Invocation{}, cmdutil.Or(run, revoke))
+}
+
+func revoke(ctx context.Context, o *cmdutil.Invocation) error {
+	return withApprovals(func(a *approval.Approvals) error {
+		if err := a.Revoke(ctx, o.Words[0]); err != nil {
+			return err
+		}
+		if c, _, err := hosting.ReadConfig(o.Factory, ""); err == nil {
+			hosting.RecordAdmin(ctx, o.Factory, c.File, map[string]any{"action": "revoke grant",
+				"id": o.Words[0]})
+		}
+		if o.Flags.JSON {
+			o.IO.Out.Value(map[string]string{"revoked": o.Words[0]})
+			return nil
+		}
+		o.IO.Out.Printf("Revoked %s.", term.CleanLine(o.Words[0]))
+		return nil
+	})
 }

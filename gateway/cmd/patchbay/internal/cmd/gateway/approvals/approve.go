@@ -13,59 +13,58 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/approval"
 )
 
-// approveOptions are the flags of `patchbay gateway approve`.
-type approveOptions struct {
-	forNow, always, pins, yes bool
+// ApproveOptions are the flags of "gateway approve". The Words are a request, or names of definitions.
+type ApproveOptions struct {
+	cmdutil.Invocation
+	Session, Always, Pins, Yes bool
 }
 
-// approveCommand returns the command that approves a request or definitions that wait for the user.
-func approveCommand(f *cmdutil.Factory) *cobra.Command {
-	var o approveOptions
+// NewCmdApprove returns the command "gateway approve", which approves a pending request or definitions.
+func NewCmdApprove(f *cmdutil.Factory, run cmdutil.Run[*ApproveOptions]) *cobra.Command {
+	o := &ApproveOptions{}
+	cmd := cmdutil.Command(f, "approve [ID] [--session|--always [--yes]] | --pins NAME… [--yes]",
+		"Approve a request that waits, or quarantined definitions of a server", namedRequest(cobra.ArbitraryArgs), o,
+		cmdutil.Or(run, approve))
 	definitions := pins.CompletePins(f, true)
-	cmd := &cobra.Command{
-		Use:                   "approve [ID] [--session|--always [--yes]] | --pins NAME… [--yes]",
-		Short:                 "Approve a request that waits, or quarantined definitions of a server",
-		DisableFlagsInUseLine: true,
-		Args:                  namedRequest(cobra.ArbitraryArgs),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if !o.pins {
-				return completePending(cmd.Context(), args, typed)
-			}
-			return definitions(cmd, args, typed)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			answer, err := o.answer(len(args))
-			if err != nil {
-				return exit.UsageError(err)
-			}
-			if o.pins {
-				return pins.ApprovePins(cmd.Context(), f, args, o.yes)
-			}
-			if err := confirmAlways(cmd.Context(), f, &o); err != nil {
-				return err
-			}
-			return decideRequest(cmd.Context(), f, args[0], answer)
-		},
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if !o.Pins {
+			return completePending(cmd.Context(), args, typed)
+		}
+		return definitions(cmd, args, typed)
 	}
-	cmd.Flags().BoolVar(&o.forNow, "session", false, "approve further requests for the same in this session")
-	cmd.Flags().BoolVar(&o.always, "always", false, "approve further requests for the same until the grant is revoked")
-	cmd.Flags().BoolVar(&o.pins, "pins", false, "approve definitions: NAME is a server or SERVER/NAME for a definition")
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve definitions, or with --always, without asking")
+	cmd.Flags().BoolVar(&o.Session, "session", false, "approve further requests for the same in this session")
+	cmd.Flags().BoolVar(&o.Always, "always", false, "approve further requests for the same until the grant is revoked")
+	cmd.Flags().BoolVar(&o.Pins, "pins", false, "approve definitions: NAME is a server or SERVER/NAME for a definition")
+	cmd.Flags().BoolVar(&o.Yes, "yes", false, "approve definitions, or with --always, without asking")
 	return cmd
+}
+
+func approve(ctx context.Context, o *ApproveOptions) error {
+	answer, err := o.answer()
+	switch {
+	case err != nil:
+		return exit.UsageError(err)
+	case o.Pins:
+		return pins.ApprovePins(ctx, o.Factory, o.Words, o.Yes)
+	}
+	if err := confirmAlways(ctx, o); err != nil {
+		return err
+	}
+	return decideRequest(ctx, o.Factory, o.Words[0], answer)
 }
 
 // confirmAlways asks whether to approve future requests, which nobody can see yet: a program that
 // runs this command must not approve them without the user.
-func confirmAlways(ctx context.Context, f *cmdutil.Factory, o *approveOptions) error {
-	if !o.always || o.yes {
+func confirmAlways(ctx context.Context, o *ApproveOptions) error {
+	if !o.Always || o.Yes {
 		return nil
 	}
-	if !f.IO.MayPrompt() {
+	if !o.IO.MayPrompt() {
 		return exit.UsageError(errors.New(
 			"--always needs a terminal, or --yes: it approves all further requests for the same " +
 				"tool and rule, with any arguments"))
 	}
-	ok, err := f.Ask.Confirm(ctx, "Approve all further requests for the same, with any arguments, until the grant is "+
+	ok, err := o.Ask.Confirm(ctx, "Approve all further requests for the same, with any arguments, until the grant is "+
 		"revoked?", "n")
 	if err != nil && !errors.Is(err, question.ErrDeclined) && !errors.Is(err, question.ErrCancelled) {
 		return err
@@ -76,22 +75,22 @@ func confirmAlways(ctx context.Context, f *cmdutil.Factory, o *approveOptions) e
 	return nil
 }
 
-// answer returns the answer to a request, or the error of the flags and the number of arguments.
-func (o *approveOptions) answer(args int) (approval.Answer, error) {
+// answer returns the answer to a request, or the error of the flags and arguments.
+func (o *ApproveOptions) answer() (approval.Answer, error) {
 	switch {
-	case o.forNow && o.always:
+	case o.Session && o.Always:
 		return "", errors.New("--session and --always exclude each other")
-	case o.pins && (o.forNow || o.always):
+	case o.Pins && (o.Session || o.Always):
 		return "", errors.New("--session and --always are for requests: leave them out with --pins")
-	case o.pins:
+	case o.Pins:
 		return "", nil
-	case o.yes && !o.always:
+	case o.Yes && !o.Always:
 		return "", errors.New("--yes is for definitions and --always: omit it for a request")
-	case args > 1:
+	case len(o.Words) > 1:
 		return "", errors.New("one request is approved at a time; several names are for --pins")
-	case o.forNow:
+	case o.Session:
 		return approval.Session, nil
-	case o.always:
+	case o.Always:
 		return approval.Always, nil
 	}
 	return approval.Once, nil

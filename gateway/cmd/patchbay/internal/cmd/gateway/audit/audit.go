@@ -16,16 +16,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// NewCmdAudit returns the commands about the audit log.
+// Options are the flags of the commands about the audit log.
+type Options struct {
+	cmdutil.Invocation
+	Dir *string // of --dir, which belongs to "gateway audit"
+}
+
+// NewCmdAudit returns the command "gateway audit" with its subcommands.
 func NewCmdAudit(f *cmdutil.Factory) *cobra.Command {
-	dir := ""
-	cmd := cmdutil.WithSubcommands(f, "audit", "Read and verify the audit log of the gateway",
-		auditTailCommand(f, &dir),
-		auditQueryCommand(f, &dir),
-		auditShowCommand(f, &dir),
-		auditVerifyCommand(f, &dir),
-		auditReplayCommand(f, &dir))
-	cmd.PersistentFlags().StringVar(&dir, "dir", "", "`folder` of the log; default: that of the configuration")
+	dir := new(string)
+	cmd := cmdutil.WithSubcommands(f, "audit", "Read and verify the audit log of the gateway", NewCmdTail(f, dir, nil),
+		NewCmdQuery(f, dir, nil), NewCmdShow(f, dir, nil), NewCmdVerify(f, dir, nil), NewCmdReplay(f, dir, nil))
+	cmd.PersistentFlags().StringVar(dir, "dir", "", "`folder` of the log; default: that of the configuration")
 	return cmd
 }
 

@@ -17,19 +17,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// An auditFilter chooses records.
-type auditFilter struct {
-	since, until                  string
-	caller, server, tool, outcome string
-	from, to                      time.Time
+// QueryOptions are the flags of "gateway audit query".
+type QueryOptions struct {
+	Options
+	Since, Until                  string
+	Caller, Server, Tool, Outcome string
+	Limit                         int // 0 for all records
+
+	from, to time.Time
 }
 
-func (f *auditFilter) parse(now time.Time) (err error) {
+func (f *QueryOptions) parse(now time.Time) (err error) {
 	if err := f.checkOutcome(); err != nil {
 		return err
 	}
-	if f.from, err = parseTime("--since", f.since, now); err == nil {
-		f.to, err = parseTime("--until", f.until, now)
+	if f.from, err = parseTime("--since", f.Since, now); err == nil {
+		f.to, err = parseTime("--until", f.Until, now)
 	}
 	return err
 }
@@ -39,13 +42,13 @@ var auditOutcomes = []string{"ok", "error", "failed", "refused", "question", "in
 	"drift", "config", "admin", "dropped", "torn", "retention"}
 
 // checkOutcome rejects an outcome that no record can contain.
-func (f *auditFilter) checkOutcome() error {
+func (f *QueryOptions) checkOutcome() error {
 	for _, known := range auditOutcomes {
-		if f.outcome == "" || config.Match([]string{f.outcome}, known) {
+		if f.Outcome == "" || config.Match([]string{f.Outcome}, known) {
 			return nil
 		}
 	}
-	return exit.UsageError(term.UnknownName("outcome", f.outcome, auditOutcomes))
+	return exit.UsageError(term.UnknownName("outcome", f.Outcome, auditOutcomes))
 }
 
 // callerNames returns the names by which a caller is found: as it is shown, and its subject, which is
@@ -77,7 +80,7 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 }
 
 // matches reports whether a record is wanted. Records of the log itself are not.
-func (f *auditFilter) matches(e *audit.Entry) bool {
+func (f *QueryOptions) matches(e *audit.Entry) bool {
 	like := func(pattern string, values ...string) bool {
 		for _, v := range values {
 			if v != "" && config.Match([]string{pattern}, v) {
@@ -91,85 +94,91 @@ func (f *auditFilter) matches(e *audit.Entry) bool {
 		return false
 	}
 	return (f.from.IsZero() || !e.Time.Before(f.from)) && (f.to.IsZero() || e.Time.Before(f.to)) &&
-		like(f.caller, callerNames(e.Caller)...) && like(f.server, e.Server) && like(f.tool, e.Target, e.Public) &&
-		like(f.outcome, e.Outcome, e.Event)
+		like(f.Caller, callerNames(e.Caller)...) && like(f.Server, e.Server) && like(f.Tool, e.Target, e.Public) &&
+		like(f.Outcome, e.Outcome, e.Event)
 }
 
-func auditQueryCommand(p *cmdutil.Factory, dir *string) *cobra.Command {
-	f, limit := &auditFilter{}, 0
-	cmd := &cobra.Command{
-		Use: "query", Short: "Find records of the audit log", DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
-			folder, _, err := auditLog(p, *dir)
-			if err != nil {
-				return err
-			}
-			if err := f.parse(time.Now()); err != nil {
-				return err
-			}
-			n := 0
-			for e, err := range audit.Read(folder) {
-				if err != nil {
-					p.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
-					continue
-				}
-				if !f.matches(e) {
-					continue
-				}
-				showAudit(p, e)
-				if n++; n == limit {
-					break
-				}
-			}
-			if n == 0 {
-				p.IO.Err.Printf("No records match.")
-			}
-			return nil
-		},
-	}
+// NewCmdQuery returns the command "gateway audit query".
+func NewCmdQuery(f *cmdutil.Factory, dir *string, run cmdutil.Run[*QueryOptions]) *cobra.Command {
+	o := &QueryOptions{Options: Options{Dir: dir}}
+	cmd := cmdutil.Command(f, "query", "Find records of the audit log", cobra.NoArgs, o, cmdutil.Or(run, query))
 	flags := cmd.Flags()
-	flags.StringVar(&f.since, "since", "", "records from this `time` on: a time, a date, or how long ago, such as 2h")
-	flags.StringVar(&f.until, "until", "", "records before this `time`")
-	flags.StringVar(&f.caller, "caller", "",
+	flags.StringVar(&o.Since, "since", "", "records from this `time` on: a time, a date, or how long ago, such as 2h")
+	flags.StringVar(&o.Until, "until", "", "records before this `time`")
+	flags.StringVar(&o.Caller, "caller", "",
 		"records of callers with this `name`: the subject, or 'SUBJECT ISSUER'; * stands for any text")
-	flags.StringVar(&f.server, "server", "", "records of servers with this `name`")
-	flags.StringVar(&f.tool, "tool", "", "records of tools, prompts and resources with this `name` or URI")
-	flags.StringVar(&f.outcome, "outcome", "", "ok, error, failed, refused, question, or an `event` such as drift")
-	flags.IntVarP(&limit, "limit", "n", 0, "stop after `n` records")
+	flags.StringVar(&o.Server, "server", "", "records of servers with this `name`")
+	flags.StringVar(&o.Tool, "tool", "", "records of tools, prompts and resources with this `name` or URI")
+	flags.StringVar(&o.Outcome, "outcome", "", "ok, error, failed, refused, question, or an `event` such as drift")
+	flags.IntVarP(&o.Limit, "limit", "n", 0, "stop after `n` records")
 	return cmd
 }
 
-func auditTailCommand(f *cmdutil.Factory, dir *string) *cobra.Command {
-	follow, last := false, 0
-	cmd := &cobra.Command{
-		Use: "tail", Short: "Print the last records of the audit log", DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, _, err := auditLog(f, *dir)
-			if err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			if !follow {
-				done, cancel := context.WithCancel(ctx)
-				cancel() // after the present records
-				ctx = done
-			}
-			for e, err := range audit.Follow(ctx, folder, last) {
-				if err != nil {
-					return err
-				}
-				showAudit(f, e)
-			}
-			if follow {
-				return context.Cause(ctx)
-			}
-			return nil
-		},
+func query(_ context.Context, o *QueryOptions) error {
+	folder, _, err := auditLog(o.Factory, *o.Dir)
+	if err != nil {
+		return err
 	}
+	if err := o.parse(time.Now()); err != nil {
+		return err
+	}
+	n := 0
+	for e, err := range audit.Read(folder) {
+		if err != nil {
+			o.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
+			continue
+		}
+		if !o.matches(e) {
+			continue
+		}
+		showAudit(o.Factory, e)
+		if n++; n == o.Limit {
+			break
+		}
+	}
+	if n == 0 {
+		o.IO.Err.Printf("No records match.")
+	}
+	return nil
+}
+
+// TailOptions are the flags of "gateway audit tail".
+type TailOptions struct {
+	Options
+	Follow bool
+	Lines  int
+}
+
+// NewCmdTail returns the command "gateway audit tail".
+func NewCmdTail(f *cmdutil.Factory, dir *string, run cmdutil.Run[*TailOptions]) *cobra.Command {
+	o := &TailOptions{Options: Options{Dir: dir}}
+	cmd := cmdutil.Command(f, "tail", "Print the last records of the audit log", cobra.NoArgs, o, cmdutil.Or(run, tail))
 	const lines = 20
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new records until Ctrl-C")
-	cmd.Flags().IntVarP(&last, "lines", "n", lines, "print the last `n` records")
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "print new records until Ctrl-C")
+	cmd.Flags().IntVarP(&o.Lines, "lines", "n", lines, "print the last `n` records")
 	return cmd
+}
+
+func tail(ctx context.Context, o *TailOptions) error {
+	folder, _, err := auditLog(o.Factory, *o.Dir)
+	if err != nil {
+		return err
+	}
+	if !o.Follow {
+		done, cancel := context.WithCancel(ctx)
+		cancel() // after the present records
+		ctx = done
+	}
+	for e, err := range audit.Follow(ctx, folder, o.Lines) {
+		if err != nil {
+			return err
+		}
+		showAudit(o.Factory, e)
+	}
+	if o.Follow {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // showAudit prints a record as a line.
@@ -242,30 +251,31 @@ func findAudit(f *cmdutil.Factory, given, id string) (found []*audit.Entry, err 
 	return found, nil
 }
 
-func auditShowCommand(f *cmdutil.Factory, dir *string) *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID", Short: "Show all records of a call", DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			found, err := findAudit(f, *dir, args[0])
-			if err != nil {
-				return err
-			}
-			var raw []stdjson.RawMessage
-			for _, e := range found {
-				raw = append(raw, e.Raw)
-			}
-			if f.Flags.JSON {
-				text, err := stdjson.Marshal(map[string]any{"records": raw})
-				if err == nil {
-					f.IO.Out.Raw(text)
-				}
-				return err
-			}
-			for _, e := range found {
-				f.IO.Out.Printf("%s", term.CleanLine(recordName(e)))
-				f.IO.Out.Raw(e.Raw)
-			}
-			return nil
-		},
+// NewCmdShow returns the command "gateway audit show".
+func NewCmdShow(f *cmdutil.Factory, dir *string, run cmdutil.Run[*Options]) *cobra.Command {
+	return cmdutil.Command(f, "show ID", "Show all records of a call", cobra.ExactArgs(1), &Options{Dir: dir},
+		cmdutil.Or(run, show))
+}
+
+func show(_ context.Context, o *Options) error {
+	found, err := findAudit(o.Factory, *o.Dir, o.Words[0])
+	if err != nil {
+		return err
 	}
+	var raw []stdjson.RawMessage
+	for _, e := range found {
+		raw = append(raw, e.Raw)
+	}
+	if o.Flags.JSON {
+		text, err := stdjson.Marshal(map[string]any{"records": raw})
+		if err == nil {
+			o.IO.Out.Raw(text)
+		}
+		return err
+	}
+	for _, e := range found {
+		o.IO.Out.Printf("%s", term.CleanLine(recordName(e)))
+		o.IO.Out.Raw(e.Raw)
+	}
+	return nil
 }

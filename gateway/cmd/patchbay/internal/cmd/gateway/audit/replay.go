@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -30,35 +32,41 @@ type recordedCall struct {
 	args   stdjson.RawMessage
 }
 
-func auditReplayCommand(f *cmdutil.Factory, dir *string) *cobra.Command {
-	send := false
-	cmd := &cobra.Command{
-		Use: "replay ID", Short: "Show the request of a call, and send it again with --send",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := findAudit(f, *dir, args[0])
-			if err != nil {
-				return err
-			}
-			c, err := rebuild(found)
-			if err != nil {
-				return err
-			}
-			if send {
-				return sendAgain(cmd.Context(), f, c)
-			}
-			if f.Flags.JSON {
-				f.IO.Out.Value(c)
-				return nil
-			}
-			f.IO.Out.Printf("%s of server %s", term.CleanLine(c.Method), term.ShellWord(c.Server))
-			f.IO.Out.Raw(c.Params)
-			f.IO.Err.Printf("Not sent: use --send to send it again.")
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&send, "send", false, "send the request to the server, as the local user")
+// ReplayOptions are the flags of "gateway audit replay".
+type ReplayOptions struct {
+	Options
+	Send bool // the request again
+}
+
+// NewCmdReplay returns the command "gateway audit replay".
+func NewCmdReplay(f *cmdutil.Factory, dir *string, run cmdutil.Run[*ReplayOptions]) *cobra.Command {
+	o := &ReplayOptions{Options: Options{Dir: dir}}
+	cmd := cmdutil.Command(f, "replay ID", "Show the request of a call, and send it again with --send",
+		cobra.ExactArgs(1), o, cmdutil.Or(run, replay))
+	cmd.Flags().BoolVar(&o.Send, "send", false, "send the request to the server, as the local user")
 	return cmd
+}
+
+func replay(ctx context.Context, o *ReplayOptions) error {
+	found, err := findAudit(o.Factory, *o.Dir, o.Words[0])
+	if err != nil {
+		return err
+	}
+	c, err := rebuild(found)
+	if err != nil {
+		return err
+	}
+	if o.Send {
+		return sendAgain(ctx, o.Factory, c)
+	}
+	if o.Flags.JSON {
+		o.IO.Out.Value(c)
+		return nil
+	}
+	o.IO.Out.Printf("%s of server %s", term.CleanLine(c.Method), term.ShellWord(c.Server))
+	o.IO.Out.Raw(c.Params)
+	o.IO.Err.Printf("Not sent: use --send to send it again.")
+	return nil
 }
 
 // rebuild returns the request of a call.
@@ -107,11 +115,7 @@ func sendAgain(ctx context.Context, f *cmdutil.Factory, c *recordedCall) error {
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	known := false
-	for _, u := range h.Upstreams() {
-		known = known || u.Name() == c.Server
-	}
-	if !known {
+	if !slices.ContainsFunc(h.Upstreams(), func(u *host.Upstream) bool { return u.Name() == c.Server }) {
 		return exit.NotFoundError(fmt.Errorf("the configuration has no server %q", c.Server))
 	}
 	o := &cmdutil.Invocation{Factory: f, Target: hosted}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/hex"
 	"fmt"
@@ -15,51 +16,56 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-func auditVerifyCommand(f *cmdutil.Factory, dir *string) *cobra.Command {
-	var heads, key string
-	cmd := &cobra.Command{
-		Use: "verify", Short: "Verify that no record was altered, removed or cut", DisableFlagsInUseLine: true,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, known, err := auditLog(f, *dir)
-			if err != nil && (known == "" || !hasHeads(known)) {
-				return err // else all segments may have been removed
-			}
-			o := &audit.VerifyOptions{HeadDir: known}
-			if heads != "" {
-				o.HeadDir = heads
-			} else if !hasHeads(known) {
-				o.HeadDir = folder
-			}
-			public, err := auditPublicKey(f, cmd, key)
-			if err != nil {
-				return err
-			}
-			o.Keys = []ed25519.PublicKey{public}
-			r, err := audit.Verify(folder, o)
-			if err != nil {
-				return err
-			}
-			showVerified(f, r)
-			return r.Err()
-		},
-	}
-	cmd.Flags().StringVar(&heads, "heads", "", "`folder` of the last checkpoints; default: that of the configuration")
-	cmd.Flags().StringVar(&key, "key", "", "public `key` in hex that signs the checkpoints; default: that of the vault")
+// VerifyOptions are the flags of "gateway audit verify".
+type VerifyOptions struct {
+	Options
+	Heads string // the folder of checkpoints
+	Key   string // in hex
+}
+
+// NewCmdVerify returns the command "gateway audit verify".
+func NewCmdVerify(f *cmdutil.Factory, dir *string, run cmdutil.Run[*VerifyOptions]) *cobra.Command {
+	o := &VerifyOptions{Options: Options{Dir: dir}}
+	cmd := cmdutil.Command(f, "verify", "Verify that no record was altered, removed or cut", cobra.NoArgs, o,
+		cmdutil.Or(run, verify))
+	cmd.Flags().StringVar(&o.Heads, "heads", "", "`folder` of the last checkpoints; default: that of the configuration")
+	cmd.Flags().StringVar(&o.Key, "key", "", "public `key` in hex that signs the checkpoints; default: that of the vault")
 	return cmd
 }
 
+func verify(ctx context.Context, o *VerifyOptions) error {
+	folder, heads, err := auditLog(o.Factory, *o.Dir)
+	if err != nil && (heads == "" || !hasHeads(heads)) {
+		return err // else all segments may have been removed
+	}
+	if o.Heads != "" {
+		heads = o.Heads
+	} else if !hasHeads(heads) {
+		heads = folder
+	}
+	public, err := auditPublicKey(ctx, o)
+	if err != nil {
+		return err
+	}
+	r, err := audit.Verify(folder, &audit.VerifyOptions{HeadDir: heads, Keys: []ed25519.PublicKey{public}})
+	if err != nil {
+		return err
+	}
+	showVerified(o.Factory, r)
+	return r.Err()
+}
+
 // auditPublicKey returns the key of the command line, or else of the vault.
-func auditPublicKey(f *cmdutil.Factory, cmd *cobra.Command, text string) (ed25519.PublicKey, error) {
-	if text != "" {
-		key, err := hex.DecodeString(text)
+func auditPublicKey(ctx context.Context, o *VerifyOptions) (ed25519.PublicKey, error) {
+	if o.Key != "" {
+		key, err := hex.DecodeString(o.Key)
 		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, exit.UsageError(fmt.Errorf("invalid --key %.80q: want %d hex digits", text,
+			return nil, exit.UsageError(fmt.Errorf("invalid --key %.80q: want %d hex digits", o.Key,
 				2*ed25519.PublicKeySize))
 		}
 		return key, nil
 	}
-	key, err := hosting.AuditKey(cmd.Context(), f)
+	key, err := hosting.AuditKey(ctx, o.Factory)
 	if err != nil {
 		return nil, err
 	}

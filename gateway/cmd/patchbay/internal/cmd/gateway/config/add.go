@@ -23,12 +23,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// An addition is a server that `patchbay gateway add` adds.
-type addition struct {
-	name                     string
-	command                  []string
-	url                      string
-	replace, offline, dryRun bool
+// AddOptions are the flags and arguments of "gateway add".
+type AddOptions struct {
+	cmdutil.Invocation
+	Name                       string
+	Command                    []string
+	URL                        string // if Command is empty
+	Replace, NoConnect, DryRun bool
 }
 
 // An AddReport is an added server, in JSON.
@@ -44,41 +45,42 @@ type AddReport struct {
 }
 
 // NewCmdAdd returns the command "gateway add".
-func NewCmdAdd(f *cmdutil.Factory) *cobra.Command {
-	a := &addition{}
-	cmd := &cobra.Command{Use: "add NAME URL | add NAME -- COMMAND…",
-		Short: "Add a server to your configuration, after a look at its tools", DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.parse(cmd, args); err != nil {
-				return exit.UsageError(err)
-			}
-			return addServer(cmd.Context(), f, a)
-		}}
-	cmd.Flags().BoolVar(&a.replace, "replace", false, "replace a server of that name")
-	cmd.Flags().BoolVar(&a.offline, "no-connect", false, "add the server without starting it or connecting to it")
-	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "show the difference, and change nothing")
+func NewCmdAdd(f *cmdutil.Factory, run cmdutil.Run[*AddOptions]) *cobra.Command {
+	a := &AddOptions{}
+	cmd := cmdutil.Command(f, "add NAME URL | add NAME -- COMMAND…",
+		"Add a server to your configuration, after a look at its tools", nil, a, cmdutil.Or(run, addServer))
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.parse(cmd, args); err != nil {
+			return exit.UsageError(err)
+		}
+		return nil
+	}
+	cmd.Flags().BoolVar(&a.Replace, "replace", false, "replace a server of that name")
+	cmd.Flags().BoolVar(&a.NoConnect, "no-connect", false, "add the server without starting it or connecting to it")
+	cmd.Flags().BoolVar(&a.DryRun, "dry-run", false, "show the difference, and change nothing")
 	return cmd
 }
 
-func (a *addition) parse(cmd *cobra.Command, args []string) error {
+func (a *AddOptions) parse(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash == 1 && len(args) > 1:
-		a.command = args[1:]
+		a.Command = args[1:]
 	case dash < 0 && len(args) == 2 && strings.Contains(args[1], "://"):
-		a.url = args[1]
+		a.URL = args[1]
 	case dash < 0 && len(args) >= 2:
 		return fmt.Errorf("unexpected argument %q: want a URL, or a command after --\nusage: %s", args[1],
 			cmd.UseLine())
 	default:
 		return fmt.Errorf("want NAME and a URL, or NAME -- and a command\nusage: %s", cmd.UseLine())
 	}
-	a.name = args[0]
-	return configedit.CheckServerName(a.name)
+	a.Name = args[0]
+	return configedit.CheckServerName(a.Name)
 }
 
 // addServer connects to the server, unless --no-connect is set, and then writes the entry.
-func addServer(ctx context.Context, f *cmdutil.Factory, a *addition) error {
+func addServer(ctx context.Context, a *AddOptions) error {
+	f := a.Factory
 	path, text, err := configedit.OwnFile(f)
 	if err != nil {
 		return err
@@ -87,16 +89,16 @@ func addServer(ctx context.Context, f *cmdutil.Factory, a *addition) error {
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	member, has := serverMember(text, a.name)
-	if has && !a.replace {
-		return exit.UsageError(fmt.Errorf("%s has a server %q: choose another name, or use --replace", path, a.name))
+	member, has := serverMember(text, a.Name)
+	if has && !a.Replace {
+		return exit.UsageError(fmt.Errorf("%s has a server %q: choose another name, or use --replace", path, a.Name))
 	}
 	e := &configedit.Edit{Path: path, Old: text}
-	if e.Text, err = jsonc.Set(text, []string{member, a.name}, entry); err != nil {
+	if e.Text, err = jsonc.Set(text, []string{member, a.Name}, entry); err != nil {
 		return fmt.Errorf("%s: %w; nothing was changed", path, err)
 	}
-	if f.Flags.InsecureHTTP && a.url != "" { // the gateway does not get the flag
-		e.Text, err = jsonc.Set(e.Text, []string{"patchbay", "servers", a.name, "insecureHTTP"}, []byte("true"))
+	if f.Flags.InsecureHTTP && a.URL != "" { // the gateway does not get the flag
+		e.Text, err = jsonc.Set(e.Text, []string{"patchbay", "servers", a.Name, "insecureHTTP"}, []byte("true"))
 		if err != nil {
 			return fmt.Errorf("%s: %w; nothing was changed", path, err)
 		}
@@ -118,13 +120,13 @@ func addServer(ctx context.Context, f *cmdutil.Factory, a *addition) error {
 }
 
 // writeServer records the definitions that were shown, and writes the entry. i is nil without a connection.
-func writeServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit, i *inspection,
+func writeServer(ctx context.Context, f *cmdutil.Factory, a *AddOptions, e *configedit.Edit, i *inspection,
 	r *AddReport) (err error) {
-	if i == nil || a.dryRun || !i.used {
-		if i != nil && !a.dryRun {
+	if i == nil || a.DryRun || !i.used {
+		if i != nil && !a.DryRun {
 			f.IO.Err.Printf("patchbay: the definitions are not recorded, because the gateway does not use this entry")
 		}
-		r.Report, err = e.Apply(a.dryRun)
+		r.Report, err = e.Apply(a.DryRun)
 		return err
 	}
 	fresh, undo, err := recordInspection(ctx, f, i, r)
@@ -139,23 +141,23 @@ func writeServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *config
 }
 
 // newEntry returns the entry of the command line as JSON.
-func newEntry(ctx context.Context, p *cmdutil.Factory, a *addition) ([]byte, error) {
+func newEntry(ctx context.Context, p *cmdutil.Factory, a *AddOptions) ([]byte, error) {
 	f := p.Flags
-	s := &config.Server{Type: config.TypeHTTP, URL: a.url, Env: map[string]string{}, Header: map[string]string{}}
-	if a.url == "" {
-		s.Type, s.Command, s.Args = config.TypeStdio, a.command[0], a.command[1:]
+	s := &config.Server{Type: config.TypeHTTP, URL: a.URL, Env: map[string]string{}, Header: map[string]string{}}
+	if a.URL == "" {
+		s.Type, s.Command, s.Args = config.TypeStdio, a.Command[0], a.Command[1:]
 		if strings.ContainsAny(s.Command, `/\`) && !strings.HasPrefix(s.Command, "${") {
 			var err error
 			if s.Command, err = filepath.Abs(s.Command); err != nil { // other commands start in other directories
 				return nil, err
 			}
 		}
-	} else if !strings.Contains(a.url, "${") {
-		if err := target.CheckServerURL(a.url); err != nil {
+	} else if !strings.Contains(a.URL, "${") {
+		if err := target.CheckServerURL(a.URL); err != nil {
 			return nil, err
 		}
 	}
-	t := &target.Target{URL: a.url, Header: map[string][]string{}}
+	t := &target.Target{URL: a.URL, Header: map[string][]string{}}
 	if err := p.Config.AddToTarget(ctx, t); err != nil { // checks the flags
 		return nil, err
 	}
@@ -240,27 +242,27 @@ func sortedKeys(m map[string]string) (keys []string) {
 
 // tryServer shows the entry, connects to the new server, and shows its definitions. The inspection
 // is nil with --no-connect.
-func tryServer(ctx context.Context, f *cmdutil.Factory, a *addition, e *configedit.Edit) (*inspection, *AddReport,
+func tryServer(ctx context.Context, f *cmdutil.Factory, a *AddOptions, e *configedit.Edit) (*inspection, *AddReport,
 	error) {
 	parsed, err := config.Parse(e.Text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	parsed.Path = e.Path
-	s, err := parsed.Server(a.name)
+	s, err := parsed.Server(a.Name)
 	if err != nil {
 		return nil, nil, exit.UsageError(err)
 	}
-	r := &AddReport{Name: a.name, Variables: sortedKeys(s.Env), Headers: sortedKeys(s.Header), Does: does(s)}
+	r := &AddReport{Name: a.Name, Variables: sortedKeys(s.Env), Headers: sortedKeys(s.Header), Does: does(s)}
 	if !f.Flags.JSON {
 		showAddition(f, r, s)
 	}
-	if a.offline {
+	if a.NoConnect {
 		return nil, r, nil
 	}
 	i, err := inspectServer(ctx, f, a, e, &configs.File{File: parsed, App: "patchbay"})
 	if err != nil {
-		f.IO.Err.Printf("patchbay: %s was not added; with --no-connect it is added without a connection", a.name)
+		f.IO.Err.Printf("patchbay: %s was not added; with --no-connect it is added without a connection", a.Name)
 		if exit.Code(ctx, err) == exit.Auth {
 			f.IO.Err.Printf("Log in or pass a token, and run the command again.")
 		}

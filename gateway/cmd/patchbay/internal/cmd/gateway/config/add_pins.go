@@ -47,13 +47,13 @@ type addedPin struct {
 
 // inspectServer connects to the new server. If the server requires a login, the user logs in first,
 // as with other commands.
-func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *configedit.Edit,
+func inspectServer(ctx context.Context, p *cmdutil.Factory, a *AddOptions, e *configedit.Edit,
 	f *configs.File) (*inspection, error) {
 	i, err := newInspection(p, a, e, f)
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.Server(a.name)
+	s, err := f.Server(a.Name)
 	if err == nil && s.Type != config.TypeStdio && !strings.Contains(s.URL, "${") {
 		err = target.CheckServerURL(s.URL)
 	}
@@ -73,7 +73,7 @@ func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *conf
 	err = readServer(ctx, p, i, f, s, lookup)
 	t := p.Client.Current.Load()
 	if t != nil && t.URL != "" {
-		t.Name, t.From = a.url, "" // the login command must use the URL: no file contains the name yet
+		t.Name, t.From = a.URL, "" // the login command must use the URL: no file contains the name yet
 	}
 	if t == nil || t.URL == "" || t.Auth == nil || !p.IO.MayPrompt() || exit.Code(ctx, err) != exit.Auth {
 		return i, err
@@ -93,17 +93,17 @@ func inspectServer(ctx context.Context, p *cmdutil.Factory, a *addition, e *conf
 }
 
 // newInspection returns an inspection with the configuration that contains the new entry.
-func newInspection(p *cmdutil.Factory, a *addition, e *configedit.Edit, f *configs.File) (*inspection, error) {
+func newInspection(p *cmdutil.Factory, a *AddOptions, e *configedit.Edit, f *configs.File) (*inspection, error) {
 	c, _, err := hosting.MergedConfig(p, configs.FilesWith(p.Flags.Config, e.Path, e.Text), "")
 	if err != nil {
 		return nil, err
 	}
 	i := &inspection{config: c, found: &state.Memory{}}
 	for _, entry := range c.Servers {
-		i.used = i.used || entry.Name == a.name && entry.File.Path == e.Path
+		i.used = i.used || entry.Name == a.Name && entry.File.Path == e.Path
 	}
 	if !i.used { // it is the gateway itself, or in a project file that is not trusted
-		c.File = config.Merge(nil, []config.Entry{{Name: a.name, File: f.File, Server: a.name}})
+		c.File = config.Merge(nil, []config.Entry{{Name: a.Name, File: f.File, Server: a.Name}})
 	}
 	return i, nil
 }
@@ -326,7 +326,7 @@ func recordInspection(
 }
 
 // showRecorded prints how many definitions were approved, and how many wait for a review.
-func showRecorded(f *cmdutil.Factory, a *addition, r *AddReport) {
+func showRecorded(f *cmdutil.Factory, a *AddOptions, r *AddReport) {
 	waiting := 0
 	for _, pinned := range r.Pins {
 		if pinned.Status != "approved" {
@@ -340,6 +340,6 @@ func showRecorded(f *cmdutil.Factory, a *addition, r *AddReport) {
 	if waiting > 0 {
 		f.IO.Err.Printf("Quarantined: %s, as the settings of the server want a review. Compare with \"patchbay "+
 			"gateway pins --diff %s\", approve with \"patchbay gateway approve --pins %[2]s\".",
-			term.Counted(waiting, "definition"), a.name)
+			term.Counted(waiting, "definition"), a.Name)
 	}
 }

@@ -25,11 +25,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
+// ImportOptions are the flags of "gateway import".
+type ImportOptions struct {
+	cmdutil.Invocation
+	As     string
+	DryRun bool
+}
+
 // An importRun copies servers of applications into the user's file.
 type importRun struct {
+	*ImportOptions
 	app, server string // empty for all
-	as          string
-	dryRun      bool
 	edit        configedit.Edit
 	imported    []importedServer
 }
@@ -52,30 +58,29 @@ type ImportReport struct {
 }
 
 // NewCmdImport returns the command "gateway import".
-func NewCmdImport(f *cmdutil.Factory) *cobra.Command {
-	r := &importRun{}
-	cmd := configedit.Command(f, &cobra.Command{Use: "import [APPLICATION[:NAME]]",
-		Short: "Copy the servers of other applications into your configuration", Args: cobra.MaximumNArgs(1),
-		ValidArgs: configs.Clients(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				r.app, r.server, _ = strings.Cut(args[0], ":")
-				known := configs.Applications()[1:] // not the file that is written
-				if !slices.Contains(known, r.app) {
-					return exit.UsageError(term.UnknownName("application", r.app, known))
-				}
-			}
-			if r.as != "" && r.server == "" {
-				return exit.UsageError(errors.New("--as is for one server: want APPLICATION:NAME"))
-			}
-			return importServers(cmd.Context(), f, r)
-		}})
-	cmd.Flags().StringVar(&r.as, "as", "", "`name` of the server in your configuration")
-	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "show the difference, and change nothing")
+func NewCmdImport(f *cmdutil.Factory, run cmdutil.Run[*ImportOptions]) *cobra.Command {
+	o := &ImportOptions{}
+	cmd := cmdutil.Command(f, "import [APPLICATION[:NAME]]",
+		"Copy the servers of other applications into your configuration", cobra.MaximumNArgs(1), o,
+		cmdutil.Or(run, importServers))
+	cmd.ValidArgs = configs.Clients()
+	cmd.Flags().StringVar(&o.As, "as", "", "`name` of the server in your configuration")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "show the difference, and change nothing")
 	return cmd
 }
 
-func importServers(ctx context.Context, p *cmdutil.Factory, r *importRun) (err error) {
+func importServers(ctx context.Context, o *ImportOptions) (err error) {
+	p, r := o.Factory, &importRun{ImportOptions: o}
+	if len(o.Words) > 0 {
+		r.app, r.server, _ = strings.Cut(o.Words[0], ":")
+		others := configs.Applications()[1:] // not the file that is written
+		if !slices.Contains(others, r.app) {
+			return exit.UsageError(term.UnknownName("application", r.app, others))
+		}
+	}
+	if o.As != "" && r.server == "" {
+		return exit.UsageError(errors.New("--as is for one server: want APPLICATION:NAME"))
+	}
 	if r.edit.Path, r.edit.Old, err = configedit.OwnFile(p); err != nil {
 		return err
 	}
@@ -100,7 +105,7 @@ func importServers(ctx context.Context, p *cmdutil.Factory, r *importRun) (err e
 			strings.Join(configs.Paths(r.app), ", ")))
 	}
 	report := &ImportReport{Servers: append([]importedServer{}, r.imported...)}
-	if report.Report, err = r.edit.Apply(r.dryRun); err != nil {
+	if report.Report, err = r.edit.Apply(r.DryRun); err != nil {
 		return err
 	}
 	if len(r.imported) > 0 || problems == nil {
@@ -171,8 +176,8 @@ func (r *importRun) add(f *configs.File, s *config.Server, report *importedServe
 	}
 	entry := entryJSON(s)
 	names := []string{s.Name, f.App + "-" + s.Name}
-	if r.as != "" {
-		names = []string{r.as}
+	if r.As != "" {
+		names = []string{r.As}
 	}
 	if report.Name = r.existing(names, entry); report.Name != "" {
 		report.Status = "unchanged"

@@ -62,40 +62,43 @@ func knownServer(path string, text []byte, name string) (member string, err erro
 	return member, nil
 }
 
+// EditOptions are the flags of "gateway remove", "enable" and "disable".
+type EditOptions struct {
+	cmdutil.Invocation
+	DryRun bool
+}
+
 // NewCmdRemove returns the command "gateway remove".
-func NewCmdRemove(f *cmdutil.Factory) *cobra.Command {
-	var dryRun bool
-	cmd := configedit.Command(f, &cobra.Command{Use: "remove NAME", Aliases: []string{"rm"},
-		Short: "Remove a server and its settings from your configuration", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: func(v1 *cobra.Command, args []string, v2 string) ([]string, cobra.ShellCompDirective) {
-			return completeOwn(f, v1, args, v2)
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			return editOwn(f, args[0], dryRun, removeServer)
-		}})
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference, and change nothing")
+func NewCmdRemove(f *cmdutil.Factory, run cmdutil.Run[*EditOptions]) *cobra.Command {
+	cmd := newCmdEdit(f, "remove NAME", "Remove a server and its settings from your configuration", run, removeServer)
+	cmd.Aliases = []string{"rm"}
 	return cmd
 }
 
-// NewCmdEnable returns the command "gateway enable" or "gateway disable".
-func NewCmdEnable(f *cmdutil.Factory, enable bool) *cobra.Command {
-	var dryRun bool
-	use, short, edit := "enable NAME", "Use a server of your configuration again", enableServer
-	if !enable {
-		use, short, edit = "disable NAME", "Keep a server in your configuration, and do not use it", disableServer
-	}
-	cmd := configedit.Command(f, &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1),
-		ValidArgsFunction: func(v1 *cobra.Command, args []string, v2 string) ([]string, cobra.ShellCompDirective) {
-			return completeOwn(f, v1, args, v2)
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return editOwn(f, args[0], dryRun, edit) }})
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference, and change nothing")
+// NewCmdEnable returns the command "gateway enable".
+func NewCmdEnable(f *cmdutil.Factory, run cmdutil.Run[*EditOptions]) *cobra.Command {
+	return newCmdEdit(f, "enable NAME", "Use a server of your configuration again", run, enableServer)
+}
+
+// NewCmdDisable returns the command "gateway disable".
+func NewCmdDisable(f *cmdutil.Factory, run cmdutil.Run[*EditOptions]) *cobra.Command {
+	const short = "Keep a server in your configuration, and do not use it"
+	return newCmdEdit(f, "disable NAME", short, run, disableServer)
+}
+
+type editFunc func(text []byte, member, name string) ([]byte, error)
+
+func newCmdEdit(f *cmdutil.Factory, use, short string, run cmdutil.Run[*EditOptions], edit editFunc) *cobra.Command {
+	o := &EditOptions{}
+	cmd := cmdutil.Command(f, use, short, cobra.ExactArgs(1), o, cmdutil.Or(run,
+		func(_ context.Context, o *EditOptions) error { return editOwn(f, o.Words[0], o.DryRun, edit) }))
+	cmd.ValidArgsFunction = completeOwn(f)
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "show the difference, and change nothing")
 	return cmd
 }
 
 // editOwn edits a server of the user's file.
-func editOwn(f *cmdutil.Factory, name string, dryRun bool, edit func(text []byte, member, name string) ([]byte,
-	error)) error {
+func editOwn(f *cmdutil.Factory, name string, dryRun bool, edit editFunc) error {
 	path, text, err := configedit.OwnFile(f)
 	if err != nil {
 		return err
@@ -176,31 +179,30 @@ func enableServer(text []byte, member, name string) ([]byte, error) {
 }
 
 // completeOwn completes the names of the servers of the user's file.
-func completeOwn(p *cmdutil.Factory, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	path := config.Paths(p.Flags.Config)[0]
-	if len(args) > 0 || !p.Config.NamesConfig() && !filepath.IsAbs(path) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeOwn(p *cmdutil.Factory) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		path := config.Paths(p.Flags.Config)[0]
+		if len(args) == 0 && (p.Config.NamesConfig() || filepath.IsAbs(path)) {
+			text, err := configs.ReadForEdit(path)
+			if f, invalid := config.Parse(text); err == nil && invalid == nil {
+				names = f.Names()
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	text, err := configs.ReadForEdit(path)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	f, err := config.Parse(text)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return f.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // NewCmdList returns the command "gateway list".
-func NewCmdList(f *cmdutil.Factory) *cobra.Command {
-	return configedit.Command(f, &cobra.Command{Use: "list", Aliases: []string{"ls"},
-		Short: "List the servers that the gateway serves, and to whom",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return listOwn(cmd.Context(), f) }})
+func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "list", "List the servers that the gateway serves, and to whom", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, listOwn))
+	cmd.Aliases = []string{"ls"}
+	return cmd
 }
 
 // listOwn prints the servers of the user's file, and the other servers that the gateway serves to the user.
-func listOwn(ctx context.Context, f *cmdutil.Factory) error {
+func listOwn(ctx context.Context, o *cmdutil.Invocation) error {
+	f := o.Factory
 	path, text, err := configedit.OwnFile(f)
 	if err != nil {
 		return err

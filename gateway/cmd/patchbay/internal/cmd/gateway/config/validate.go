@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configedit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
@@ -18,29 +18,25 @@ import (
 )
 
 // NewCmdValidate returns the command "gateway validate".
-func NewCmdValidate(f *cmdutil.Factory) *cobra.Command {
-	return configedit.Command(f, &cobra.Command{Use: "validate [FILE]",
-		Short: "Check a configuration file, and print the line and column of each error", Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			path := config.Paths(f.Flags.Config)[0]
-			if len(args) > 0 {
-				path = args[0]
-			}
-			return validate(f, path)
-		}})
+func NewCmdValidate(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "validate [FILE]",
+		"Check a configuration file, and print the line and column of each error", cobra.MaximumNArgs(1),
+		&cmdutil.Invocation{}, cmdutil.Or(run, validate))
 }
 
 // NewCmdSchema returns the command "gateway schema".
-func NewCmdSchema(f *cmdutil.Factory) *cobra.Command {
-	return configedit.Command(f, &cobra.Command{Use: "schema",
-		Short: "Print the JSON Schema of configuration files, for editors",
-		RunE: func(*cobra.Command, []string) error {
-			f.IO.Out.Raw(config.Schema())
-			return nil
-		}})
+func NewCmdSchema(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "schema", "Print the JSON Schema of configuration files, for editors", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, schema))
 }
 
-func validate(f *cmdutil.Factory, path string) error {
+func schema(_ context.Context, o *cmdutil.Invocation) error {
+	o.IO.Out.Raw(config.Schema())
+	return nil
+}
+
+func validate(_ context.Context, o *cmdutil.Invocation) error {
+	f, path := o.Factory, append(o.Words, config.Paths(o.Flags.Config)[0])[0]
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return exit.NotFoundError(fmt.Errorf("configuration file %s does not exist", path))

@@ -41,7 +41,7 @@ var keyKinds = []struct {
 // NewCmdKeys returns the commands about keys of principals. They need no running gateway.
 func NewCmdKeys(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.WithSubcommands(f, "keys", "Create, list and revoke keys of users and agents (API keys, access)",
-		newKeyCommand(f), listKeysCommand(f), revokeKeyCommand(f))
+		NewCmdNew(f, nil), NewCmdList(f, nil), NewCmdRevoke(f, nil))
 }
 
 // KeyStore returns the keys of the gateways of this user.
@@ -53,47 +53,47 @@ func KeyStore() (*gateway.KeyStore, error) {
 	return gateway.NewKeyStore(state), nil
 }
 
-// keyOptions are the flags of `patchbay gateway keys new`.
-type keyOptions struct {
-	subject, profile, expires string
-	servers, only             []string
-	readOnly, all             bool
+// NewOptions are the flags of "gateway keys new".
+type NewOptions struct {
+	cmdutil.Invocation
+	Subject, Profile, Expires string
+	Servers, Only             []string
+	ReadOnly, All             bool
 }
 
-func newKeyCommand(p *cmdutil.Factory) *cobra.Command {
-	var o keyOptions
-	cmd := &cobra.Command{
-		Use: "new NAME", Short: "Create a key and print it once, with the configuration of a client",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error { return newKey(cmd.Context(), p, args[0], &o) },
-	}
+// NewCmdNew returns the command "gateway keys new".
+func NewCmdNew(p *cmdutil.Factory, run cmdutil.Run[*NewOptions]) *cobra.Command {
+	o := &NewOptions{}
+	cmd := cmdutil.Command(p, "new NAME", "Create a key and print it once, with the configuration of a client",
+		cobra.ExactArgs(1), o, cmdutil.Or(run, newKey))
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	f := cmd.Flags()
-	f.StringVar(&o.subject, "principal", "", "`name` of the user or agent; default: the name of the key. Keys of a "+
+	f.StringVar(&o.Subject, "principal", "", "`name` of the user or agent; default: the name of the key. Keys of a "+
 		"principal share its processes, approvals and limits")
-	f.StringVar(&o.profile, "profile", "", "the only `profile` that the key opens")
-	f.StringArrayVar(&o.servers, "server", nil, "a `server` that the key opens (repeatable)")
-	f.BoolVar(&o.all, "all-servers", false, "the key opens all servers of your own file, also future servers")
-	f.StringSliceVar(&o.only, "only", nil, "tools, prompts or resources (`kinds`, with commas); default: everything")
-	f.BoolVar(&o.readOnly, "read-only", false, "only tools that declare readOnlyHint, prompts and resources")
-	f.StringVar(&o.expires, "expires", defaultKeyTime, "`time` until the key ends, such as 12h or 90d, or never")
+	f.StringVar(&o.Profile, "profile", "", "the only `profile` that the key opens")
+	f.StringArrayVar(&o.Servers, "server", nil, "a `server` that the key opens (repeatable)")
+	f.BoolVar(&o.All, "all-servers", false, "the key opens all servers of your own file, also future servers")
+	f.StringSliceVar(&o.Only, "only", nil, "tools, prompts or resources (`kinds`, with commas); default: everything")
+	f.BoolVar(&o.ReadOnly, "read-only", false, "only tools that declare readOnlyHint, prompts and resources")
+	f.StringVar(&o.Expires, "expires", defaultKeyTime, "`time` until the key ends, such as 12h or 90d, or never")
 	return cmd
 }
 
 // key returns the key that the flags describe.
-func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
-	k := gateway.Key{Name: name, Subject: o.subject, Profile: o.profile, Servers: o.servers, ReadOnly: o.readOnly}
+func (o *NewOptions) key(name string, f *config.File) (gateway.Key, error) {
+	k := gateway.Key{Name: name, Subject: o.Subject, Profile: o.Profile, Servers: o.Servers, ReadOnly: o.ReadOnly}
 	settings, err := f.Settings()
 	if err != nil {
 		return k, err
 	}
-	if o.profile != "" && settings.Profiles[o.profile] == nil {
+	if o.Profile != "" && settings.Profiles[o.Profile] == nil {
 		var known []string
 		for name := range settings.Profiles {
 			known = append(known, name)
 		}
-		return k, term.UnknownName("profile", o.profile, slices.Sorted(slices.Values(known)))
+		return k, term.UnknownName("profile", o.Profile, slices.Sorted(slices.Values(known)))
 	}
-	for _, server := range o.servers {
+	for _, server := range o.Servers {
 		switch {
 		case !f.Has(server):
 			return k, term.UnknownName("server", server, keyServers(f, nil))
@@ -102,7 +102,7 @@ func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
 				"gateway import\" or \"add\" first", term.CleanLine(server))
 		}
 	}
-	for _, name := range o.only {
+	for _, name := range o.Only {
 		var known []string
 		for _, kind := range keyKinds {
 			if known = append(known, kind.name); kind.name == name {
@@ -113,10 +113,10 @@ func (o *keyOptions) key(name string, f *config.File) (gateway.Key, error) {
 			return k, fmt.Errorf("--only: %w", term.UnknownName("kind", name, known))
 		}
 	}
-	if o.expires != neverExpires {
-		d, err := parseDays(o.expires)
+	if o.Expires != neverExpires {
+		d, err := parseDays(o.Expires)
 		if err != nil {
-			return k, fmt.Errorf("invalid --expires %q: want a duration such as 12h or 90d, or %s", o.expires,
+			return k, fmt.Errorf("invalid --expires %q: want a duration such as 12h or 90d, or %s", o.Expires,
 				neverExpires)
 		}
 		k.Expires = time.Now().Add(d).UTC().Truncate(time.Second)
@@ -132,8 +132,8 @@ func keyServers(f *config.File, profile *config.Profile) []string {
 }
 
 // askServers asks which servers a key opens, unless a flag names them.
-func askServers(ctx context.Context, p *cmdutil.Factory, o *keyOptions, f *config.File) error {
-	if o.profile != "" || len(o.servers) > 0 || o.all {
+func askServers(ctx context.Context, p *cmdutil.Factory, o *NewOptions, f *config.File) error {
+	if o.Profile != "" || len(o.Servers) > 0 || o.All {
 		return nil
 	}
 	own := keyServers(f, nil)
@@ -155,8 +155,8 @@ func askServers(ctx context.Context, p *cmdutil.Factory, o *keyOptions, f *confi
 		}
 		return names, nil
 	})
-	if o.servers = names; slices.Contains(names, "all") {
-		o.servers, o.all = nil, true
+	if o.Servers = names; slices.Contains(names, "all") {
+		o.Servers, o.All = nil, true
 	}
 	return err
 }
@@ -261,7 +261,8 @@ func (r *KeyReport) end() string {
 }
 
 // newKey makes a key.
-func newKey(ctx context.Context, f *cmdutil.Factory, name string, o *keyOptions) error {
+func newKey(ctx context.Context, o *NewOptions) error {
+	f, name := o.Factory, o.Words[0]
 	c, invalid, err := hosting.ReadConfig(f, "")
 	if err = errors.Join(append(invalid, err)...); err != nil && f.Config.NamesConfig() {
 		return exit.UsageError(err)
@@ -338,34 +339,37 @@ func clientURL(ctx context.Context, f *cmdutil.Factory, c *hosting.Config) strin
 	return "http://" + hosting.GatewayAddr(c.Settings, "") + connect.Endpoint
 }
 
-func listKeysCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "List the keys, with their limits and last use",
-		DisableFlagsInUseLine: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := ListKeys(cmd.Context())
-			if err != nil {
-				return err
-			}
-			reports := []KeyReport{}
-			var rows [][]string
-			for i := range all {
-				r := newKeyReport(&all[i])
-				used := "not used"
-				if r.Used != nil {
-					used = "used " + r.Used.Local().Format(time.DateTime)
-				}
-				reports = append(reports, r)
-				rows = append(rows, []string{r.Name, term.CleanLine(r.Principal), r.limits(), r.end(), used})
-			}
-			switch {
-			case f.Flags.JSON:
-				f.IO.Out.Value(map[string]any{"keys": reports})
-			case len(all) == 0:
-				f.IO.Err.Printf("No keys yet: create one with \"patchbay gateway keys new NAME\".")
-			default:
-				f.IO.Out.Columns("NAME PRINCIPAL LIMITS EXPIRES USED", rows)
-			}
-			return nil
-		}}
+// NewCmdList returns the command "gateway keys list".
+func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "list", "List the keys, with their limits and last use", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, list))
+}
+
+func list(ctx context.Context, o *cmdutil.Invocation) error {
+	all, err := ListKeys(ctx)
+	if err != nil {
+		return err
+	}
+	reports := []KeyReport{}
+	var rows [][]string
+	for i := range all {
+		r := newKeyReport(&all[i])
+		used := "not used"
+		if r.Used != nil {
+			used = "used " + r.Used.Local().Format(time.DateTime)
+		}
+		reports = append(reports, r)
+		rows = append(rows, []string{r.Name, term.CleanLine(r.Principal), r.limits(), r.end(), used})
+	}
+	switch {
+	case o.Flags.JSON:
+		o.IO.Out.Value(map[string]any{"keys": reports})
+	case len(all) == 0:
+		o.IO.Err.Printf("No keys yet: create one with \"patchbay gateway keys new NAME\".")
+	default:
+		o.IO.Out.Columns("NAME PRINCIPAL LIMITS EXPIRES USED", rows)
+	}
+	return nil
 }
 
 // ListKeys returns the keys of the gateway.
@@ -377,55 +381,54 @@ func ListKeys(ctx context.Context) ([]gateway.Key, error) {
 	return store.List(ctx)
 }
 
-func revokeKeyCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke NAME…", Short: "Revoke keys: their clients are refused, and their sessions end",
-		DisableFlagsInUseLine: true, Args: cobra.MinimumNArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			all, _ := ListKeys(cmd.Context())
-			var names []string
-			for i := range all {
-				if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
-					names = append(names, name)
-				}
+// NewCmdRevoke returns the command "gateway keys revoke".
+func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "revoke NAME…", "Revoke keys: their clients are refused, and their sessions end",
+		cobra.MinimumNArgs(1), &cmdutil.Invocation{}, cmdutil.Or(run, revoke))
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		all, _ := ListKeys(cmd.Context())
+		var names []string
+		for i := range all {
+			if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
+				names = append(names, name)
 			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return revokeKeys(cmd.Context(), f, args) },
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+	return cmd
 }
 
-// revokeKeys revokes keys. An unknown one does not keep the others.
-func revokeKeys(ctx context.Context, f *cmdutil.Factory, names []string) error {
+// revoke revokes keys. After an unknown key it must still revoke the others.
+func revoke(ctx context.Context, o *cmdutil.Invocation) error {
 	store, err := KeyStore()
 	if err != nil {
 		return err
 	}
 	revoked := []string{}
 	var errs []error
-	for _, name := range names {
+	for _, name := range o.Words {
 		k, err := store.Revoke(ctx, name)
 		switch {
 		case errors.Is(err, gateway.ErrUnknownKey):
 			all, _ := store.List(ctx)
-			var known []string
+			var keys []string
 			for i := range all {
-				known = append(known, all[i].Name)
+				keys = append(keys, all[i].Name)
 			}
-			errs = append(errs, exit.NotFoundError(term.UnknownName("key", name, known)))
+			errs = append(errs, exit.NotFoundError(term.UnknownName("key", name, keys)))
 		case err != nil:
 			errs = append(errs, err)
 		default:
 			revoked = append(revoked, name)
-			if c, _, err := hosting.ReadConfig(f, ""); err == nil {
-				hosting.RecordAdmin(ctx, f, c.File, map[string]any{"action": "revoke key", "key": newKeyReport(k)})
+			if c, _, err := hosting.ReadConfig(o.Factory, ""); err == nil {
+				hosting.RecordAdmin(ctx, o.Factory, c.File, map[string]any{"action": "revoke key", "key": newKeyReport(k)})
 			}
 		}
 	}
-	if f.Flags.JSON && len(errs) == 0 {
-		f.IO.Out.Value(map[string][]string{"revoked": revoked})
-	} else if len(revoked) > 0 && !f.Flags.JSON {
-		f.IO.Out.Printf("Revoked: %s. Running gateways refuse them within a second.", hosting.ShownNames(revoked))
+	if o.Flags.JSON && len(errs) == 0 {
+		o.IO.Out.Value(map[string][]string{"revoked": revoked})
+	} else if len(revoked) > 0 && !o.Flags.JSON {
+		o.IO.Out.Printf("Revoked: %s. Running gateways refuse them within a second.", hosting.ShownNames(revoked))
 	}
 	return errors.Join(errs...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/secrets"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -36,22 +37,30 @@ var secretWord = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
 // NewCmdSecret returns the commands about the values of ${secret:NAME}. They need no running gateway.
 func NewCmdSecret(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.WithSubcommands(f, "secret",
-		"Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}",
-		&cobra.Command{Use: "set NAME", Short: "Store a secret, which is read from standard input or a hidden prompt",
-			DisableFlagsInUseLine: true, Args: onlyName, ValidArgsFunction: func(cmd *cobra.Command, args []string,
-				typed string) ([]string, cobra.ShellCompDirective) {
-				return completeSecrets(f, cmd, args, typed)
-			},
-			RunE: func(cmd *cobra.Command, args []string) error { return setSecret(cmd.Context(), f, args[0]) }},
-		&cobra.Command{Use: "list", Short: "List the names of the secrets, and the servers that use them",
-			DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return listSecrets(cmd.Context(), f) }},
-		&cobra.Command{Use: "remove NAME", Short: "Remove a secret",
-			DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
-				args []string, typed string) ([]string, cobra.ShellCompDirective) {
-				return completeSecrets(f, cmd, args, typed)
-			},
-			RunE: func(cmd *cobra.Command, args []string) error { return removeSecret(cmd.Context(), f, args[0]) }})
+		"Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}", NewCmdSetSecret(f, nil),
+		NewCmdListSecrets(f, nil), NewCmdRemoveSecret(f, nil))
+}
+
+// NewCmdSetSecret returns the command "gateway secret set".
+func NewCmdSetSecret(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "set NAME", "Store a secret, which is read from standard input or a hidden prompt",
+		onlyName, &cmdutil.Invocation{}, cmdutil.Or(run, setSecret))
+	cmd.ValidArgsFunction = completeSecrets(f)
+	return cmd
+}
+
+// NewCmdListSecrets returns the command "gateway secret list".
+func NewCmdListSecrets(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "list", "List the names of the secrets, and the servers that use them", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, listSecrets))
+}
+
+// NewCmdRemoveSecret returns the command "gateway secret remove".
+func NewCmdRemoveSecret(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "remove NAME", "Remove a secret", cobra.ExactArgs(1), &cmdutil.Invocation{},
+		cmdutil.Or(run, removeSecret))
+	cmd.ValidArgsFunction = completeSecrets(f)
+	return cmd
 }
 
 // onlyName refuses a value among the arguments, without repeating it.
@@ -79,23 +88,19 @@ func secretNames(ctx context.Context, f *cmdutil.Factory) (names []string, err e
 	return names, err
 }
 
-func completeSecrets(
-	f *cmdutil.Factory, cmd *cobra.Command, args []string, typed string,
-) ([]string, cobra.ShellCompDirective) {
-	var found []string
-	if len(args) == 0 {
-		names, _ := secretNames(cmd.Context(), f)
-		for _, name := range names {
-			if strings.HasPrefix(name, typed) {
-				found = append(found, name)
-			}
+func completeSecrets(f *cmdutil.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) (found []string, _ cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			names, _ := secretNames(cmd.Context(), f)
+			found = target.Matching(names, typed)
 		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // setSecret stores a secret. It is never an argument, which other users of the machine could read.
-func setSecret(ctx context.Context, f *cmdutil.Factory, name string) error {
+func setSecret(ctx context.Context, o *cmdutil.Invocation) error {
+	f, name := o.Factory, o.Words[0]
 	if !secretWord.MatchString(name) {
 		return exit.UsageError(fmt.Errorf(
 			"invalid name %q of a secret: must have 1 to 200 of the characters A-Z, a-z, 0-9, ., "+
@@ -138,7 +143,8 @@ func checkSecret(value string) error {
 	return nil
 }
 
-func removeSecret(ctx context.Context, f *cmdutil.Factory, name string) error {
+func removeSecret(ctx context.Context, o *cmdutil.Invocation) error {
+	f, name := o.Factory, o.Words[0]
 	names, err := secretNames(ctx, f)
 	if !slices.Contains(names, name) {
 		return errors.Join(exit.NotFoundError(term.UnknownName("secret", name, names)), err)
@@ -168,7 +174,8 @@ type secretReport struct {
 }
 
 // listSecrets prints the secrets, and those that servers use and that are not stored.
-func listSecrets(ctx context.Context, f *cmdutil.Factory) error {
+func listSecrets(ctx context.Context, o *cmdutil.Invocation) error {
+	f := o.Factory
 	names, err := secretNames(ctx, f)
 	if err != nil {
 		return err

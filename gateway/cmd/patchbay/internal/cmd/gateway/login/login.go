@@ -22,69 +22,75 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
+// LoginOptions are the flags of "gateway login".
+type LoginOptions struct {
+	cmdutil.Invocation
+	NoBrowser bool // print the page
+}
+
 // NewCmdLogin returns the command "gateway login".
-func NewCmdLogin(f *cmdutil.Factory) *cobra.Command {
-	var noBrowser bool
-	cmd := gatewayServerCommand(f, "login NAME", "Log in to a server of the gateway, as the local user",
-		func(ctx context.Context, t *target.Target, s *config.ServerSettings) error {
-			o := s.OAuth
-			wanted := &login.Settings{ClientID: o.ClientID, Issuer: o.Issuer, Scopes: o.Scopes,
-				InsecureUnlistedPKCE: o.InsecureUnlistedPKCE, OmitResource: o.OmitResource}
-			if o.ClientSecret != "" {
-				if wanted.ClientSecret = os.Getenv(o.ClientSecret); wanted.ClientSecret == "" {
-					return exit.UsageError(hosting.ErrNoClientSecret(o.ClientSecret))
-				}
-			}
-			return auth.Login(ctx, f, t, wanted, "", !noBrowser)
-		})
-	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
+func NewCmdLogin(f *cmdutil.Factory, run cmdutil.Run[*LoginOptions]) *cobra.Command {
+	o := &LoginOptions{}
+	cmd := cmdutil.Command(f, "login NAME", "Log in to a server of the gateway, as the local user", cobra.ExactArgs(1), o,
+		cmdutil.Or(run, logIn))
+	cmd.ValidArgsFunction = cmdutil.CompleteNames(f, nil)
+	cmd.Flags().BoolVar(&o.NoBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
+}
+
+func logIn(ctx context.Context, o *LoginOptions) error {
+	t, s, err := gatewayServer(ctx, o.Factory, o.Words[0])
+	if err != nil {
+		return err
+	}
+	o.Client.Current.Store(t)
+	client := s.OAuth
+	wanted := &login.Settings{ClientID: client.ClientID, Issuer: client.Issuer, Scopes: client.Scopes,
+		InsecureUnlistedPKCE: client.InsecureUnlistedPKCE, OmitResource: client.OmitResource}
+	if client.ClientSecret != "" {
+		if wanted.ClientSecret = os.Getenv(client.ClientSecret); wanted.ClientSecret == "" {
+			return exit.UsageError(hosting.ErrNoClientSecret(client.ClientSecret))
+		}
+	}
+	return auth.Login(ctx, o.Factory, t, wanted, "", !o.NoBrowser)
+}
+
+// LogoutOptions are the flags of "gateway logout".
+type LogoutOptions struct {
+	cmdutil.Invocation
+	Caller, Issuer string // of a caller of the running gateway; the local user without a Caller
 }
 
 // NewCmdLogout returns the command "gateway logout".
-func NewCmdLogout(f *cmdutil.Factory) *cobra.Command {
-	var subject, issuer string
-	cmd := gatewayServerCommand(f, "logout NAME", "Log out of a server of the gateway, as the local user",
-		func(ctx context.Context, t *target.Target, _ *config.ServerSettings) error {
-			return auth.Logout(ctx, f, t)
-		})
-	own := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if subject == "" {
-			return own(cmd, args)
-		}
-		c, err := gatewayclient.Require(cmd.Context(), f)
-		if err != nil {
-			return err
-		}
-		body := map[string]any{"caller": map[string]any{"subject": subject, "issuer": issuer}}
-		if err := c.Do(cmd.Context(), http.MethodPost, gatewayclient.ServerPath(args[0], ":logout"), body,
-			nil); err != nil {
-			return err
-		}
-		f.IO.Out.Printf("%s is logged out of %s.", term.CleanLine(subject), term.CleanLine(args[0]))
-		return nil
-	}
-	cmd.Flags().StringVar(&subject, "caller", "", "log out this `SUBJECT` of a caller of the running gateway instead")
-	cmd.Flags().StringVar(&issuer, "issuer", gateway.KeyIssuer, "`ISSUER` of the caller")
+func NewCmdLogout(f *cmdutil.Factory, run cmdutil.Run[*LogoutOptions]) *cobra.Command {
+	o := &LogoutOptions{}
+	cmd := cmdutil.Command(f, "logout NAME", "Log out of a server of the gateway, as the local user", cobra.ExactArgs(1), o,
+		cmdutil.Or(run, logOut))
+	cmd.ValidArgsFunction = cmdutil.CompleteNames(f, nil)
+	cmd.Flags().StringVar(&o.Caller, "caller", "", "log out this `SUBJECT` of a caller of the running gateway instead")
+	cmd.Flags().StringVar(&o.Issuer, "issuer", gateway.KeyIssuer, "`ISSUER` of the caller")
 	return cmd
 }
 
-// gatewayServerCommand returns a command about the login at a server of the gateway's configuration.
-func gatewayServerCommand(
-	f *cmdutil.Factory, use, short string, run func(ctx context.Context, t *target.Target,
-		s *config.ServerSettings) error,
-) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1),
-		ValidArgsFunction: cmdutil.CompleteNames(f, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, s, err := gatewayServer(cmd.Context(), f, args[0])
-			if err != nil {
-				return err
-			}
-			f.Client.Current.Store(t)
-			return run(cmd.Context(), t, s)
-		}}
+func logOut(ctx context.Context, o *LogoutOptions) error {
+	if o.Caller == "" {
+		t, _, err := gatewayServer(ctx, o.Factory, o.Words[0])
+		if err != nil {
+			return err
+		}
+		o.Client.Current.Store(t)
+		return auth.Logout(ctx, o.Factory, t)
+	}
+	c, err := gatewayclient.Require(ctx, o.Factory)
+	if err != nil {
+		return err
+	}
+	body := map[string]any{"caller": map[string]any{"subject": o.Caller, "issuer": o.Issuer}}
+	if err := c.Do(ctx, http.MethodPost, gatewayclient.ServerPath(o.Words[0], ":logout"), body, nil); err != nil {
+		return err
+	}
+	o.IO.Out.Printf("%s is logged out of %s.", term.CleanLine(o.Caller), term.CleanLine(o.Words[0]))
+	return nil
 }
 
 // gatewayServer returns a configured server of the gateway at which callers or the local user log

@@ -23,33 +23,37 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// NewCmdPins returns the command that lists definitions. It needs no running gateway.
-func NewCmdPins(f *cmdutil.Factory) *cobra.Command {
-	var diff, all bool
-	cmd := &cobra.Command{
-		Use:                   "pins [NAME…]",
-		Short:                 "List approved and quarantined definitions of tools (pinning, rug pull)",
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     CompletePins(f, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, pins, err := NamedPins(cmd.Context(), f, args)
-			if err != nil {
-				return err
-			}
-			if diff && !all && len(args) == 0 {
-				pins = QuarantinedPins(pins)
-			}
-			if f.Flags.JSON {
-				f.IO.Out.Value(map[string][]PinReport{"pins": pinReports(pins, diff)})
-				return nil
-			}
-			printPins(f, pins, diff, all || len(args) > 0)
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&diff, "diff", false, "show how quarantined and approved definitions differ")
-	cmd.Flags().BoolVar(&all, "all", false, "list every approved definition too, not only their number")
+// Options are the flags of "gateway pins". The Words are names of servers and definitions.
+type Options struct {
+	cmdutil.Invocation
+	Diff, All bool
+}
+
+// NewCmdPins returns the command "gateway pins", which needs no running gateway.
+func NewCmdPins(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.Command(f, "pins [NAME…]", "List approved and quarantined definitions of tools (pinning, rug pull)",
+		nil, o, cmdutil.Or(run, list))
+	cmd.ValidArgsFunction = CompletePins(f, false)
+	cmd.Flags().BoolVar(&o.Diff, "diff", false, "show how quarantined and approved definitions differ")
+	cmd.Flags().BoolVar(&o.All, "all", false, "list every approved definition too, not only their number")
 	return cmd
+}
+
+func list(ctx context.Context, o *Options) error {
+	_, pins, err := NamedPins(ctx, o.Factory, o.Words)
+	if err != nil {
+		return err
+	}
+	if o.Diff && !o.All && len(o.Words) == 0 {
+		pins = QuarantinedPins(pins)
+	}
+	if o.Flags.JSON {
+		o.IO.Out.Value(map[string][]PinReport{"pins": pinReports(pins, o.Diff)})
+		return nil
+	}
+	printPins(o.Factory, pins, o.Diff, o.All || len(o.Words) > 0)
+	return nil
 }
 
 // ApprovePins shows the quarantined definitions of a server or a name, and then approves them.

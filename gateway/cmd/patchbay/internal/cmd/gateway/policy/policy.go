@@ -87,30 +87,33 @@ func NewCmdPolicy(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Test and explain the rules of the gateway (CEL, access control)",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(policyTestCommand(f), policyExplainCommand(f))
+	cmd.AddCommand(NewCmdTest(f, nil), NewCmdExplain(f, nil))
 	return cmd
 }
 
-func policyTestCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "test [FILE]", Short: "Compile the rules, and test them with the cases of a file",
-		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			compiled, c, err := gatewayPolicy(f)
-			if err != nil {
-				return err
-			}
-			if settings, err := c.File.Settings(); err == nil {
-				for _, w := range hosting.WarnRules(settings.Policy, c.File.Names()) {
-					f.IO.Err.Printf("patchbay: warning: %s", term.CleanLine(w.Text))
-				}
-			}
-			var cases []policyCase
-			if len(args) > 0 {
-				if cases, err = readPolicyCases(args[0]); err != nil {
-					return exit.UsageError(err)
-				}
-			}
-			return testPolicy(cmd.Context(), f, compiled, cases)
-		}}
+// NewCmdTest returns the command "gateway policy test".
+func NewCmdTest(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "test [FILE]", "Compile the rules, and test them with the cases of a file",
+		cobra.MaximumNArgs(1), &cmdutil.Invocation{}, cmdutil.Or(run, test))
+}
+
+func test(ctx context.Context, o *cmdutil.Invocation) error {
+	compiled, c, err := gatewayPolicy(o.Factory)
+	if err != nil {
+		return err
+	}
+	if settings, err := c.File.Settings(); err == nil {
+		for _, w := range hosting.WarnRules(settings.Policy, c.File.Names()) {
+			o.IO.Err.Printf("patchbay: warning: %s", term.CleanLine(w.Text))
+		}
+	}
+	var cases []policyCase
+	if len(o.Words) > 0 {
+		if cases, err = readPolicyCases(o.Words[0]); err != nil {
+			return exit.UsageError(err)
+		}
+	}
+	return testPolicy(ctx, o.Factory, compiled, cases)
 }
 
 // maxPolicyCases bounds a file of cases, in bytes.
@@ -182,54 +185,64 @@ func RuleName(name string) string {
 	return "rule " + term.CleanLine(name)
 }
 
-func policyExplainCommand(f *cmdutil.Factory) *cobra.Command {
-	c := &policyCase{}
-	var args, definition, result string
-	cmd := &cobra.Command{Use: "explain SERVER NAME", Short: "Show which rule decides about a request, and why",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
-			c.Server, c.Target = words[0], words[1]
-			for _, m := range []struct {
-				flag, text string
-				to         *json.RawMessage
-			}{{"args", args, &c.Arguments}, {"definition", definition, &c.Definition}, {"result", result, &c.Result}} {
-				if m.text != "" && (!json.Valid([]byte(m.text)) || m.text[0] != '{') {
-					return exit.UsageError(fmt.Errorf("invalid --%s %.64q: must be a JSON object", m.flag, m.text))
-				}
-				if m.text != "" {
-					*m.to = json.RawMessage(m.text)
-				}
-			}
-			if _, ok := policyMethods[c.On]; !ok {
-				return exit.UsageError(fmt.Errorf(
-					"invalid --on %.64q: must be call, read, get, complete, list, result "+
-						"or question",
-					c.On))
-			}
-			compiled, config, err := gatewayPolicy(f)
-			switch {
-			case err != nil:
-				return err
-			case !config.File.Has(c.Server):
-				return exit.NotFoundError(term.UnknownName("server", c.Server, config.File.Names()))
-			case c.Definition == nil && policyMethods[c.On] == policyMethods["call"]:
-				if c.Definition = hosting.RecordedTool(cmd.Context(), config, c.Server, c.Target); c.Definition == nil {
-					f.IO.Err.Printf("patchbay: note: no definition of %s is recorded: annotations are null; "+
-						"use --definition", term.Shorten(term.CleanLine(c.Target), term.MaxNameShown))
-				}
-			}
-			explainPolicy(cmd.Context(), f, compiled, c)
-			return nil
-		}}
-	cmd.Flags().StringVar(&c.On, "on", "call",
+// ExplainOptions are the flags of "gateway policy explain". The Words are the server and the name.
+type ExplainOptions struct {
+	cmdutil.Invocation
+	On                       string // the kind of action
+	Args, Definition, Result string // JSON objects
+	Subject                  string
+	Scopes, Recent           []string
+}
+
+// NewCmdExplain returns the command "gateway policy explain".
+func NewCmdExplain(f *cmdutil.Factory, run cmdutil.Run[*ExplainOptions]) *cobra.Command {
+	o := &ExplainOptions{}
+	cmd := cmdutil.Command(f, "explain SERVER NAME", "Show which rule decides about a request, and why",
+		cobra.ExactArgs(2), o, cmdutil.Or(run, explain))
+	cmd.Flags().StringVar(&o.On, "on", "call",
 		"the `kind` of action: call, read, get, complete, list, result or question")
-	cmd.Flags().StringVar(&args, "args", "", "the arguments of the request, a `JSON` object")
-	cmd.Flags().StringVar(&definition, "definition", "", "the definition of the tool, a `JSON` object")
-	cmd.Flags().StringVar(&result, "result", "", "the result, a `JSON` object, with --on result")
-	cmd.Flags().StringVar(&c.Subject, "subject", "", "the `subject` of the caller; default: the local user")
-	cmd.Flags().StringSliceVar(&c.Scopes, "scope", nil, "a `scope` of the caller")
-	cmd.Flags().StringSliceVar(&c.Recent, "recent", nil,
+	cmd.Flags().StringVar(&o.Args, "args", "", "the arguments of the request, a `JSON` object")
+	cmd.Flags().StringVar(&o.Definition, "definition", "", "the definition of the tool, a `JSON` object")
+	cmd.Flags().StringVar(&o.Result, "result", "", "the result, a `JSON` object, with --on result")
+	cmd.Flags().StringVar(&o.Subject, "subject", "", "the `subject` of the caller; default: the local user")
+	cmd.Flags().StringSliceVar(&o.Scopes, "scope", nil, "a `scope` of the caller")
+	cmd.Flags().StringSliceVar(&o.Recent, "recent", nil,
 		"a `server` whose results the caller received in the last 30 minutes")
 	return cmd
+}
+
+func explain(ctx context.Context, o *ExplainOptions) error {
+	c := &policyCase{On: o.On, Server: o.Words[0], Target: o.Words[1], Subject: o.Subject, Scopes: o.Scopes,
+		Recent: o.Recent}
+	for _, m := range []struct {
+		flag, text string
+		to         *json.RawMessage
+	}{{"args", o.Args, &c.Arguments}, {"definition", o.Definition, &c.Definition}, {"result", o.Result, &c.Result}} {
+		if m.text != "" && (!json.Valid([]byte(m.text)) || m.text[0] != '{') {
+			return exit.UsageError(fmt.Errorf("invalid --%s %.64q: must be a JSON object", m.flag, m.text))
+		}
+		if m.text != "" {
+			*m.to = json.RawMessage(m.text)
+		}
+	}
+	if _, ok := policyMethods[c.On]; !ok {
+		return exit.UsageError(fmt.Errorf(
+			"invalid --on %.64q: must be call, read, get, complete, list, result or question", c.On))
+	}
+	compiled, config, err := gatewayPolicy(o.Factory)
+	switch {
+	case err != nil:
+		return err
+	case !config.File.Has(c.Server):
+		return exit.NotFoundError(term.UnknownName("server", c.Server, config.File.Names()))
+	case c.Definition == nil && policyMethods[c.On] == policyMethods["call"]:
+		if c.Definition = hosting.RecordedTool(ctx, config, c.Server, c.Target); c.Definition == nil {
+			o.IO.Err.Printf("patchbay: note: no definition of %s is recorded: annotations are null; "+
+				"use --definition", term.Shorten(term.CleanLine(c.Target), term.MaxNameShown))
+		}
+	}
+	explainPolicy(ctx, o.Factory, compiled, c)
+	return nil
 }
 
 func explainPolicy(ctx context.Context, f *cmdutil.Factory, compiled *celpolicy.Policy, c *policyCase) {

@@ -30,39 +30,38 @@ const (
 	stopNotice = time.Second
 )
 
-func restartCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "restart NAME", Short: "Restart a server of the running gateway",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
-			args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return completeRunning(f, cmd, args, typed)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return controlServer(cmd.Context(), f, args[0], "restart")
-		}}
+// NewCmdRestart returns the command "gateway restart".
+func NewCmdRestart(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "restart NAME", "Restart a server of the running gateway", cobra.ExactArgs(1),
+		&cmdutil.Invocation{}, cmdutil.Or(run, func(ctx context.Context, o *cmdutil.Invocation) error {
+			return controlServer(ctx, o, "restart")
+		}))
+	cmd.ValidArgsFunction = completeRunning(f)
+	return cmd
 }
 
-func stopCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "stop [NAME]", Short: "Stop the running gateway, or one of its servers",
-		DisableFlagsInUseLine: true, Args: cobra.MaximumNArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
-			args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return completeRunning(f, cmd, args, typed)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return controlServer(cmd.Context(), f, args[0], "stop")
+// NewCmdStop returns the command "gateway stop".
+func NewCmdStop(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "stop [NAME]", "Stop the running gateway, or one of its servers", cobra.MaximumNArgs(1),
+		&cmdutil.Invocation{}, cmdutil.Or(run, func(ctx context.Context, o *cmdutil.Invocation) error {
+			if len(o.Words) > 0 {
+				return controlServer(ctx, o, "stop")
 			}
-			return stopGateway(cmd.Context(), f)
-		}}
+			return stopGateway(ctx, o.Factory)
+		}))
+	cmd.ValidArgsFunction = completeRunning(f)
+	return cmd
 }
 
 // controlServer restarts or stops a server, and prints its state.
-func controlServer(ctx context.Context, f *cmdutil.Factory, name, verb string) error {
+func controlServer(ctx context.Context, o *cmdutil.Invocation, verb string) error {
+	f := o.Factory
 	c, err := gatewayclient.Require(ctx, f)
 	if err != nil {
 		return err
 	}
 	var raw json.RawMessage
-	if err := c.Do(ctx, http.MethodPost, gatewayclient.ServerPath(name, ":"+verb), nil, &raw); err != nil {
+	if err := c.Do(ctx, http.MethodPost, gatewayclient.ServerPath(o.Words[0], ":"+verb), nil, &raw); err != nil {
 		return err
 	}
 	if f.Flags.JSON {
@@ -115,29 +114,31 @@ func stopGateway(ctx context.Context, f *cmdutil.Factory) error {
 	return nil
 }
 
-func reloadCommand(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "reload", Short: "Make the running gateway read its configuration again",
-		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := gatewayclient.Require(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			var raw json.RawMessage
-			if err := c.Do(cmd.Context(), http.MethodPost, "/reload", nil, &raw); err != nil {
-				return err
-			}
-			if f.Flags.JSON {
-				f.IO.Out.Raw(raw)
-				return nil
-			}
-			var d host.Diff
-			if err := json.Unmarshal(raw, &d); err != nil {
-				return err
-			}
-			printReload(f, &d)
-			return nil
-		}}
+// NewCmdReload returns the command "gateway reload".
+func NewCmdReload(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "reload", "Make the running gateway read its configuration again", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, reload))
+}
+
+func reload(ctx context.Context, o *cmdutil.Invocation) error {
+	c, err := gatewayclient.Require(ctx, o.Factory)
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := c.Do(ctx, http.MethodPost, "/reload", nil, &raw); err != nil {
+		return err
+	}
+	if o.Flags.JSON {
+		o.IO.Out.Raw(raw)
+		return nil
+	}
+	var d host.Diff
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return err
+	}
+	printReload(o.Factory, &d)
+	return nil
 }
 
 // printReload prints what a reload has changed.
@@ -152,21 +153,21 @@ func printReload(f *cmdutil.Factory, d *host.Diff) {
 	}
 }
 
-func logsCommand(f *cmdutil.Factory) *cobra.Command {
-	follow, last := false, 0
-	cmd := &cobra.Command{Use: "logs NAME", Short: "Print the standard error of a server of the running gateway",
-		DisableFlagsInUseLine: true, Args: cobra.ExactArgs(1), ValidArgsFunction: func(cmd *cobra.Command,
-			args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return completeRunning(f, cmd, args, typed)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if last < 1 || last > maxLogLines {
-				return exit.UsageError(fmt.Errorf("invalid --last %d: want 1 to %d", last, maxLogLines))
-			}
-			return logs(cmd.Context(), f, args[0], last, follow)
-		}}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more lines until interrupted")
-	cmd.Flags().IntVarP(&last, "last", "n", defaultLogLines, "only the last `lines`")
+// LogsOptions are the flags of "gateway logs".
+type LogsOptions struct {
+	cmdutil.Invocation
+	Follow bool
+	Last   int // lines
+}
+
+// NewCmdLogs returns the command "gateway logs".
+func NewCmdLogs(f *cmdutil.Factory, run cmdutil.Run[*LogsOptions]) *cobra.Command {
+	o := &LogsOptions{}
+	cmd := cmdutil.Command(f, "logs NAME", "Print the standard error of a server of the running gateway",
+		cobra.ExactArgs(1), o, cmdutil.Or(run, logs))
+	cmd.ValidArgsFunction = completeRunning(f)
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for more lines until interrupted")
+	cmd.Flags().IntVarP(&o.Last, "last", "n", defaultLogLines, "only the last `lines`")
 	return cmd
 }
 
@@ -185,7 +186,11 @@ type LogLine struct {
 
 // logs prints the last lines of a server, and with follow those that it writes later. With --json each is
 // an object on a line of its own.
-func logs(ctx context.Context, f *cmdutil.Factory, name string, last int, follow bool) error {
+func logs(ctx context.Context, o *LogsOptions) error {
+	f, last := o.Factory, o.Last
+	if last < 1 || last > maxLogLines {
+		return exit.UsageError(fmt.Errorf("invalid --last %d: want 1 to %d", last, maxLogLines))
+	}
 	c, err := gatewayclient.Require(ctx, f)
 	if err != nil {
 		return err
@@ -198,7 +203,7 @@ func logs(ctx context.Context, f *cmdutil.Factory, name string, last int, follow
 			Lines []LogLine `json:"lines"`
 		}
 		query := "/stderr?limit=" + strconv.Itoa(last) + "&after=" + strconv.FormatUint(after, 10)
-		if err := c.Do(ctx, http.MethodGet, gatewayclient.ServerPath(name, query), nil, &res); err != nil {
+		if err := c.Do(ctx, http.MethodGet, gatewayclient.ServerPath(o.Words[0], query), nil, &res); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -212,7 +217,7 @@ func logs(ctx context.Context, f *cmdutil.Factory, name string, last int, follow
 			}
 			after = l.Number
 		}
-		if !follow || f.IO.Out.Err != nil {
+		if !o.Follow || f.IO.Out.Err != nil {
 			return nil
 		}
 		last = maxLogLines // from now on no line is left out
@@ -225,25 +230,22 @@ func logs(ctx context.Context, f *cmdutil.Factory, name string, last int, follow
 }
 
 // completeRunning completes the names of the servers of the running gateway.
-func completeRunning(
-	f *cmdutil.Factory, cmd *cobra.Command, args []string, typed string,
-) (names []string, _ cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, ok, err := gatewayclient.Find(cmd.Context(), f)
-	if err != nil || !ok {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var all struct {
-		Servers []hosting.ServerStatus `json:"servers"`
-	}
-	if c.Do(cmd.Context(), http.MethodGet, "/servers", nil, &all) == nil {
-		for _, s := range all.Servers {
-			if strings.HasPrefix(s.Name, typed) {
-				names = append(names, term.CleanLine(s.Name))
+func completeRunning(f *cmdutil.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+		c, ok, err := gatewayclient.Find(cmd.Context(), f)
+		if err != nil || !ok || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var all struct {
+			Servers []hosting.ServerStatus `json:"servers"`
+		}
+		if c.Do(cmd.Context(), http.MethodGet, "/servers", nil, &all) == nil {
+			for _, s := range all.Servers {
+				if strings.HasPrefix(s.Name, typed) {
+					names = append(names, term.CleanLine(s.Name))
+				}
 			}
 		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

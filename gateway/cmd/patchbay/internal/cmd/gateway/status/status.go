@@ -20,18 +20,18 @@ import (
 
 // ControlCommands returns the commands of `patchbay gateway` about the running gateway.
 func ControlCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{NewCmdStatus(f), logsCommand(f), restartCommand(f), stopCommand(f),
-		reloadCommand(f)}
+	return []*cobra.Command{NewCmdStatus(f, nil), NewCmdLogs(f, nil), NewCmdRestart(f, nil), NewCmdStop(f, nil),
+		NewCmdReload(f, nil)}
 }
 
 // NewCmdStatus returns the command "gateway status".
-func NewCmdStatus(f *cmdutil.Factory) *cobra.Command {
-	return &cobra.Command{Use: "status", Short: "Show whether a gateway runs, and the condition of its servers",
-		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return readStatus(cmd.Context(), f) }}
+func NewCmdStatus(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "status", "Show whether a gateway runs, and the condition of its servers", cobra.NoArgs,
+		&cmdutil.Invocation{}, cmdutil.Or(run, readStatus))
 }
 
-func readStatus(ctx context.Context, f *cmdutil.Factory) error {
+func readStatus(ctx context.Context, o *cmdutil.Invocation) error {
+	f := o.Factory
 	c, err := gatewayclient.Require(ctx, f)
 	if err != nil {
 		return err
