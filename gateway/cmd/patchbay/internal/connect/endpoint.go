@@ -37,8 +37,7 @@ func (d *Dialer) suggestEndpoint(ctx context.Context, t *target.Target, err erro
 	base := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(u.Path, "/")} // without secrets
 	if isWebPage(status) {
 		err = &exit.Error{Code: exit.Unreachable,
-			Err: fmt.Errorf("no MCP server at %s: the response is a web page (HTTP %d)", base,
-				status.StatusCode)}
+			Err: fmt.Errorf("no MCP server at %s: the response is a web page (HTTP %d)", base, status.StatusCode)}
 	}
 	if slices.Contains([]string{"mcp", "sse"}, path.Base(base.Path)) {
 		return err

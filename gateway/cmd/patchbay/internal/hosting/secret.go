@@ -20,8 +20,7 @@ func ReadSecret(ctx context.Context, f *cmdutil.Factory, name string) (string, e
 	if term.IsTerminal(f.IO.In.R) {
 		return "",
 			exit.UsageError(errors.New(
-				"missing value: must come from standard input, such as a pipe, or be typed on a " +
-					"terminal"))
+				"missing value: must come from standard input, such as a pipe, or be typed on a terminal"))
 	}
 	data, err := f.IO.In.ReadSource(ctx, "-")
 	return strings.TrimRight(string(data), "\r\n"), err

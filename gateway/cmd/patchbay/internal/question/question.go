@@ -329,8 +329,7 @@ func (q samplingQuestion) parse(ctx context.Context, p *Asker, given *Given) (*a
 
 func (q samplingQuestion) prompt(ctx context.Context, a *Asker) (*answer, error) {
 	a.IO.Err.Printf("\n%s requests sampling: answer as the language model.\n%s\n\n  Type the answer. End it with a "+
-		"line that is a single dot (%s to decline):",
-		a.server(), term.Indent(q.conversation(), "  "), commandDecline)
+		"line that is a single dot (%s to decline):", a.server(), term.Indent(q.conversation(), "  "), commandDecline)
 	text, err := a.promptParagraph(ctx)
 	return &answer{Text: text}, err
 }

@@ -56,8 +56,7 @@ func NewCmdBench(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	flags.IntVarP(&o.Workers, "concurrency", "c", 1, "make this many calls at the same time")
 	flags.IntVarP(&o.Count, "count", "n", 0,
 		"stop after this many calls, or after --duration if that is given and earlier")
-	flags.DurationVarP(&o.Duration, "duration", "d", 10*time.Second,
-		"stop after this time; no default with --count")
+	flags.DurationVarP(&o.Duration, "duration", "d", 10*time.Second, "stop after this time; no default with --count")
 	flags.DurationVar(&o.WarmUp, "warm-up", benchWarmUp,
 		"make calls that do not count for this time first; with --count the default is 0")
 	flags.Float64Var(&o.Rate, "rate", 0, "start at most this many calls per second, evenly (default no limit)")

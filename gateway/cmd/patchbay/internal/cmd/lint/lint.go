@@ -191,6 +191,5 @@ func showLint(f *cmdutil.Factory, r *LintReport) {
 		f.IO.Out.Printf("  (%s)", tokenEstimate)
 	}
 	f.IO.Out.Printf("%s, %s, %s; revision %s", term.Counted(r.Counts.Errors, "error"), term.Counted(r.Counts.Warnings,
-		"warning"),
-		term.Counted(r.Counts.Infos, "info"), r.Revision)
+		"warning"), term.Counted(r.Counts.Infos, "info"), r.Revision)
 }

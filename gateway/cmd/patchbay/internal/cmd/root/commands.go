@@ -35,21 +35,13 @@ import (
 // commands returns all commands and help topics. The help sorts them.
 func commands(f *cmdutil.Factory) []*cobra.Command {
 	uris, prompts := list.Resources(f).Names, list.Prompts(f).Names
-	return slices.Concat(
-		cmdutil.InGroup(cmdutil.GroupServer,
-			probe.NewCmdProbe(f, nil),
-			list.NewCmdTools(f, nil), list.NewCmdResources(f, nil), list.NewCmdTemplates(f, nil),
-			list.NewCmdPrompts(f, nil), call.NewCmdCall(f, nil),
-			read.NewCmdRead(f, uris, nil), read.NewCmdGet(f, prompts, nil), read.NewCmdComplete(f, prompts, nil),
-			listen.NewCmdListen(f, uris, nil),
-			record.NewCmdBridge(f, nil), record.NewCmdRecord(f, nil),
-			rpc.NewCmdRPC(f, nil),
-			shell.NewCmdShell(f, commands, nil),
-			lint.NewCmdLint(f, nil),
-			bench.NewCmdBench(f, nil),
-			rpc.NewCmdPing(f, nil),
-			skills.NewCmdSkills(f),
-			task.NewCmdTask(f)),
+	return slices.Concat(cmdutil.InGroup(cmdutil.GroupServer, probe.NewCmdProbe(f, nil),
+		list.NewCmdTools(f, nil), list.NewCmdResources(f, nil), list.NewCmdTemplates(f, nil),
+		list.NewCmdPrompts(f, nil), call.NewCmdCall(f, nil),
+		read.NewCmdRead(f, uris, nil), read.NewCmdGet(f, prompts, nil), read.NewCmdComplete(f, prompts, nil),
+		listen.NewCmdListen(f, uris, nil), record.NewCmdBridge(f, nil), record.NewCmdRecord(f, nil),
+		rpc.NewCmdRPC(f, nil), shell.NewCmdShell(f, commands, nil), lint.NewCmdLint(f, nil),
+		bench.NewCmdBench(f, nil), rpc.NewCmdPing(f, nil), skills.NewCmdSkills(f), task.NewCmdTask(f)),
 		cmdutil.InGroup(cmdutil.GroupAuth, auth.NewCmdAuth(f)),
 		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), gateway.NewCmdGateway(f, nil),
 			record.NewCmdMock(f, nil), servers.NewCmdServers(f, nil), trust.NewCmdTrust(f, nil),

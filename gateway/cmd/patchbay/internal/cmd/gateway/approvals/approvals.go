@@ -183,10 +183,8 @@ func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
 		}
 		var rows [][]string
 		for _, g := range all {
-			rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server),
-				term.CleanLine(g.Method),
-				term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver,
-					"unknown")),
+			rows = append(rows, []string{g.ID, string(g.Scope), term.CleanLine(g.Server), term.CleanLine(g.Method),
+				term.CleanLine(g.Target), policy.RuleName(g.Rule), term.CleanLine(cmp.Or(g.Approver, "unknown")),
 				string(g.Channel), g.Created.Local().Format(time.DateTime)})
 		}
 		o.IO.Out.Columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
@@ -206,8 +204,7 @@ func revoke(ctx context.Context, o *cmdutil.Invocation) error {
 			return err
 		}
 		if c, _, err := hosting.ReadConfig(o.Factory, ""); err == nil {
-			hosting.RecordAdmin(ctx, o.Factory, c.File, map[string]any{"action": "revoke grant",
-				"id": o.Words[0]})
+			hosting.RecordAdmin(ctx, o.Factory, c.File, map[string]any{"action": "revoke grant", "id": o.Words[0]})
 		}
 		if o.Flags.JSON {
 			o.IO.Out.Value(map[string]string{"revoked": o.Words[0]})
