@@ -140,7 +140,7 @@ func TestMockRefusesInvalidFilesAndAddresses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"line 1: not a recording":       {"mock", file},
 		"no such file":                  {"mock", file + "x"},
-		"wrong number of arguments":     {"mock"},
+		"accepts 1 arg(s), received 0":  {"mock"},
 		"a loopback address":            {"mock", file, "--http", "0.0.0.0:0"},
 		"exists and is not a recording": {"record", file, "--", built, "serve", "--stdio"},
 		"missing FILE":                  {"record", "--", built},

@@ -31,8 +31,7 @@ func (p *Parameter) Values() (all []string) {
 	return all
 }
 
-// IsYesNo reports whether the values are true and false, apart from null, and not listed as
-// choices.
+// IsYesNo reports whether the values are true and false, apart from null, and no listed choices.
 func (p *Parameter) IsYesNo() bool {
 	others := slices.ContainsFunc(p.types, func(t string) bool { return t != "boolean" && t != "null" })
 	return p.choices == nil && p.takes("boolean") && !others
@@ -151,8 +150,7 @@ func (f *Field) display(value stdjson.RawMessage) string {
 	return choice{value: value}.text()
 }
 
-// Parse returns the validated value of a line. An empty line is the default or no value; "" is the
-// empty string.
+// Parse returns the validated value of a line: "" is an empty string, an empty line the default.
 func (f *Field) Parse(line string) (value stdjson.RawMessage, err error) {
 	trimmed := strings.TrimSpace(line)
 	switch {

@@ -51,8 +51,7 @@ func pathOf(steps []Step) string {
 
 var pathMarks = strings.NewReplacer(`\`, `\\`, ".", `\.`, "[", `\[`)
 
-// locate returns the steps of a key such as addr.street or items[0].name, and the parameter to
-// which they lead in the schema.
+// locate returns the steps of a key such as items[0].name, and the parameter to which they lead.
 func (a *List) locate(key string) ([]Step, *Parameter, error) {
 	if !a.Nested || slices.Contains(a.names(), key) {
 		return []Step{{key: key}}, a.parameter(key), nil

@@ -104,8 +104,7 @@ func (t *tree) below(within [][]byte, p *Parameter) {
 	}
 }
 
-// inner returns the parameter of an array's elements, or of an object's values without fixed
-// members.
+// inner returns the parameter of an array's elements, or of the values of an open object.
 func (t *tree) inner(p *Parameter) (Parameter, bool) {
 	if p.Items != nil {
 		return t.reader.parameter("", p.Items.schema), true

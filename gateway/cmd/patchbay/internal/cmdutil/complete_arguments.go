@@ -66,8 +66,7 @@ func ToolArguments(ctx context.Context, c *mcp.Client, words []string, typed str
 	return CompleteParameters(parameters, words[1:], typed)
 }
 
-// PromptArguments completes the arguments of the prompt words[0]. The server completes their
-// values.
+// PromptArguments completes the arguments of the prompt words[0]. The server completes values.
 func PromptArguments(ctx context.Context, c *mcp.Client, words []string, typed string) (found []string) {
 	prompts, _ := Collect(c.Prompts(ctx))
 	prompt, err := Find(prompts, words[0], "prompt", PromptName)

@@ -63,8 +63,7 @@ func helpText(cmd *cobra.Command, width int) string {
 	return b.String()
 }
 
-// fill joins the lines of each paragraph and breaks them at width. Indented lines and tables keep
-// their breaks.
+// fill breaks each paragraph at width. Indented lines and tables keep their breaks.
 func fill(text string, width int) string {
 	isProse := func(line string) bool { return line != "" && line[0] != ' ' && !strings.Contains(line, "  ") }
 	var lines []string

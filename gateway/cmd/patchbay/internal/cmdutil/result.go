@@ -65,3 +65,11 @@ func ShowResult(f *Factory, r *mcp.CallToolResult) error {
 	}
 	return nil
 }
+
+// PrintedJSON prints a value if --json is set, and reports whether it is.
+func (f *Factory) PrintedJSON(value any) bool {
+	if f.Flags.JSON {
+		f.IO.Out.Value(value)
+	}
+	return f.Flags.JSON
+}

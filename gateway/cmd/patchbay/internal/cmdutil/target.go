@@ -36,8 +36,7 @@ func ParseTarget(f *Factory, cmd *cobra.Command, args []string) (t *target.Targe
 	return t, words, f.Config.AddToTarget(cmd.Context(), t)
 }
 
-// misplaced adds advice to err, the error of a target, if a later argument is a URL or if the
-// target looks like a command.
+// misplaced adds advice to the error of a target that looks like a command or precedes a URL.
 func misplaced(cmd *cobra.Command, args []string, err error) error {
 	if strings.Contains(args[0], "://") {
 		return err

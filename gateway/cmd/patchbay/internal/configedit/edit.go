@@ -130,8 +130,7 @@ func CheckServerName(name string) error {
 	return nil
 }
 
-// DiffText returns the difference of two texts in the unified format. Values that look like secrets
-// are hidden.
+// DiffText returns a unified difference in which values that look like secrets are hidden.
 func DiffText(path, old, text string) string {
 	if old == text {
 		return ""

@@ -23,8 +23,7 @@ const (
 	projectApp = "project"
 )
 
-// applications lists the applications whose files are read, in order of precedence.
-// docs/applications.md names the sources.
+// applications lists the applications, in order of precedence; see docs/applications.md.
 var applications = []application{
 	{ownApp, func(d dirs) []string { return d.in(d.config, "patchbay/mcp.json") }, nil, asIs},
 	{projectApp, noFiles, []string{".mcp.json", "mcp.json"}, asIs},
@@ -54,8 +53,7 @@ var applications = []application{
 
 func noFiles(dirs) []string { return nil }
 
-// appOf returns the application whose files end with a path, by default the application of the
-// user's own file.
+// appOf returns the application whose files end with a path. Default: the user's own file.
 func appOf(path string) application {
 	path = filepath.ToSlash(path)
 	if abs, err := filepath.Abs(path); err == nil {

@@ -29,8 +29,7 @@ type File struct {
 	App string
 }
 
-// Target returns the name of a server on the command line: for applications with the prefix that
-// [Split] removes.
+// Target returns a server's name on the command line, with the prefix that [Split] removes.
 func (f *File) Target(server string) string {
 	if f.App == ownApp || f.App == projectApp {
 		return server
@@ -199,8 +198,7 @@ func (p *place) read() (*File, error) {
 	return p.parse(text)
 }
 
-// Parse parses the text of a file in the form that its path specifies. The result counts as a file
-// that the user named.
+// Parse parses a text in the form that its path specifies. The result counts as named by the user.
 func Parse(path string, text []byte) (*File, error) {
 	p := place{app: appOf(path), path: path}
 	return p.parse(text)

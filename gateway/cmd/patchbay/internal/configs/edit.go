@@ -12,8 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// A field is a member of an entry: a string, a list of strings, a number, a boolean or an empty
-// object.
+// A field is a member of an entry: a string, list of strings, number, boolean or empty object.
 type field struct {
 	name  string
 	value any
@@ -40,8 +39,7 @@ var (
 	yamlSyntax = syntax{setYAML, removeYAML}
 )
 
-// forms maps an application that can start a command to its form. docs/applications.md names the
-// sources.
+// forms maps each application that can start a command to its form; see docs/applications.md.
 var forms = map[string]form{
 	ownApp:           {"mcpServers", plainEntry, jsonSyntax},
 	projectApp:       {"mcpServers", typedEntry, jsonSyntax},
@@ -157,8 +155,7 @@ func removeJSON(text []byte, within, name string) ([]byte, error) {
 	return jsonc.Remove(text, []string{within, name})
 }
 
-// literalOf returns a value as JSON, which is also a value of YAML and, except objects with
-// members, of TOML.
+// literalOf returns JSON, which is also YAML and, except objects with members, TOML.
 func literalOf(value any, colon string) string {
 	switch value := value.(type) {
 	case string:

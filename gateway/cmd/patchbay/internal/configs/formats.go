@@ -71,8 +71,7 @@ func claudeCode(text []byte) ([]byte, error) {
 	}, unchanged)
 }
 
-// gemini converts settings.json of Gemini CLI, in which $NAME is a variable. Source: MCP servers
-// with the Gemini CLI.
+// gemini converts settings.json of Gemini CLI, in which $NAME is a variable. Source: Gemini CLI.
 func gemini(text []byte) ([]byte, error) {
 	return convertJSON(text, mcpServers, func(server object) object {
 		out := eachText(server, func(s string) string { return dollarName.ReplaceAllString(s, "${$1}") })
@@ -210,8 +209,7 @@ func convertJSON(text []byte, servers func(all object) any, convert entry) ([]by
 	return canonical(servers(all), object{"inputs": all["inputs"], "patchbay": all["patchbay"]}, convert)
 }
 
-// canonical returns servers in the format of config.Parse, sorted by name, with the other members
-// of that format.
+// canonical returns servers, sorted by name, and other members in the format of config.Parse.
 func canonical(servers any, others object, convert entry) ([]byte, error) {
 	given, ok := servers.(object)
 	if !ok && servers != nil {

@@ -17,8 +17,7 @@ import (
 
 // Options configures a [Demo]. The zero value is a server without authorization.
 type Options struct {
-	// Scopes checks the scopes of calls. If it is set, the demo also contains [ToolReset]. Default:
-	// no check.
+	// Scopes checks the scopes of calls, and adds [ToolReset]. Default: no check.
 	Scopes mcp.Middleware
 	// Middleware wraps all requests, including requests that Scopes refuses. Default: empty.
 	Middleware []mcp.Middleware

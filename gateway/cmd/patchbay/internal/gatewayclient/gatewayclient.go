@@ -42,8 +42,7 @@ func (c *Client) HasEnded(ctx context.Context) bool {
 // adminURL is the address of the admin API. Any host would do, because connections use the socket.
 const adminURL = "http://patchbay/admin/v1"
 
-// maxAdminResponse limits a gateway's response, in bytes. The largest contains definitions of
-// tools.
+// maxAdminResponse limits a gateway's response, in bytes. The largest contains tool definitions.
 const maxAdminResponse = 64 << 20
 
 // A Client sends requests to the running gateway of a configuration.
@@ -52,8 +51,7 @@ type Client struct {
 	Socket string
 }
 
-// Find returns a client of the gateway that runs with the configuration of the command line. ok is
-// false if no gateway runs.
+// Find returns a client of the gateway that runs with the configuration. ok is false without one.
 func Find(ctx context.Context, f *cmdutil.Factory) (c *Client, ok bool, err error) {
 	path, err := SocketPath(f)
 	if err != nil {

@@ -70,8 +70,7 @@ func socketDir() (dir string, err error) {
 	return dir, checkSocketDir(dir)
 }
 
-// checkSocketDir refuses a directory that another user owns or can write, because that user could
-// replace its sockets.
+// checkSocketDir refuses a directory in which another user could replace the sockets.
 func checkSocketDir(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {

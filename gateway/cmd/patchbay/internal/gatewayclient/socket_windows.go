@@ -10,8 +10,7 @@ import (
 // hasModes reports whether the modes of files keep other users out. Here the folder of the user does.
 const hasModes = false
 
-// isOwn reports whether a file belongs to this user. On Windows the permissions of the user's
-// folder ensure this.
+// isOwn reports whether a file belongs to this user. The permissions of the folder ensure this.
 func isOwn(fs.FileInfo) bool { return true }
 
 // isRefusedSocket reports whether no process listens on a socket.

@@ -22,8 +22,7 @@ func ErrNoClientSecret(variable string) error {
 // follows, and the key of the local user for the same.
 const callerPrefix = "caller "
 
-// CallerTokens returns the token store of a caller of the gateway. The local user shares the tokens
-// of `patchbay auth login`.
+// CallerTokens returns a caller's token store. The local user shares `patchbay auth login`.
 func CallerTokens(f *cmdutil.Factory, principal string) oauthclient.Store {
 	if principal == "" {
 		return f.Vault.Opened // OpenHost opened the vault

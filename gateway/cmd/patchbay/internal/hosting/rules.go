@@ -24,8 +24,7 @@ type ruleWarning struct {
 	Text string
 }
 
-// WarnRules finds rules that compare the name of the server with a name that is not configured.
-// Such a comparison never matches.
+// WarnRules finds rules that compare the server with a name that is not configured.
 func WarnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
 	if policy == nil {
 		return nil

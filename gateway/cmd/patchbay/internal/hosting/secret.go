@@ -10,8 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// ReadSecret reads the value of a secret: hidden on a terminal, else all of standard input without line
-// breaks at its end.
+// ReadSecret reads a secret: hidden on a terminal, else standard input without final line breaks.
 func ReadSecret(ctx context.Context, f *cmdutil.Factory, name string) (string, error) {
 	if f.IO.MayPrompt() {
 		f.IO.Err.Prompt("Value of " + name + " (hidden): ")

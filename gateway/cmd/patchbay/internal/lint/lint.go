@@ -30,8 +30,7 @@ type Severity string
 const (
 	// Error: the specification forbids it, or clients cannot use the item.
 	Error Severity = "error"
-	// Warning: the specification advises against it, or it causes problems in some clients and
-	// models.
+	// Warning: the specification advises against it, or it causes problems in clients and models.
 	Warning Severity = "warning"
 	// Info: the item could be better.
 	Info Severity = "info"
@@ -54,8 +53,7 @@ type Server struct {
 
 	Tools, Prompts, Resources, Templates []stdjson.RawMessage // valid JSON, as listed
 
-	// ToolsAgain contains the names of a second list of tools; nil means that the list was read
-	// once.
+	// ToolsAgain contains the names of a second list of tools; nil if the list was read once.
 	ToolsAgain []string
 	// Served maps a capability such as "resources.subscribe" to whether the server serves it,
 	// declared or not. Capabilities that were not tried are absent.

@@ -73,8 +73,7 @@ func isSince(revision, first string) bool {
 	return revision >= first && slices.Contains(driver.Revisions(), revision)
 }
 
-// isDeclared reports whether capabilities contain an object, or true, at a path such as
-// "resources.subscribe".
+// isDeclared reports whether a path such as "resources.subscribe" is an object or true.
 func isDeclared(capabilities []byte, path string) bool {
 	for key := range strings.SplitSeq(path, ".") {
 		value, ok := rawjson.Get(capabilities, key)

@@ -27,8 +27,7 @@ func (k collector) seen(value, where string) string {
 	return first
 }
 
-// checkTexts checks name, title and description of an item, and all its strings for hidden
-// characters.
+// checkTexts checks name, title and description of an item, and all strings for hidden characters.
 func (c *checker) checkTexts(it *item) {
 	if it.name == "" {
 		c.add("name-missing", it.where, "missing name")

@@ -181,8 +181,7 @@ func (p *Logins) AuthOptions() *oauthclient.TransportOptions {
 // IsMachineClient reports whether the environment has client credentials.
 func IsMachineClient() bool { return os.Getenv(EnvClientID) != "" }
 
-// machineOptions returns the options for client credentials. Each run requests a token, stored
-// nowhere.
+// machineOptions returns options for client credentials. Each run requests and forgets a token.
 func (p *Logins) machineOptions(ctx context.Context) (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(EnvSecret), os.Getenv(EnvKeyFile)
 	switch {

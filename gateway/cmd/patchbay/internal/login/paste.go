@@ -97,8 +97,7 @@ func (c *pasteCallback) Authorize(ctx context.Context, login *oauthclient.LoginR
 	return response, err
 }
 
-// read reads lines until one is the URL of the response. It returns nil if there are no lines, or
-// when ctx ends.
+// read reads lines until the URL of the response. It returns nil at the end of input or ctx.
 func (c *pasteCallback) read(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	p := c.p
 	select {

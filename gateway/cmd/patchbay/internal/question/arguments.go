@@ -63,8 +63,7 @@ func (p *Asker) WarnUndeclared(a *argument.List) {
 	}
 }
 
-// askMissing asks for missing arguments on the terminal, with the form of elicitation, and reports
-// whether the user gave them.
+// askMissing asks for missing arguments in a form, and reports whether the user gave them.
 func (p *Asker) askMissing(ctx context.Context, a *argument.List, missing []argument.Absent) (bool, error) {
 	unlock, err := p.lockTerminal(ctx)
 	if err != nil {

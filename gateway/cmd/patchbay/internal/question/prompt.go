@@ -97,8 +97,7 @@ func (p *Asker) Confirm(ctx context.Context, question, byDefault string) (bool, 
 	})
 }
 
-// OpenPage opens a page in the user's browser, and reports whether that worked. If not, it asks the
-// user to do so.
+// OpenPage opens a page in the user's browser, or asks the user to do so. It reports success.
 func (p *Asker) OpenPage(ctx context.Context, page string) bool {
 	err := p.Open(ctx, page)
 	if err == nil || ctx.Err() != nil {

@@ -99,8 +99,7 @@ func (p *Asker) answerQuestion(ctx context.Context, q question) (*answer, error)
 	return a, err
 }
 
-// lockTerminal waits until no other question is shown: a server can ask several at once, and a
-// terminal must show them in turn.
+// lockTerminal waits until no other question is shown, because a server can ask several at once.
 func (p *Asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
 	select {
 	case p.Lock <- struct{}{}:

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// sampleTime limits a run of the command of --sample-with: models answer within minutes, and
-	// the client waits for 10.
+	// sampleTime limits the command of --sample-with. Models answer within minutes; clients wait
+	// for 10.
 	sampleTime = 5 * time.Minute
 	// samplePipeTime limits the wait for processes that outlive the command and hold its output.
 	samplePipeTime = 2 * time.Second

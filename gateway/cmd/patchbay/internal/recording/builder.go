@@ -177,8 +177,7 @@ func (r *request) pause(now time.Time) time.Duration {
 	return d
 }
 
-// question ends a round with a request of a server of a revision with sessions, in the form of
-// newer revisions.
+// question ends a round with a server's request, in the form of revisions without sessions.
 func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 	r := c.current()
 	known := m.Method == driver.MethodElicitationCreate || m.Method == driver.MethodSamplingCreateMessage ||
@@ -234,8 +233,7 @@ func (r *round) raise(method string) {
 	}
 }
 
-// describe records the server's description of itself: its result of server/discover, or else of
-// initialize.
+// describe records the server's description of itself: server/discover, or else initialize.
 func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
 	modern := method == driver.MethodDiscover
 	if m.Error != nil || l.Cut != 0 || rawjson.Kind(m.Result) != '{' || b.rec.modern && !modern {

@@ -27,8 +27,7 @@ type Recording struct {
 	modern     bool               // discovered is the server's own result
 }
 
-// Read reads a recording. It ignores an incomplete last line, which a killed process leaves. The
-// errors name the line.
+// Read reads a recording, without an incomplete last line of a killed process. Errors name lines.
 func Read(r io.Reader) (*Recording, error) {
 	limited := &io.LimitedReader{R: r, N: maxFile + 1}
 	lines := bufio.NewScanner(limited)

@@ -109,8 +109,8 @@ func (p *replay) find(req *mcp.Request) (c *call, round int, err error) {
 	return c, round, nil
 }
 
-// follows reports whether the call asked the same questions as another call up to a round, and got
-// the given answers.
+// follows reports whether two calls asked the same questions and got the same answers up to a
+// round.
 func (c *call) follows(other *call, round int, answers string) bool {
 	return round+1 < len(c.rounds) && c.rounds[round].answers == answers &&
 		string(questions(c.rounds[round])) == string(questions(other.rounds[round]))
@@ -166,8 +166,7 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 	return req.Notify(ctx, n.method, params)
 }
 
-// missingCapability returns the capability, as an object, that the questions of a result require
-// and the client lacks.
+// missingCapability returns the capability that a result's questions require and the client lacks.
 func missingCapability(req *mcp.Request, result []byte) string {
 	has := req.Capabilities()
 	asked, _ := rawjson.Get(result, "inputRequests")

@@ -29,8 +29,8 @@ import (
 const version = 1
 
 const (
-	// maxMessage limits a recorded message, in bytes: larger messages, such as images, make a file
-	// that no editor opens.
+	// maxMessage limits a recorded message, in bytes: images would make a file that no editor
+	// opens.
 	maxMessage = 4 << 20
 	// maxFile bounds a recording, in bytes: a replay holds it in memory.
 	maxFile = 256 << 20

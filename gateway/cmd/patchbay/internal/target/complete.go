@@ -8,8 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// TargetNames returns the names of servers, both plain and with the prefix of their application. It
-// ignores unreadable files.
+// TargetNames returns the names of servers, plain and with the prefix of their application.
 func (p *Finder) TargetNames(typed string) (names []string) {
 	for f, err := range configs.Files(p.Flags.Config) {
 		if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// Variables asks the user for the inputs of a server, once each, and returns the variables for
-// [config.Server.Expand].
+// Variables asks the user once for each input of a server, for [config.Server.Expand].
 func (p *Finder) Variables(ctx context.Context, f *configs.File, s *config.Server) (
 	lookup func(name string) (string, bool), err error) {
 	inputs := map[string]string{}

@@ -101,8 +101,7 @@ func shorten(text string) string {
 // reminder is the interval between lines of the log while a collector cannot be reached.
 const reminder = 10 * time.Minute
 
-// An exportLog logs when exports begin to fail and when they succeed again. Safe for concurrent
-// use.
+// An exportLog logs when exports begin to fail and when they succeed again.
 type exportLog struct {
 	log  *slog.Logger
 	what string // traces or metrics

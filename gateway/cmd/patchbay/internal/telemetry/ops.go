@@ -29,8 +29,7 @@ const (
 	closeTimeout   = time.Second
 )
 
-// Ops configures the ops listener. Its responses must not contain secrets, because it requires no
-// authorization.
+// Ops configures the ops listener. It requires no authorization, so responses contain no secrets.
 type Ops struct {
 	// Metrics are served on /metrics.
 	Metrics prometheus.Gatherer

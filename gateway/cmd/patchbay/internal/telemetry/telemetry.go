@@ -116,8 +116,7 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	return res, nil
 }
 
-// defaultEndpoint is the default of the specification with a signal's path. Exporters default to
-// https.
+// defaultEndpoint is the specification's default with a signal's path. Exporters default to https.
 const defaultEndpoint = "http://localhost:4318/v1/"
 
 func (e *Exporters) startTraces(ctx context.Context, r request, res *resource.Resource) error {
@@ -169,8 +168,7 @@ func (e *Exporters) startMetrics(ctx context.Context, r request, res *resource.R
 	return nil
 }
 
-// prometheusReader returns the reader of the Gatherer, which also contains metrics of process and
-// Go.
+// prometheusReader returns the reader of the Gatherer, which also contains process and Go metrics.
 func (e *Exporters) prometheusReader() (sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{

@@ -67,8 +67,7 @@ func (in *Input) receive(c typedChunk) {
 	}
 }
 
-// ReadLine returns the next line without its line break, and io.EOF after the last. It must not be
-// called concurrently.
+// ReadLine returns the next line, or io.EOF after the last. It must not be called concurrently.
 func (in *Input) ReadLine(ctx context.Context) (string, error) {
 	for {
 		line, rest, found := bytes.Cut(in.buffer, []byte("\n"))

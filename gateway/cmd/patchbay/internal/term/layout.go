@@ -174,8 +174,7 @@ func valueText(value []byte) string {
 	return Clean(text)
 }
 
-// cellText formats a text as a single line. Text with line breaks or tabs becomes JSON, so that no
-// character is lost.
+// cellText formats a text as a single line. Line breaks or tabs make it JSON.
 func cellText(text []byte) string {
 	if strings.ContainsAny(string(text), "\n\t") {
 		return CleanJSON(string(rawjson.AppendQuote(nil, string(text))))

@@ -79,8 +79,7 @@ func (s *Screen) Event(level slog.Level, text string, attrs ...slog.Attr) {
 	s.Printf("%s", text)
 }
 
-// Record writes a message of the program as a record. The first word of a message determines
-// whether it is a warning.
+// Record writes a message as a record. Its first word determines whether it is a warning.
 func (s *Screen) Record(level slog.Level, text string, attrs ...slog.Attr) {
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "patchbay: ")
 	if message, ok := strings.CutPrefix(text, "warning: "); ok {

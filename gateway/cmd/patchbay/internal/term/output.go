@@ -12,8 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Output is standard output. It must contain data only: messages go to [Screen]. It keeps the first
-// error.
+// Output is standard output. It must contain data only, and keeps the first error.
 type Output struct {
 	W        io.Writer
 	Terminal bool
@@ -62,8 +61,7 @@ func (o *Output) Wrapped(text, hang string) {
 	o.Write(text + "\n")
 }
 
-// Named is wrapped for an item of a list: text that begins, after white space, with a name to
-// emphasize.
+// Named is Wrapped for an item of a list, which begins with a name to emphasize.
 func (o *Output) Named(indentation, name, rest string) {
 	const hang = "      "
 	text := indentation + name + rest

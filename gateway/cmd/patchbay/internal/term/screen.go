@@ -20,8 +20,7 @@ const (
 	defaultWidth = 80
 )
 
-// A Screen is standard error, which ends with at most a single status line. It is safe for
-// concurrent use.
+// A Screen is standard error, with at most a status line at its end. Safe for concurrent use.
 type Screen struct {
 	W        io.Writer
 	Terminal bool         // w is a terminal
@@ -143,8 +142,7 @@ func bar(p mcp.ProgressUpdate, width int) string {
 	return fit(text, width)
 }
 
-// Rows returns the maximum number of terminal rows that text takes. It counts bytes, because a wide
-// character consists of several bytes.
+// Rows returns the maximum number of terminal rows of text. It counts bytes: a safe overestimate.
 func (s *Screen) Rows(text string) (n int) {
 	width := RealWidth(s.Width())
 	for line := range strings.SplitSeq(text, "\n") {

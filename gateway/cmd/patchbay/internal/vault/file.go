@@ -75,8 +75,7 @@ func writeFile(path string, text []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// minBackoff and maxBackoff bound the time between two attempts to lock. A holder may be sending a
-// request to a server.
+// minBackoff and maxBackoff bound the time between attempts to lock. A holder may send a request.
 const minBackoff, maxBackoff = 2 * time.Millisecond, 50 * time.Millisecond
 
 // lockFile locks a file among all goroutines of all processes, until it is closed or the process

@@ -76,7 +76,6 @@ func (k keyring) call(ctx context.Context, f func() (string, error)) (string, er
 }
 
 // hasKeyring reports whether a keyring may exist: without D-Bus, a call would start an empty bus.
-// one.
 func hasKeyring() bool {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return true

@@ -39,11 +39,10 @@ const (
 	changedVersion = 2
 	// iterations of PBKDF2 with SHA-256 for a new vault: a third of a second on a slow machine.
 	iterations = 600_000
-	// minIterations and maxIterations bound the iterations in a file: neither weak nor a denial of
+	// minIterations and maxIterations bound a file's iterations: neither weak nor a denial of
 	// service.
 	minIterations, maxIterations = 100_000, 10_000_000
-	// minPassphrase limits how short a passphrase may be, in bytes: a shorter passphrase can be
-	// guessed.
+	// minPassphrase limits how short a passphrase may be, in bytes, because it could be guessed.
 	minPassphrase = 8
 )
 

@@ -48,18 +48,16 @@ const (
 	keySize = 32
 	// sealOverhead is the size of magic, nonce, tag, and the key with its length, in bytes.
 	sealOverhead = len(magic) + 12 + 16 + 2 + maxKey
-	// keyringTimeout limits a call of the keyring: the user may have to unlock it, and a broken
-	// D-Bus never answers.
+	// keyringTimeout limits a keyring call: a user may unlock it, and a broken D-Bus never answers.
 	keyringTimeout = 30 * time.Second
 )
 
 // Options configures a [Vault]. The zero value uses the defaults.
 type Options struct {
-	// Dir is the directory of the vault, an absolute path. Default: patchbay/vault in the user's
-	// configuration directory.
+	// Dir is the absolute path of the vault. Default: patchbay/vault in the configuration
+	// directory.
 	Dir string
-	// Passphrase derives the key. Default: a random key in the system keyring or, without one, in a
-	// file.
+	// Passphrase derives the key. Default: a random key in the system keyring, or else in a file.
 	Passphrase string
 	// KeyFileCreated is called when the key of a new vault is stored in a file, with its path and with
 	// the reason why it is not in the keyring. Default: none.
@@ -266,8 +264,7 @@ func (v *Vault) Keys(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// The first line of every encrypted file specifies what is encrypted: the key with the value, or
-// the value alone.
+// The first line of every encrypted file says whether it contains key and value, or a value.
 const (
 	magic           = "patchbay sealed 2\n"
 	magicWithoutKey = "patchbay sealed 1\n"

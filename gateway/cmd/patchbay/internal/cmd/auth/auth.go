@@ -293,8 +293,7 @@ func Logout(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
 	if failed != nil {
 		return fmt.Errorf("the tokens were deleted, but not revoked: %w", failed)
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]bool{"loggedOut": now != nil})
+	if f.PrintedJSON(map[string]bool{"loggedOut": now != nil}) {
 		return nil
 	}
 	if now == nil {

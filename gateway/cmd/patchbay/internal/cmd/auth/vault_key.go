@@ -61,8 +61,7 @@ func changeKey(ctx context.Context, o *KeyOptions) error {
 	if d, err = v.Describe(); err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(d)
+	if f.PrintedJSON(d) {
 		return nil
 	}
 	f.IO.Out.Printf("All logins and secrets in %s are encrypted with a new key, which is in the %s.",

@@ -13,8 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// maxFirstFailures limits the failed calls before the first successful call; then the measurement
-// ends.
+// maxFirstFailures ends a measurement that has no successful call.
 const maxFirstFailures = 100
 
 // A Plan limits the calls of a measurement.

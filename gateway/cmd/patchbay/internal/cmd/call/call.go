@@ -56,8 +56,7 @@ func callOrList(ctx context.Context, o *Options, c *mcp.Client) error {
 	return call(ctx, o.Factory, c, tool, arguments)
 }
 
-// PrepareCall returns the tool and the arguments that words contain. verb is the command, for the usage
-// in errors.
+// PrepareCall returns the tool and the arguments that Words contain. verb is for errors.
 func PrepareCall(
 	ctx context.Context, o *cmdutil.Invocation, c *mcp.Client, verb string,
 ) (*mcp.Tool, stdjson.RawMessage, error) {
@@ -82,8 +81,7 @@ func PrepareCall(
 	return tool, a.Object(), nil
 }
 
-// call calls a tool and prints its result. A task has a note until it ends: the program may be
-// killed.
+// call calls a tool and prints its result. A note of a task survives the death of the program.
 func call(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	var taskNote atomic.Pointer[target.Note]
 	f.Client.TaskStarted = func(h *tasks.Handle) {
@@ -138,8 +136,7 @@ func startTask(ctx context.Context, f *cmdutil.Factory, c *mcp.Client, tool *mcp
 		t = &tasks.Task{ID: h.ID(), Status: tasks.StatusWorking, Created: time.Now()} // it exists: it was just created
 	}
 	noteTask(f, t, tool.Name)
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"task": task.NewTaskReport(t, tool.Name)})
+	if f.PrintedJSON(map[string]any{"task": task.NewTaskReport(t, tool.Name)}) {
 		return nil
 	}
 	f.IO.Out.Println(h.ID())

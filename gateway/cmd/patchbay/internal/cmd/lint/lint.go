@@ -102,8 +102,7 @@ func (o *Options) check() error {
 }
 
 func showRules(_ context.Context, o *Options) error {
-	if o.Flags.JSON {
-		o.IO.Out.Value(map[string]any{"rules": lint.Rules()})
+	if o.PrintedJSON(map[string]any{"rules": lint.Rules()}) {
 		return nil
 	}
 	for _, r := range lint.Rules() {

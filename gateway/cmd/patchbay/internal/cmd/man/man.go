@@ -65,8 +65,7 @@ func writeManuals(_ context.Context, o *Options) error {
 	if err := write(o.Root); err != nil {
 		return err
 	}
-	if o.Flags.JSON {
-		o.IO.Out.Value(map[string][]string{"pages": pages})
+	if o.PrintedJSON(map[string][]string{"pages": pages}) {
 		return nil
 	}
 	o.IO.Err.Printf("Wrote %d pages. To read: man -M %s patchbay", len(pages), term.CleanLine(term.ShellWord(o.Dir)))

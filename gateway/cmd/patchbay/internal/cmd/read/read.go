@@ -167,8 +167,7 @@ func complete(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
 	if err != nil {
 		return err
 	}
-	if o.Flags.JSON {
-		o.IO.Out.Value(map[string]any{"completion": completion})
+	if o.PrintedJSON(map[string]any{"completion": completion}) {
 		return nil
 	}
 	for _, value := range completion.Values {

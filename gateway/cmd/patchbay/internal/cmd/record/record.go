@@ -42,7 +42,7 @@ func NewCmdRecord(f *cmdutil.Factory, run cmdutil.Run[*RecordOptions]) *cobra.Co
 			if dash > 1 || dash < 0 && len(o.Words) > 0 {
 				return exit.UsageError(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
-			o.File = args[0]
+			o.File, o.Words = args[0], nil
 			f.Client.Current.Store(o.Target)
 			return cmdutil.Or(run, record)(cmd.Context(), o)
 		},
@@ -59,29 +59,18 @@ func record(ctx context.Context, o *RecordOptions) error {
 	return bridge(ctx, &o.BridgeOptions)
 }
 
-// MockOptions are the flags of "mock".
+// MockOptions are the flags of "mock". The Words contain the file.
 type MockOptions struct {
-	*cmdutil.Factory
+	cmdutil.Invocation
 	HTTP  cmdutil.HTTPOptions
-	File  string
 	Delay bool // as the recorded server did
 }
 
 // NewCmdMock returns the command "mock".
 func NewCmdMock(f *cmdutil.Factory, run cmdutil.Run[*MockOptions]) *cobra.Command {
-	o := &MockOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:                   "mock FILE",
-		Short:                 "Serve a recording: a mock server with the answers of a real server (replay)",
-		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exit.UsageError(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
-			}
-			o.File = args[0]
-			return cmdutil.Or(run, mock)(cmd.Context(), o)
-		},
-	}
+	o := &MockOptions{}
+	cmd := cmdutil.Command(f, "mock FILE",
+		"Serve a recording: a mock server with the answers of a real server (replay)", cobra.ExactArgs(1), o, cmdutil.Or(run, mock))
 	o.HTTP.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.Delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd
@@ -91,14 +80,14 @@ func mock(ctx context.Context, o *MockOptions) error {
 	if err := o.HTTP.Check(); err != nil {
 		return err
 	}
-	f, err := openRecording(o.File)
+	f, err := openRecording(o.Words[0])
 	if err != nil {
 		return exit.UsageError(err)
 	}
 	rec, err := recording.Read(f)
 	_ = f.Close() // it was only read
 	if err != nil {
-		return exit.UsageError(fmt.Errorf("%s: %w", o.File, err))
+		return exit.UsageError(fmt.Errorf("%s: %w", o.Words[0], err))
 	}
 	return o.HTTP.Serve(ctx, o.Factory, rec.Handler(o.Delay))
 }

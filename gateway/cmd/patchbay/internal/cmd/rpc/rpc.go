@@ -75,8 +75,7 @@ func ping(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error {
 		return err
 	}
 	took := term.Milliseconds(time.Since(began))
-	if o.Flags.JSON {
-		o.IO.Out.Value(map[string]any{"ms": took, "revision": c.Revision()})
+	if o.PrintedJSON(map[string]any{"ms": took, "revision": c.Revision()}) {
 		return nil
 	}
 	o.IO.Out.Printf("answered in %.1f ms, revision %s", took, c.Revision())

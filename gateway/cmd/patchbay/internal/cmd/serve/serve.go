@@ -30,7 +30,7 @@ const defaultAddr = "127.0.0.1:8765"
 
 // Options are the flags of "serve".
 type Options struct {
-	*cmdutil.Factory
+	cmdutil.Invocation
 	Addr, Auth, Ops string
 	Tasks           string // the file, or "memory"
 	Stdio, NoAuth   bool
@@ -40,13 +40,8 @@ type Options struct {
 
 // NewCmdServe returns the command "serve".
 func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
-	o := &Options{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the demo server",
-		Args:  cmdutil.NoArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmdutil.Or(run, serve)(cmd.Context(), o) },
-	}
+	o := &Options{}
+	cmd := cmdutil.Command(f, "serve", "Run the demo server", cmdutil.NoArguments, o, cmdutil.Or(run, serve))
 	cmd.Flags().StringVar(&o.Addr, "addr", defaultAddr,
 		"`host:port` to listen on; the default host is 127.0.0.1, port 0 chooses a free port")
 	cmd.Flags().StringVar(&o.Auth, "auth", "", "require a login; the only `kind` is demo")
@@ -88,21 +83,16 @@ func (o *Options) check() error {
 }
 
 // NewCmdVersion returns the command "version".
-func NewCmdVersion(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Factory]) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cmdutil.NoArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmdutil.Or(run, version)(cmd.Context(), f) },
-	}
+func NewCmdVersion(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	return cmdutil.Command(f, "version", "Print the version", cmdutil.NoArguments, &cmdutil.Invocation{},
+		cmdutil.Or(run, version))
 }
 
-func version(_ context.Context, f *cmdutil.Factory) error {
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"version": build.Version(), "revisions": connect.Revisions()})
+func version(_ context.Context, o *cmdutil.Invocation) error {
+	if o.PrintedJSON(map[string]any{"version": build.Version(), "revisions": connect.Revisions()}) {
 		return nil
 	}
-	f.IO.Out.Printf("patchbay %s", build.Version())
+	o.IO.Out.Printf("patchbay %s", build.Version())
 	return nil
 }
 

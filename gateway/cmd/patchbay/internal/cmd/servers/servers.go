@@ -16,28 +16,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// Options are the arguments of "servers".
-type Options struct {
-	*cmdutil.Factory
-	Application string // "" for all
-}
-
-// NewCmdServers returns the command "servers".
-func NewCmdServers(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
-	return &cobra.Command{
-		Use:                   "servers [APPLICATION]",
-		Short:                 "List the servers that are configured, here and in other applications",
-		DisableFlagsInUseLine: true,
-		Args:                  cobra.MaximumNArgs(1),
-		ValidArgs:             configs.Applications(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o := &Options{f, strings.Join(args, "")}
-			if _, _, exists := configs.Split(o.Application + ":x"); len(args) > 0 && !exists {
-				return exit.UsageError(term.UnknownName("application", o.Application, configs.Applications()))
-			}
-			return cmdutil.Or(run, list)(cmd.Context(), o)
-		},
-	}
+// NewCmdServers returns the command "servers". The Words may contain an application.
+func NewCmdServers(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+	cmd := cmdutil.Command(f, "servers [APPLICATION]",
+		"List the servers that are configured, here and in other applications", cobra.MaximumNArgs(1),
+		&cmdutil.Invocation{}, cmdutil.Or(run, list))
+	cmd.ValidArgs = configs.Applications()
+	return cmd
 }
 
 // A ServerReport is a configured server in JSON.
@@ -56,7 +41,11 @@ type ServerReport struct {
 }
 
 // list prints the servers of all configuration files, or of those of an application.
-func list(_ context.Context, o *Options) error {
+func list(_ context.Context, o *cmdutil.Invocation) error {
+	app := strings.Join(o.Words, "")
+	if _, _, exists := configs.Split(app + ":x"); len(o.Words) > 0 && !exists {
+		return exit.UsageError(term.UnknownName("application", app, configs.Applications()))
+	}
 	store, err := target.TrustStore()
 	if err != nil {
 		return err
@@ -65,7 +54,7 @@ func list(_ context.Context, o *Options) error {
 	reports := []ServerReport{}
 	for f, err := range configs.Files(o.Flags.Config) {
 		switch {
-		case o.Application != "" && f.App != o.Application:
+		case app != "" && f.App != app:
 		case err != nil:
 			problems = errors.Join(problems, err)
 		default:

@@ -15,8 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// outsideShell lists commands that a shell must not run, because they own standard input and
-// output.
+// outsideShell lists commands that a shell must not run: they own standard input and output.
 var outsideShell = []string{"shell", "bridge", "record"}
 
 // Verbs returns the commands of a shell: the commands about a server, without a target.
@@ -31,8 +30,7 @@ func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {
 			s.subscribed, &cmdutil.Invocation{}, cmdutil.Connected(s.unsubscribe)))
 }
 
-// prepareVerb makes a command the root of a command line. It adds the flags that apply to a single
-// command of a connection.
+// prepareVerb makes a command the root of a command line, with the flags of a single command.
 func prepareVerb(p *cmdutil.Factory, cmd *cobra.Command, args []string) {
 	cmd.GroupID = ""
 	cmd.SilenceErrors, cmd.SilenceUsage, cmd.SuggestionsMinimumDistance = true, true, 2

@@ -83,11 +83,10 @@ func showSkill(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error 
 	if err != nil {
 		return err
 	}
-	if o.Flags.JSON {
-		o.IO.Out.Value(struct {
+	if o.PrintedJSON(struct {
 			Skill       *skills.Skill `json:"skill"`
 			Fingerprint string        `json:"fingerprint,omitzero"`
-		}{s, s.Fingerprint()})
+		}{s, s.Fingerprint()}) {
 		return nil
 	}
 	o.IO.Out.Printf("%s  %s", term.CleanLine(s.URI), sizeOfSkill(s))

@@ -180,8 +180,7 @@ func listTasks(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error 
 	return err
 }
 
-// getNoted returns the noted tasks that the server knows, even if it also returns an error, and
-// removes other notes.
+// getNoted returns the noted tasks that the server knows, also with an error, and removes others.
 func getNoted(ctx context.Context, c *mcp.Client, noted []*target.Note) (found []*tasks.Task, first error) {
 	for _, n := range noted {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)
@@ -310,8 +309,7 @@ func taskError(err error, id string) error {
 
 func showTask(f *cmdutil.Factory, t *tasks.Task) error {
 	tool := toolOf(f, t.ID)
-	if f.Flags.JSON {
-		f.IO.Out.Value(NewTaskReport(t, tool))
+	if f.PrintedJSON(NewTaskReport(t, tool)) {
 		return nil
 	}
 	showTaskFields(f, t, tool)

@@ -4,7 +4,6 @@ package trust
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,28 +15,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// Options are the flags of "trust".
+// Options are the flags of "trust". The Words may contain a server.
 type Options struct {
-	*cmdutil.Factory
-	Name        string // "" to list the servers of project files
+	cmdutil.Invocation
 	Yes, Revoke bool
 }
 
 // NewCmdTrust returns the command "trust".
 func NewCmdTrust(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
-	o := &Options{Factory: f}
-	cmd := &cobra.Command{
-		Use:                   "trust [NAME]",
-		Short:                 "Trust a server of a project file, such as .mcp.json or .vscode/mcp.json",
-		DisableFlagsInUseLine: true,
-		Args:                  cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return f.Config.TargetNames(typed), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Name = strings.Join(args, "")
-			return cmdutil.Or(run, trust)(cmd.Context(), o)
-		},
+	o := &Options{}
+	cmd := cmdutil.Command(f, "trust [NAME]", "Trust a server of a project file, such as .mcp.json or .vscode/mcp.json",
+		cobra.MaximumNArgs(1), o, cmdutil.Or(run, trust))
+	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return f.Config.TargetNames(typed), cobra.ShellCompDirectiveNoFileComp
 	}
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "trust the server without asking")
 	cmd.Flags().BoolVar(&o.Revoke, "revoke", false, "remove the trust in the server")
@@ -49,10 +39,10 @@ func trust(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if o.Name == "" {
+	if len(o.Words) == 0 {
 		return listTrust(o.Factory, store)
 	}
-	c, s, err := projectServer(o.Factory, o.Name)
+	c, s, err := projectServer(o.Factory, o.Words[0])
 	switch {
 	case err != nil:
 		return exit.UsageError(err)

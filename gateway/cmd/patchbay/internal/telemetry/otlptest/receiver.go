@@ -1,5 +1,4 @@
-// Package otlptest receives traces and metrics in tests, as a collector does: by OTLP over HTTP with
-// protobuf.
+// Package otlptest receives traces and metrics in tests, by OTLP over HTTP with protobuf.
 package otlptest
 
 import (

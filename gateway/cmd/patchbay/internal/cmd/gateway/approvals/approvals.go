@@ -41,12 +41,6 @@ func withApprovals(f func(*approval.Approvals) error) error {
 	return err
 }
 
-// ApprovalCommands returns the commands of `patchbay gateway` about approvals.
-func ApprovalCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{policy.NewCmdPolicy(f), NewCmdPending(f, nil), NewCmdApprove(f, nil), NewCmdDeny(f, nil),
-		NewCmdGrants(f, nil), NewCmdRevoke(f, nil)}
-}
-
 // NewCmdPending returns the command "gateway pending".
 func NewCmdPending(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.Command(f, "pending", "List the requests that wait for approval", cobra.NoArgs,
@@ -59,8 +53,7 @@ func listPending(ctx context.Context, o *cmdutil.Invocation) error {
 		if err != nil {
 			return err
 		}
-		if o.Flags.JSON {
-			o.IO.Out.Value(map[string]any{"pending": append([]approval.Pending{}, all...)})
+		if o.PrintedJSON(map[string]any{"pending": append([]approval.Pending{}, all...)}) {
 			return nil
 		}
 		if len(all) == 0 {
@@ -150,8 +143,7 @@ func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer ap
 		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
 			return err
 		}
-		if f.Flags.JSON {
-			f.IO.Out.Value(map[string]string{"id": id, "decision": string(answer)})
+		if f.PrintedJSON(map[string]string{"id": id, "decision": string(answer)}) {
 			return nil
 		}
 		f.IO.Out.Printf("Decided about %s: %s.", term.CleanLine(id), answer)
@@ -174,8 +166,7 @@ func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
 		if err != nil {
 			return err
 		}
-		if o.Flags.JSON {
-			o.IO.Out.Value(map[string]any{"grants": append([]approval.Grant{}, all...)})
+		if o.PrintedJSON(map[string]any{"grants": append([]approval.Grant{}, all...)}) {
 			return nil
 		}
 		if len(all) == 0 {
@@ -206,8 +197,7 @@ func revoke(ctx context.Context, o *cmdutil.Invocation) error {
 		if c, _, err := hosting.ReadConfig(o.Factory, ""); err == nil {
 			hosting.RecordAdmin(ctx, o.Factory, c.File, map[string]any{"action": "revoke grant", "id": o.Words[0]})
 		}
-		if o.Flags.JSON {
-			o.IO.Out.Value(map[string]string{"revoked": o.Words[0]})
+		if o.PrintedJSON(map[string]string{"revoked": o.Words[0]}) {
 			return nil
 		}
 		o.IO.Out.Printf("Revoked %s.", term.CleanLine(o.Words[0]))

@@ -51,8 +51,7 @@ func (f *QueryOptions) checkOutcome() error {
 	return exit.UsageError(term.UnknownName("outcome", f.Outcome, auditOutcomes))
 }
 
-// callerNames returns the names by which a caller is found: as it is shown, and its subject, which is
-// before the issuer.
+// callerNames returns the names by which a caller is found: as shown, and the subject.
 func callerNames(caller string) []string {
 	i := strings.LastIndexByte(caller, ' ')
 	if i < 0 || !strings.Contains(caller[i:], ":") { // issuers are URIs

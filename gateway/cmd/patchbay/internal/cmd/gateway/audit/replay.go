@@ -59,8 +59,7 @@ func replay(ctx context.Context, o *ReplayOptions) error {
 	if o.Send {
 		return sendAgain(ctx, o.Factory, c)
 	}
-	if o.Flags.JSON {
-		o.IO.Out.Value(c)
+	if o.PrintedJSON(c) {
 		return nil
 	}
 	o.IO.Out.Printf("%s of server %s", term.CleanLine(c.Method), term.ShellWord(c.Server))

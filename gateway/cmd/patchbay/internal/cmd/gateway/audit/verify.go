@@ -28,8 +28,8 @@ func NewCmdVerify(f *cmdutil.Factory, dir *string, run cmdutil.Run[*VerifyOption
 	o := &VerifyOptions{Options: Options{Dir: dir}}
 	cmd := cmdutil.Command(f, "verify", "Verify that no record was altered, removed or cut", cobra.NoArgs, o,
 		cmdutil.Or(run, verify))
-	cmd.Flags().StringVar(&o.Heads, "heads", "", "`folder` of the last checkpoints; default: that of the configuration")
-	cmd.Flags().StringVar(&o.Key, "key", "", "public `key` in hex that signs the checkpoints; default: that of the vault")
+	cmd.Flags().StringVar(&o.Heads, "heads", "", "`folder` of the last checkpoints; default: as configured")
+	cmd.Flags().StringVar(&o.Key, "key", "", "public `key` in hex that signs the checkpoints; default: from the vault")
 	return cmd
 }
 

@@ -110,8 +110,7 @@ func addServer(ctx context.Context, a *AddOptions) error {
 	if err := writeServer(ctx, f, a, e, i, r); err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(r)
+	if f.PrintedJSON(r) {
 		return nil
 	}
 	configedit.Show(f, r.Report)

@@ -115,16 +115,14 @@ func editOwn(f *cmdutil.Factory, name string, dryRun bool, edit editFunc) error 
 	if err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(r)
+	if f.PrintedJSON(r) {
 		return nil
 	}
 	configedit.Show(f, r)
 	return nil
 }
 
-// removeServer removes a server with its settings, and from the lists of profiles, which must name
-// servers of the file.
+// removeServer removes a server, its settings, and its name in the lists of profiles.
 func removeServer(text []byte, member, name string) ([]byte, error) {
 	out, err := jsonc.Remove(text, []string{member, name})
 	if err != nil {
@@ -225,8 +223,7 @@ func listOwn(ctx context.Context, o *cmdutil.Invocation) error {
 	if reports, err = addRecipients(ctx, f, reports); err != nil {
 		return err
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"file": path, "servers": reports})
+	if f.PrintedJSON(map[string]any{"file": path, "servers": reports}) {
 		return nil
 	}
 	var rows [][]string
@@ -249,8 +246,7 @@ func listOwn(ctx context.Context, o *cmdutil.Invocation) error {
 	return nil
 }
 
-// addRecipients adds the servers that are not in the user's file but served by the gateway, and who may use each
-// server.
+// addRecipients adds served servers of other files, and who may use each server.
 func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.ServerReport) ([]servers.ServerReport,
 	error) {
 	c, _, err := hosting.ReadConfig(f, "")

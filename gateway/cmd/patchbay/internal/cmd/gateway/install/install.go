@@ -146,8 +146,7 @@ func uninstall(_ context.Context, o *Options) error {
 	})
 }
 
-// editClients edits the file of each application. After an error for an application, it must still
-// edit the others.
+// editClients edits the file of each application. An error must not keep it from the others.
 func editClients(f *Options, edit func(app string, text []byte) ([]byte, error)) error {
 	if err := f.check(); err != nil {
 		return exit.UsageError(err)

@@ -421,7 +421,8 @@ func revoke(ctx context.Context, o *cmdutil.Invocation) error {
 		default:
 			revoked = append(revoked, name)
 			if c, _, err := hosting.ReadConfig(o.Factory, ""); err == nil {
-				hosting.RecordAdmin(ctx, o.Factory, c.File, map[string]any{"action": "revoke key", "key": newKeyReport(k)})
+				hosting.RecordAdmin(ctx, o.Factory, c.File,
+					map[string]any{"action": "revoke key", "key": newKeyReport(k)})
 			}
 		}
 	}

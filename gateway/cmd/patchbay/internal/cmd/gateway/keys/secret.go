@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// minSecretSize is the size of the shortest secret, in bytes: shorter texts are not masked, since they
-	// are in many others.
+	// minSecretSize limits secrets, in bytes: shorter texts occur by chance, so they are not
+	// masked.
 	minSecretSize = 4
 	// maxSecretSize bounds a secret, in bytes, as a file whose text becomes a value.
 	maxSecretSize = 64 << 10
@@ -123,8 +123,7 @@ func setSecret(ctx context.Context, o *cmdutil.Invocation) error {
 		return fmt.Errorf("store secret %s: %w", name, err)
 	}
 	secretChanged(ctx, f, "set secret", name)
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]string{"name": name})
+	if f.PrintedJSON(map[string]string{"name": name}) {
 		return nil
 	}
 	f.IO.Err.Printf("Stored. Servers use it as ${secret:%s}; a running gateway connects to them again.", name)
@@ -157,8 +156,7 @@ func removeSecret(ctx context.Context, o *cmdutil.Invocation) error {
 		return fmt.Errorf("remove secret %s: %w", name, err)
 	}
 	secretChanged(ctx, f, "remove secret", name)
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]string{"removed": name})
+	if f.PrintedJSON(map[string]string{"removed": name}) {
 		return nil
 	}
 	f.IO.Out.Printf("Removed %s.", name)
@@ -199,8 +197,7 @@ func listSecrets(ctx context.Context, o *cmdutil.Invocation) error {
 		reports = append(reports, secretReport{name, servers, false})
 	}
 	slices.SortFunc(reports, func(a, b secretReport) int { return strings.Compare(a.Name, b.Name) })
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"secrets": reports})
+	if f.PrintedJSON(map[string]any{"secrets": reports}) {
 		return nil
 	}
 	var rows [][]string

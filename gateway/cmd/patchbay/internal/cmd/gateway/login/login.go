@@ -31,8 +31,8 @@ type LoginOptions struct {
 // NewCmdLogin returns the command "gateway login".
 func NewCmdLogin(f *cmdutil.Factory, run cmdutil.Run[*LoginOptions]) *cobra.Command {
 	o := &LoginOptions{}
-	cmd := cmdutil.Command(f, "login NAME", "Log in to a server of the gateway, as the local user", cobra.ExactArgs(1), o,
-		cmdutil.Or(run, logIn))
+	cmd := cmdutil.Command(f, "login NAME", "Log in to a server of the gateway, as the local user", cobra.ExactArgs(1),
+		o, cmdutil.Or(run, logIn))
 	cmd.ValidArgsFunction = cmdutil.CompleteNames(f, nil)
 	cmd.Flags().BoolVar(&o.NoBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
@@ -64,8 +64,8 @@ type LogoutOptions struct {
 // NewCmdLogout returns the command "gateway logout".
 func NewCmdLogout(f *cmdutil.Factory, run cmdutil.Run[*LogoutOptions]) *cobra.Command {
 	o := &LogoutOptions{}
-	cmd := cmdutil.Command(f, "logout NAME", "Log out of a server of the gateway, as the local user", cobra.ExactArgs(1), o,
-		cmdutil.Or(run, logOut))
+	cmd := cmdutil.Command(f, "logout NAME", "Log out of a server of the gateway, as the local user",
+		cobra.ExactArgs(1), o, cmdutil.Or(run, logOut))
 	cmd.ValidArgsFunction = cmdutil.CompleteNames(f, nil)
 	cmd.Flags().StringVar(&o.Caller, "caller", "", "log out this `SUBJECT` of a caller of the running gateway instead")
 	cmd.Flags().StringVar(&o.Issuer, "issuer", gateway.KeyIssuer, "`ISSUER` of the caller")
@@ -93,8 +93,7 @@ func logOut(ctx context.Context, o *LogoutOptions) error {
 	return nil
 }
 
-// gatewayServer returns a configured server of the gateway at which callers or the local user log
-// in.
+// gatewayServer returns a configured server at which callers or the local user log in.
 func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*target.Target, *config.ServerSettings,
 	error) {
 	c, err := hosting.ReadHostConfig(f, "")

@@ -48,8 +48,7 @@ func list(ctx context.Context, o *Options) error {
 	if o.Diff && !o.All && len(o.Words) == 0 {
 		pins = QuarantinedPins(pins)
 	}
-	if o.Flags.JSON {
-		o.IO.Out.Value(map[string][]PinReport{"pins": pinReports(pins, o.Diff)})
+	if o.PrintedJSON(map[string][]PinReport{"pins": pinReports(pins, o.Diff)}) {
 		return nil
 	}
 	printPins(o.Factory, pins, o.Diff, o.All || len(o.Words) > 0)
@@ -89,8 +88,7 @@ func ApprovePins(ctx context.Context, f *cmdutil.Factory, names []string, yes bo
 	if c, _, err := hosting.ReadConfig(f, ""); err == nil {
 		RecordApproved(ctx, f, c.File, pins)
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string][]PinReport{"approved": pinReports(pins, false)})
+	if f.PrintedJSON(map[string][]PinReport{"approved": pinReports(pins, false)}) {
 		return nil
 	}
 	f.IO.Err.Printf("Approved: %s. A running gateway uses them within 2 seconds.", term.Counted(len(pins),
@@ -236,8 +234,7 @@ func ShowPins(f *cmdutil.Factory, pins []*pin.Pin) {
 	}
 }
 
-// pinNames returns names that commands accept for pins: names of servers, and of definitions like
-// the typed name.
+// pinNames returns names that commands accept for pins: servers, and definitions like typed.
 func pinNames(pins []*pin.Pin, typed string) []string {
 	var servers, definitions []string
 	for _, pinned := range pins {

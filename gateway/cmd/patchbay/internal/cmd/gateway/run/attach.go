@@ -32,8 +32,7 @@ func attachStdio(f *cmdutil.Factory, g *Run) {
 var errGatewayEnded = errors.New("the gateway that served this client has ended: connect again, which serves " +
 	"the client in a process of its own while no gateway is running")
 
-// serveAttached passes messages between standard input and output and the gateway until a side
-// ends.
+// serveAttached passes messages between the client and the gateway until a side ends.
 func serveAttached(ctx context.Context, f *cmdutil.Factory, a *hosting.Attachment) error {
 	defer func() { _ = a.Close() }() // fails if the gateway closed the connection first
 	ended, received := make(chan struct{}), make(chan error, 1)

@@ -41,8 +41,8 @@ func observeGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 // of failures: they may contain addresses and command lines, and the ops listener checks no
 // authorization.
 type GatewayReadiness struct {
-	// Configuration is "current", or "rejected" while invalid files leave the last valid ones in
-	// force.
+	// Configuration is "current", or "rejected" while files are invalid and the last valid ones
+	// apply.
 	Configuration string            `json:"configuration"`
 	Servers       []ServerReadiness `json:"servers"`
 }

@@ -106,8 +106,7 @@ func stopGateway(ctx context.Context, f *cmdutil.Factory) error {
 				Err: fmt.Errorf("the gateway, process %d, has not ended within %v", status.PID, stopTimeout)}
 		}
 	}
-	if f.Flags.JSON {
-		f.IO.Out.Value(map[string]any{"stopped": true, "pid": status.PID})
+	if f.PrintedJSON(map[string]any{"stopped": true, "pid": status.PID}) {
 		return nil
 	}
 	f.IO.Out.Printf("The gateway has ended: process %d.", status.PID)

@@ -18,12 +18,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// ControlCommands returns the commands of `patchbay gateway` about the running gateway.
-func ControlCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{NewCmdStatus(f, nil), NewCmdLogs(f, nil), NewCmdRestart(f, nil), NewCmdStop(f, nil),
-		NewCmdReload(f, nil)}
-}
-
 // NewCmdStatus returns the command "gateway status".
 func NewCmdStatus(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
 	return cmdutil.Command(f, "status", "Show whether a gateway runs, and the condition of its servers", cobra.NoArgs,

@@ -1,0 +1,18 @@
+package run
+
+import (
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
+)
+
+func TestGatewayFlags(t *testing.T) {
+	cmdtest.Check(t, NewCmdRun, map[string]*Options{
+		"gateway":                             {},
+		"gateway --stdio --own":               {Stdio: true, Own: true},
+		"gateway name --profile work":         {Profile: "work", Args: []string{"name"}},
+		"gateway --addr :1 -- server x":       {Addr: ":1", Args: []string{"server", "x"}},
+		"gateway --ops :2 --insecure-no-auth": {Ops: ":2", NoAuth: true},
+		"gateway --port 1":                    nil,
+	})
+}
