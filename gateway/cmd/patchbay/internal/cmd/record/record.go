@@ -69,8 +69,8 @@ type MockOptions struct {
 // NewCmdMock returns the command "mock".
 func NewCmdMock(f *cmdutil.Factory, run cmdutil.Run[*MockOptions]) *cobra.Command {
 	o := &MockOptions{}
-	cmd := cmdutil.Command(f, "mock FILE",
-		"Serve a recording: a mock server with the answers of a real server (replay)", cobra.ExactArgs(1), o, cmdutil.Or(run, mock))
+	const short = "Serve a recording: a mock server with the answers of a real server (replay)"
+	cmd := cmdutil.Command(f, "mock FILE", short, cobra.ExactArgs(1), o, cmdutil.Or(run, mock))
 	o.HTTP.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.Delay, "delay", false, "pause as the recorded server did, for at most an hour each time")
 	return cmd

@@ -84,9 +84,9 @@ func showSkill(ctx context.Context, o *cmdutil.Invocation, c *mcp.Client) error 
 		return err
 	}
 	if o.PrintedJSON(struct {
-			Skill       *skills.Skill `json:"skill"`
-			Fingerprint string        `json:"fingerprint,omitzero"`
-		}{s, s.Fingerprint()}) {
+		Skill       *skills.Skill `json:"skill"`
+		Fingerprint string        `json:"fingerprint,omitzero"`
+	}{s, s.Fingerprint()}) {
 		return nil
 	}
 	o.IO.Out.Printf("%s  %s", term.CleanLine(s.URI), sizeOfSkill(s))

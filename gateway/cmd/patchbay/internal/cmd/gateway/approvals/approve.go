@@ -16,7 +16,7 @@ import (
 // ApproveOptions are the flags of "gateway approve". The Words are a request, or names of definitions.
 type ApproveOptions struct {
 	cmdutil.Invocation
-	Session, Always, Pins, Yes bool
+	ForNow, Always, Pins, Yes bool
 }
 
 // NewCmdApprove returns the command "gateway approve", which approves a pending request or definitions.
@@ -32,7 +32,7 @@ func NewCmdApprove(f *cmdutil.Factory, run cmdutil.Run[*ApproveOptions]) *cobra.
 		}
 		return definitions(cmd, args, typed)
 	}
-	cmd.Flags().BoolVar(&o.Session, "session", false, "approve further requests for the same in this session")
+	cmd.Flags().BoolVar(&o.ForNow, "session", false, "approve further requests for the same in this session")
 	cmd.Flags().BoolVar(&o.Always, "always", false, "approve further requests for the same until the grant is revoked")
 	cmd.Flags().BoolVar(&o.Pins, "pins", false, "approve definitions: NAME is a server or SERVER/NAME for a definition")
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "approve definitions, or with --always, without asking")
@@ -78,9 +78,9 @@ func confirmAlways(ctx context.Context, o *ApproveOptions) error {
 // answer returns the answer to a request, or the error of the flags and arguments.
 func (o *ApproveOptions) answer() (approval.Answer, error) {
 	switch {
-	case o.Session && o.Always:
+	case o.ForNow && o.Always:
 		return "", errors.New("--session and --always exclude each other")
-	case o.Pins && (o.Session || o.Always):
+	case o.Pins && (o.ForNow || o.Always):
 		return "", errors.New("--session and --always are for requests: leave them out with --pins")
 	case o.Pins:
 		return "", nil
@@ -88,7 +88,7 @@ func (o *ApproveOptions) answer() (approval.Answer, error) {
 		return "", errors.New("--yes is for definitions and --always: omit it for a request")
 	case len(o.Words) > 1:
 		return "", errors.New("one request is approved at a time; several names are for --pins")
-	case o.Session:
+	case o.ForNow:
 		return approval.Session, nil
 	case o.Always:
 		return approval.Always, nil
