@@ -119,13 +119,23 @@ var rewritten = strings.Fields(`
 	host/event
 	host/hosterr
 	host/internal/approve
+	host/internal/authorize
+	host/internal/call
 	host/internal/catalogue
+	host/internal/connection
 	host/internal/limits
+	host/internal/listing
+	host/internal/login
+	host/internal/observe
+	host/internal/pinrecord
 	host/internal/pins
 	host/internal/proclimit
 	host/internal/result
+	host/internal/round
 	host/internal/server
+	host/internal/task
 	host/operator
+	host/pin
 	host/policy
 	host/state
 	internal/browser

@@ -9,14 +9,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
-// Copy adds the definitions in another store to a store, for every server: the forms that were last listed for
-// the local user. Forms that are approved in found become approved in addition to other forms. The others wait
-// for approval, unless the store contains them as approved. Copy also adds lists without items, so that "trust":
-// "first" does not approve definitions that the server adds later.
+// Copy adds the definitions in another store to a store, for every server: the forms that were last
+// listed for the local user. Forms that are approved in found become approved in addition to other
+// forms. The others must wait for approval, unless the store contains them as approved. Copy also
+// adds lists without items, so that "trust": "first" does not approve definitions that the server
+// adds later.
 //
-// Copy returns the pins of these forms, as they are in the store then. undo restores the earlier content of the
-// store. If the pins of a server have changed since, they remain, and the error of undo is
-// [state.ErrConflict]. Hosts with the same store use the definitions within 2 seconds.
+// Copy returns the pins of these forms, as the store then contains them. undo restores the earlier
+// content of the store. If the pins of a server changed meanwhile, they remain, and the error of
+// undo is [state.ErrConflict]. Hosts with the same store use the definitions within 2 seconds.
 func Copy(ctx context.Context, store, found state.Store) (
 	pins []*Pin, undo func(ctx context.Context) error, err error,
 ) {

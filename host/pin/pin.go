@@ -13,13 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
-// A Pin contains the forms of one definition of a server: the approved forms, and the forms that wait for
-// approval. It does not depend on the name of the server in a configuration; see
+// A Pin contains the forms of a definition of a server: the approved forms, and the forms that wait
+// for approval. It does not depend on the name of the server in a configuration; see
 // [github.com/patchbay-mcp/patchbay/host/config.Server.Identity].
 //
-// A host with pins neither lists nor uses a definition that is not approved. With "trust": "first", the
-// settings of a server approve the definitions of the first connection; later definitions, and changes, wait
-// for [Approve].
+// A host with pins must neither list nor use a definition that is not approved. With "trust":
+// "first", the settings of a server approve the definitions of the first connection; later
+// definitions, and changes, must wait for [Approve].
 type Pin struct {
 	// Server is the name of the server in the configuration that was used last.
 	Server string
@@ -47,7 +47,7 @@ const (
 	Server   Kind = "server" // its instructions and serverInfo
 )
 
-// A Definition is one form of a definition.
+// A Definition is a form of a definition.
 type Definition struct {
 	// Digest is the SHA-256 digest of the definition in canonical form (RFC 8785, but numbers keep
 	// their text), in hexadecimal. The digest of a resource does not depend on its size and lastModified.

@@ -24,7 +24,7 @@ type Options struct {
 	Recent *observe.Recent // the servers that callers used recently
 	// Count counts a decision of a kind.
 	Count func(about policy.ActionKind, d *policy.Decision)
-	// Describe completes the record of a call that has an action.
+	// Describe completes the record of a call with an action.
 	Describe func(c *call.Call)
 	// Approval returns the approval of a call about which the policy decided, and the decision inside the
 	// approval, which may change when the call is approved.
@@ -102,7 +102,7 @@ func (z *Authorizer) Decide(next call.Next) call.Next {
 	}
 }
 
-// actionOf returns what a call does.
+// actionOf returns the action of a call for the policy.
 func actionOf(c *call.Call) *policy.Action {
 	a := &policy.Action{Kind: c.Kind, Method: c.Request.Method, Caller: c.View.Caller(), Server: c.Pool.Name(),
 		Target: c.Target, Definition: c.Definition()}
@@ -113,8 +113,8 @@ func actionOf(c *call.Call) *policy.Action {
 	return a
 }
 
-// Arguments returns the arguments of a request, or nil if there are none. For a method without the member
-// arguments, they are the params, except members that other fields of an [policy.Action] contain.
+// Arguments returns the arguments of a request, or nil. For a method without the member arguments,
+// it returns the params, except members that other fields of an [policy.Action] contain.
 func Arguments(req *mcp.Request) json.RawMessage {
 	elsewhere := []string{"_meta", "requestState"}
 	switch req.Method {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// maxDecisions limits the decisions that the cache of one view holds.
+	// maxDecisions limits the decisions that the cache of a view holds.
 	maxDecisions = 10_000
 	// maxDecisionKey limits the method and the name or URI of a cached decision, in bytes.
 	maxDecisionKey = 1 << 10
 )
 
-// A Cache holds the decisions about items that depend on nothing but the item and the caller. The zero
-// value is empty. It is safe for concurrent use.
+// A Cache holds the decisions about items. It must hold only decisions that depend on the item and
+// the caller alone. The zero value is empty. It is safe for concurrent use.
 type Cache struct {
 	mu      sync.RWMutex // guards the fields below
 	epoch   uint64

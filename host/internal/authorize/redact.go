@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// redactedText replaces what is removed from texts. Other values become null.
+// redactedText replaces removed parts of texts. Other values become null.
 const redactedText = "[redacted]"
 
 const (
@@ -25,7 +25,7 @@ const (
 	maxRedactedTexts = 10_000
 )
 
-// A redactor removes parts of one result.
+// A redactor removes parts of a result.
 type redactor struct {
 	pointers [][]string
 	secrets  bool
@@ -61,7 +61,7 @@ func Redact(raw []byte, list []policy.Redaction) ([]byte, error) {
 		return nil, errUnredactable
 	}
 	if len(r.removed) > 0 {
-		slices.SortFunc(r.removed, func(a, b string) int { return len(b) - len(a) }) // one may contain another
+		slices.SortFunc(r.removed, func(a, b string) int { return len(b) - len(a) }) // a text may contain another
 		var pairs []string
 		for _, text := range slices.Compact(r.removed) {
 			pairs = append(pairs, text, redactedText)
@@ -161,7 +161,7 @@ func (r *redactor) all(value []byte) []byte {
 	return value
 }
 
-// at removes what a pointer names in a value.
+// at removes the part of a value that a pointer identifies.
 func (r *redactor) at(value []byte, steps []string) []byte {
 	if len(steps) == 0 {
 		return r.remove(value)
@@ -176,7 +176,7 @@ func (r *redactor) at(value []byte, steps []string) []byte {
 	})
 }
 
-// remove returns what replaces a value, and keeps its texts.
+// remove returns the replacement of a value, and records the texts of the value.
 func (r *redactor) remove(value []byte) []byte {
 	r.keep(value)
 	if jsonscan.Kind(value) == '"' {

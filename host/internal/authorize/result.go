@@ -21,8 +21,8 @@ func (z *Authorizer) Result(ctx context.Context, c *call.Call, res mcp.Result, f
 	return z.DecideResult(ctx, v, c.Policy, c.Request, v.Concerned(ctx, c.Action, c.About), res, failed)
 }
 
-// DecideResult decides about the result or the error of a request, and about each of its questions. It
-// returns what the caller receives. req may be nil.
+// DecideResult decides about the result or the error of a request, and about each of its questions.
+// It returns the response that the caller must receive. req may be nil.
 func (z *Authorizer) DecideResult(
 	ctx context.Context, v View, p policy.Policy, req *mcp.Request, a *policy.Action, res mcp.Result, failed error,
 ) (mcp.Result, error) {
@@ -39,7 +39,7 @@ func (z *Authorizer) DecideResult(
 		return z.decideQuestions(ctx, v, p, req, a, raw)
 	}
 	z.opts.Recent.Add(v.Principal(), a.Server)
-	if !isFault && (a.Kind == policy.ActionOther || resultType == call.ResultTask) { // a task may have questions
+	if !isFault && (a.Kind == policy.ActionOther || resultType == call.ResultTask) { // a task may contain questions
 		if _, err := z.decideQuestions(ctx, v, p, req, a, raw); err != nil {
 			return nil, err
 		}

@@ -29,8 +29,8 @@ const (
 type View interface {
 	// Caller returns who asks.
 	Caller() *policy.Caller
-	// Principal identifies the caller for limits and servers: all callers without a principal are one
-	// local user.
+	// Principal identifies the caller for limits and servers: all callers without a principal are
+	// the same local user.
 	Principal() string
 	// OpenState returns the earlier round that a request continues. ok is false for a request that begins
 	// a call.
@@ -45,8 +45,8 @@ type Pool interface {
 	Settings() *config.ServerSettings
 }
 
-// A Call is one request of a caller to one server, from routing to response. It belongs to one
-// goroutine. Each field is written by the package that its comment names.
+// A Call is a request of a caller to a server, from routing to response. It belongs to a single
+// goroutine. Each field must be written only by the package that its comment names.
 type Call struct {
 	View   View              // routing
 	Pool   Pool              // routing; forwarding replaces the pool of a server that was removed
@@ -95,7 +95,7 @@ type Task struct {
 type Approval interface {
 	// Mark adds to the state of a question of the server that the call was decided about.
 	Mark(st *round.State)
-	// Wrap marks the error of a call of which the server has executed nothing.
+	// Wrap marks the error of a call that the server has not executed.
 	Wrap(err error) error
 }
 
@@ -108,9 +108,9 @@ type TaskCall interface {
 // Served identifies the connection that served a call. It is zero for a call that the host served.
 type Served struct {
 	ID      string      // of the connection
-	Session bool        // the connection has a session
+	Session bool        // the connection uses a session
 	Single  bool        // the connection serves this call only
-	Round   round.State // what the next round of the call must know
+	Round   round.State // the data for the next round of the call
 }
 
 // earlier is the earlier round that a request continues, decrypted once for each form of the request.

@@ -27,8 +27,8 @@ type Backoff struct {
 	Until      time.Time // when the next attempt may begin
 }
 
-// Exited records that a process has run for a time; negative means that it was never ready. It reports
-// whether the server counts as unable to run.
+// Exited records that a process ran for some time; a negative time means that it was never ready.
+// It reports whether the server counts as unable to run.
 func (b *Backoff) Exited(now time.Time, ran time.Duration) (crashLoop bool) {
 	if ran >= earlyExit {
 		*b = Backoff{}
@@ -59,10 +59,10 @@ type StartDelay struct {
 	Until    time.Time // when the next start may begin
 }
 
-// IsActive reports whether starts have failed.
+// IsActive reports whether starts failed.
 func (d *StartDelay) IsActive() bool { return d.failures > 0 }
 
-// Failed records a start that has failed. Starts that were in progress at the same time count once.
+// Failed records a failed start. Starts that were in progress at the same time count once.
 func (d *StartDelay) Failed(began, now time.Time) {
 	if d.failures > 0 && !began.After(d.failed) {
 		return

@@ -21,7 +21,7 @@ const drainTimeout = 30 * time.Second
 var (
 	// ErrNotReady is wrapped by the error of an attempt that exceeds [Options.StartTimeout].
 	ErrNotReady = errors.New("the server did not become ready")
-	// ErrEnded reports that a server has closed the connection without a reason.
+	// ErrEnded reports that a server closed the connection without a reason.
 	ErrEnded = fmt.Errorf("%w: the server has ended the connection", mcp.ErrDisconnected)
 	// ErrHangs reports that a process was ended because it did not respond.
 	ErrHangs = errors.New("the server did not respond to any check")
@@ -33,11 +33,11 @@ type Forwarder = driver.Forwarder[*mcp.Request, mcp.Result]
 // A State is the condition of a connection, or of a server.
 type State string
 
-// States of a connection that has not ended. The values are part of the API of package host.
+// States of a connection before its end. The values are part of the API of package host.
 const (
 	StateStarting State = "starting"      // connecting
 	StateReady    State = "ready"         // connected
-	StateDegraded State = "degraded"      // connected, but the last request has no valid response
+	StateDegraded State = "degraded"      // connected, but the last request got no valid response
 	StateAuth     State = "auth_required" // connected, but the last request lacked a login
 	StateDraining State = "draining"      // replaced; ends with its last request
 )
@@ -64,15 +64,15 @@ const (
 	// SessionLost reports that the server no longer knows the session. The next request opens another
 	// session.
 	SessionLost
-	// Lost reports that the connection has ended by itself, for the reason Event.Err. The receiver must
+	// Lost reports that the connection ended by itself, for the reason Event.Err. The receiver must
 	// call [Conn.Stop].
 	Lost
-	// Unused reports that the last request of a connection that ends with its requests has returned,
+	// Unused reports that the last request of a connection that ends with its requests returned,
 	// but that something else keeps the connection busy.
 	Unused
-	// Stopped reports that the connection ends because its last request has returned.
+	// Stopped reports that the connection ends because its last request returned.
 	Stopped
-	// Ended reports that the connection is closed and that its process has exited.
+	// Ended reports that the connection is closed and its process exited.
 	Ended
 )
 
@@ -88,7 +88,7 @@ type Options struct {
 	StartTimeout time.Duration
 	// Command means that the connection owns a process, which must not be started again.
 	Command bool
-	// Single means that the connection serves one call, and ends with it.
+	// Single means that the connection serves a single call, and ends with it.
 	Single bool
 	// After is an earlier connection whose process must end before this connection begins: two
 	// processes of a server might use the same files. It may be nil.
@@ -115,7 +115,7 @@ type Setup struct {
 	Limits config.Limits
 }
 
-// A Conn is one connection to a server, from dialing to close. For a stdio server it owns the
+// A Conn is a connection to a server, from dialing to close. For a stdio server it owns the
 // process. It is safe for concurrent use.
 type Conn struct {
 	id      string // random
@@ -127,19 +127,19 @@ type Conn struct {
 
 	// Set before done is closed.
 	done    chan struct{}
-	client  *mcp.Client // nil if the attempt has failed
+	client  *mcp.Client // nil if the attempt failed
 	forward Forwarder
 	session bool // the revision has sessions
 	err     error
 
-	ended chan struct{} // closed when the connection and the process have ended
+	ended chan struct{} // closed after the end of the connection and the process
 
 	mu             sync.Mutex // guards the fields below
 	state          State
 	since          time.Time // of state
 	users          int       // requests in progress
 	resumed        int       // requests in progress that continue after a question to their caller
-	used           time.Time // when the last request has ended
+	used           time.Time // the end of the last request
 	answerDeadline time.Time // until when a caller may answer a question of a modern server
 	cut            time.Time // when the requests of a replaced connection are ended
 	tasks          tasks
@@ -147,7 +147,7 @@ type Conn struct {
 	checking       bool     // a check of its health is in progress
 	pid            int      // of the process; 0 if unknown
 	unenforced     []string // limits of the process that the system cannot enforce
-	// lostSession is the Done channel of a session that the server has lost, until a request has opened
+	// lostSession is the Done channel of a session that the server lost, until a request opens
 	// another session, whose Done channel renewed receives.
 	lostSession <-chan struct{}
 	renewed     chan (<-chan struct{})
@@ -172,11 +172,11 @@ func (c *Conn) Began() time.Time { return c.began }
 // Context returns a context that ends with the connection.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Ended returns a channel that is closed when the connection and the process have ended.
+// Ended returns a channel that is closed after the end of the connection and the process.
 func (c *Conn) Ended() <-chan struct{} { return c.ended }
 
 // Client returns the client of the connection. Like the methods below, it must not be called before
-// [Conn.Wait] has returned nil or the event Connected has reported success.
+// [Conn.Wait] returned nil or the event Connected reported success.
 func (c *Conn) Client() *mcp.Client { return c.client }
 
 // Forwarder returns the forwarder of requests.
@@ -185,11 +185,11 @@ func (c *Conn) Forwarder() Forwarder { return c.forward }
 // HasSession reports whether the revision of the connection has sessions.
 func (c *Conn) HasSession() bool { return c.session }
 
-// Err returns the error of the attempt to connect, as [Conn.Finish] has set it.
+// Err returns the error of the attempt to connect, which [Conn.Finish] sets.
 func (c *Conn) Err() error { return c.err }
 
-// Wait waits until the attempt to connect has ended, and then returns nil. The error is the cause of
-// the end of ctx.
+// Wait waits for the end of the attempt to connect, and then returns nil. If ctx ends first, it
+// returns the cause.
 func (c *Conn) Wait(ctx context.Context) error {
 	select {
 	case <-c.done: // usually: the Done channel of ctx is not needed
@@ -213,7 +213,7 @@ func (c *Conn) Finish(err error) {
 	close(c.done)
 }
 
-// A Status is the condition of a connection at one time.
+// A Status is the condition of a connection at some time.
 type Status struct {
 	State    State
 	Since    time.Time
@@ -256,22 +256,22 @@ func (c *Conn) IsConnected() bool {
 
 func (c *Conn) isConnectedLocked() bool { return c.state != StateStarting && !c.stopping }
 
-// IsStopping reports whether the connection has been stopped.
+// IsStopping reports whether the connection was stopped.
 func (c *Conn) IsStopping() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stopping
 }
 
-// SetState changes the state of a connection, and reports whether the state was another one.
+// SetState changes the state of a connection, and reports whether the state differed before.
 func (c *Conn) SetState(state State) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.setLocked(state)
 }
 
-// SetHealth changes the state of a connection that is in use, and reports whether the state was
-// another one.
+// SetHealth changes the state of a connection that is in use, and reports whether the state
+// differed before.
 func (c *Conn) SetHealth(state State) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

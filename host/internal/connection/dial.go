@@ -37,8 +37,8 @@ func Dial(s *config.Server, client *http.Client, insecureHTTP bool) mcp.Transpor
 	return t
 }
 
-// dial connects to the server. The transport must be closed also if there is an error, which waits
-// for the end of the process; it is nil if there is none.
+// dial connects to the server. Unless the transport is nil, the caller must close it even after an
+// error; closing waits for the end of the process.
 func (c *Conn) dial(ctx context.Context, s *Setup) (t mcp.Transport, client *mcp.Client, err error) {
 	opts := s.Client
 	opts.KeepAlive = keepAlive

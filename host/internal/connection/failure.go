@@ -17,7 +17,7 @@ func (e *LimitsError) Error() string { return "limits: " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *LimitsError) Unwrap() error { return e.Err }
 
-// IsUnauthorized reports whether the server has refused a request by an HTTP status.
+// IsUnauthorized reports whether the server refused a request by an HTTP status.
 func IsUnauthorized(err error) bool {
 	status, ok := errors.AsType[interface {
 		error
@@ -26,13 +26,13 @@ func IsUnauthorized(err error) bool {
 	return ok && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
 }
 
-// IsUnsent reports whether a request has certainly not run because its connection has ended.
+// IsUnsent reports whether a request certainly did not run because its connection ended.
 func IsUnsent(err error) bool {
 	failed, ok := errors.AsType[*mcp.TransportError](err)
 	return ok && !failed.MayHaveRun && errors.Is(err, mcp.ErrClosed)
 }
 
-// ExitOf returns the error of a connection that has ended by itself, nil for any other error.
+// ExitOf returns the error of a connection that ended by itself, or nil for any other error.
 func ExitOf(err error) error {
 	if exited, ok := errors.AsType[*mcp.ExitError](err); ok {
 		return exited
@@ -43,7 +43,7 @@ func ExitOf(err error) error {
 	return nil
 }
 
-// NotRun returns the error of a step before a request: the server has not run the request.
+// NotRun returns the error of a step before a request: the server did not run the request.
 func NotRun(err error) error {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok {
@@ -54,14 +54,14 @@ func NotRun(err error) error {
 	return &before
 }
 
-// Ran returns the error of a request that a server has run in part: sending it again from the start
+// Ran returns the error of a request that a server ran in part: sending it again from the start
 // would repeat the part before the first question of the server.
 func Ran(err error) error {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || e.MayHaveRun {
 		return err
 	}
-	ran := *e // requests that wait for one connection share the error
+	ran := *e // requests that wait for the same connection share the error
 	ran.MayHaveRun = true
 	return &ran
 }

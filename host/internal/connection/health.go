@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// healthTimeout limits how long a process may take to respond to a check. There are maxMisses
-	// checks in sequence, so a slow server has time.
+	// healthTimeout limits the response of a process to a check. A slow server gets more time,
+	// because maxMisses checks must fail in sequence.
 	healthTimeout = 20 * time.Second
 	maxMisses     = 3
 )
 
-// CheckHealth checks a process after a request that has timed out, and reports Lost with [ErrHangs] if
+// CheckHealth checks a process after a request that timed out, and reports Lost with [ErrHangs] if
 // the process does not respond at all. Connections with sessions need no check, because the client
 // pings them all the time.
 func (c *Conn) CheckHealth() {
@@ -38,7 +38,7 @@ func (c *Conn) CheckHealth() {
 	})
 }
 
-// responds reports whether the server responds to one of several requests, or is being stopped.
+// responds reports whether the server responds to any of several requests, or is being stopped.
 func (c *Conn) responds() bool {
 	for range maxMisses {
 		ctx, cancel := context.WithTimeout(c.ctx, healthTimeout)

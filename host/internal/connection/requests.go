@@ -21,7 +21,7 @@ func (c *Conn) Use() {
 	c.users++
 }
 
-// Resume adds a request whose caller has answered a question of this connection. It reports whether
+// Resume adds a request whose caller answered a question of this connection. It reports whether
 // requests can still use the connection.
 func (c *Conn) Resume() bool {
 	c.mu.Lock()
@@ -34,10 +34,10 @@ func (c *Conn) Resume() bool {
 	return true
 }
 
-// Release ends a request that Use has added.
+// Release ends a request that Use added.
 func (c *Conn) Release() { c.release(0) }
 
-// ReleaseResumed ends a request that Resume has added.
+// ReleaseResumed ends a request that Resume added.
 func (c *Conn) ReleaseResumed() { c.release(1) }
 
 func (c *Conn) release(resumed int) {
@@ -51,7 +51,7 @@ func (c *Conn) release(resumed int) {
 	}
 }
 
-// endRequest ends a request, and returns the event that the end causes; 0 for none.
+// endRequest ends a request, and returns the event that the end causes, or 0.
 func (c *Conn) endRequest(resumed int) (event EventKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,9 +89,10 @@ func (c *Conn) isBusyLocked(now time.Time) bool {
 	return usage.InProgress > 0 || usage.Suspended > 0
 }
 
-// Check returns whether the connection must be stopped: because it is idle, or because it was replaced
-// and its requests have ended. Otherwise, due is when to check again; zero means not before the next
-// event. Connections that are watched are not idle; idle of zero keeps all.
+// Check returns whether the connection must be stopped: because it is idle, or because it was
+// replaced and its requests ended. Otherwise, due is the time of the next check; zero means not
+// before the next event. Connections that are watched are not idle; if idle is zero, no connection
+// is.
 func (c *Conn) Check(now time.Time, idle time.Duration, watched bool) (due time.Time, stop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +125,7 @@ func (c *Conn) Check(now time.Time, idle time.Duration, watched bool) (due time.
 	return due, true
 }
 
-// IdleSince returns when the last request has ended. ok reports whether the connection is not needed
+// IdleSince returns the end of the last request. ok reports whether the connection is not needed
 // now, so that it may make room for another connection.
 func (c *Conn) IdleSince(now time.Time) (used time.Time, ok bool) {
 	c.mu.Lock()

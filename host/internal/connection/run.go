@@ -12,11 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// requestsTimeout limits how long the requests of a connection that has ended may take to notice the
-// end.
+// requestsTimeout limits how long the requests of an ended connection may take to notice the end.
 const requestsTimeout = time.Second
 
-// Run makes one attempt to connect, and then waits for the end of the connection.
+// Run attempts to connect, and then waits for the end of the connection.
 func (c *Conn) Run() {
 	c.waitForEarlier()
 	t, err := c.connect()
@@ -27,7 +26,7 @@ func (c *Conn) Run() {
 	c.end(t)
 }
 
-// waitForEarlier waits until the process of the earlier connection has ended.
+// waitForEarlier waits for the end of the process of the earlier connection.
 func (c *Conn) waitForEarlier() {
 	if c.options.After == nil {
 		return
@@ -39,7 +38,7 @@ func (c *Conn) waitForEarlier() {
 	c.options.After = nil
 }
 
-// connect makes one attempt to connect. It sets the client only if there is no error.
+// connect attempts to connect. It sets the client only if there is no error.
 func (c *Conn) connect() (mcp.Transport, error) {
 	timeout := c.options.StartTimeout
 	ctx, cancel := context.WithTimeoutCause(c.ctx, timeout,
@@ -71,7 +70,7 @@ func endOf(t mcp.Transport) error {
 	return nil
 }
 
-// waitForEnd waits until the connection has ended or is stopped. The client connects to a server over
+// waitForEnd waits until the connection ends or is stopped. The client connects to a server over
 // HTTP again itself, when the next request needs a session.
 func (c *Conn) waitForEnd(t mcp.Transport) {
 	for done := c.forward.Done(); ; {
@@ -88,7 +87,7 @@ func (c *Conn) waitForEnd(t mcp.Transport) {
 		renewed := make(chan (<-chan struct{}), 1)
 		c.mu.Lock()
 		c.lostSession, c.renewed = done, renewed
-		c.checkRenewedLocked() // the request that has noticed the loss may have ended
+		c.checkRenewedLocked() // the request that noticed the loss may be over
 		c.mu.Unlock()
 		c.notify(SessionLost, nil)
 		select {
@@ -99,8 +98,8 @@ func (c *Conn) waitForEnd(t mcp.Transport) {
 	}
 }
 
-// waitForRequests waits until the requests of a connection that has ended have returned. They would not
-// return the reason of the end if the connection were closed first.
+// waitForRequests waits until the requests of an ended connection return. They would not return the
+// reason of the end if the connection were closed first.
 func (c *Conn) waitForRequests() {
 	idle := make(chan struct{})
 	c.mu.Lock()
@@ -118,7 +117,7 @@ func (c *Conn) waitForRequests() {
 	}
 }
 
-// checkRenewedLocked passes on the session that a request has opened in place of a lost session.
+// checkRenewedLocked passes on the session that a request opened in place of a lost session.
 func (c *Conn) checkRenewedLocked() {
 	if c.lostSession == nil {
 		return
@@ -129,7 +128,7 @@ func (c *Conn) checkRenewedLocked() {
 	}
 }
 
-// end closes the connection, and waits until the process has ended.
+// end closes the connection, and waits for the end of the process.
 func (c *Conn) end(t mcp.Transport) {
 	c.cancel(mcp.ErrClosed)
 	if c.client != nil {
@@ -140,13 +139,13 @@ func (c *Conn) end(t mcp.Transport) {
 	close(c.ended)
 }
 
-// close closes a transport, which waits until the process has ended, and ends its limits.
+// close closes a transport, which waits for the end of the process, and ends its limits.
 func (c *Conn) close(t mcp.Transport) {
 	if t != nil {
 		_ = t.Close()
 	}
 	if c.limiter != nil {
-		_ = c.limiter.Close() // nothing can be done about processes that cannot be killed
+		_ = c.limiter.Close() // the host can do no more about processes that cannot be killed
 		c.limiter = nil
 	}
 }

@@ -18,11 +18,11 @@ const (
 	// stderrLineCost is added to the length of each line, so that a server cannot fill the memory with
 	// empty lines.
 	stderrLineCost = 64
-	// maxStderrLine limits the length of a line: a Stderr must have room for several lines.
+	// maxStderrLine limits the length of a line, because a Stderr must hold several lines.
 	maxStderrLine = 16 << 10
 )
 
-// A Line is a line that a process of a server has written to its standard error.
+// A Line is a line that a process of a server wrote to its standard error.
 type Line struct {
 	Number uint64 // among all lines of the server, from 1
 	Time   time.Time
@@ -32,7 +32,7 @@ type Line struct {
 	Text string
 }
 
-// A Stderr contains the last lines that the processes of a server have written to their standard error.
+// A Stderr contains the last lines that the processes of a server wrote to their standard error.
 // The zero value is empty. It is safe for concurrent use.
 type Stderr struct {
 	mu    sync.Mutex // guards the fields below
@@ -62,7 +62,7 @@ func (r *Stderr) Lines() []Line {
 	return slices.Clone(r.lines)
 }
 
-// A stderrWriter adds the lines of one process.
+// A stderrWriter adds the lines of a process.
 type stderrWriter struct {
 	all    *Stderr
 	connID string

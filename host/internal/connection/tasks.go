@@ -5,8 +5,8 @@ import "time"
 // maxTasks limits the tasks that keep a connection. Further tasks do not keep it.
 const maxTasks = 1000
 
-// tasks contains the tasks that a connection has created, by ID, with the time when they expire. They
-// run in the process of the server, perhaps long after the request that has created them.
+// tasks contains the tasks that a connection created, by ID, with their expiry times. They run in
+// the process of the server, perhaps long after the request that created them.
 type tasks map[string]time.Time
 
 // running reports whether a task may still run.

@@ -20,7 +20,7 @@ type Source interface {
 	// Acquire returns a connection, which must be released, and the reviewer of the connection, which
 	// may be nil.
 	Acquire(ctx context.Context) (*connection.Conn, Reviewer, error)
-	// Failure returns the error of a request that has no valid response.
+	// Failure returns the error of a request without a valid response.
 	Failure(ctx context.Context, err error) *hosterr.Error
 	// Observe records whether a connection is of use: the server lists no tools any more, or some again.
 	Observe(c *connection.Conn, failed *hosterr.Error)
@@ -38,7 +38,7 @@ type Reviewer interface {
 	Restore(ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List) (Restored, bool)
 }
 
-// A Listener learns that lists have changed. Listeners must be comparable.
+// A Listener learns that lists changed. Listeners must be comparable.
 type Listener interface{ ListsChanged() }
 
 // About contains the description that a server sends of itself.
@@ -89,8 +89,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Lists holds the lists that a server offers to one caller, or to all callers of a shared server. It is
-// safe for concurrent use.
+// Lists holds the lists that a server offers to a caller, or to all callers of a shared server. It
+// is safe for concurrent use.
 type Lists struct {
 	*Options
 
@@ -107,24 +107,24 @@ type Lists struct {
 	about        *About                // of the server; nil without a reviewer and before the first connection
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
-	slow         bool                  // Connect has waited in vain for a connection
+	slow         bool                  // Connect waited in vain for a connection
 	closed       bool
 
-	lacksTools atomic.Bool // the server lists no tools, and has listed some before
+	lacksTools atomic.Bool // the server lists no tools, but listed some before
 }
 
-// A list is one list of a server, as it was last read.
+// A list contains the last state of a list of a server.
 type list struct {
 	list     *catalogue.List  // nil before the first
 	from     *connection.Conn // the connection that it was read from; nil before the first
 	reviewer Reviewer         // of that connection; may be nil
 	read     time.Time
-	restored bool          // by a reviewer: the server has not been connected to since
+	restored bool          // by a reviewer: the server was not connected since
 	changed  bool          // since then
-	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
+	reading  chan struct{} // closed when the reading in progress ends; nil without a reading
 	err      error         // of the last reading
 	begun    time.Time     // when the reading in progress began
-	missed   bool          // a request has waited for this reading in vain
+	missed   bool          // a request waited for this reading in vain
 	budget   budget
 	delayed  bool // listeners are notified when the list may be read again
 }
@@ -177,7 +177,7 @@ func (l *Lists) HasListeners() (lists, resources bool) {
 	return len(l.listeners) > 0, len(l.watched.subscribers) > 0
 }
 
-// Changed marks lists as changed, and notifies the listeners. Without kinds, it does nothing.
+// Changed marks lists as changed, and notifies the listeners. Without kinds, it returns at once.
 func (l *Lists) Changed(kinds ...catalogue.Kind) {
 	if len(kinds) == 0 {
 		return
@@ -222,8 +222,8 @@ func (l *Lists) Close() {
 	l.subscribeLocked()
 }
 
-// Drop drops the lists of at least least bytes, and reports whether it found any. It keeps the lists that
-// have listeners, which are needed to notice changes.
+// Drop drops the lists of at least least bytes, and reports whether it dropped any. It keeps lists
+// with listeners, which are needed to notice changes.
 func (l *Lists) Drop(least int) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,7 +257,7 @@ func (l *Lists) Last() (all [catalogue.Kinds]*catalogue.List) {
 	return all
 }
 
-// Err returns why a list has never been read, nil if it has been read.
+// Err returns the reason why a list was never read, or nil.
 func (l *Lists) Err(kind catalogue.Kind) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,8 +290,8 @@ func (l *Lists) isFreshLocked(kind catalogue.Kind) bool {
 		(e.restored || !e.changed && (l.announced[kind] && e.reviewer == nil || time.Since(e.read) < MaxAge))
 }
 
-// FirstReading returns the channel of the reading in progress of a list that was never read, nil if
-// there is none.
+// FirstReading returns the channel of the reading in progress of a list that was never read, or
+// nil.
 func (l *Lists) FirstReading(kind catalogue.Kind) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,7 +316,7 @@ func (l *Lists) About() Restored {
 	return Restored{Approved: l.approved, Capabilities: l.capabilities, Revision: l.revision}
 }
 
-// LackTools reports whether the server lists no tools, and has listed some before: it responds, but
+// LackTools reports whether the server lists no tools but listed some before: it responds, but
 // clients cannot use it.
 func (l *Lists) LackTools() bool { return l.lacksTools.Load() }
 

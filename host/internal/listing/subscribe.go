@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// maxWatched limits the resources of one subscription at a server, as servers do.
+	// maxWatched limits the resources of a subscription at a server, because servers limit them
+	// too.
 	maxWatched = 1000
-	// maxWatchedOfPrincipal limits the resources of one principal if the server is shared, so that the
-	// principal cannot take the place of others.
+	// maxWatchedOfPrincipal limits the resources of a principal if the server is shared, so that
+	// the principal cannot take the place of others.
 	maxWatchedOfPrincipal = 200
 	// SubscribeWait limits how long a subscription waits for the subscription at the server before it is
 	// acknowledged.
@@ -25,9 +26,9 @@ const (
 type Subscriber interface {
 	// Principal returns the key of the principal, whose resources are limited.
 	Principal() string
-	// Updated reports that a resource has changed; target is its URI at the server.
+	// Updated reports that a resource changed; target is its URI at the server.
 	Updated(target string)
-	// Missed reports that a resource may have changed; uri is the URI that the subscriber uses.
+	// Missed reports that a resource may be outdated; uri is the URI that the subscriber uses.
 	Missed(uri string)
 }
 
@@ -37,15 +38,15 @@ type Resource struct {
 	URI    string // as the subscriber knows it
 }
 
-// A resourceSubscriptions contains the resources of a server that subscribers have subscribed to. One
-// subscription at the server serves all of them.
+// A resourceSubscriptions contains the resources of a server to which subscribers are subscribed. A
+// single subscription at the server serves all of them.
 type resourceSubscriptions struct {
 	subscribers map[string]map[*subscription]struct{} // by the URI at the server
-	cancel      context.CancelFunc                    // of the current subscription, nil for none
-	ready       chan struct{}                         // closed when it is open, or has failed
+	cancel      context.CancelFunc                    // of the current subscription, or nil
+	ready       chan struct{}                         // closed when it is open, or failed
 }
 
-// A subscription is one subscription to a resource.
+// A subscription is a subscription to a resource.
 type subscription struct {
 	by  Subscriber
 	uri string // as the subscriber knows it
@@ -54,8 +55,8 @@ type subscription struct {
 // Subscriptions are subscriptions to resources, with their URIs at the server.
 type Subscriptions map[*subscription]string
 
-// Subscribe subscribes to resources, with one request. It returns the subscriptions, which are nil if
-// there are none, and the URIs of the resources that the server can announce.
+// Subscribe subscribes to resources, with a single request. It returns the subscriptions, or nil,
+// and the URIs of the resources that the server can announce.
 func (l *Lists) Subscribe(ctx context.Context, by Subscriber, all []Resource) (added Subscriptions, agreed []string) {
 	c, _, err := l.Source.Acquire(ctx)
 	if err != nil {
@@ -153,7 +154,7 @@ func (l *Lists) TakeSubscriptions(of Subscriber) Subscriptions {
 	return taken
 }
 
-// AddSubscriptions adds the subscriptions that TakeSubscriptions has removed from other lists.
+// AddSubscriptions adds the subscriptions that TakeSubscriptions removed from other lists.
 func (l *Lists) AddSubscriptions(all Subscriptions) {
 	if len(all) == 0 {
 		return
@@ -260,7 +261,7 @@ func (l *Lists) resourceEvent(e mcp.Event) {
 		}
 	}
 	l.mu.Unlock()
-	if e.Kind == mcp.EventChangesMissed { // any of them may have changed
+	if e.Kind == mcp.EventChangesMissed { // any of them may be outdated
 		for _, s := range all {
 			s.by.Missed(s.uri)
 		}

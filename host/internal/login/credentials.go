@@ -19,11 +19,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// maxCredentials limits the credentials of one server. Evicted credentials are rebuilt from
+// maxCredentials limits the credentials of a server. Evicted credentials are rebuilt from
 // [Options.Tokens] when the caller returns.
 const maxCredentials = 1000
 
-// A Server contains the credentials for one server, by principal and URL. It is safe for concurrent use.
+// A Server contains the credentials for a server, by principal and URL. It is safe for concurrent
+// use.
 type Server struct {
 	logins *Logins
 	name   string
@@ -54,7 +55,7 @@ func (s *Logins) NewServer(name string, o ServerOptions) *Server {
 
 type credentialKey struct{ principal, url string }
 
-// A Credential is the login of one principal at one server, and authorizes its requests.
+// A Credential is the login of a principal at a server, and authorizes its requests.
 type Credential struct {
 	server    *Server
 	principal *mcp.Principal // nil for the local user
@@ -177,7 +178,7 @@ func (s *Server) SetEndpoint(e *server.Server, url string) {
 	s.entry, s.endpoint = e, url
 }
 
-// Of returns the login that the requests of a caller need, nil if they need none. The error is an
+// Of returns the login that the requests of a caller require, or nil. The error is an
 // [*hosterr.Error].
 func (s *Server) Of(ctx context.Context, c *policy.Caller) (*Credential, error) {
 	e := s.opts.Entry()

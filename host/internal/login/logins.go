@@ -32,8 +32,8 @@ const (
 	Time = 10 * time.Minute
 	// minTime is the time that must be left of a login that is offered again.
 	minTime = 5 * time.Minute
-	// maxLogins limits pending logins in total, maxPerPrincipal per principal: a user completes one login
-	// after the other.
+	// maxLogins limits pending logins in total, maxPerPrincipal per principal: a user completes the
+	// logins one by one.
 	maxLogins       = 10_000
 	maxPerPrincipal = 16
 	// maxFailedPrincipals limits the principals whose last failed logins are kept, maxPerPrincipal of
@@ -152,7 +152,7 @@ func (s *Logins) Begin(c *Credential, scopes []string) (*Login, error) {
 	return l, nil
 }
 
-// prune removes logins that have expired, if there are too many. The caller must hold s.mu.
+// prune removes expired logins, if there are too many. The caller must hold s.mu.
 func (s *Logins) prune(now time.Time) {
 	if len(s.byID) < maxLogins {
 		return
@@ -267,9 +267,9 @@ func (s *Logins) Respond(ctx context.Context, browser string, response url.Value
 	}
 }
 
-// A Login is the login of one caller at one server, which waits for its user. Its ticket is a secret:
-// any user that has it can complete the login, and then the requests of the caller use the access of
-// that user. A Login is valid for 10 minutes and one visit. It is safe for concurrent use.
+// A Login is a pending login of a caller at a server. Its ticket is a secret: any user who knows it
+// can complete the login, and then the requests of the caller use the access of this user. A Login
+// is valid for 10 minutes and a single visit. It is safe for concurrent use.
 type Login struct {
 	logins     *Logins
 	credential *Credential

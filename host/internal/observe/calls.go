@@ -20,7 +20,7 @@ import (
 // Calls contains the stages that record calls, and stores the records of a host. It is safe for
 // concurrent use.
 type Calls struct {
-	Recorder event.Recorder                            // nil means that the host records nothing
+	Recorder event.Recorder                            // nil means that the host does not record
 	Mask     func(r *event.Record, text string) string // see [event.Record.Mask]
 	IDs      *IDs                                      // of calls
 	Lost     atomic.Uint64                             // counts the records that the Recorder refused
@@ -121,7 +121,7 @@ func (o *Calls) StoreEnd(r *event.Record, intended bool, res mcp.Result, err err
 			r.Event = event.Question
 		}
 	}
-	_ = o.Store(r) // the request has ended: the Recorder reports its failure
+	_ = o.Store(r) // the request ended: the Recorder reports its failure
 }
 
 // Store passes a record to the Recorder, and counts the records that the Recorder refuses.

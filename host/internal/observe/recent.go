@@ -13,7 +13,7 @@ const (
 	maxRecent = 10_000
 )
 
-// Recent holds the servers from which callers have received messages. It is safe for concurrent use.
+// Recent holds the servers whose messages callers recently received. It is safe for concurrent use.
 type Recent struct {
 	mu      sync.Mutex // guards callers
 	callers map[string]map[string]time.Time
@@ -38,8 +38,8 @@ func (r *Recent) Add(caller, server string) {
 	servers[server] = now
 }
 
-// evict removes callers without recent messages or, if there are none, the caller whose last message is the
-// oldest. The caller of evict must hold the lock.
+// evict removes callers without recent messages. If every caller received recent messages, it
+// removes the caller whose last message is the oldest. The caller of evict must hold the lock.
 func (r *Recent) evict(now time.Time) {
 	oldest, when := "", now
 	for caller, servers := range r.callers {

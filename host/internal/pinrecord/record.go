@@ -62,7 +62,7 @@ type Item struct {
 	Listed   string `json:"listed,omitempty"` // digest of the form that was last listed for the local user
 }
 
-// A Form is one form of a definition.
+// A Form is a form of a definition.
 type Form struct {
 	Digest string    `json:"digest"`
 	Time   time.Time `json:"time"`
@@ -124,7 +124,8 @@ func Entries(ctx context.Context, store state.Store) iter.Seq2[state.Entry, erro
 	return store.List(ctx, stateKind)
 }
 
-// Update changes the record of a server, and returns it. It writes only a changed record.
+// Update changes the record of a server, and returns it. It writes only a changed record. change must change
+// only its argument, because Update repeats it after a change of another process.
 func Update(
 	ctx context.Context, store state.Store, identity string, change func(r *Record) error,
 ) (*Record, error) {
@@ -156,8 +157,8 @@ func Update(
 	return nil, state.ErrConflict
 }
 
-// Undo writes old in place of the entry of a server. It fails with [state.ErrConflict] unless the entry equals
-// now. A nil entry does not exist.
+// Undo writes old in place of the entry of a server. The entry must equal now; otherwise Undo fails with
+// [state.ErrConflict]. A nil entry does not exist.
 func Undo(ctx context.Context, store state.Store, identity string, old, now []byte) error {
 	current, version, err := store.Get(ctx, stateKind, identity)
 	switch {

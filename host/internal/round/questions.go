@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxQuestions bounds the questions of one round, as clients do.
+	// maxQuestions limits the questions of a round, because clients limit them too.
 	maxQuestions = 64
 	// maxQuestionBytes bounds their size: a user reads them.
 	maxQuestionBytes = 1 << 20
@@ -39,7 +39,7 @@ func CheckQuestions(req *mcp.Request, raw []byte, asksRoots bool) error {
 		return fmt.Errorf("inputRequests of %d bytes, want at most %d", len(requests), maxQuestionBytes)
 	}
 	if jsonscan.Valid(requests, jsonscan.Limits{}) != nil {
-		return errors.New("inputRequests has a member twice, or other invalid JSON") // clients may read the other one
+		return errors.New("inputRequests has a member twice, or other invalid JSON") // clients may read the other member
 	}
 	n := 0
 	for _, request := range jsonscan.Members(requests) {
@@ -59,7 +59,7 @@ func CheckQuestions(req *mcp.Request, raw []byte, asksRoots bool) error {
 	return nil
 }
 
-// checkQuestion checks one question against what the client has declared.
+// checkQuestion checks a question against the capabilities that the client declared.
 func checkQuestion(caps mcp.ClientCapabilities, method string, params []byte, asksRoots bool) error {
 	undeclared := fmt.Errorf("the client has not declared what %.64q needs", method)
 	switch method {

@@ -1,4 +1,5 @@
-// Package round seals the states that callers carry between the requests of one call, and the positions in lists.
+// Package round seals the states that callers carry between the requests of a call, and the
+// positions in lists.
 package round
 
 import (
@@ -93,8 +94,8 @@ func (s *Sealer) Open(c *policy.Caller, req *mcp.Request, text string) (st State
 	return st, nil
 }
 
-// digest identifies the params of a request other than those that change between rounds. Clients may
-// order and format the members of params differently each time.
+// digest identifies the params of a request except the params that change between rounds. Clients
+// may order and format the members of params differently each time.
 func digest(req *mcp.Request) string {
 	h := sha256.New()
 	members := map[string]jsontext.Value{}

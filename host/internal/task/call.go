@@ -62,7 +62,7 @@ func (c *Caller) Begin(
 		begun.declares = true
 	case begun.caller == Extended && begun.server == Session && support != "" && support != "forbidden":
 		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
-	case begun.caller != Session && jsonscan.HasObject(req.Params, "task"): // it has no meaning for this caller
+	case begun.caller != Session && jsonscan.HasObject(req.Params, "task"): // the member does not apply to this caller
 		inner.Params = jsonscan.Without(req.Params, "task")
 	}
 	return begun, &inner, nil
@@ -91,8 +91,8 @@ func (c *Call) Result(s Sender, at Place, res mcp.Result) (out mcp.Result, ok bo
 	return out, true, err
 }
 
-// Keeps reports whether a caller of 2025-11-25 has asked for a task, and a server of the extension has responded
-// at once.
+// Keeps reports whether the host must keep the result of a call: a caller of 2025-11-25 asked for a
+// task, and a server of the extension responded at once.
 func Keeps(req *mcp.Request, s *Server, res mcp.Result) bool {
 	raw, ok := res.(mcp.RawResult)
 	if !ok || s.Form() != Extended {

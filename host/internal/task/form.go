@@ -12,8 +12,8 @@ import (
 // Extension is the extension of tasks; see package ext/tasks.
 const Extension = "io.modelcontextprotocol/tasks"
 
-// A Form is a form of tasks. They have the same tasks with other names of members,
-// other statuses and other methods. Spec: tasks extension; basic/utilities/tasks (2025-11-25).
+// A Form identifies a form of tasks. The forms represent the same tasks with different names of
+// members, statuses and methods. Spec: tasks extension; basic/utilities/tasks (2025-11-25).
 type Form uint8
 
 // Forms of tasks.
@@ -76,7 +76,7 @@ const (
 	supportRequired = "required"
 )
 
-// Support returns what the definition of a tool says about tasks; "" if nothing.
+// Support returns the support for tasks that the definition of a tool declares, or "".
 func Support(tool []byte) string {
 	if !bytes.Contains(tool, []byte(`"taskSupport"`)) {
 		return ""
@@ -85,14 +85,14 @@ func Support(tool []byte) string {
 	return jsonscan.GetString(execution, "taskSupport")
 }
 
-// taskNames are the members of a task that have another name in the other form.
+// taskNames maps the members of a task to their names in the other form, if the names differ.
 var taskNames = map[Form]map[string]string{
 	Session:  {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"},
 	Extended: {"ttl": "ttlMs", "pollInterval": "pollIntervalMs"},
 }
 
-// taskMembers returns the members of a task, each after a comma, in the form to, without what is not
-// common to both forms.
+// taskMembers returns the members of a task, each after a comma, in the form to. It omits members
+// that the forms do not share.
 func taskMembers(task []byte, to Form, handle, status string) []byte {
 	b := jsonscan.AppendQuote([]byte(`,"taskId":`), handle)
 	b = jsonscan.AppendQuote(append(b, `,"status":`...), status)
@@ -105,7 +105,7 @@ func taskMembers(task []byte, to Form, handle, status string) []byte {
 		if name, ok := taskNames[to][key]; ok {
 			key = name
 		} else if taskNames[Session+Extended-to][key] != "" {
-			continue // it would have the name of the other one
+			continue // it would take the name of the other member
 		}
 		b = append(append(jsonscan.AppendQuote(append(b, ','), key), ':'), value...)
 	}
@@ -157,12 +157,12 @@ const (
 	taskCancelled     = "cancelled"
 )
 
-// isFinal reports whether a task with this status has ended.
+// isFinal reports whether the status means that the task ended.
 func isFinal(status string) bool {
 	return status == taskCompleted || status == taskFailed || status == taskCancelled
 }
 
-// isToolError reports whether the result of a call says that the tool has failed. In revision
+// isToolError reports whether the result of a call contains a failure of the tool. In revision
 // 2025-11-25 such a task is failed, in the extension it is completed.
 func isToolError(result json.RawMessage) bool {
 	if !jsonscan.IsObject(result) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxKept bounds the results that are kept, and maxKeptBytes their size. Beyond that the oldest
-	// one of the principal whose results cost the most is forgotten.
+	// maxKept limits the kept results, and maxKeptBytes their size. Above a limit, the host forgets
+	// the oldest result of the principal whose results cost the most.
 	maxKept      = 1000
 	maxKeptBytes = 64 << 20
 	// keptTTL is how long a result is kept unless the caller asks for a shorter time.
@@ -20,9 +20,9 @@ const (
 	minKeptTTL = time.Second
 )
 
-// keptTasks are results of calls that a caller of revision 2025-11-25 has made as tasks, and that a
-// server of the extension has answered at once: the caller fetches them with tasks/result. They end
-// with the process. It is safe for concurrent use.
+// keptTasks holds results of calls that a caller of revision 2025-11-25 made as tasks and a server
+// of the extension answered at once. The caller must fetch them with tasks/result. They end with
+// the process. keptTasks is safe for concurrent use.
 type keptTasks struct {
 	mu    sync.Mutex // guards the fields below
 	all   []*keptTask
@@ -49,11 +49,12 @@ func (a *keptTasks) add(k *keptTask) {
 	}
 }
 
-// keptCost is what a kept result costs besides its bytes, so that many small ones count.
+// keptCost is added to the size of each kept result, so that the limits apply to many small results
+// too.
 const keptCost = 1 << 10
 
-// oldestOfLargest returns the index of the oldest result of the principal whose results cost the most,
-// so that no principal can remove those of others. The lock is held.
+// oldestOfLargest returns the index of the oldest result of the principal whose results cost the
+// most, so that a principal cannot remove the results of others. The caller must hold the lock.
 func (a *keptTasks) oldestOfLargest() int {
 	costs := map[string]int{}
 	largest := a.all[0].principal
@@ -77,7 +78,7 @@ func (a *keptTasks) expire() {
 	})
 }
 
-// of returns the results of a principal, or only the one with an id unless it is empty.
+// of returns the results of a principal. If an id is given, it returns only the result with the id.
 func (a *keptTasks) of(principal, id string) (all []*keptTask) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Declare declares tasks in the form of the client of a request, if a server has them in any form.
+// Declare declares tasks in the form of the client of a request, if a server supports them in any
+// form.
 func (c *Caller) Declare(req *mcp.Request, caps *mcp.ServerCapabilities) {
 	delete(caps.Extensions, Extension)
 	caps.Tasks = nil
@@ -48,7 +49,7 @@ type Listing struct {
 	Failed func(server string, err error)
 }
 
-// List serves tasks/list: the tasks of one server after the other.
+// List serves tasks/list: the tasks of each server, server by server.
 func (c *Caller) List(req *mcp.Request, l *Listing) (mcp.Result, error) {
 	at, err := l.Cursors.Open(req)
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *Caller) List(req *mcp.Request, l *Listing) (mcp.Result, error) {
 		sender := c.Sender(name)
 		raw, used, err := l.page(req, sender, name, at)
 		if err != nil {
-			if at.Cursor != "" { // the client has a part of its list
+			if at.Cursor != "" { // the client already holds a part of its list
 				return nil, err
 			}
 			at = round.Cursor{}

@@ -16,8 +16,8 @@ import (
 // maxHandle bounds the id of a task that a caller receives, in bytes. Clients send it in a header.
 const maxHandle = 1024
 
-// ErrUnknown is the only answer to an id that this host has not issued to the caller. It does not
-// say what is wrong.
+// ErrUnknown is the only answer to an ID that this host has not issued to the caller. It must not
+// reveal the reason.
 var ErrUnknown = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.taskId: unknown task")
 
 // A Ref is the content of the ID of a task, as the caller knows it.
@@ -25,11 +25,11 @@ type Ref struct {
 	Server string `json:"s"`
 	Class  string `json:"c,omitzero"` // of the instance
 	ID     string `json:"i,omitzero"` // at the server
-	// Instance is the id of the connection, if each call has one of its own.
+	// Instance identifies the connection, if each call uses its own connection.
 	Instance string `json:"n,omitzero"`
 	Kept     string `json:"k,omitzero"` // of a result that the host keeps; see [keptTasks]
 	// Tool is the name of the tool at the server, and Digest the digest of its definition. They are
-	// empty in ids that older versions have issued, and for tasks that only the server has listed.
+	// empty in IDs of older versions, and for tasks that only the list of the server contains.
 	Tool   string `json:"t,omitzero"`
 	Digest string `json:"d,omitzero"` // in base64
 }
@@ -51,7 +51,7 @@ func (c *Caller) newTask(s Sender, server string, id Ref) (*Task, error) {
 		return nil, err
 	}
 	handle := c.Ring.SealTextStable(plain, c.bound()...)
-	if len(handle) > maxHandle && id.Tool != "" { // the call has run: rules treat its tool as unknown
+	if len(handle) > maxHandle && id.Tool != "" { // the call ran, so rules must treat its tool as unknown
 		id.Tool, id.Digest = "", ""
 		return c.newTask(s, server, id)
 	}
@@ -62,8 +62,8 @@ func (c *Caller) newTask(s Sender, server string, id Ref) (*Task, error) {
 	return &Task{id, s, handle}, nil
 }
 
-// Open returns the task with an id that this host has issued to the caller, if the caller may
-// use its server.
+// Open returns the task with an ID that this host issued to the caller, if the caller may use its
+// server.
 func (c *Caller) Open(handle string) (*Task, error) {
 	if len(handle) > maxHandle {
 		return nil, ErrUnknown
@@ -85,15 +85,15 @@ func DigestText(item *catalogue.Item) string {
 }
 
 const (
-	// maxIssuedTasks limits the tasks of one principal that issuedTasks holds.
+	// maxIssuedTasks limits the tasks of a principal that issuedTasks holds.
 	maxIssuedTasks = 200
 	// maxIssuers limits the principals with such tasks: 200,000 tasks occupy about 100 MB.
 	maxIssuers = 1000
 )
 
-// issuedTasks holds the tasks that calls have created, so that a task in a list has the same id as in the
-// response to its call, which contains the tool. The tool of other listed tasks is unknown. It is safe for
-// concurrent use.
+// issuedTasks holds the tasks that calls created. A task in a list must keep the ID of the response
+// to its call, which contains the tool. The tool of other listed tasks is unknown. issuedTasks is
+// safe for concurrent use.
 type issuedTasks struct {
 	mu sync.Mutex // guards by
 	by lru.Map[string, lru.Map[Ref, Ref]]

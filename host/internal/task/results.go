@@ -14,8 +14,8 @@ import (
 const (
 	// questionTime is how long tasks/get waits for the questions of a task that requires input.
 	questionTime = 2 * time.Second
-	// defaultPoll is how often a task is polled whose server does not say how often; minPoll and
-	// maxPoll bound what it says.
+	// defaultPoll is the interval for polling a task whose server does not specify an interval;
+	// minPoll and maxPoll limit the interval of the server.
 	defaultPoll = time.Second
 	minPoll     = 50 * time.Millisecond
 	maxPoll     = 5 * time.Minute
@@ -27,7 +27,7 @@ func (c *Caller) extendTask(ctx context.Context, req *mcp.Request, t *Task) (mcp
 	case MethodCancel:
 		_, err := c.about(ctx, req, t, MethodCancel, nil)
 		if fault, ok := errors.AsType[*mcp.Error](err); ok && fault.Code == mcp.CodeInvalidParams {
-			// The extension acknowledges the cancellation of a task that has ended.
+			// The extension acknowledges the cancellation of a task that already ended.
 			raw, getErr := c.about(ctx, req, t, MethodGet, nil)
 			if getErr == nil && isFinal(jsonscan.GetString(raw, "status")) {
 				err = nil
@@ -40,7 +40,7 @@ func (c *Caller) extendTask(ctx context.Context, req *mcp.Request, t *Task) (mcp
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
 		}
 		w := c.existingWait(t)
-		if w == nil { // a restart has lost the questions: tasks/get has new ones
+		if w == nil { // a restart lost the questions: tasks/get returns new questions
 			_, err := c.about(ctx, req, t, MethodGet, nil)
 			return mcp.RawResult(`{"resultType":"complete"}`), err
 		}
@@ -63,7 +63,7 @@ func (c *Caller) getExtended(ctx context.Context, req *mcp.Request, t *Task) (mc
 		if status, more, err = c.questions(ctx, req, t); err != nil {
 			return nil, err
 		}
-		if status == "" { // it has ended meanwhile
+		if status == "" { // the task ended meanwhile
 			if raw, err = c.about(ctx, req, t, MethodGet, nil); err != nil {
 				return nil, err
 			}
@@ -82,8 +82,8 @@ func (c *Caller) getExtended(ctx context.Context, req *mcp.Request, t *Task) (mc
 	return c.Publish.Questions(t.Server, out), nil
 }
 
-// questions returns the open questions of a task as a member, and the status that goes with them: ""
-// if the task has ended.
+// questions returns the open questions of a task as a member, and the status that belongs to them:
+// "" if the task ended.
 func (c *Caller) questions(
 	ctx context.Context, req *mcp.Request, t *Task,
 ) (status string, member []byte, err error) {
@@ -106,7 +106,7 @@ func (c *Caller) questions(
 	return taskInputRequired, append([]byte(`,"inputRequests":`), now.open...), nil
 }
 
-// outcome returns the result or the error of a task that has ended as a member, and its status in the
+// outcome returns the result or the error of an ended task as a member, and its status in the
 // extension.
 func (c *Caller) outcome(ctx context.Context, req *mcp.Request, t *Task, status string) (string, []byte, error) {
 	raw, err := c.about(ctx, req, t, MethodResult, nil)
@@ -199,7 +199,7 @@ func (c *Caller) followTask(ctx context.Context, req *mcp.Request, t *Task) (mcp
 	}
 }
 
-// taskError returns the error of a task that has failed.
+// taskError returns the error of a failed task.
 func taskError(task []byte) error {
 	raw, _ := jsonscan.Get(task, "error")
 	e := &mcp.Error{Code: mcp.CodeInternalError, Message: "the task has failed"}
@@ -214,7 +214,7 @@ func taskError(task []byte) error {
 	return e
 }
 
-// keysOf returns a text that is unequal for objects with different keys; "" if there are none.
+// keysOf returns a text that differs for objects with different keys; it is "" for an empty object.
 func keysOf(object []byte) string {
 	if !jsonscan.IsObject(object) {
 		return ""

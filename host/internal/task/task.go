@@ -22,13 +22,13 @@ const (
 	MethodList   = "tasks/list"
 )
 
-// A Sender sends requests about tasks to one server, for one caller.
+// A Sender sends requests about tasks to a server, for a caller.
 type Sender interface {
 	// Info describes the server as it was last connected.
 	Info() Server
 	// Connect connects to the server, unless it was connected before.
 	Connect(ctx context.Context, at Place) error
-	// Send sends a request. It returns the place that the request has used.
+	// Send sends a request. It returns the place that the request used.
 	Send(ctx context.Context, req *mcp.Request, at Place) (mcp.Result, Place, error)
 }
 
@@ -56,7 +56,7 @@ type Table struct {
 	issued issuedTasks
 }
 
-// A Caller contains the tasks of one caller.
+// A Caller contains the tasks of a caller.
 type Caller struct {
 	*Table
 	Ctx       context.Context // of waits; ends with the host
@@ -104,7 +104,7 @@ func (c *Caller) Serve(ctx context.Context, req *mcp.Request, t *Task) (mcp.Resu
 
 func (t *Task) place() Place { return Place{Class: t.Class, Instance: t.Instance} }
 
-// about sends a request about a task to its server. The members of params are those besides the id,
+// about sends a request about a task to its server. members contains further members of params,
 // each after a comma.
 func (*Caller) about(
 	ctx context.Context, req *mcp.Request, t *Task, method string, members []byte,

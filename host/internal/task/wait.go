@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxTaskWaits bounds the tasks that are waited for, and maxTaskWaitsPerCaller those of one
-	// principal. Each holds a request at a server.
+	// maxTaskWaits limits the tasks that callers wait for, and maxTaskWaitsPerCaller the tasks of a
+	// principal. Each wait holds a request at a server.
 	maxTaskWaits          = 1000
 	maxTaskWaitsPerCaller = 64
 	// waitKept is how long a wait continues without a request of the caller. It is longer than the
@@ -33,7 +33,7 @@ const (
 	waitRetry       = time.Second
 )
 
-// taskWaits has the tasks that are waited for. It is safe for concurrent use.
+// taskWaits holds the waits for tasks. It is safe for concurrent use.
 type taskWaits struct {
 	mu  sync.Mutex // guards the field below
 	all map[string]*taskWait
@@ -45,15 +45,15 @@ type taskWait struct {
 	waits          *taskWaits
 	key, principal string
 	handle         string // of the task
-	prefix         string // of the keys of questions, so that another wait has other ones
+	prefix         string // of the keys of questions, so that the keys of another wait differ
 	ctx            context.Context
 	stop           context.CancelFunc
-	answers        chan waitAnswer // has room for one element
+	answers        chan waitAnswer // buffered(1)
 
 	mu       sync.Mutex // guards the fields below
 	changed  chan struct{}
 	version  int             // increases with each change
-	open     json.RawMessage // the questions without an answer; nil for none
+	open     json.RawMessage // the questions without an answer, or nil
 	ended    bool
 	result   mcp.RawResult
 	err      error
@@ -64,14 +64,14 @@ type taskWait struct {
 
 type waitAnswer struct {
 	responses json.RawMessage
-	refused   chan error // has room for one element
+	refused   chan error // buffered(1)
 }
 
-// A waitSender sends tasks/result with further members of its params, and returns what to continue
-// with.
+// A waitSender sends tasks/result with further members of its params, and returns the result and
+// the place of the next request.
 type waitSender func(ctx context.Context, members []byte, at Place) (mcp.RawResult, Place, error)
 
-// waitFor returns the wait for a task. It starts one if there is none.
+// waitFor returns the wait for a task. It starts the wait if necessary.
 func (c *Caller) waitFor(req *mcp.Request, k *Task) (*taskWait, error) {
 	ws := &c.waits
 	key := c.waitKey(k)
@@ -128,7 +128,7 @@ func waitSenderFor(req *mcp.Request, t *Task, w *taskWait) waitSender {
 	}
 }
 
-// existingWait returns the wait for a task, nil if there is none.
+// existingWait returns the wait for a task, or nil.
 func (c *Caller) existingWait(k *Task) *taskWait {
 	c.waits.mu.Lock()
 	defer c.waits.mu.Unlock()
@@ -183,8 +183,8 @@ func (a *waitAnswer) members(asked mcp.RawResult) (members []byte) {
 	return append(append(members, `,"inputResponses":`...), a.responses...)
 }
 
-// refusedAnswer returns the error of a request whose answers do not have the form of the questions,
-// which are open then as before.
+// refusedAnswer returns the error of a request whose answers do not match the form of the
+// questions. The questions stay open.
 func refusedAnswer(err error) error {
 	fault, ok := errors.AsType[*mcp.Error](err)
 	if ok && !fault.Remote() && fault.Code == mcp.CodeInvalidParams &&
@@ -233,8 +233,8 @@ func (w *taskWait) wake() {
 	w.changed = make(chan struct{})
 }
 
-// deliver passes on responses to open questions; others are ignored. The error says that they do not
-// have the form of the questions.
+// deliver passes responses to open questions and ignores other responses. It returns an error if
+// the responses do not match the form of the questions.
 func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
 	own := []byte{'{'}
 	w.mu.Lock()
@@ -256,7 +256,7 @@ func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
 	w.wake()
 	w.mu.Unlock()
 	a := waitAnswer{append(own, '}'), make(chan error, 1)}
-	w.answers <- a // has room: the questions were open
+	w.answers <- a // never blocks: the questions were open
 	timer := time.NewTimer(refusalTime)
 	defer timer.Stop()
 	select {
@@ -269,7 +269,7 @@ func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
 	return nil
 }
 
-// A waitState is the state of a wait at one time.
+// A waitState is the state of a wait at some time.
 type waitState struct {
 	open    json.RawMessage // nil for no questions
 	version string
@@ -309,7 +309,7 @@ func (w *taskWait) attach(req *mcp.Request) (detach func()) {
 	}
 }
 
-// expire ends a wait that no request has used for waitKept.
+// expire ends a wait that requests left unused for waitKept.
 func (w *taskWait) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
