@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
@@ -115,6 +116,9 @@ type Host struct {
 	logins    *login.Logins
 	tasks     task.Table
 	task      *task.Stages
+	routes    routes.Stage
+	pins      pins.Stage
+	login     login.Stage
 	limits    *limits.Limits
 	result    *result.Steps
 	events    eventBroadcaster

@@ -9,7 +9,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
-	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
@@ -276,15 +275,5 @@ func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *upstream.Poo
 		case <-v.host.ctx.Done():
 			return mcp.ErrClosed
 		}
-	}
-}
-
-// checkLogin refuses a call that requires a missing login.
-func (h *Host) checkLogin(next call.Next) call.Next {
-	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		if err := poolOf(c).CheckLogin(ctx); err != nil {
-			return nil, err
-		}
-		return next(ctx, c)
 	}
 }

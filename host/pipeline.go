@@ -1,28 +1,23 @@
 package host
 
-import (
-	"context"
-
-	"github.com/patchbay-mcp/patchbay/host/internal/call"
-	"github.com/patchbay-mcp/patchbay/mcp"
-)
+import "github.com/patchbay-mcp/patchbay/host/internal/call"
 
 // pipeline returns the stages of a call in the order in which they run. The order is part of the
 // security model: ADR 30 explains it.
 func (h *Host) pipeline() call.Next {
-	return call.Chain(h.sendCall,
-		h.observe.Call,     // records the end or the refusal of every call
-		h.hideArguments,    // removes arguments that the configuration hides
-		h.authorize.Decide, // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
-		h.checkPins,        // refuses definitions that differ from the approved definitions
-		h.checkLogin,       // requires the login that the server needs
-		h.limits.Admit,     // rates, sizes and budget: before a user is asked
-		h.approveCall,      // finds a grant, takes an answer, or asks
-		h.limits.Queue,     // waits for a place at the server, and releases it
-		h.limits.Spend,     // charges the budget
-		h.observe.Intent,   // stores the intent; a Recorder that fails refuses the call
-		h.task.Begin,       // declares or translates a task
-		h.applySteps,       // treats the result with the steps below
+	return call.Chain(h.servers.Send,
+		h.observe.Call,           // records the end or the refusal of every call
+		h.routes.HideArgs,        // removes arguments that the configuration hides
+		h.authorize.Decide,       // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
+		h.pins.Check,             // refuses definitions that differ from the approved definitions
+		h.login.Check,            // requires the login that the server needs
+		h.limits.Admit,           // rates, sizes and budget: before a user is asked
+		h.approveCall,            // finds a grant, takes an answer, or asks
+		h.limits.Queue,           // waits for a place at the server, and releases it
+		h.limits.Spend,           // charges the budget
+		h.observe.Intent,         // stores the intent; a Recorder that fails refuses the call
+		h.task.Begin,             // declares or translates a task
+		call.Apply(h.steps()...), // treats the result with the steps below
 	)
 }
 
@@ -37,17 +32,5 @@ func (h *Host) steps() []call.Step {
 		h.authorize.Result, // denies or redacts the result
 		h.result.Limit,     // refuses a result over the limit, or keeps it and returns a link
 		h.task.Keep,        // stores the result for a task of the host
-	}
-}
-
-// applySteps runs the steps on the result of the server.
-func (h *Host) applySteps(next call.Next) call.Next {
-	steps := h.steps()
-	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		res, err := next(ctx, c)
-		for _, step := range steps {
-			res, err = step(ctx, c, res, err)
-		}
-		return res, err
 	}
 }

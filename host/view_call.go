@@ -5,8 +5,12 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
@@ -136,14 +140,6 @@ func (v *View) sendTo(
 	return v.send(ctx, req, &call.Call{Kind: kind, Pool: s, Target: target})
 }
 
-// subject returns what replaces the public name or URI, empty if nothing does.
-func (v *View) subject(c *call.Call) string {
-	if c.Item != nil && c.Item.Public == c.Target || c.Item == nil && v.table.Servers().Single {
-		return ""
-	}
-	return c.Target
-}
-
 // openState returns the state of a request that continues another.
 func (v *View) openState(req *mcp.Request, c *call.Call) (st round.State, ok bool, err error) {
 	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
@@ -161,6 +157,18 @@ func (v *View) openState(req *mcp.Request, c *call.Call) (st round.State, ok boo
 
 // A callView is a [call.View].
 type callView View
+
+// The stages assert these interfaces.
+var (
+	_ authorize.View = (*callView)(nil)
+	_ result.View    = (*callView)(nil)
+	_ task.View      = (*callView)(nil)
+	_ upstream.View  = (*callView)(nil)
+	_ limits.Pool    = (*upstream.Pool)(nil)
+	_ login.Pool     = (*upstream.Pool)(nil)
+	_ pins.Pool      = (*upstream.Pool)(nil)
+	_ result.Pool    = (*upstream.Pool)(nil)
+)
 
 // Caller implements [call.View].
 func (v *callView) Caller() *policy.Caller { return v.caller }
@@ -188,6 +196,9 @@ func (v *callView) Tasks() *task.Caller { return v.tasks }
 func (v *callView) TaskSender(p call.Pool) task.Sender {
 	return taskPool{(*View)(v), p.(*upstream.Pool)}
 }
+
+// PoolNamed implements [upstream.View].
+func (v *callView) PoolNamed(server string) *upstream.Pool { return (*View)(v).poolNamed(server) }
 
 // viewOf returns the view of a call.
 func viewOf(c *call.Call) *View { return (*View)(c.View.(*callView)) }

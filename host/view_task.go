@@ -62,7 +62,7 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 	}
 	o := &driver.ForwardOptions{Principal: t.view.principal, Caller: at.Waiter}
 	if info := t.Info(); info.Form() == task.Extended && task.FormOf(req) == task.Session {
-		o.Capabilities = withTasks(req, t.pool) // the server has to know that its client supports tasks
+		o.Capabilities = t.pool.DeclareTasks(req) // the server has to know that its client supports tasks
 	}
 	s, res, roots, err := t.pool.Forward(ctx, req, at.Class, upstream.Earlier{Conn: at.Instance, Roots: at.Roots}, o)
 	if s != nil {
@@ -144,23 +144,6 @@ func aboutTask(t *task.Task) *call.Task {
 func changesTask(req *mcp.Request) bool {
 	return req.Method == task.MethodUpdate || req.Method == task.MethodCancel ||
 		jsonscan.Has(req.Params, "inputResponses")
-}
-
-// withTasks returns the capabilities of the client of a request with the tasks extension.
-func withTasks(req *mcp.Request, p *upstream.Pool) json.RawMessage {
-	capabilities := p.ClientCapabilities(req)
-	if capabilities == nil {
-		var err error
-		if capabilities, err = json.Marshal(req.Capabilities()); err != nil || !jsonscan.IsObject(capabilities) {
-			capabilities = json.RawMessage("{}")
-		}
-	}
-	extensions, _ := jsonscan.Get(capabilities, "extensions")
-	if !jsonscan.IsObject(extensions) {
-		extensions = []byte("{}")
-	}
-	extensions = jsonscan.WithMember(extensions, task.Extension, []byte("{}"))
-	return jsonscan.WithMember(capabilities, "extensions", extensions)
 }
 
 // resultAction returns the action about the result of a request. If the request is about a task, the action

@@ -140,6 +140,23 @@ func Chain(last Next, stages ...Stage) Next {
 	return last
 }
 
+// SetRequest replaces the request: by a request without hidden arguments, or with the arguments that a user
+// approved. A request must not be changed in place.
+func (c *Call) SetRequest(req *mcp.Request) { c.Request = req }
+
+// Apply returns a stage that runs steps on the result or the error of a call.
+func Apply(steps ...Step) Stage {
+	return func(next Next) Next {
+		return func(ctx context.Context, c *Call) (mcp.Result, error) {
+			res, err := next(ctx, c)
+			for _, step := range steps {
+				res, err = step(ctx, c, res, err)
+			}
+			return res, err
+		}
+	}
+}
+
 // IsRaw reports whether the result of the call is in the form of the server.
 func (c *Call) IsRaw() bool { return c.Served.ID != "" && !c.Published }
 
