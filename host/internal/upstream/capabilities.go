@@ -40,7 +40,7 @@ func (p *Pool) Class(req *mcp.Request) string {
 		add("sampling", true)
 		add("tools", s.Tools != nil)
 	}
-	add("roots", p.declaresRoots(caps.Roots != nil))
+	add("roots", p.roots().areDeclared(caps.Roots != nil))
 	class := noCapabilities
 	if len(all) > 0 {
 		class = strings.Join(all, " ")
@@ -54,7 +54,7 @@ func (p *Pool) Class(req *mcp.Request) string {
 // declared returns the capabilities that an instance declares to a server of the session era, nil
 // for all.
 func (i *instance) declared() *mcp.ClientCapabilities {
-	if i.class == AnyClass && i.Pool.up.isCommand() {
+	if i.class == AnyClass && i.pool.up.isCommand() {
 		return nil
 	}
 	yes := &struct{}{}
@@ -80,7 +80,7 @@ func (i *instance) declared() *mcp.ClientCapabilities {
 // ClientCapabilities returns what the server is told about the client of a request, nil for what the
 // client itself has declared.
 func (p *Pool) ClientCapabilities(req *mcp.Request) json.RawMessage {
-	if p.roots() != config.RootsList || req.Capabilities().Roots != nil {
+	if p.roots().mode != config.RootsList || req.Capabilities().Roots != nil {
 		return nil
 	}
 	raw, ok := req.Meta(wire.MetaClientCapabilities)

@@ -3,75 +3,49 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
-	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// defaultStartTimeout is long because package runners such as npx download a server first.
-const defaultStartTimeout = 120 * time.Second
-
 // ErrStopped is the error of requests that wait for a connection that is stopped.
 var ErrStopped = errors.New("the instance was stopped")
 
-// A Conn is a connection of an instance.
-type Conn struct {
-	*connection.Conn
-	in *instance
-
-	// The lock of the upstream guards the fields below.
-	replaced    bool               // requests that wait for this attempt wait for another
-	fingerprint server.Fingerprint // of the entry with which the connection is made; zero before
-	pins        *pins.Server       // of that entry; nil for none
-
-	own pins.Connection
-}
-
 // newConn returns a connection of an instance, which has not begun. The lock of the upstream is held.
 func newConn(i *instance) *Conn {
-	u := i.Pool.up
+	u := i.pool.up
 	s := &Conn{in: i}
-	o := &connection.Options{StartTimeout: u.startTimeout(), Command: u.isCommand(), Single: i.calls,
-		Prepare: s.prepare, Dial: u.servers.Dial, Notify: s.notify, Go: u.servers.Go, Stderr: &u.stderr,
-		Logger: u.servers.Logger.With("server", u.name)}
+	o := &connection.Options{StartTimeout: startTimeout(u), Command: u.isCommand(), Single: i.calls,
+		Prepare: s.prepare, Dial: u.env.Dial, Notify: s.notify, Go: u.env.Go, Stderr: &u.stderr,
+		Logger: u.env.Logger.With("server", u.name)}
 	if i.last != nil {
 		o.After = i.last.Conn
 	}
-	s.Conn = connection.New(u.servers.Context, o)
+	s.Conn = connection.New(u.env.Context, o)
 	return s
 }
 
 // prepare implements [connection.Options.Prepare].
 func (s *Conn) prepare(ctx context.Context) (context.Context, *connection.Setup, error) {
-	u, caller := s.in.Pool.up, s.in.Pool.caller
+	u, caller := s.in.pool.up, s.in.pool.caller
 	e := u.entry()
-	s.setEntry(e, u.servers.fingerprint(e))
-	server, err := u.expanded(ctx, e, caller)
+	s.setEntry(e, u.env.fingerprint(e))
+	server, err := s.expanded(ctx, e)
 	if err != nil {
 		return ctx, nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
 	ctx = WithCaller(ctx, caller)
 	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
-	ctx = context.WithValue(ctx, clientKey{}, u.logins.Client(e.Server, caller, server.URL, &s.in.Pool.forwarded))
+	ctx = context.WithValue(ctx, clientKey{}, u.logins.Client(e.Server, caller, server.URL, &s.in.pool.forwarded))
 	if e.Settings.InsecureHTTP {
 		ctx = context.WithValue(ctx, insecureKey{}, true)
 	}
 	return ctx, &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era,
 		Limits: e.Settings.Limits}, nil
-}
-
-func (u *Server) startTimeout() time.Duration {
-	if timeout := u.entry().Settings.StartTimeout; timeout > 0 {
-		return time.Duration(timeout)
-	}
-	return defaultStartTimeout
 }
 
 // notify implements [connection.Options.Notify].
@@ -84,9 +58,9 @@ func (s *Conn) notify(e connection.Event) {
 	case connection.Lost:
 		s.lost(e.Err)
 	case connection.Unused:
-		s.in.Pool.up.servers.Wake()
+		s.in.pool.up.env.Wake()
 	case connection.Stopped:
-		s.in.Pool.up.event(s, connection.StateStopped, nil)
+		s.in.pool.up.event(s, connection.StateStopped, nil)
 	case connection.Ended:
 		s.ended()
 	}
@@ -94,7 +68,7 @@ func (s *Conn) notify(e connection.Event) {
 
 // connected makes a connection that was made the current one, or records why it was not made.
 func (s *Conn) connected(err error) {
-	u, p := s.in.Pool.up, s.in.Pool
+	u, p := s.in.pool.up, s.in.pool
 	if err == nil && !s.in.calls {
 		p.lists.Connected(s.Conn, p.reviewer(s.pins))
 	}
@@ -103,7 +77,7 @@ func (s *Conn) connected(err error) {
 	var failed *hosterr.Error
 	switch {
 	case s.IsStopping():
-		failed = u.errorf(hosterr.CodeUnavailable, "%w", ErrStopped)
+		failed = u.Errorf(hosterr.CodeUnavailable, "%w", ErrStopped)
 	case err == nil:
 		s.in.ready(s)
 	default:
@@ -117,28 +91,15 @@ func (s *Conn) connected(err error) {
 		s.Finish(nil)
 	}
 	u.mu.Unlock()
-	u.servers.Wake()
+	u.env.Wake()
 	if failed == nil && !s.in.calls {
 		p.lists.Resubscribe(watched)
 	}
 }
 
-// startError returns the Error of an attempt to connect.
-func (u *Server) startError(err error) *hosterr.Error {
-	if errors.Is(err, connection.ErrNotReady) {
-		return &hosterr.Error{Code: hosterr.CodeStarting, Server: u.name, Err: hosterr.Public{Err: err}}
-	}
-	if limits, ok := errors.AsType[*connection.LimitsError](err); ok {
-		return &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: limits}
-	}
-	e := u.failure(u.servers.Context, err)
-	e.MayHaveRun = false // the request was not sent
-	return e
-}
-
 // sessionLost reports that the server no longer has the session. Its lists may have changed.
 func (s *Conn) sessionLost() {
-	u := s.in.Pool.up
+	u := s.in.pool.up
 	u.mu.Lock()
 	stopping := s.IsStopping()
 	if !stopping {
@@ -146,13 +107,13 @@ func (s *Conn) sessionLost() {
 	}
 	u.mu.Unlock()
 	if !stopping {
-		s.in.Pool.lists.AllChanged()
+		s.in.pool.lists.AllChanged()
 	}
 }
 
 // lost records that the connection has ended by itself.
 func (s *Conn) lost(err error) {
-	u := s.in.Pool.up
+	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before, stopped := s.Stop()
@@ -167,32 +128,32 @@ func (s *Conn) lost(err error) {
 	case before == connection.StateDraining:
 		u.event(s, connection.StateStopped, nil)
 	default:
-		s.in.failed(s, u.failure(u.servers.Context, err))
+		s.in.failed(s, u.Failure(u.env.Context, err))
 	}
 }
 
 // ended forgets a connection that has ended.
 func (s *Conn) ended() {
-	u := s.in.Pool.up
+	u := s.in.pool.up
 	u.mu.Lock()
 	delete(u.connections, s)
 	u.mu.Unlock()
 	if u.isCommand() {
-		u.servers.addProcess(s.in.Pool.caller.Key(), -1)
+		u.env.addProcess(s.in.pool.caller.Key(), -1)
 	}
 	s.own.Clear()
-	if s.in.Pool.pinCaller().Key != "" {
-		u.dropLists(listing.LargeList)
+	if s.in.pool.pinCaller().Key != "" {
+		dropLists(u, listing.LargeList)
 	}
-	u.servers.Wake() // the server may have been removed
+	u.env.Wake() // the server may have been removed
 }
 
 // drainLocked ends a connection that was replaced after its last request.
 func (s *Conn) drainLocked() {
 	if s.Drain() {
-		s.in.Pool.up.event(s, connection.StateDraining, nil)
+		s.in.pool.up.event(s, connection.StateDraining, nil)
 	}
-	s.in.Pool.up.servers.Wake()
+	s.in.pool.up.env.Wake()
 }
 
 // stopLocked ends a connection or an attempt.
@@ -205,7 +166,7 @@ func (s *Conn) stopLocked() {
 		i.next = nil
 	}
 	if before == connection.StateDraining || s.in.calls || s.replaced {
-		s.in.Pool.up.event(s, connection.StateStopped, nil)
+		s.in.pool.up.event(s, connection.StateStopped, nil)
 	} else {
 		s.in.disconnected(s, connection.StateStopped, nil)
 	}
@@ -245,24 +206,29 @@ func (u *Server) endDelayLocked() {
 
 // startsAtLocked returns when the next start is allowed: a time in the past if it is not delayed.
 func (i *instance) startsAtLocked() time.Time {
-	if until := i.Pool.up.delay.Until; until.After(i.backoff.Until) {
+	if until := i.pool.up.delay.Until; until.After(i.backoff.Until) {
 		return until
 	}
 	return i.backoff.Until
-}
-
-// withoutServer returns an error of the configuration without the name of the server, which an
-// [hosterr.Error] contains, too.
-func withoutServer(err error, name string) error {
-	inner := errors.Unwrap(err)
-	if inner != nil && strings.HasPrefix(err.Error(), fmt.Sprintf("server %.64q: ", name)) {
-		return inner
-	}
-	return err
 }
 
 // IsSingle reports whether the connection serves one call and ends with it.
 func (s *Conn) IsSingle() bool { return s.in.calls }
 
 // Pool returns the pool of the connection.
-func (s *Conn) Pool() *Pool { return s.in.Pool }
+func (s *Conn) Pool() *Pool { return s.in.pool }
+
+// isOutdated reports whether the configuration has changed since the connection was made, or while
+// it is made. The lock of the upstream is held.
+func (s *Conn) isOutdated() bool {
+	wanted := s.in.pool.up.wanted
+	return wanted != (server.Fingerprint{}) && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted
+}
+
+// setEntry records the entry with which the connection is made.
+func (s *Conn) setEntry(e *entry, f server.Fingerprint) {
+	u := s.in.pool.up
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.fingerprint, s.pins = f, e.pins
+}

@@ -9,37 +9,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
-	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An instance is the place of a connection to a server, for one pool and class. It connects when a
-// request needs it, and again after the connection has ended. The lock of the upstream guards it.
-type instance struct {
-	Pool  *Pool
-	class string // the capabilities that are declared to a server of the session era
-	calls bool   // each call has a connection of its own; current is always nil
-
-	current *Conn // connecting or connected; nil for none
-	last    *Conn // ended, perhaps not quite
-	next    *Conn // replaces current when it is connected; nil for none
-	backoff connection.Backoff
-	breaker limits.Breaker
-	state   connection.State // if current is nil
-	since   time.Time        // of state
-	err     *hosterr.Error   // the last failure
-	starts  int              // all
-	changed chan struct{}    // closed with the next start, for requests that wait for it; may be nil
-
-	swapped    time.Time // the last attempt to replace current because the configuration has changed
-	swapFailed bool
-}
-
 // backoffWait limits how long a call waits for a delayed start.
 const backoffWait = 5 * time.Second
-
-// AnyClass is the class of requests that do not depend on capabilities.
-const AnyClass = ""
 
 // instance returns the instance of a class. The lock of the upstream is held. Any class is the latest:
 // lists and subscriptions are those of the session that the calls of the same client use.
@@ -63,7 +37,7 @@ func (p *Pool) instance(class string, calls bool) *instance {
 	}
 	i := p.instances[key]
 	if i == nil {
-		i = &instance{Pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
+		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
 			state: connection.StateOff, since: time.Now()}
 		p.instances[key] = i
 	}
@@ -91,7 +65,7 @@ func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
-		if s.ID() == id && s.in.Pool.key == p.key && s.Resume() {
+		if s.ID() == id && s.in.pool.key == p.key && s.Resume() {
 			return s, nil
 		}
 	}
@@ -188,7 +162,7 @@ func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err er
 func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
 	last := i.err
 	if last == nil {
-		last = i.Pool.up.delayed
+		last = i.pool.up.delayed
 	}
 	e := *last
 	e.RetryAfter = wait
@@ -216,13 +190,13 @@ func (e CrashError) Unwrap() error { return e.Last }
 
 // begin begins to connect. The lock of the upstream is held.
 func (i *instance) begin() (*Conn, error) {
-	u := i.Pool.up
+	u := i.pool.up
 	if err := u.refuses(); err != nil {
 		return nil, err
 	}
-	err := u.makeRoom(i.Pool)
+	err := i.makeRoom()
 	if err == nil {
-		err = u.countProcess(i.Pool)
+		err = i.countProcess()
 	}
 	if err != nil {
 		return nil, err
@@ -237,7 +211,7 @@ func (i *instance) begin() (*Conn, error) {
 	i.wake()
 	u.connections[s] = struct{}{}
 	u.event(s, connection.StateStarting, nil)
-	u.servers.Go(s.Run)
+	u.env.Go(s.Run)
 	return s, nil
 }
 
@@ -252,7 +226,7 @@ func (i *instance) wake() {
 // failed records that a connection has ended or was not made, and delays the next. The lock of the
 // upstream is held.
 func (i *instance) failed(s *Conn, e *hosterr.Error) {
-	u, now := i.Pool.up, time.Now()
+	u, now := i.pool.up, time.Now()
 	i.err = e
 	u.startFailedLocked(s, e, now)
 	if i.next == s {
@@ -263,7 +237,7 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 			i.current = nil
 			c.drainLocked()
 		default: // the server in use continues
-			u.servers.Wake()
+			u.env.Wake()
 			u.event(c, c.State(), e)
 			return
 		}
@@ -297,8 +271,8 @@ func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Erro
 		i.current = nil
 	}
 	i.last, i.state, i.since = s, state, time.Now()
-	i.Pool.up.event(s, state, e)
-	i.Pool.up.servers.Wake()
+	i.pool.up.event(s, state, e)
+	i.pool.up.env.Wake()
 }
 
 // ready makes a connected start the current one. The lock of the upstream is held.
@@ -310,13 +284,13 @@ func (i *instance) ready(s *Conn) {
 			old.drainLocked()
 		}
 	}
-	if !i.Pool.up.isCommand() {
+	if !i.pool.up.isCommand() {
 		i.backoff = connection.Backoff{}
 	}
-	i.Pool.up.endDelayLocked()
-	i.Pool.up.modern = !s.HasSession()
+	i.pool.up.endDelayLocked()
+	i.pool.up.modern = !s.HasSession()
 	if s.SetState(connection.StateReady) {
-		i.Pool.up.event(s, connection.StateReady, nil)
+		i.pool.up.event(s, connection.StateReady, nil)
 	}
 }
 
@@ -325,7 +299,7 @@ func (i *instance) ready(s *Conn) {
 func (i *instance) restart() (*Conn, error) {
 	i.backoff = connection.Backoff{}
 	i.breaker.Reset()
-	i.Pool.up.endDelayLocked()
+	i.pool.up.endDelayLocked()
 	if i.next != nil {
 		return i.next, nil
 	}
@@ -348,19 +322,19 @@ func (i *instance) restart() (*Conn, error) {
 
 // options returns the options of the client of an instance.
 func (i *instance) options() *mcp.ClientOptions {
-	u := i.Pool.up
-	o := u.servers.Client
+	u := i.pool.up
+	o := u.env.Client
 	if declared := i.declared(); declared != nil {
 		o.ForwardCapabilities = declared
 	}
-	o.Roots = i.Pool.ownRoots()
+	o.Roots = i.pool.roots().answer(u.env.Client.Roots)
 	s := u.entry().Settings
 	o.Timeout, o.MaxTimeout = time.Duration(s.Timeout), time.Duration(s.MaxTimeout)
-	if u.servers.Observer != nil {
-		o.Observer = &clientObserver{u.servers.Observer, u.name}
+	if u.env.Observer != nil {
+		o.Observer = &clientObserver{u.env.Observer, u.name}
 	}
 	if o.Logger == nil {
-		o.Logger = u.servers.Logger.With("server", u.name)
+		o.Logger = u.env.Logger.With("server", u.name)
 	}
 	return &o
 }
@@ -395,7 +369,7 @@ func (p *Pool) Disconnect() {
 	p.up.mu.Lock()
 	defer p.up.mu.Unlock()
 	for s := range p.up.connections {
-		if s.in.Pool == p {
+		if s.in.pool == p {
 			s.stopLocked()
 		}
 	}

@@ -10,11 +10,11 @@ import (
 
 // dropLists drops the lists of at least least bytes of callers without a connection, and the catalogues
 // that contain them. The next request reads them again.
-func (u *Server) dropLists(least int) {
-	users := u.servers.Users()
+func dropLists(u *Server, least int) {
+	users := u.env.Users()
 	connected := map[string]bool{}
 	for _, s := range u.conns() {
-		connected[s.in.Pool.key] = true
+		connected[s.in.pool.key] = true
 	}
 	pools := u.AllPools()
 	for _, user := range users { // users may use pools that were removed
@@ -52,8 +52,8 @@ func (d *listDrift) add(names *[]string, name string) {
 }
 
 // recordDrift records that a list differs from the one before.
-func (p *Pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
-	if !p.up.servers.Drifts || old == nil || old.Equal(now) {
+func recordDrift(p *Pool, kind catalogue.Kind, old, now *catalogue.List) {
+	if !p.up.env.Drifts || old == nil || old.Equal(now) {
 		return
 	}
 	d := &listDrift{List: kind.Member()}
@@ -75,5 +75,5 @@ func (p *Pool) recordDrift(kind catalogue.Kind, old, now *catalogue.List) {
 			d.add(&d.Removed, name)
 		}
 	}
-	p.up.servers.Record(event.Drift, p.Caller(), p.Name(), d)
+	p.up.env.Record(event.Drift, p.Caller(), p.Name(), d)
 }

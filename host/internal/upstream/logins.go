@@ -7,12 +7,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
-	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// expanded returns the entry with its variables replaced, for a caller.
-func (u *Server) expanded(ctx context.Context, e *entry, c *policy.Caller) (*config.Server, error) {
+// expanded returns the entry with its variables replaced, for the caller of the connection.
+func (s *Conn) expanded(ctx context.Context, e *entry) (*config.Server, error) {
+	u, c := s.in.pool.up, s.in.pool.caller
 	if e.Invalid != nil {
 		return nil, e.Invalid
 	}
@@ -20,7 +20,7 @@ func (u *Server) expanded(ctx context.Context, e *entry, c *policy.Caller) (*con
 	if u.usesWorkspace() {
 		server.Workspace = c.Workspace
 	}
-	expanded, err := server.Expand(ctx, u.servers.lookup(c))
+	expanded, err := server.Expand(ctx, u.env.lookup(c))
 	if err != nil {
 		return nil, err
 	}
@@ -29,41 +29,17 @@ func (u *Server) expanded(ctx context.Context, e *entry, c *policy.Caller) (*con
 	return expanded, login.CheckHeaders(e.Server, expanded)
 }
 
-// newLogins returns the credentials for the server.
-func (u *Server) newLogins() *login.Server {
-	return u.servers.Logins.NewServer(u.name, login.ServerOptions{Entry: func() *server.Server { return u.entry().Server },
-		KeepSecrets: u.keepSecrets, Changed: u.retryLogins,
+// newLogins returns the credentials for a server. A login ends the delays of instances that lacked it, and
+// makes views read the lists again.
+func newLogins(u *Server) *login.Server {
+	return u.env.Logins.NewServer(u.name, login.ServerOptions{Entry: func() *server.Server { return u.entry().Server },
+		KeepSecrets: u.keepSecrets,
+		Changed: func(p *mcp.Principal) {
+			for _, pool := range u.PoolsOf(p) {
+				pool.retryLogin()
+			}
+		},
 		WithoutServer: func(err error) error { return withoutServer(err, u.name) }})
-}
-
-// retryLogins ends the delays of instances that lacked a login, and makes views read their lists.
-func (u *Server) retryLogins(p *mcp.Principal) {
-	for _, pool := range u.PoolsOf(p) {
-		pool.retryLogin()
-	}
-}
-
-// PoolsOf returns the pools whose requests the login of a principal authorizes.
-func (u *Server) PoolsOf(p *mcp.Principal) (all []*Pool) {
-	for _, pool := range u.AllPools() {
-		if u.logins.Authorizes(p, pool.Caller()) {
-			all = append(all, pool)
-		}
-	}
-	return all
-}
-
-// lookup returns the variables of an instance of a caller.
-func (s *Servers) lookup(c *policy.Caller) func(name string) (string, bool) {
-	return func(name string) (string, bool) {
-		if name != "caller:subject" {
-			return s.Lookup(name)
-		}
-		if c.Principal == nil {
-			return "", false
-		}
-		return c.Principal.Subject, true
-	}
 }
 
 // CheckLogin returns an error if the requests of a pool need a login that is missing: before a user is

@@ -23,20 +23,17 @@ const pinsPoll = 2 * time.Second
 
 // newPins returns the pins of a server with an entry, nil if it needs none.
 func newPins(u *Server, e *entry, identity string) *pins.Server {
-	s := u.servers
+	s := u.env
 	if e.Config == nil || !s.Pins && e.Settings.Trust == "" {
 		return nil
 	}
 	review := e.Settings.Trust == config.TrustReview || e.Settings.Trust == "" && e.Config.Project
 	return pins.New(pins.Options{Server: u.name, Identity: identity, State: s.State,
-		Logger: s.Logger, Quarantined: u.quarantined, First: !review, Resources: e.Settings.TrustResources,
+		Logger: s.Logger, Quarantined: func(err error, found []*pin.Pin) {
+			u.counts.quarantined.Add(uint64(len(found)))
+			s.Notify(&Change{Server: u.name, State: connection.StateQuarantined, Err: err, Pins: found})
+		}, First: !review, Resources: e.Settings.TrustResources,
 		All: e.Settings.Trust == config.TrustInsecureAll})
-}
-
-// quarantined counts and reports quarantined definitions.
-func (u *Server) quarantined(err error, found []*pin.Pin) {
-	u.counts.quarantined.Add(uint64(len(found)))
-	u.servers.Notify(&Change{Server: u.name, State: connection.StateQuarantined, Err: err, Pins: found})
 }
 
 // followPins applies approvals of other processes until the host is closed.
@@ -50,9 +47,11 @@ func (s *Servers) followPins() {
 			return
 		}
 		for _, u := range s.Current().servers {
-			for server := range u.pinned() {
+			for server := range pinnedBy(u) {
 				if server.Refresh(s.Context) {
-					u.reviewAgain(s.Context)
+					for _, p := range u.AllPools() {
+						p.lists.ReviewAgain(s.Context)
+					}
 				}
 			}
 		}
@@ -69,8 +68,8 @@ func (s *Servers) startPins(set *Set) {
 	}
 }
 
-// pinned returns the pins of the server's entry and of its connections.
-func (u *Server) pinned() map[*pins.Server]struct{} {
+// pinnedBy returns the pins of a server's entry and of its connections.
+func pinnedBy(u *Server) map[*pins.Server]struct{} {
 	all := map[*pins.Server]struct{}{u.entry().pins: {}}
 	for _, p := range u.AllPools() {
 		all[p.Pinned()] = struct{}{}
@@ -79,24 +78,12 @@ func (u *Server) pinned() map[*pins.Server]struct{} {
 	return all
 }
 
-// reviewAgain reviews the lists of all callers.
-func (u *Server) reviewAgain(ctx context.Context) {
-	for _, p := range u.AllPools() {
-		p.lists.ReviewAgain(ctx)
-	}
-}
-
-// dependsOnCaller reports whether the lists of the server may depend on the caller.
-func (u *Server) dependsOnCaller() bool {
-	return u.entry().DependsOnCaller() || u.usesCaller.Load()
-}
-
 // Pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
 func (p *Pool) Pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
 
 // pinCaller returns the caller for the pins.
 func (p *Pool) pinCaller() pins.Caller {
-	c := pins.Caller{Varies: p.up.dependsOnCaller()}
+	c := pins.Caller{Varies: p.up.entry().DependsOnCaller() || p.up.usesCaller.Load()}
 	if p.caller.Principal != nil && p.up.Share() != config.ShareShared {
 		sum := sha256.Sum256([]byte(p.caller.Key()))
 		c.Key = hex.EncodeToString(sum[:16])
@@ -106,7 +93,7 @@ func (p *Pool) pinCaller() pins.Caller {
 
 // A poolReviewer is the [listing.Reviewer] of a pool, with the pins of a server.
 type poolReviewer struct {
-	Pool *Pool
+	pool *Pool
 	pins *pins.Server
 }
 
@@ -128,7 +115,7 @@ func pinsOf(r listing.Reviewer) *pins.Server {
 
 // ReviewList implements [listing.Reviewer].
 func (r poolReviewer) ReviewList(ctx context.Context, kind catalogue.Kind, l *catalogue.List) *catalogue.List {
-	return r.pins.Review(ctx, r.Pool.pinCaller(), kind, l)
+	return r.pins.Review(ctx, r.pool.pinCaller(), kind, l)
 }
 
 // ReviewAbout implements [listing.Reviewer].
@@ -136,7 +123,7 @@ func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, aga
 	if about == nil {
 		return listing.Approved(r.pins.Approved(ctx))
 	}
-	caller := r.Pool.pinCaller()
+	caller := r.pool.pinCaller()
 	approved := r.pins.ReviewAbout(ctx, caller, pins.NewAbout(about.Instructions, about.ServerInfo))
 	if !again {
 		r.pins.SetCapabilities(ctx, caller, about.Capabilities, about.Revision)
@@ -148,7 +135,7 @@ func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, aga
 func (r poolReviewer) Restore(
 	ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List,
 ) (listing.Restored, bool) {
-	found, ok := r.pins.Restore(ctx, r.Pool.pinCaller(), keep)
+	found, ok := r.pins.Restore(ctx, r.pool.pinCaller(), keep)
 	return listing.Restored{Approved: listing.Approved(found.Approved), Capabilities: found.Capabilities,
 		Revision: found.Revision, Lists: found.Lists}, ok
 }
@@ -208,7 +195,7 @@ func (s *Conn) checkPins(ctx context.Context, t pins.Target) error {
 	if s.pins == nil {
 		return nil
 	}
-	p := s.in.Pool
+	p := s.in.pool
 	unchecked := pins.Target{Name: t.Name}
 	for _, kind := range t.Kinds {
 		if p.lists.Origin(kind) != s.Conn {
@@ -219,14 +206,14 @@ func (s *Conn) checkPins(ctx context.Context, t pins.Target) error {
 	if err == nil {
 		return nil
 	}
-	return connection.NotRun(p.up.requestError(ctx, err))
+	return connection.NotRun(p.up.RequestError(ctx, err))
 }
 
 func (s *Conn) reviewer() *pins.Reviewer {
-	return &pins.Reviewer{Server: s.pins, Caller: s.in.Pool.pinCaller(), Source: s}
+	return &pins.Reviewer{Server: s.pins, Caller: s.in.pool.pinCaller(), Source: s}
 }
 
 // ReadList implements [pins.Source].
 func (s *Conn) ReadList(ctx context.Context, kind catalogue.Kind) (*catalogue.List, error) {
-	return s.in.Pool.lists.ReadFrom(ctx, s.Conn, kind)
+	return s.in.pool.lists.ReadFrom(ctx, s.Conn, kind)
 }

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -13,32 +15,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Pool holds the connections of a server for one caller, or for all callers of a shared server, and
-// their lists.
-type Pool struct {
-	up     *Server
-	caller *policy.Caller
-	key    string // see [Server.poolKey]
-	lists  *listing.Lists
-
-	// The lock of the upstream guards instances, used and latest.
-	instances map[string]*instance
-	used      time.Time // by a request
-	latest    string    // the class of the latest request, for servers with classes
-
-	requests *limits.Queue // see queue
-
-	forwarded login.Forwarded
-}
+// maxPools limits the sessions or principals whose lists of a server are kept, as there are views.
+const maxPools = 1000
 
 func newPool(u *Server, c *policy.Caller) *Pool {
-	p := &Pool{up: u, caller: c, instances: map[string]*instance{}, requests: u.limits.NewQueue(false)}
+	p := &Pool{failures: u.failures, up: u, caller: c, instances: map[string]*instance{}, requests: u.limits.NewQueue(false)}
 	p.lists = listing.New(&listing.Options{Source: (*poolSource)(p), Review: p.reviewer(u.entry().pins),
-		Memory: u.lists, Server: u.name, Shared: u.Share() == config.ShareShared, Context: u.servers.Context,
-		Go: u.servers.Go, StartTimeout: u.startTimeout, BeforeRead: p.refreshLogin,
-		Drift: p.recordDrift, Logger: u.servers.Logger})
+		Memory: u.lists, Server: u.name, Shared: u.Share() == config.ShareShared, Context: u.env.Context,
+		Go: u.env.Go, StartTimeout: func() time.Duration { return startTimeout(u) }, BeforeRead: p.refreshLogin,
+		Drift: func(kind catalogue.Kind, old, now *catalogue.List) { recordDrift(p, kind, old, now) }, Logger: u.env.Logger})
 	return p
 }
 
@@ -64,7 +52,7 @@ func (s *poolSource) Acquire(ctx context.Context) (*connection.Conn, listing.Rev
 
 // Failure implements [listing.Source].
 func (s *poolSource) Failure(ctx context.Context, err error) *hosterr.Error {
-	return s.up.failure(ctx, err)
+	return s.up.Failure(ctx, err)
 }
 
 // Observe implements [listing.Source].
@@ -96,9 +84,6 @@ func (p *Pool) Offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 		Capabilities: about.Capabilities, Instructions: about.Instructions}
 }
 
-// Name returns the name of the server in the configuration.
-func (p *Pool) Name() string { return p.up.name }
-
 // Server returns the server of the pool.
 func (p *Pool) Server() *Server { return p.up }
 
@@ -123,22 +108,119 @@ func (p *Pool) Lists() *listing.Lists { return p.lists }
 // Limits returns the limits of the server.
 func (p *Pool) Limits() *limits.Server { return p.up.limits }
 
-// Logins returns the credentials for the server.
-func (p *Pool) Logins() *login.Server { return p.up.logins }
-
 // Forwarded returns the headers of the caller that requests of the host itself send to the server.
 func (p *Pool) Forwarded() *login.Forwarded { return &p.forwarded }
 
 // Schemas returns the schemas of the server's tools.
 func (p *Pool) Schemas() *catalogue.Schemas { return &p.up.schemas }
 
-// Errorf returns an error about the server. Callers may see its text.
-func (p *Pool) Errorf(code hosterr.Code, format string, args ...any) *hosterr.Error {
-	return p.up.errorf(code, format, args...)
+// poolKey returns the key of the pool that serves a caller.
+func (u *Server) poolKey(c *policy.Caller) string {
+	switch u.Share() {
+	case config.ShareShared:
+		return ""
+	case config.ShareSession:
+		return server.JoinKey(c.Key(), c.Session)
+	}
+	if c.Workspace != "" && u.usesWorkspace() {
+		return server.JoinKey(c.Key(), "workspace", c.Workspace)
+	}
+	return server.JoinKey(c.Key())
 }
 
-// Failure returns the error of a request or connection that has no valid response.
-func (p *Pool) Failure(ctx context.Context, err error) *hosterr.Error { return p.up.failure(ctx, err) }
+// Pool returns the pool of a caller.
+func (u *Server) Pool(c *policy.Caller) *Pool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.poolOf(c)
+}
 
-// RequestError returns the error of a request: an [*hosterr.Error] if there is no valid response.
-func (p *Pool) RequestError(ctx context.Context, err error) error { return p.up.requestError(ctx, err) }
+func (u *Server) poolOf(c *policy.Caller) *Pool {
+	key := u.poolKey(c)
+	p := u.pools[key]
+	if p == nil {
+		if len(u.pools) >= maxPools {
+			u.evictPool()
+		}
+		p = newPool(u, c)
+		p.key, p.used = key, time.Now()
+		u.pools[key] = p
+	}
+	return p
+}
+
+// present returns the pool in place of one that was removed because it was not used. The lock is
+// held.
+func (u *Server) present(p *Pool) *Pool {
+	q := u.pools[p.key]
+	if q == nil {
+		q = u.poolOf(p.caller)
+		q.requests = p.requests // views have the other pool
+	}
+	q.used = time.Now()
+	return q
+}
+
+// Connected returns the pools that have connections.
+func (u *Server) Connected() map[*Pool]struct{} {
+	pools := map[*Pool]struct{}{}
+	for _, s := range u.conns() {
+		pools[s.in.pool] = struct{}{}
+	}
+	return pools
+}
+
+// AllPools returns the pools of all callers.
+func (u *Server) AllPools() []*Pool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Values(u.pools))
+}
+
+// PoolOfConnection returns the pool of the connection with an ID, nil if the connection has ended.
+func (u *Server) PoolOfConnection(id string) *Pool {
+	for _, s := range u.conns() {
+		if s.ID() == id {
+			return s.in.pool
+		}
+	}
+	return nil
+}
+
+// evictPool removes a pool that has no connections and no subscriptions, of the principal with the most
+// pools: the one that was not used for the longest time. The lock is held.
+func (u *Server) evictPool() {
+	connected := map[*Pool]struct{}{}
+	for s := range u.connections {
+		connected[s.in.pool] = struct{}{}
+	}
+	counts := map[string]int{}
+	for _, p := range u.pools {
+		counts[p.caller.Key()]++
+	}
+	var oldest *Pool
+	most := 0
+	for _, p := range u.pools {
+		n := counts[p.caller.Key()]
+		if n < most || n == most && oldest != nil && !p.used.Before(oldest.used) {
+			continue
+		}
+		if _, ok := connected[p]; !ok && !p.isWatched() {
+			oldest, most = p, n
+		}
+	}
+	if oldest != nil {
+		oldest.lists.Retire()
+		delete(u.pools, oldest.key)
+	}
+}
+
+// PoolsOf returns the pools whose requests the login of a principal authorizes.
+func (u *Server) PoolsOf(p *mcp.Principal) (all []*Pool) {
+	for _, pool := range u.AllPools() {
+		if u.logins.Authorizes(p, pool.Caller()) {
+			all = append(all, pool)
+		}
+	}
+	return all
+}

@@ -16,50 +16,57 @@ import (
 // request.
 const maxRootsRounds = 16
 
-// roots returns which roots the server gets. Those of a caller are files of its machine: only a
-// process for the local user gets them unless the configuration says otherwise.
-func (p *Pool) roots() config.RootsMode {
-	u := p.up
-	switch mode := u.entry().Settings.Roots.Mode; {
-	case mode != config.RootsDefault:
-		return mode
+// roots answers the questions of a server for roots. The roots of a caller are files of its machine: a
+// server receives them only if it is a process of the local user, or if the configuration says so.
+type roots struct {
+	mode config.RootsMode
+	uris []string // of the configuration
+}
+
+// roots returns the roots that the server receives.
+func (p *Pool) roots() roots {
+	u, set := p.up, p.Settings().Roots
+	switch {
+	case set.Mode != config.RootsDefault:
+		return roots{set.Mode, set.URIs}
 	case u.isCommand() && p.caller.Principal == nil && u.Share() != config.ShareShared:
-		return config.RootsPass
+		return roots{mode: config.RootsPass}
 	}
-	return config.RootsNone
+	return roots{mode: config.RootsNone}
 }
 
-// passesRoots reports whether callers answer for roots.
-func (p *Pool) passesRoots() bool { return p.roots() == config.RootsPass }
+// areOfCaller reports whether callers answer for roots.
+func (r roots) areOfCaller() bool { return r.mode == config.RootsPass }
 
-// declaresRoots reports whether the server is told that its client has roots. If it gets none, the
-// answer is an empty list: some servers refuse requests of clients without roots.
-func (p *Pool) declaresRoots(byClient bool) bool { return byClient || p.roots() == config.RootsList }
+// areDeclared reports whether the server is told that its client has roots. A server that receives no roots
+// gets an empty list: some servers refuse requests of clients without roots.
+func (r roots) areDeclared(byClient bool) bool { return byClient || r.mode == config.RootsList }
 
-// ownRoots returns the function that answers for roots outside of requests.
-func (p *Pool) ownRoots() func(context.Context) ([]mcp.Root, error) {
-	if p.roots() == config.RootsPass {
-		return p.up.servers.Client.Roots
+// answer returns the function that answers for roots outside of requests. ofClient answers for the roots
+// of the caller.
+func (r roots) answer(ofClient func(context.Context) ([]mcp.Root, error)) func(context.Context) ([]mcp.Root, error) {
+	if r.areOfCaller() {
+		return ofClient
 	}
-	return func(context.Context) ([]mcp.Root, error) { return p.listedRoots(), nil }
+	return func(context.Context) ([]mcp.Root, error) { return r.list(), nil }
 }
 
-// listedRoots returns the roots of the configuration: none unless it has a list.
-func (p *Pool) listedRoots() (roots []mcp.Root) {
-	if p.roots() != config.RootsList {
+// list returns the roots of the configuration, which are none unless it contains a list.
+func (r roots) list() (all []mcp.Root) {
+	if r.mode != config.RootsList {
 		return nil
 	}
-	for _, uri := range p.up.entry().Settings.Roots.URIs {
-		roots = append(roots, mcp.Root{URI: uri})
+	for _, uri := range r.uris {
+		all = append(all, mcp.Root{URI: uri})
 	}
-	return roots
+	return all
 }
 
-// takeRoots removes the questions for roots that the configuration answers from a result. It returns
+// take removes the questions for roots that the configuration answers from a result. It returns
 // their keys. others reports whether there are further questions.
-func (p *Pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, others bool) {
+func (r roots) take(res mcp.Result) (rest mcp.RawResult, keys []string, others bool) {
 	raw, ok := res.(mcp.RawResult)
-	if !ok || p.roots() == config.RootsPass || raw.ResultType() != driver.ResultInputRequired {
+	if !ok || r.areOfCaller() || raw.ResultType() != driver.ResultInputRequired {
 		return raw, nil, false
 	}
 	requests, _ := jsonscan.Get(raw, "inputRequests")
@@ -82,12 +89,12 @@ func (p *Pool) takeRoots(res mcp.Result) (rest mcp.RawResult, keys []string, oth
 	return mcp.RawResult(jsonscan.WithMember(raw, "inputRequests", left)), keys, others
 }
 
-// withRoots returns a request with answers to questions for roots, in addition to those of the client.
-func (p *Pool) withRoots(req *mcp.Request, keys []string) *mcp.Request {
+// with returns a request with answers to questions for roots, in addition to those of the client.
+func (r roots) with(req *mcp.Request, keys []string) *mcp.Request {
 	if len(keys) == 0 {
 		return req
 	}
-	answer, err := json.Marshal(map[string]any{"roots": append([]mcp.Root{}, p.listedRoots()...)})
+	answer, err := json.Marshal(map[string]any{"roots": append([]mcp.Root{}, r.list()...)})
 	if err != nil {
 		return req
 	}
@@ -103,12 +110,12 @@ func (p *Pool) withRoots(req *mcp.Request, keys []string) *mcp.Request {
 	return &inner
 }
 
-// nextRound returns the request that answers a result with roots alone.
-func (p *Pool) nextRound(req *mcp.Request, res mcp.RawResult, keys []string) *mcp.Request {
+// next returns the request that answers a result with roots alone.
+func (r roots) next(req *mcp.Request, res mcp.RawResult, keys []string) *mcp.Request {
 	inner := *req
 	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
 	if state, ok := jsonscan.Get(res, "requestState"); ok {
 		inner.Params = jsonscan.WithMember(inner.Params, "requestState", slices.Clone(state))
 	}
-	return p.withRoots(&inner, keys)
+	return r.with(&inner, keys)
 }

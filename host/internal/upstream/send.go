@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -34,7 +33,8 @@ func (p *Pool) Forward(
 		o.Capabilities = p.ClientCapabilities(req)
 	}
 	o.WithoutMeta = p.WithoutMeta()
-	req = p.withRoots(p.withRecent(req, o.Principal), c.Roots)
+	own := p.roots()
+	req = own.with(withRecent(p, req, o.Principal), c.Roots)
 	for round := range maxRootsRounds {
 		if s, res, err = p.sendOnce(ctx, req, class, c, o); err != nil {
 			if round > 0 {
@@ -42,35 +42,35 @@ func (p *Pool) Forward(
 			}
 			return s, nil, nil, err
 		}
-		if err := p.checkQuestions(req, res); err != nil {
+		if err := checkQuestions(p, req, res); err != nil {
 			return s, nil, nil, err
 		}
-		rest, keys, others := p.takeRoots(res)
+		rest, keys, others := own.take(res)
 		switch {
 		case len(keys) == 0:
 			return s, res, nil, nil
 		case others:
 			return s, rest, keys, nil
 		}
-		req = p.nextRound(req, rest, keys)
+		req = own.next(req, rest, keys)
 		if s.HasSession() || s.in.calls {
 			c.Conn = s.ID()
 		}
 	}
-	e := p.up.errorf(hosterr.CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
+	e := p.up.Errorf(hosterr.CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
 	e.MayHaveRun = true
 	return nil, nil, nil, e
 }
 
 // withRecent returns the request with notifications that count as results for [Action.Recent].
-func (p *Pool) withRecent(req *mcp.Request, principal string) *mcp.Request {
+func withRecent(p *Pool, req *mcp.Request, principal string) *mcp.Request {
 	notify := req.Notify
-	if notify == nil || !p.up.servers.UsesRecent() {
+	if notify == nil || !p.up.env.UsesRecent() {
 		return req
 	}
 	inner := *req
 	inner.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
-		p.up.servers.AddRecent(principal, p.up.name)
+		p.up.env.AddRecent(principal, p.up.name)
 		return notify(ctx, method, params)
 	}
 	return &inner
@@ -94,7 +94,7 @@ func (p *Pool) sendOnce(
 	for again := false; ; again = true {
 		s, err := p.AcquireCall(ctx, class, id)
 		if err != nil {
-			return nil, nil, p.up.requestError(ctx, err)
+			return nil, nil, p.up.RequestError(ctx, err)
 		}
 		if err := s.checkPins(ctx, c.Uses); err != nil {
 			s.ReleaseCall(id)
@@ -103,48 +103,24 @@ func (p *Pool) sendOnce(
 		res, err := s.send(ctx, req, o)
 		s.ReleaseCall(id)
 		if again || id != "" || !connection.IsUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
-			return s, res, p.up.requestError(ctx, err)
+			return s, res, p.up.RequestError(ctx, err)
 		}
 	}
-}
-
-// requestError returns the error of a request: an [*Error] if there is no valid response.
-func (u *Server) requestError(ctx context.Context, err error) error {
-	switch _, failed := errors.AsType[*mcp.TransportError](err); {
-	case err == nil:
-		return nil
-	case failed:
-		return u.failure(ctx, err)
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it was waiting to be sent
-		return u.errorf(hosterr.CodeUnavailable, "%w", hosterr.Public{Err: fmt.Errorf("the request was cancelled: %w", err)})
-	case isResponse(err):
-		return err
-	}
-	e := *u.failure(ctx, err)
-	e.MayHaveRun = true // the error does not say
-	return &e
-}
-
-// isResponse reports whether an error is one of the server, or says already what a caller receives.
-func isResponse(err error) bool {
-	_, remote := errors.AsType[*mcp.Error](err)
-	_, own := errors.AsType[*hosterr.Error](err)
-	return remote || own
 }
 
 // send sends a request, and records whether the server has responded.
 func (s *Conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
 	began := time.Now()
 	res, err := s.Forwarder().ForwardAs(ctx, req, o)
-	u := s.in.Pool.up
+	u := s.in.pool.up
 	if failed, ok := errors.AsType[*mcp.TransportError](err); ok && ctx.Err() == nil {
 		if errors.Is(err, mcp.ErrTimeout) {
-			err = u.withSetting(failed, time.Since(began))
+			err = withSetting(u.entry().Settings, failed, time.Since(began))
 		}
 		if exited := connection.ExitOf(err); exited != nil && u.isCommand() {
 			s.lost(exited)
 		}
-		e := u.failure(ctx, err)
+		e := u.Failure(ctx, err)
 		s.observe(e)
 		s.countFailure(e, o.Principal)
 		if e.Code == hosterr.CodeTimeout && u.isCommand() && !s.HasSession() {
@@ -184,7 +160,7 @@ func (s *Conn) note(method string, res mcp.RawResult) {
 
 // observe records whether the last request has a valid response.
 func (s *Conn) observe(failed *hosterr.Error) {
-	u := s.in.Pool.up
+	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if failed != nil {
@@ -194,7 +170,7 @@ func (s *Conn) observe(failed *hosterr.Error) {
 	}
 	state := connection.StateDegraded
 	switch {
-	case failed == nil && s.in.Pool.lists.LackTools(): // the server responds, and is of no use
+	case failed == nil && s.in.pool.lists.LackTools(): // the server responds, and is of no use
 		return
 	case failed == nil:
 		state = connection.StateReady
@@ -208,46 +184,22 @@ func (s *Conn) observe(failed *hosterr.Error) {
 
 // countFailure counts a request without a valid response in the breaker of its instance.
 func (s *Conn) countFailure(e *hosterr.Error, principal string) {
-	u := s.in.Pool.up
+	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.poolKey(s.in.Pool.caller) != "" {
+	if u.poolKey(s.in.pool.caller) != "" {
 		principal = "" // no other caller uses the instance
 	}
 	s.in.breaker.Failed(e, principal)
 }
 
-// A timeoutError is a timeout with the setting that expired.
-type timeoutError struct {
-	text string
-	err  error
-}
-
-func (e *timeoutError) Error() string { return e.text }
-
-// Unwrap returns the error of the request.
-func (e *timeoutError) Unwrap() error { return e.err }
-
-// withSetting adds the name of the setting that expired. A request that paused, while its server waited
-// for an answer, may have exceeded either setting.
-func (u *Server) withSetting(failed *mcp.TransportError, took time.Duration) error {
-	s := u.entry().Settings
-	text := "no response within maxTimeout of " + s.MaxTimeout.String()
-	if took < time.Duration(s.MaxTimeout) || s.MaxTimeout == 0 {
-		text = "no response, and no progress, within timeout of " + s.Timeout.String()
-	}
-	named := *failed
-	named.Err = hosterr.Public{Err: &timeoutError{text, failed.Err}}
-	return &named
-}
-
 // checkQuestions returns an error if a result asks invalid questions.
-func (p *Pool) checkQuestions(req *mcp.Request, res mcp.Result) error {
+func checkQuestions(p *Pool, req *mcp.Request, res mcp.Result) error {
 	raw, ok := res.(mcp.RawResult)
 	if !ok || raw.ResultType() != driver.ResultInputRequired {
 		return nil
 	}
-	if err := round.CheckQuestions(req, raw, p.passesRoots()); err != nil {
+	if err := round.CheckQuestions(req, raw, p.roots().areOfCaller()); err != nil {
 		e := p.Errorf(hosterr.CodeInvalidResult, "invalid input_required result: %w", err)
 		e.MayHaveRun = true
 		return e

@@ -1,101 +1,37 @@
 package upstream
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/event"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
-	"github.com/patchbay-mcp/patchbay/host/internal/limits"
-	"github.com/patchbay-mcp/patchbay/host/internal/login"
-	"github.com/patchbay-mcp/patchbay/host/internal/pins"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
-	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/host/state"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// An Environment contains the parts of a host that its servers use. All fields but Observer are required.
-type Environment struct {
-	// Context ends with the host. It is the context of everything that no request waits for.
-	Context context.Context //nolint:containedctx // of the host
-	// Go runs a function in a goroutine that the host waits for.
-	Go func(f func())
-	// Dial returns the transport to a server, whose variables are expanded.
-	Dial func(ctx context.Context, s *config.Server) (mcp.Transport, error)
-	// Lookup returns the values of variables.
-	Lookup func(name string) (string, bool)
-	// Client contains the options of the clients of all servers.
-	Client mcp.ClientOptions
-	// Observer receives the requests to servers; nil means that Client says so.
-	Observer mcp.Observer
-	// Logger logs problems.
-	Logger *slog.Logger
-	// State stores the approved definitions. Pins means that the definitions of all servers are
-	// compared with them.
-	State state.Store
-	Pins  bool
-	// Limits and Logins contain the limits of requests and the logins of callers.
-	Limits *limits.Limits
-	Logins *login.Logins
-	// Notify receives the changes of connections. It must not block.
-	Notify func(c *Change)
-	// Record records an event that no request causes.
-	Record func(kind event.Kind, c *policy.Caller, server string, detail any)
-	// Drifts means that changes of lists are recorded.
-	Drifts bool
-	// UsesRecent reports whether a policy decides by the servers that a caller has used recently, and
-	// AddRecent notes that a server has sent something to the caller.
-	UsesRecent func() bool
-	AddRecent  func(principal, server string)
-	// Users returns the users of lists.
-	Users func() []User
-}
-
-// A User uses the lists of pools, which it keeps in use although their server no longer does.
-type User interface {
-	// Pools returns the pools whose lists the user uses.
-	Pools() []*Pool
-	// ForgetLists makes the user read the lists again.
-	ForgetLists()
-}
-
-// A Change reports a new state of a server or of one of its connections.
-type Change struct {
-	Server string
-	Conn   string // the ID of the connection; empty for a change of the server
-	State  connection.State
-	Err    error
-	Pins   []*pin.Pin // the definitions that are quarantined from now on
-}
 
 // Servers holds the servers of a host: the present set, and the removed servers that still
 // have connections. It is safe for concurrent use.
 type Servers struct {
-	Environment
-	key       []byte        // of fingerprints; random
-	wake      chan struct{} // buffered (1): wakes the supervisor
-	following sync.Once     // see followPins
+	*shared
+	following sync.Once // see followPins
 	current   atomic.Pointer[Set]
+	secrets   atomic.Pointer[secretSet]
 
-	secrets        atomic.Pointer[secretSet]
-	secretsVersion atomic.Uint64 // counts changes of the secrets of servers
-
-	mu        sync.Mutex // guards the fields below
-	leaving   []*Server  // removed, with connections that have not ended
-	processes processCount
+	leaving []*Server // removed, with connections that have not ended; guarded by the lock of shared
 }
 
 // New returns the servers of a host, which have no configuration yet.
 func New(env *Environment) *Servers {
-	return &Servers{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}
+	s := &Servers{shared: &shared{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}}
+	s.endIdle = s.endIdleProcess
+	s.processLimit = func() int { return s.Current().settings.Limits.Processes }
+	return s
 }
 
 // Start makes a set the present one, and supervises its servers until the host is closed.
@@ -228,21 +164,6 @@ func (s *Servers) forgetRemoved() {
 	s.leaving = slices.DeleteFunc(s.leaving, func(u *Server) bool { return slices.Contains(gone, u) })
 }
 
-// An entry contains the configuration of a server, and the pins of its connections. It never changes.
-type entry struct {
-	*server.Server
-	pins *pins.Server // nil without pins; shared between equal settings
-}
-
-// fingerprint returns the fingerprint of connections with an entry.
-func (s *Servers) fingerprint(e *entry) server.Fingerprint {
-	var pins string
-	if e.pins != nil {
-		pins = e.pins.Fingerprint()
-	}
-	return e.Fingerprint(s.key, s.Lookup, pins)
-}
-
 // A Set contains the servers and the settings of a configuration. It never changes; a reload
 // changes the entries of its servers.
 type Set struct {
@@ -340,4 +261,39 @@ func (s *Servers) NewSet(f *config.File) (*Set, error) {
 		set.authorization = set.authorization || e.Settings.InsecureForwardAuthorization
 	}
 	return set, nil
+}
+
+// A secretSet contains the secrets of all servers, the longest first: one may contain another.
+type secretSet struct {
+	version uint64 // of Servers.secretsVersion
+	texts   []string
+}
+
+// Mask replaces the secrets of all servers in a text.
+func (s *Servers) Mask(text string) string {
+	version := s.secretsVersion.Load()
+	if set := s.secrets.Load(); set != nil && set.version == version {
+		return maskAll(text, set.texts)
+	}
+	var all []string
+	for _, u := range s.All() {
+		if secrets := u.secrets.Load(); secrets != nil {
+			all = append(all, *secrets...)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	all = slices.Compact(all)
+	s.secrets.Store(&secretSet{version, all})
+	return maskAll(text, all)
+}
+
+func newServer(s *Servers, name string, e *entry) *Server {
+	u := &Server{failures: &failures{env: s.shared, name: name}, counts: &counts{}, command: e.IsCommand(),
+		sharing: e.Share(), pools: map[string]*Pool{}, connections: map[*Conn]struct{}{}}
+	u.lists = listing.NewMemory(name, s.Logger, func() { dropLists(u, 0) })
+	u.current.Store(e)
+	u.logins = newLogins(u)
+	u.limits = s.Limits.NewServer(name, e.Settings)
+	u.requests = u.limits.NewQueue(true)
+	return u
 }

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
-	"github.com/patchbay-mcp/patchbay/host/internal/observe"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -65,7 +64,7 @@ func (u *Server) Status() *Status {
 		st.State = connection.StateStopped
 	}
 	if u.entry().Invalid != nil {
-		st.State, st.Err = connection.StateConfig, u.errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
+		st.State, st.Err = connection.StateConfig, u.Errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
 	st.Limits = u.LimitStatus(now)
@@ -122,19 +121,24 @@ func (st *Status) add(s *Conn, c *connection.Status) {
 	st.Conns = append(st.Conns, in)
 }
 
-// upstreamCounts are what has happened since the server was configured, and the requests that wait for the
-// operator.
-type upstreamCounts struct {
-	restarts, quarantined atomic.Uint64
-	held                  atomic.Int64
-	errors                observe.Counters[hosterr.Code]
-}
-
-// CountError counts a request without a valid response of the server.
-func (u *Server) CountError(code hosterr.Code) { u.counts.errors.Add(code) }
-
-// Hold counts a request that waits for the operator, until release is called.
-func (u *Server) Hold() (release func()) {
-	u.counts.held.Add(1)
-	return func() { u.counts.held.Add(-1) }
+// LimitStatus returns the figures of the limits. The caller must hold u.mu.
+func (u *Server) LimitStatus(now time.Time) LimitStatus {
+	s := u.entry().Settings
+	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Conns: s.Instances, Breaker: limit.Closed,
+		Refused: u.limits.Refused()}
+	queues(u, func(q *limits.Queue) {
+		running, waiting := q.Len()
+		st.Running += running
+		st.Queued += waiting
+	})
+	for _, p := range u.pools {
+		for _, i := range p.instances {
+			state, wait := i.breaker.State(now)
+			if state == limit.Open || state == limit.HalfOpen && st.Breaker == limit.Closed {
+				st.Breaker = state
+			}
+			st.RetryAfter = max(st.RetryAfter, wait)
+		}
+	}
+	return st
 }

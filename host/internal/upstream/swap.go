@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -17,21 +16,6 @@ const (
 	// swapRetry is the time between two attempts if the last one has failed.
 	swapRetry = time.Minute
 )
-
-// isOutdated reports whether the configuration has changed since the connection was made, or while
-// it is made. The lock of the upstream is held.
-func (s *Conn) isOutdated() bool {
-	wanted := s.in.Pool.up.wanted
-	return wanted != (server.Fingerprint{}) && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted
-}
-
-// setEntry records the entry with which the connection is made.
-func (s *Conn) setEntry(e *entry, f server.Fingerprint) {
-	u := s.in.Pool.up
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	s.fingerprint, s.pins = f, e.pins
-}
 
 // swap begins to connect with the present entry, in place of the current connection. It returns when to
 // check again. The lock of the upstream is held.
@@ -70,9 +54,6 @@ func (u *Server) hasOutdated(wanted server.Fingerprint) bool {
 	}
 	return false
 }
-
-// ErrRemoved reports that the configuration no longer contains the server.
-var ErrRemoved = errors.New("the server was removed from the configuration")
 
 // remove ends the connections of a server that the configuration no longer has, each with its last
 // request. Another server may have its name now.

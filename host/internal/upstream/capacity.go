@@ -1,0 +1,152 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
+)
+
+const (
+	// maxLocal limits the connections to a server for the local user, whose clients are several programs.
+	// maxPerPrincipal limits the connections for any other principal: it cannot take all processes of a
+	// server.
+	maxLocal        = 16
+	maxPerPrincipal = 4
+	// maxEnding limits the connections that are ending, as a multiple of the other connections.
+	maxEnding = 2
+)
+
+// makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
+func (i *instance) makeRoom() error {
+	p, u := i.pool, i.pool.up
+	limit := u.entry().Settings.Instances
+	most := min(maxPerPrincipal, limit)
+	if p.caller.Principal == nil {
+		most = min(maxLocal, limit)
+	}
+	if u.Share() == config.ShareShared {
+		most = limit
+	}
+	mine := func(s *Conn) bool { return s.in.pool.caller.Key() == p.caller.Key() }
+	var all, own, ending, ownEnding int
+	for s := range u.connections {
+		switch stopping := s.IsStopping(); {
+		case stopping && mine(s):
+			ownEnding++
+			fallthrough
+		case stopping:
+			ending++
+		case mine(s):
+			own++
+			fallthrough
+		default:
+			all++
+		}
+	}
+	var victim *Conn
+	switch {
+	case all+ending >= maxEnding*limit || own+ownEnding >= maxEnding*most:
+	case own >= most:
+		victim = u.longestIdle(mine)
+	case all >= limit:
+		victim = u.longestIdle(func(*Conn) bool { return true })
+	default:
+		return nil
+	}
+	if victim == nil {
+		return u.limits.Refuse(hosterr.CodeLimited, "instances", limits.RetryAfter,
+			"too many instances are in use: %d of at most %d "+
+				"for a caller, %d of at most %d in total; share the server, or raise its setting instances",
+			own, most, all, limit)
+	}
+	victim.stopLocked()
+	return nil
+}
+
+// countProcess counts a process that is to start among those of all servers, and ends one of another
+// server that is not used if there are too many. The lock is held.
+func (i *instance) countProcess() error {
+	p, u := i.pool, i.pool.up
+	if !u.isCommand() {
+		return nil
+	}
+	limit, principal := u.env.processLimit(), p.caller.Key()
+	most := limit
+	if p.caller.Principal != nil && u.Share() != config.ShareShared {
+		most -= limit / 4 // for others
+	}
+	all, own := u.env.addProcess(principal, 1)
+	if all <= limit && own <= most {
+		return nil
+	}
+	if all < maxEnding*limit && own <= most && u.env.endIdle(u) {
+		return nil
+	}
+	u.env.addProcess(principal, -1)
+	return u.limits.Refuse(hosterr.CodeLimited, "limits.processes", limits.RetryAfter,
+		"too many processes of all servers run: %d of at "+
+			"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
+			"limits.processes", own-1, most, all-1, limit)
+}
+
+// endIdleProcess ends a process that is not used, and reports whether there was any. The lock of one server is
+// held. A server whose lock another goroutine holds is left out, so that two of them do not wait for each
+// other.
+func (s *Servers) endIdleProcess(locked *Server) (ended bool) {
+	for _, u := range s.Current().servers {
+		if !u.isCommand() || u != locked && !u.mu.TryLock() {
+			continue
+		}
+		victim := u.longestIdle(func(*Conn) bool { return true })
+		if victim != nil {
+			victim.stopLocked()
+		}
+		if u != locked {
+			u.mu.Unlock()
+		}
+		if victim != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// longestIdle returns the matching connection that was not used for the longest time, nil if all are
+// in use.
+func (u *Server) longestIdle(matches func(*Conn) bool) (oldest *Conn) {
+	now := time.Now()
+	var since time.Time
+	for s := range u.connections {
+		used, idle := s.IdleSince(now)
+		if idle && matches(s) && (oldest == nil || used.Before(since)) && !s.in.pool.isWatched() {
+			oldest, since = s, used
+		}
+	}
+	return oldest
+}
+
+// Queue returns the queue of the requests of a pool, which shares it unless it owns its processes.
+func (p *Pool) Queue() *limits.Queue {
+	if p.IsCommand() && p.Share() != config.ShareShared {
+		return p.requests
+	}
+	return p.up.requests
+}
+
+// queues calls f for each queue. The caller must hold u.mu.
+func queues(u *Server, f func(q *limits.Queue)) {
+	f(u.requests)
+	for _, p := range u.pools {
+		f(p.requests)
+	}
+}
+
+// applyLimits applies changed limits, also to the requests that wait.
+func (u *Server) applyLimits() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.limits.Configure(u.entry().Settings)
+	queues(u, (*limits.Queue).Update)
+}
