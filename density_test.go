@@ -134,6 +134,7 @@ var rewritten = strings.Fields(`
 	host/internal/round
 	host/internal/server
 	host/internal/task
+	host/internal/upstream
 	host/operator
 	host/pin
 	host/policy

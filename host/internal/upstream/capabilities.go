@@ -10,13 +10,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// noCapabilities is the class of requests whose client declares nothing that a class depends on.
+// noCapabilities is the class of requests whose client declares no capability that a class depends
+// on.
 const noCapabilities = "-"
 
-// Class returns the class of a request: the capabilities that the instance which serves it must have
-// declared. Only servers of the session era over HTTP have several classes: modern servers learn the
-// capabilities with each request, and for a command each class would be one more process. Requests that do
-// not depend on capabilities use the instance of the class that was returned last: see [Pool.instance].
+// Class returns the client capabilities that select the connection for a request. Only servers of
+// the session era over HTTP need several connections: modern servers learn the capabilities with
+// each request, and for a command each class would be one more process. Requests that do not depend
+// on capabilities use the class that was returned last: see [Pool.instance].
 func (p *Pool) Class(req *mcp.Request) string {
 	u := p.up
 	u.mu.Lock()

@@ -18,7 +18,8 @@ const (
 	maxEnding = 2
 )
 
-// makeRoom makes room for one more connection, by ending one that is not used. The lock is held.
+// makeRoom makes room for another connection by ending an unused connection. The caller must hold
+// the lock of the server.
 func (i *instance) makeRoom() error {
 	p, u := i.pool, i.pool.up
 	limit := u.entry().Settings.Instances
@@ -65,8 +66,8 @@ func (i *instance) makeRoom() error {
 	return nil
 }
 
-// countProcess counts a process that is to start among those of all servers, and ends one of another
-// server that is not used if there are too many. The lock is held.
+// countProcess counts a process that is about to start, and ends an unused process of another
+// server if too many run. The caller must hold the lock of the server.
 func (i *instance) countProcess() error {
 	p, u := i.pool, i.pool.up
 	if !u.isCommand() {
@@ -91,9 +92,9 @@ func (i *instance) countProcess() error {
 			"limits.processes", own-1, most, all-1, limit)
 }
 
-// endIdleProcess ends a process that is not used, and reports whether there was any. The lock of one server is
-// held. A server whose lock another goroutine holds is left out, so that two of them do not wait for each
-// other.
+// endIdleProcess ends an unused process and reports whether there was any. The caller must hold the
+// lock of the server locked. Servers whose lock another goroutine holds are left out, so that two
+// goroutines do not wait for each other.
 func (s *Servers) endIdleProcess(locked *Server) (ended bool) {
 	for _, u := range s.Current().servers {
 		if !u.isCommand() || u != locked && !u.mu.TryLock() {

@@ -15,7 +15,8 @@ import (
 // ErrStopped is the error of requests that wait for a connection that is stopped.
 var ErrStopped = errors.New("the instance was stopped")
 
-// newConn returns a connection of an instance, which has not begun. The lock of the upstream is held.
+// newConn returns a connection of an instance, which must be started with Run. The caller must hold
+// the lock of the server.
 func newConn(i *instance) *Conn {
 	u := i.pool.up
 	s := &Conn{in: i}
@@ -66,7 +67,7 @@ func (s *Conn) notify(e connection.Event) {
 	}
 }
 
-// connected makes a connection that was made the current one, or records why it was not made.
+// connected makes a new connection the current connection of its instance, or records its failure.
 func (s *Conn) connected(err error) {
 	u, p := s.in.pool.up, s.in.pool
 	if err == nil && !s.in.calls {
@@ -97,7 +98,7 @@ func (s *Conn) connected(err error) {
 	}
 }
 
-// sessionLost reports that the server no longer has the session. Its lists may have changed.
+// sessionLost reports that the server no longer knows the session. Its lists may be different now.
 func (s *Conn) sessionLost() {
 	u := s.in.pool.up
 	u.mu.Lock()
@@ -111,7 +112,7 @@ func (s *Conn) sessionLost() {
 	}
 }
 
-// lost records that the connection has ended by itself.
+// lost records that the connection ended by itself.
 func (s *Conn) lost(err error) {
 	u := s.in.pool.up
 	u.mu.Lock()
@@ -132,7 +133,7 @@ func (s *Conn) lost(err error) {
 	}
 }
 
-// ended forgets a connection that has ended.
+// ended forgets a connection that is closed and whose process has exited.
 func (s *Conn) ended() {
 	u := s.in.pool.up
 	u.mu.Lock()
@@ -218,8 +219,8 @@ func (s *Conn) IsSingle() bool { return s.in.calls }
 // Pool returns the pool of the connection.
 func (s *Conn) Pool() *Pool { return s.in.pool }
 
-// isOutdated reports whether the configuration has changed since the connection was made, or while
-// it is made. The lock of the upstream is held.
+// isOutdated reports whether the configuration changed after the connection began. The caller must
+// hold the lock of the server.
 func (s *Conn) isOutdated() bool {
 	wanted := s.in.pool.up.wanted
 	return wanted != (server.Fingerprint{}) && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted

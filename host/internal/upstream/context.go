@@ -25,7 +25,7 @@ func WithCaller(ctx context.Context, c *policy.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns the caller of a context, nil if there is none.
+// CallerFrom returns the caller of a context. It returns nil if the context contains no caller.
 func CallerFrom(ctx context.Context) *policy.Caller {
 	if used, ok := ctx.Value(callerUseKey{}).(*atomic.Bool); ok {
 		used.Store(true)
@@ -34,7 +34,8 @@ func CallerFrom(ctx context.Context) *policy.Caller {
 	return c
 }
 
-// ClientFrom returns the HTTP client of the connection that a context is for, nil if there is none.
+// ClientFrom returns the HTTP client of the connection that a context is for. It returns nil for
+// other contexts.
 func ClientFrom(ctx context.Context) *http.Client {
 	c, _ := ctx.Value(clientKey{}).(*http.Client)
 	return c

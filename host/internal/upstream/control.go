@@ -21,11 +21,11 @@ func (u *Server) Connect(ctx context.Context) error {
 	return err
 }
 
-// Restart connects to the server again, for every caller that it has an instance for, and waits
-// until the new instances are ready. Only then do they replace the others, which end with their last
-// request: after 30 seconds at the latest, but not before their suspended requests. An instance that
-// cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay after
-// failures and the effect of [Upstream.Stop]. ctx bounds the waiting only.
+// Restart connects to the server again for every caller with an instance, and waits until the new
+// connections are ready. Only then do they replace the old connections, which end with their last
+// request: after 30 seconds at the latest, but not before their suspended requests. A connection
+// that cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay
+// after failures and the effect of [Server.Stop]. ctx limits only the waiting.
 func (u *Server) Restart(ctx context.Context) error {
 	recordAdmin(u, "restart")
 	started, err := u.restart()
@@ -72,8 +72,9 @@ func (u *Server) restart() (started []*Conn, err error) {
 	return started, errors.Join(errs...)
 }
 
-// Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or [Host.Start],
-// requests for the server fail. Stop returns when the processes have ended, within 11 seconds.
+// Stop ends all connections and the requests that they serve. Until [Server.Restart] or
+// [Server.Connect], requests for the server fail. Stop returns when the processes have exited,
+// within 11 seconds.
 func (u *Server) Stop() {
 	recordAdmin(u, "stop")
 	u.stop(func() { u.stopped = true })

@@ -48,8 +48,8 @@ type Environment struct {
 	Record func(kind event.Kind, c *policy.Caller, server string, detail any)
 	// Drifts means that changes of lists are recorded.
 	Drifts bool
-	// UsesRecent reports whether a policy decides by the servers that a caller has used recently, and
-	// AddRecent notes that a server has sent something to the caller.
+	// UsesRecent reports whether a policy decides by the servers that a caller used recently.
+	// AddRecent records that a server sent something to the caller.
 	UsesRecent func() bool
 	AddRecent  func(principal, server string)
 	// Users returns the users of lists.

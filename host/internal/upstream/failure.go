@@ -17,11 +17,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxSecrets limits the secrets that are kept of one server. A command that returns headers may return
-// other secrets each time.
+// maxSecrets limits the stored secrets of a server. A command that returns headers may return other
+// secrets each time.
 const maxSecrets = 256
 
-// failures makes the errors of requests to one server. Their texts do not contain its secrets.
+// failures makes the errors of requests to a server. The texts of the errors must not contain
+// secrets.
 type failures struct {
 	env     *shared
 	name    string
@@ -40,7 +41,7 @@ func (f *failures) Errorf(code hosterr.Code, format string, args ...any) *hoster
 	return &hosterr.Error{Code: code, Server: f.name, Err: hosterr.Public{Err: fmt.Errorf(format, args...)}}
 }
 
-// Failure returns the error of a request or connection that has no valid response.
+// Failure returns the error of a request or connection without a valid response.
 func (f *failures) Failure(ctx context.Context, err error) *hosterr.Error {
 	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		return e
@@ -89,12 +90,12 @@ func (f *failures) Mask(text string) string {
 	if secrets := f.secrets.Load(); secrets != nil {
 		all = append(all, *secrets...)
 	}
-	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may contain another
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // a secret may contain another secret
 	return maskAll(text, all)
 }
 
-// MaskTokens replaces the tokens that the server has received for a caller, or for all callers if the
-// caller is nil.
+// MaskTokens replaces the tokens that the server received for a caller. A nil caller means all
+// callers.
 func (f *failures) MaskTokens(text string, c *policy.Caller) string {
 	return maskAll(text, f.logins.TokensOf(c))
 }
@@ -106,7 +107,7 @@ func maskAll(text string, secrets []string) string {
 	return text
 }
 
-// A maskedError is an error whose text has no secrets.
+// A maskedError is an error whose text contains no secrets.
 type maskedError struct {
 	text string
 	err  error
@@ -118,7 +119,7 @@ func (e *maskedError) Error() string { return e.text }
 // Unwrap returns the error with its own text.
 func (e *maskedError) Unwrap() error { return e.err }
 
-// masked returns an error whose text has no secrets of the server.
+// masked returns an error whose text contains no secrets of the server.
 func (f *failures) masked(err error) error {
 	text := err.Error()
 	if masked := f.Mask(text); masked != text {
@@ -144,7 +145,8 @@ func (f *failures) RequestError(ctx context.Context, err error) error {
 	return &e
 }
 
-// isResponse reports whether an error is one of the server, or says already what a caller receives.
+// isResponse reports whether an error comes from the server, or states already the reason for the
+// caller.
 func isResponse(err error) bool {
 	_, remote := errors.AsType[*mcp.Error](err)
 	_, own := errors.AsType[*hosterr.Error](err)
@@ -163,8 +165,8 @@ func (e *timeoutError) Error() string { return e.text }
 // Unwrap returns the error of the request.
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// withSetting adds the name of the setting that expired. A request that paused, while its server waited
-// for an answer, may have exceeded either setting.
+// withSetting adds the name of the setting that expired. A request that paused while its server
+// waited for an answer may exceed either setting.
 func withSetting(s *config.ServerSettings, failed *mcp.TransportError, took time.Duration) error {
 	text := "no response within maxTimeout of " + s.MaxTimeout.String()
 	if took < time.Duration(s.MaxTimeout) || s.MaxTimeout == 0 {

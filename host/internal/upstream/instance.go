@@ -15,8 +15,9 @@ import (
 // backoffWait limits how long a call waits for a delayed start.
 const backoffWait = 5 * time.Second
 
-// instance returns the instance of a class. The lock of the upstream is held. Any class is the latest:
-// lists and subscriptions are those of the session that the calls of the same client use.
+// instance returns the instance of a class. AnyClass selects the latest class: lists and
+// subscriptions belong to the session that the calls of the same client use. The caller must hold
+// the lock of the server.
 func (p *Pool) instance(class string, calls bool) *instance {
 	if class == AnyClass && !p.up.isCommand() {
 		class = p.latest
@@ -44,15 +45,16 @@ func (p *Pool) instance(class string, calls bool) *instance {
 	return i
 }
 
-// Acquire returns a connection, and waits for one if there is none, but not for a delayed start. The
-// caller releases it when its request has ended.
+// Acquire returns a connection. It waits until the server is connected, but not for a delayed
+// start. The caller must release the connection.
 func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
 	return p.join(ctx, 0, func(p *Pool) (*instance, error) { return p.instance(class, false), nil })
 }
 
-// AcquireCall is like acquire for a call, which waits for a start that is delayed by at most
-// backoffWait. It has a connection of its own if the configuration says so. A call that continues has
-// the id of its connection. The request has not run if there is an error. The caller calls releaseCall.
+// AcquireCall is like Acquire for a call, which waits at most backoffWait for a delayed start. The
+// configuration may require a separate connection for each call. id identifies the connection of a
+// call that continues. An error means that the request has not run. The caller must call
+// ReleaseCall.
 func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error) {
 	calls := p.up.Share() == config.ShareCall
 	if id == "" {
@@ -75,8 +77,8 @@ func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error)
 // ErrNoInstance reports that the connection of a suspended call has ended.
 var ErrNoInstance = errors.New("the call waited for an answer, and its server has been restarted since")
 
-// join returns the connection of an instance for one more request. It waits for a delayed start that
-// begins within a time.
+// join adds a request to the connection of an instance. It waits for a delayed start that begins
+// within a time.
 func (p *Pool) join(
 	ctx context.Context, within time.Duration, find func(p *Pool) (*instance, error),
 ) (*Conn, error) {
@@ -130,8 +132,9 @@ func waitFor(ctx context.Context, changed <-chan struct{}, d time.Duration) erro
 	return nil
 }
 
-// join adds a request to the current connection, or begins one. If it must be delayed, join returns
-// for how long, or an error if that is too long. The lock of the upstream is held.
+// join adds a request to the current connection, or begins a connection. It returns how long a
+// delayed start must wait, or an error if that is too long. The caller must hold the lock of the
+// server.
 func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err error) {
 	if s = i.current; s == nil {
 		s = i.next
@@ -223,8 +226,8 @@ func (i *instance) wake() {
 	}
 }
 
-// failed records that a connection has ended or was not made, and delays the next. The lock of the
-// upstream is held.
+// failed records that a connection ended or failed, and delays the next start. The caller must hold
+// the lock of the server.
 func (i *instance) failed(s *Conn, e *hosterr.Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
@@ -265,7 +268,8 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 	i.disconnected(s, state, e)
 }
 
-// disconnected records that an instance has no connection. The lock of the upstream is held.
+// disconnected records that an instance is without a connection. The caller must hold the lock of
+// the server.
 func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Error) {
 	if i.current == s {
 		i.current = nil
@@ -275,7 +279,8 @@ func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Erro
 	i.pool.up.env.Wake()
 }
 
-// ready makes a connected start the current one. The lock of the upstream is held.
+// ready makes a connection that is ready the current connection. The caller must hold the lock of
+// the server.
 func (i *instance) ready(s *Conn) {
 	old := i.current
 	if i.next == s {
@@ -307,7 +312,7 @@ func (i *instance) restart() (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := i.current; c != nil && !c.IsConnected() { // its requests wait for the new one
+	if c := i.current; c != nil && !c.IsConnected() { // its requests wait for the new connection
 		c.replaced = true
 		i.current = nil
 		c.stopLocked()

@@ -31,7 +31,8 @@ func dropLists(u *Server, least int) {
 	}
 }
 
-// maxDriftNames bounds the names of each kind of change in one record. A hostile server has any number.
+// maxDriftNames limits the names of each kind of change in a record. A hostile server may send any
+// number.
 const maxDriftNames = 50
 
 // A listDrift is the difference between two lists of a server.
@@ -51,7 +52,7 @@ func (d *listDrift) add(names *[]string, name string) {
 	*names = append(*names, name)
 }
 
-// recordDrift records that a list differs from the one before.
+// recordDrift records the difference between a list and its predecessor.
 func recordDrift(p *Pool, kind catalogue.Kind, old, now *catalogue.List) {
 	if !p.up.env.Drifts || old == nil || old.Equal(now) {
 		return

@@ -42,8 +42,8 @@ func newLogins(u *Server) *login.Server {
 		WithoutServer: func(err error) error { return withoutServer(err, u.name) }})
 }
 
-// CheckLogin returns an error if the requests of a pool need a login that is missing: before a user is
-// asked for an approval, which is for one request.
+// CheckLogin returns an error if the requests of a pool require a login that is missing. It must
+// run before a user is asked for an approval, which is valid for a single request.
 func (p *Pool) CheckLogin(ctx context.Context) error {
 	c, err := p.Logins().Of(ctx, p.Caller())
 	if err != nil || c == nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// pinsPoll is the interval at which the state is read while definitions are quarantined: another process may
-// have approved them.
+// pinsPoll is the interval at which the state is read while definitions are quarantined: another
+// process may approve them.
 const pinsPoll = 2 * time.Second
 
-// newPins returns the pins of a server with an entry, nil if it needs none.
+// newPins returns the pins of a server with an entry, or nil if the server needs no pins.
 func newPins(u *Server, e *entry, identity string) *pins.Server {
 	s := u.env
 	if e.Config == nil || !s.Pins && e.Settings.Trust == "" {
@@ -58,7 +58,7 @@ func (s *Servers) followPins() {
 	}
 }
 
-// startPins starts followPins when a server of a set has pins for the first time.
+// startPins starts followPins when a set first contains a server with pins.
 func (s *Servers) startPins(set *Set) {
 	for _, e := range set.entries {
 		if e.pins != nil {
@@ -78,7 +78,8 @@ func pinnedBy(u *Server) map[*pins.Server]struct{} {
 	return all
 }
 
-// Pinned returns the pins of the last connection, before it the pins of the entry; nil for none.
+// Pinned returns the pins of the last connection or, before the first connection, of the entry. It
+// returns nil without pins.
 func (p *Pool) Pinned() *pins.Server { return pinsOf(p.lists.Reviewer()) }
 
 // pinCaller returns the caller for the pins.
@@ -148,7 +149,8 @@ func (p *Pool) Restore(ctx context.Context) {
 	}
 }
 
-// Verify implements [pins.Lists]: no request reaches a definition that has changed since it was approved.
+// Verify implements [pins.Lists]: a request must not reach a definition that changed after its
+// approval.
 func (p *Pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 	for _, kind := range kinds {
 		if p.lists.IsCurrent(kind) {
@@ -189,8 +191,8 @@ func (p *Pool) SetApproved(d *mcp.DiscoverResult) {
 	}
 }
 
-// checkPins refuses a request for a definition that the connection does not offer in an approved form.
-// [View.checkPin] has checked the lists of the pool, which may have several connections.
+// checkPins refuses a request for a definition that the connection does not offer in an approved
+// form. The stage of pins checks the lists of the pool, which may contain several connections.
 func (s *Conn) checkPins(ctx context.Context, t pins.Target) error {
 	if s.pins == nil {
 		return nil

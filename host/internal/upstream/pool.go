@@ -30,7 +30,7 @@ func newPool(u *Server, c *policy.Caller) *Pool {
 	return p
 }
 
-// refreshLogin checks a login that is missing again: the user may have logged in with another process.
+// refreshLogin checks again for a missing login: the user may log in with another process.
 func (p *Pool) refreshLogin(ctx context.Context) {
 	if p.failedLogin() {
 		_ = p.CheckLogin(ctx) // the error of the connection says more
@@ -64,8 +64,8 @@ func (s *poolSource) Observe(c *connection.Conn, failed *hosterr.Error) {
 	}
 }
 
-// isWatched reports whether callers have subscriptions that need a connection. Subscriptions to lists need
-// no connection to a command: a process that does not run changes no lists.
+// isWatched reports whether callers hold subscriptions that need a connection. Subscriptions to
+// lists need no connection to a command: lists do not change while the process does not run.
 func (p *Pool) isWatched() bool {
 	lists, resources := p.lists.HasListeners()
 	return resources || lists && !p.up.isCommand()
@@ -77,7 +77,7 @@ func (p *Pool) Connect(ctx context.Context) {
 	p.lists.Connect(ctx)
 }
 
-// Offers returns what a pool offers.
+// Offers returns the server's part of a merged catalogue.
 func (p *Pool) Offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 	e, about := p.up.entry(), p.lists.About()
 	return catalogue.Server{Name: p.up.name, ID: e.ID, Lists: lists, Options: e.Options,
@@ -149,19 +149,19 @@ func (u *Server) poolOf(c *policy.Caller) *Pool {
 	return p
 }
 
-// present returns the pool in place of one that was removed because it was not used. The lock is
-// held.
+// present returns the pool that replaces an unused pool which was removed. The caller must hold the
+// lock of the server.
 func (u *Server) present(p *Pool) *Pool {
 	q := u.pools[p.key]
 	if q == nil {
 		q = u.poolOf(p.caller)
-		q.requests = p.requests // views have the other pool
+		q.requests = p.requests // views hold the other pool
 	}
 	q.used = time.Now()
 	return q
 }
 
-// Connected returns the pools that have connections.
+// Connected returns the pools with connections.
 func (u *Server) Connected() map[*Pool]struct{} {
 	pools := map[*Pool]struct{}{}
 	for _, s := range u.conns() {
@@ -177,7 +177,8 @@ func (u *Server) AllPools() []*Pool {
 	return slices.Collect(maps.Values(u.pools))
 }
 
-// PoolOfConnection returns the pool of the connection with an ID, nil if the connection has ended.
+// PoolOfConnection returns the pool of the connection with an ID, or nil after the end of the
+// connection.
 func (u *Server) PoolOfConnection(id string) *Pool {
 	for _, s := range u.conns() {
 		if s.ID() == id {
@@ -187,8 +188,8 @@ func (u *Server) PoolOfConnection(id string) *Pool {
 	return nil
 }
 
-// evictPool removes a pool that has no connections and no subscriptions, of the principal with the most
-// pools: the one that was not used for the longest time. The lock is held.
+// evictPool removes the least recently used pool without connections and subscriptions of the
+// principal that holds the most pools. The caller must hold the lock of the server.
 func (u *Server) evictPool() {
 	connected := map[*Pool]struct{}{}
 	for s := range u.connections {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// maxRootsRounds bounds how often a server may ask for the roots of the configuration during one
+// maxRootsRounds limits how often a server may ask for the roots of the configuration during a
 // request.
 const maxRootsRounds = 16
 
@@ -38,8 +38,9 @@ func (p *Pool) roots() roots {
 // areOfCaller reports whether callers answer for roots.
 func (r roots) areOfCaller() bool { return r.mode == config.RootsPass }
 
-// areDeclared reports whether the server is told that its client has roots. A server that receives no roots
-// gets an empty list: some servers refuse requests of clients without roots.
+// areDeclared reports whether the server is told that its client supports roots. A server that
+// receives no roots gets an empty list, because some servers refuse requests of clients without
+// roots.
 func (r roots) areDeclared(byClient bool) bool { return byClient || r.mode == config.RootsList }
 
 // answer returns the function that answers for roots outside of requests. ofClient answers for the roots
@@ -51,7 +52,8 @@ func (r roots) answer(ofClient func(context.Context) ([]mcp.Root, error)) func(c
 	return func(context.Context) ([]mcp.Root, error) { return r.list(), nil }
 }
 
-// list returns the roots of the configuration, which are none unless it contains a list.
+// list returns the roots of the configuration. It is empty unless the configuration contains a
+// list.
 func (r roots) list() (all []mcp.Root) {
 	if r.mode != config.RootsList {
 		return nil
@@ -89,7 +91,8 @@ func (r roots) take(res mcp.Result) (rest mcp.RawResult, keys []string, others b
 	return mcp.RawResult(jsonscan.WithMember(raw, "inputRequests", left)), keys, others
 }
 
-// with returns a request with answers to questions for roots, in addition to those of the client.
+// with returns a request that contains answers to questions for roots in addition to the client's
+// answers.
 func (r roots) with(req *mcp.Request, keys []string) *mcp.Request {
 	if len(keys) == 0 {
 		return req

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// An Earlier is the state of the request that another one continues.
+// Earlier is the state of the round that a request continues.
 type Earlier struct {
 	Conn  string      // the ID of the connection; empty means any
 	Roots []string    // the keys of questions that the configuration answers
@@ -24,8 +24,8 @@ type Earlier struct {
 }
 
 // Forward sends a request to an instance of a class, and answers questions for the roots of the
-// configuration. If the server asks its client at the same time, the keys of those are returned. The
-// error is an [*Error] if there is no valid response.
+// configuration. If the server asks its client at the same time, Forward returns the keys of the
+// questions for roots. The error is an [*hosterr.Error] if there is no valid response.
 func (p *Pool) Forward(
 	ctx context.Context, req *mcp.Request, class string, c Earlier, o *driver.ForwardOptions,
 ) (s *Conn, res mcp.Result, roots []string, err error) {
@@ -76,8 +76,7 @@ func withRecent(p *Pool, req *mcp.Request, principal string) *mcp.Request {
 	return &inner
 }
 
-// WithoutMeta returns the member of `_meta` that the server must not receive, or "" if there is
-// none.
+// WithoutMeta returns the member of `_meta` that the server must not receive, or "".
 func (p *Pool) WithoutMeta() string {
 	if p.up.entry().Settings.ForwardBaggage {
 		return ""
@@ -85,8 +84,8 @@ func (p *Pool) WithoutMeta() string {
 	return wire.MetaBaggage
 }
 
-// sendOnce sends one round of a request. If the connection ends before the request was sent, it is
-// sent once more, on another one. A request that continues another has the id of its connection.
+// sendOnce sends a round of a request. If the connection ends before the request was sent, another
+// connection sends it again. A request that continues a call must use the connection of the call.
 func (p *Pool) sendOnce(
 	ctx context.Context, req *mcp.Request, class string, c Earlier, o *driver.ForwardOptions,
 ) (*Conn, mcp.Result, error) {
@@ -108,7 +107,7 @@ func (p *Pool) sendOnce(
 	}
 }
 
-// send sends a request, and records whether the server has responded.
+// send sends a request, and records whether the server responded.
 func (s *Conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
 	began := time.Now()
 	res, err := s.Forwarder().ForwardAs(ctx, req, o)
@@ -137,11 +136,11 @@ func (s *Conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOpti
 	return res, err
 }
 
-// answerTime is how long a connection is kept for the answer to a question of a modern server. The
-// state of the question may be of use only to the process that has made it.
+// answerTime limits how long a connection waits for the answer to a question of a modern server.
+// The state of the question may be useful only to the process that sent it.
 const answerTime = 10 * time.Minute
 
-// note records what a result says about the future of its connection.
+// note records the effect of a result on the life of its connection.
 func (s *Conn) note(method string, res mcp.RawResult) {
 	resultType := res.ResultType()
 	asks := resultType == driver.ResultInputRequired
@@ -158,7 +157,7 @@ func (s *Conn) note(method string, res mcp.RawResult) {
 	}
 }
 
-// observe records whether the last request has a valid response.
+// observe records whether the last request received a valid response.
 func (s *Conn) observe(failed *hosterr.Error) {
 	u := s.in.pool.up
 	u.mu.Lock()

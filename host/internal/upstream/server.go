@@ -35,7 +35,7 @@ type Server struct {
 	current atomic.Pointer[entry]
 	schemas catalogue.Schemas
 	lists   *listing.Memory // of all pools, connections and views
-	// requests has those of all callers, unless each has processes of its own: see [Pool.queue].
+	// requests queues the calls of all callers of a shared server: see [Pool.Queue].
 	requests *limits.Queue
 	limits   *limits.Server
 	stderr   connection.Stderr
@@ -44,18 +44,18 @@ type Server struct {
 
 	mu          sync.Mutex            // guards the fields below, instances and connections
 	pools       map[string]*Pool      // by poolKey
-	connections map[*Conn]struct{}    // that have not ended
+	connections map[*Conn]struct{}    // open or ending
 	modern      bool                  // the last connection had no session
 	delay       connection.StartDelay // of the starts of all callers
-	delayed     *hosterr.Error        // why the last of these starts has failed
+	delayed     *hosterr.Error        // the failure of the last of these starts
 	stopped     bool                  // by Stop
 	closed      bool
 	removed     bool               // from the configuration
 	wanted      server.Fingerprint // of connections; zero before the first reload
 }
 
-// A Pool holds the connections of a server for one caller, or for all callers of a shared server, and
-// their lists.
+// A Pool holds the connections of a server for a caller, or for all callers of a shared server, and
+// the lists that they offer.
 type Pool struct {
 	*failures
 	up     *Server
@@ -73,16 +73,16 @@ type Pool struct {
 	forwarded login.Forwarded
 }
 
-// An instance is the place of a connection to a server, for one pool and class. It connects when a
-// request needs it, and again after the connection has ended. The lock of the upstream guards it.
+// An instance holds the connection of a pool for a class of requests. It connects when a request
+// needs it, and again after the connection ends. The lock of the server guards it.
 type instance struct {
 	pool  *Pool
 	class string // the capabilities that are declared to a server of the session era
-	calls bool   // each call has a connection of its own; current is always nil
+	calls bool   // each call uses a separate connection; current is always nil
 
-	current *Conn // connecting or connected; nil for none
+	current *Conn // connecting or connected; may be nil
 	last    *Conn // ended, perhaps not quite
-	next    *Conn // replaces current when it is connected; nil for none
+	next    *Conn // replaces current when it is connected; may be nil
 	backoff connection.Backoff
 	breaker limits.Breaker
 	state   connection.State // if current is nil
@@ -91,7 +91,7 @@ type instance struct {
 	starts  int              // all
 	changed chan struct{}    // closed with the next start, for requests that wait for it; may be nil
 
-	swapped    time.Time // the last attempt to replace current because the configuration has changed
+	swapped    time.Time // the last attempt to replace current after a change of the configuration
 	swapFailed bool
 }
 
@@ -103,12 +103,12 @@ type Conn struct {
 	// The lock of the upstream guards the fields below.
 	replaced    bool               // requests that wait for this attempt wait for another
 	fingerprint server.Fingerprint // of the entry with which the connection is made; zero before
-	pins        *pins.Server       // of that entry; nil for none
+	pins        *pins.Server       // of that entry; may be nil
 
 	own pins.Connection
 }
 
-// counts are what has happened since the server was configured, and the requests that wait for the
+// counts contains figures since the server was configured, and the requests that wait for the
 // operator.
 type counts struct {
 	restarts, quarantined atomic.Uint64
@@ -125,10 +125,10 @@ func (c *counts) Hold() (release func()) {
 	return func() { c.held.Add(-1) }
 }
 
-// entry returns what the configuration says about the server now.
+// entry returns the present configuration of the server.
 func (u *Server) entry() *entry { return u.current.Load() }
 
-// Stderr returns the last lines that processes of the server have written to their standard error.
+// Stderr returns the last lines that processes of the server wrote to their standard error.
 func (u *Server) Stderr() []connection.Line {
 	lines := u.stderr.Lines()
 	for n := range lines {
@@ -137,7 +137,7 @@ func (u *Server) Stderr() []connection.Line {
 	return lines
 }
 
-// ErrStoppedByUser reports that the operator has stopped the server.
+// ErrStoppedByUser reports that the operator stopped the server.
 var ErrStoppedByUser = errors.New("the server was stopped; restart it to use it again")
 
 // refuses returns why no connection can be made, or nil. The lock is held.
@@ -156,8 +156,7 @@ func (u *Server) refuses() error {
 // isCommand reports whether the server is a command, so that each connection is a process.
 func (u *Server) isCommand() bool { return u.command }
 
-// Share returns the sharing mode. An instance serves one caller unless the configuration says
-// otherwise.
+// Share returns the sharing mode. By default an instance serves a single caller.
 func (u *Server) Share() config.Share { return u.sharing }
 
 // usesWorkspace reports whether an instance depends on [Caller.Workspace].
@@ -178,7 +177,7 @@ func (u *Server) event(s *Conn, state connection.State, err *hosterr.Error) {
 	u.env.Notify(c)
 }
 
-// conns returns the connections that have not ended.
+// conns returns the connections that are open or ending.
 func (u *Server) conns() []*Conn {
 	u.mu.Lock()
 	defer u.mu.Unlock()

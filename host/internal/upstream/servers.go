@@ -15,18 +15,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// Servers holds the servers of a host: the present set, and the removed servers that still
-// have connections. It is safe for concurrent use.
+// Servers holds the servers of a host: the present set, and removed servers whose connections are
+// still open. It is safe for concurrent use.
 type Servers struct {
 	*shared
 	following sync.Once // see followPins
 	current   atomic.Pointer[Set]
 	secrets   atomic.Pointer[secretSet]
 
-	leaving []*Server // removed, with connections that have not ended; guarded by the lock of shared
+	leaving []*Server // removed, with open connections; guarded by the lock of shared
 }
 
-// New returns the servers of a host, which have no configuration yet.
+// New returns the servers of a host before the first configuration.
 func New(env *Environment) *Servers {
 	s := &Servers{shared: &shared{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}}
 	s.endIdle = s.endIdleProcess
@@ -44,15 +44,15 @@ func (s *Servers) Start(set *Set) {
 // Current returns the present set of servers.
 func (s *Servers) Current() *Set { return s.current.Load() }
 
-// All returns the servers of the configuration, and removed servers that have connections.
+// All returns the servers of the configuration, and removed servers with open connections.
 func (s *Servers) All() []*Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Concat(s.Current().servers, s.leaving)
 }
 
-// Leaving returns the pool of a connection of a server that was removed or replaced, nil if there is
-// none: calls that wait for an answer of their caller continue there.
+// Leaving returns the pool of a connection of a removed server, or nil: calls that wait for an
+// answer of their caller continue there.
 func (s *Servers) Leaving(name, conn string) *Pool {
 	if conn == "" {
 		return nil
@@ -81,14 +81,14 @@ func (s *Servers) Processes() int {
 // A Diff contains the names of the servers that differ between two sets.
 type Diff struct {
 	Added, Removed []string
-	// Changed are the servers that are connected to again, and Updated the servers whose settings have
-	// changed and that keep their connections.
+	// Changed contains the servers that are connected to again. Updated contains the servers whose
+	// settings changed and that keep their connections.
 	Changed, Updated []string
 	// Reordered means that the servers of both sets have another order.
 	Reordered bool
 }
 
-// Compare returns the differences between the present set and another one, which is not yet in use.
+// Compare returns the differences between the present set and another set, which is not yet in use.
 func (s *Servers) Compare(set *Set) *Diff {
 	d := &Diff{}
 	old := s.Current()
@@ -119,7 +119,8 @@ func (s *Servers) Compare(set *Set) *Diff {
 	return d
 }
 
-// Use makes a set the present one. Requests use it from now on; [Servers.Settle] must follow.
+// Use makes a set the present set. Requests use it from now on; the caller must then call
+// [Servers.Settle].
 func (s *Servers) Use(set *Set) (old *Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +184,7 @@ func (s *Set) Settings() *config.Settings { return s.settings }
 // Servers returns the servers that are not disabled, in the order of the file.
 func (s *Set) Servers() []*Server { return s.servers }
 
-// Named returns the server with a name, nil if there is none.
+// Named returns the server with a name, or nil.
 func (s *Set) Named(name string) *Server { return s.byName[name] }
 
 // Entry returns the entry of a server in the configuration of the set, nil if the set does not contain
@@ -263,7 +264,8 @@ func (s *Servers) NewSet(f *config.File) (*Set, error) {
 	return set, nil
 }
 
-// A secretSet contains the secrets of all servers, the longest first: one may contain another.
+// A secretSet contains the secrets of all servers, the longest first: a secret may contain another
+// secret.
 type secretSet struct {
 	version uint64 // of Servers.secretsVersion
 	texts   []string

@@ -84,7 +84,7 @@ func (u *Server) Status() *Status {
 	return st
 }
 
-// offer makes a state that of the server if it is better than the present one.
+// offer makes a state the state of the server if it is better than the present state.
 func (st *Status) offer(state connection.State, since time.Time) {
 	if st.Since.IsZero() || slices.Index(order, state) < slices.Index(order, st.State) {
 		st.State, st.Since = state, since

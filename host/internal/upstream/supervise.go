@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// idleCheck is the time until a start that a limit has refused is tried again.
+	// idleCheck is the delay of the next attempt after a limit refused a start.
 	idleCheck = time.Minute
 	// poolAge is how long the lists of a session or principal without connections are kept.
 	poolAge = time.Hour
@@ -36,7 +36,7 @@ func (s *Servers) supervise() {
 	}
 }
 
-// check does what is due, and returns when it has to be called again.
+// check does the work that is due, and returns when it must be called again.
 func (u *Server) check(now time.Time) (next time.Time) {
 	next = now.Add(poolAge)
 	u.mu.Lock()
@@ -71,7 +71,8 @@ func (s *Conn) check(now time.Time) (due time.Time) {
 	return due
 }
 
-// check begins the start that a subscription waits for, and replaces a connection whose entry has changed.
+// check begins the start that a subscription waits for, and replaces a connection after a change of
+// its entry.
 func (i *instance) check(now time.Time) (due time.Time) {
 	if i.current != nil && i.current.isOutdated() {
 		return i.swap(now)
@@ -95,8 +96,8 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	return time.Time{}
 }
 
-// isUnused reports whether a pool is of a session or a principal that has not used it for long. The
-// lock of the upstream is held.
+// isUnused reports whether a pool of a session or principal was not used for poolAge. The caller
+// must hold the lock of the server.
 func (p *Pool) isUnused(now time.Time) bool {
 	if p.caller.Session == "" && p.caller.Principal == nil || p.isWatched() {
 		return false

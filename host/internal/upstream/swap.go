@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// swapInterval is the shortest time between two attempts to replace a connection because the
-	// configuration has changed: programs write files several times in sequence.
+	// swapInterval is the shortest time between two attempts to replace a connection after a change
+	// of the configuration: programs write files several times in sequence.
 	swapInterval = time.Second
-	// swapRetry is the time between two attempts if the last one has failed.
+	// swapRetry is the time between two attempts after a failure.
 	swapRetry = time.Minute
 )
 
@@ -55,8 +55,8 @@ func (u *Server) hasOutdated(wanted server.Fingerprint) bool {
 	return false
 }
 
-// remove ends the connections of a server that the configuration no longer has, each with its last
-// request. Another server may have its name now.
+// remove ends the connections of a server that was removed from the configuration, each with its
+// last request. Another server may use its name now.
 func (u *Server) remove(successor *Server) {
 	u.mu.Lock()
 	u.removed = true
@@ -93,8 +93,8 @@ func (u *Server) remove(successor *Server) {
 	}
 }
 
-// reconfigure makes the supervisor replace the connections with another fingerprint. A delay of starts
-// after failures ends if the server has changed.
+// reconfigure makes the supervisor replace the connections with another fingerprint. For a changed
+// server it ends the delay of starts after failures.
 func (u *Server) reconfigure(wanted server.Fingerprint, changed bool) {
 	u.mu.Lock()
 	now := time.Now()

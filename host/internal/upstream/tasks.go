@@ -16,8 +16,8 @@ const (
 	maxTaskID = 1 << 10
 )
 
-// noteTask records the task that a result has created, or that it reports as ended. Spec: tasks
-// extension (2026-07-28); basic/utilities/tasks (2025-11-25).
+// noteTask records a task that a result creates or reports as ended. Spec: tasks extension
+// (2026-07-28); basic/utilities/tasks (2025-11-25).
 func (s *Conn) noteTask(res mcp.RawResult) {
 	object := []byte(res)
 	created, _ := jsonscan.Get(res, "task")
