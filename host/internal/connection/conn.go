@@ -118,21 +118,10 @@ type Setup struct {
 // A Conn is a connection to a server, from dialing to close. For a stdio server it owns the
 // process. It is safe for concurrent use.
 type Conn struct {
-	id      string // random
-	began   time.Time
+	attempt
 	options *Options
-	ctx     context.Context // ends with the connection
 	cancel  context.CancelCauseFunc
 	limiter *proclimit.Limiter // of the process; may be nil. Only Run uses it.
-
-	// Set before done is closed.
-	done    chan struct{}
-	client  *mcp.Client // nil if the attempt failed
-	forward Forwarder
-	session bool // the revision has sessions
-	err     error
-
-	ended chan struct{} // closed after the end of the connection and the process
 
 	mu             sync.Mutex // guards the fields below
 	state          State
@@ -154,50 +143,64 @@ type Conn struct {
 	idle        chan struct{} // closed with the end of the last request; may be nil
 }
 
+// An attempt is the attempt to connect and its outcome, which does not change after the end of the attempt.
+type attempt struct {
+	id    string // random
+	began time.Time
+	ctx   context.Context // ends with the connection
+	ended chan struct{}   // closed when the connection and the process have ended
+
+	done    chan struct{} // closed when the fields below are set
+	client  *mcp.Client   // nil if the attempt failed
+	forward Forwarder
+	session bool // the revision has sessions
+	err     error
+}
+
 // New returns a connection that ends with ctx. The owner must call [Conn.Run] in a goroutine.
 func New(ctx context.Context, o *Options) *Conn {
 	now := time.Now()
-	c := &Conn{id: rand.Text(), options: o, began: now, since: now, used: now, state: StateStarting,
-		done: make(chan struct{}), ended: make(chan struct{})}
+	c := &Conn{options: o, since: now, used: now, state: StateStarting, attempt: attempt{id: rand.Text(), began: now,
+		done: make(chan struct{}), ended: make(chan struct{})}}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	return c
 }
 
 // ID returns the random identity of the connection.
-func (c *Conn) ID() string { return c.id }
+func (a *attempt) ID() string { return a.id }
 
 // Began returns the time at which the attempt to connect began.
-func (c *Conn) Began() time.Time { return c.began }
+func (a *attempt) Began() time.Time { return a.began }
 
 // Context returns a context that ends with the connection.
-func (c *Conn) Context() context.Context { return c.ctx }
+func (a *attempt) Context() context.Context { return a.ctx }
 
 // Ended returns a channel that is closed after the end of the connection and the process.
-func (c *Conn) Ended() <-chan struct{} { return c.ended }
+func (a *attempt) Ended() <-chan struct{} { return a.ended }
 
 // Client returns the client of the connection. Like the methods below, it must not be called before
 // [Conn.Wait] returned nil or the event Connected reported success.
-func (c *Conn) Client() *mcp.Client { return c.client }
+func (a *attempt) Client() *mcp.Client { return a.client }
 
 // Forwarder returns the forwarder of requests.
-func (c *Conn) Forwarder() Forwarder { return c.forward }
+func (a *attempt) Forwarder() Forwarder { return a.forward }
 
 // HasSession reports whether the revision of the connection has sessions.
-func (c *Conn) HasSession() bool { return c.session }
+func (a *attempt) HasSession() bool { return a.session }
 
 // Err returns the error of the attempt to connect, which [Conn.Finish] sets.
-func (c *Conn) Err() error { return c.err }
+func (a *attempt) Err() error { return a.err }
 
 // Wait waits for the end of the attempt to connect, and then returns nil. If ctx ends first, it
 // returns the cause.
-func (c *Conn) Wait(ctx context.Context) error {
+func (a *attempt) Wait(ctx context.Context) error {
 	select {
-	case <-c.done: // usually: the Done channel of ctx is not needed
+	case <-a.done: // usually: the Done channel of ctx is not needed
 		return nil
 	default:
 	}
 	select {
-	case <-c.done:
+	case <-a.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
