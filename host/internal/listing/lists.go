@@ -1,9 +1,7 @@
 package listing
 
 import (
-	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,87 +10,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Source is a server whose lists are read.
-type Source interface {
-	// Acquire returns a connection, which must be released, and the reviewer of the connection, which
-	// may be nil.
-	Acquire(ctx context.Context) (*connection.Conn, Reviewer, error)
-	// Failure returns the error of a request without a valid response.
-	Failure(ctx context.Context, err error) *hosterr.Error
-	// Observe records whether a connection is of use: the server lists no tools any more, or some again.
-	Observe(c *connection.Conn, failed *hosterr.Error)
-}
-
-// A Reviewer compares the definitions of a server with the approved definitions. Reviewers must be
-// comparable.
-type Reviewer interface {
-	// ReviewList returns the list without definitions that are not approved.
-	ReviewList(ctx context.Context, kind catalogue.Kind, l *catalogue.List) *catalogue.List
-	// ReviewAbout returns the approved texts. about is nil before the first connection; again means that
-	// the same description was reviewed before.
-	ReviewAbout(ctx context.Context, about *About, again bool) Approved
-	// Restore returns the approved lists of an earlier connection, which keep holds.
-	Restore(ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List) (Restored, bool)
-}
-
-// A Listener learns that lists changed. Listeners must be comparable.
-type Listener interface{ ListsChanged() }
-
-// About contains the description that a server sends of itself.
-type About struct {
-	Instructions string
-	ServerInfo   mcp.Implementation
-	Capabilities json.RawMessage
-	Revision     string
-}
-
-// Approved contains the texts of a server that callers may see.
-type Approved struct {
-	Instructions string
-	ServerInfo   json.RawMessage // nil without a reviewer
-}
-
-// Restored contains the lists and the description of an earlier connection.
-type Restored struct {
-	Approved
-	Capabilities json.RawMessage
-	Revision     string
-	Lists        [catalogue.Kinds]*catalogue.List
-}
-
-// Options configure [Lists]. All fields but Review and Shared are required.
-type Options struct {
-	// Source is the server.
-	Source Source
-	// Review is the reviewer until the first connection.
-	Review Reviewer
-	// Memory holds the lists of all callers of the server.
-	Memory *Memory
-	// Server is the name of the server.
-	Server string
-	// Shared means that the lists serve several principals.
-	Shared bool
-	// Context is the context of everything that no request waits for.
-	Context context.Context //nolint:containedctx // of the host
-	// Go runs a function in a goroutine that the host waits for.
-	Go func(f func())
-	// StartTimeout returns how long the server may take to start.
-	StartTimeout func() time.Duration
-	// BeforeRead is called before a list is read.
-	BeforeRead func(ctx context.Context)
-	// Drift is called when a list was read again.
-	Drift func(kind catalogue.Kind, before, now *catalogue.List)
-	// Logger receives the ends of subscriptions.
-	Logger *slog.Logger
-}
-
-// Lists holds the lists that a server offers to a caller, or to all callers of a shared server. It
-// is safe for concurrent use.
+// Lists holds the lists that a server offers to one caller, or to all callers of a shared server. It is
+// safe for concurrent use.
 type Lists struct {
 	*Options
+	*resourceSubscriptions
 
 	restoring sync.Once  // see Restore
 	reviewing sync.Mutex // held from the review of a list or description until it is stored
@@ -100,38 +24,38 @@ type Lists struct {
 	mu           sync.Mutex // guards the fields below
 	lists        [catalogue.Kinds]list
 	listeners    map[Listener]struct{}
-	watched      resourceSubscriptions
 	capabilities json.RawMessage // of the server; nil before the first connection
 	approved     Approved
 	reviewer     Reviewer              // of the last connection, before it of the options; may be nil
 	about        *About                // of the server; nil without a reviewer and before the first connection
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
-	slow         bool                  // Connect waited in vain for a connection
+	slow         bool                  // Connect has waited in vain for a connection
 	closed       bool
 
-	lacksTools atomic.Bool // the server lists no tools, but listed some before
+	lacksTools atomic.Bool // the server lists no tools, and has listed some before
 }
 
-// A list contains the last state of a list of a server.
+// A list is one list of a server, as it was last read.
 type list struct {
 	list     *catalogue.List  // nil before the first
 	from     *connection.Conn // the connection that it was read from; nil before the first
 	reviewer Reviewer         // of that connection; may be nil
 	read     time.Time
-	restored bool          // by a reviewer: the server was not connected since
+	restored bool          // by a reviewer: the server has not been connected to since
 	changed  bool          // since then
-	reading  chan struct{} // closed when the reading in progress ends; nil without a reading
+	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
 	err      error         // of the last reading
 	begun    time.Time     // when the reading in progress began
-	missed   bool          // a request waited for this reading in vain
+	missed   bool          // a request has waited for this reading in vain
 	budget   budget
 	delayed  bool // listeners are notified when the list may be read again
 }
 
 // New returns lists that were not read.
 func New(o *Options) *Lists {
-	return &Lists{Options: o, reviewer: o.Review, listeners: map[Listener]struct{}{}}
+	return &Lists{Options: o, resourceSubscriptions: &resourceSubscriptions{options: o}, reviewer: o.Review,
+		listeners: map[Listener]struct{}{}}
 }
 
 // MaxInstructions limits the instructions of a server that are kept for a caller, in bytes. Clients
@@ -172,12 +96,22 @@ func (l *Lists) Notify() {
 
 // HasListeners reports whether changes of lists or resources must be noticed.
 func (l *Lists) HasListeners() (lists, resources bool) {
+	resources = l.isWatched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.listeners) > 0, len(l.watched.subscribers) > 0
+	return len(l.listeners) > 0, resources
 }
 
-// Changed marks lists as changed, and notifies the listeners. Without kinds, it returns at once.
+// Resubscribe opens the subscriptions again that existed before a new connection, and makes the listeners
+// read the lists again. watched reports whether resources were subscribed to when it was made.
+func (l *Lists) Resubscribe(watched bool) {
+	if watched {
+		l.resubscribe()
+	}
+	l.Notify()
+}
+
+// Changed marks lists as changed, and notifies the listeners. Without kinds, it does nothing.
 func (l *Lists) Changed(kinds ...catalogue.Kind) {
 	if len(kinds) == 0 {
 		return
@@ -217,13 +151,13 @@ func (l *Lists) Retire() {
 // Close ends the subscriptions to resources. Lists are not read any more.
 func (l *Lists) Close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.closed = true
-	l.subscribeLocked()
+	l.mu.Unlock()
+	l.end()
 }
 
-// Drop drops the lists of at least least bytes, and reports whether it dropped any. It keeps lists
-// with listeners, which are needed to notice changes.
+// Drop drops the lists of at least least bytes, and reports whether it found any. It keeps the lists that
+// have listeners, which are needed to notice changes.
 func (l *Lists) Drop(least int) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,7 +191,7 @@ func (l *Lists) Last() (all [catalogue.Kinds]*catalogue.List) {
 	return all
 }
 
-// Err returns the reason why a list was never read, or nil.
+// Err returns why a list has never been read, nil if it has been read.
 func (l *Lists) Err(kind catalogue.Kind) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,8 +224,8 @@ func (l *Lists) isFreshLocked(kind catalogue.Kind) bool {
 		(e.restored || !e.changed && (l.announced[kind] && e.reviewer == nil || time.Since(e.read) < MaxAge))
 }
 
-// FirstReading returns the channel of the reading in progress of a list that was never read, or
-// nil.
+// FirstReading returns the channel of the reading in progress of a list that was never read, nil if
+// there is none.
 func (l *Lists) FirstReading(kind catalogue.Kind) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,7 +250,7 @@ func (l *Lists) About() Restored {
 	return Restored{Approved: l.approved, Capabilities: l.capabilities, Revision: l.revision}
 }
 
-// LackTools reports whether the server lists no tools but listed some before: it responds, but
+// LackTools reports whether the server lists no tools, and has listed some before: it responds, but
 // clients cannot use it.
 func (l *Lists) LackTools() bool { return l.lacksTools.Load() }
 

@@ -14,7 +14,7 @@ func (l *Lists) Reviewer() Reviewer {
 	return l.reviewer
 }
 
-// Reviewed returns a list, and the reviewer that reviewed it.
+// Reviewed returns a list, and the reviewer that has reviewed it.
 func (l *Lists) Reviewed(kind catalogue.Kind) (*catalogue.List, Reviewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +48,8 @@ func (l *Lists) ReviewAgain(ctx context.Context) {
 	l.Notify()
 }
 
-// Restore restores the capabilities and lists of an earlier connection, so that the server can be
-// listed before it is started. Later calls return at once.
+// Restore restores the capabilities and lists of an earlier connection, so that the server can be listed
+// before it is started. It does nothing after the first call.
 func (l *Lists) Restore(ctx context.Context) {
 	if l.Reviewer() == nil {
 		return

@@ -11,11 +11,10 @@ import (
 )
 
 const (
-	// maxWatched limits the resources of a subscription at a server, because servers limit them
-	// too.
+	// maxWatched limits the resources of one subscription at a server, as servers do.
 	maxWatched = 1000
-	// maxWatchedOfPrincipal limits the resources of a principal if the server is shared, so that
-	// the principal cannot take the place of others.
+	// maxWatchedOfPrincipal limits the resources of one principal if the server is shared, so that the
+	// principal cannot take the place of others.
 	maxWatchedOfPrincipal = 200
 	// SubscribeWait limits how long a subscription waits for the subscription at the server before it is
 	// acknowledged.
@@ -26,9 +25,9 @@ const (
 type Subscriber interface {
 	// Principal returns the key of the principal, whose resources are limited.
 	Principal() string
-	// Updated reports that a resource changed; target is its URI at the server.
+	// Updated reports that a resource has changed; target is its URI at the server.
 	Updated(target string)
-	// Missed reports that a resource may be outdated; uri is the URI that the subscriber uses.
+	// Missed reports that a resource may have changed; uri is the URI that the subscriber uses.
 	Missed(uri string)
 }
 
@@ -38,15 +37,19 @@ type Resource struct {
 	URI    string // as the subscriber knows it
 }
 
-// A resourceSubscriptions contains the resources of a server to which subscribers are subscribed. A
-// single subscription at the server serves all of them.
+// resourceSubscriptions holds the subscriptions to resources of a server. One subscription at the server
+// serves all subscribers.
 type resourceSubscriptions struct {
+	options *Options
+
+	mu          sync.Mutex                            // guards the fields below
 	subscribers map[string]map[*subscription]struct{} // by the URI at the server
-	cancel      context.CancelFunc                    // of the current subscription, or nil
-	ready       chan struct{}                         // closed when it is open, or failed
+	cancel      context.CancelFunc                    // of the current subscription, nil for none
+	ready       chan struct{}                         // closed when it is open, or has failed
+	closed      bool
 }
 
-// A subscription is a subscription to a resource.
+// A subscription is one subscription to a resource.
 type subscription struct {
 	by  Subscriber
 	uri string // as the subscriber knows it
@@ -55,10 +58,12 @@ type subscription struct {
 // Subscriptions are subscriptions to resources, with their URIs at the server.
 type Subscriptions map[*subscription]string
 
-// Subscribe subscribes to resources, with a single request. It returns the subscriptions, or nil,
-// and the URIs of the resources that the server can announce.
-func (l *Lists) Subscribe(ctx context.Context, by Subscriber, all []Resource) (added Subscriptions, agreed []string) {
-	c, _, err := l.Source.Acquire(ctx)
+// Subscribe subscribes to resources, with one request. It returns the subscriptions, which are nil if
+// there are none, and the URIs of the resources that the server can announce.
+func (w *resourceSubscriptions) Subscribe(
+	ctx context.Context, by Subscriber, all []Resource,
+) (added Subscriptions, agreed []string) {
+	c, _, err := w.options.Source.Acquire(ctx)
 	if err != nil {
 		return nil, nil
 	}
@@ -66,7 +71,7 @@ func (l *Lists) Subscribe(ctx context.Context, by Subscriber, all []Resource) (a
 	if caps := c.Client().Capabilities(); caps.Resources == nil || !caps.Resources.Subscribe {
 		return nil, nil
 	}
-	added, agreed, ready := l.subscribe(by, all)
+	added, agreed, ready := w.subscribe(by, all)
 	if len(added) == 0 {
 		return nil, nil
 	}
@@ -81,15 +86,14 @@ func (l *Lists) Subscribe(ctx context.Context, by Subscriber, all []Resource) (a
 }
 
 // subscribe adds subscriptions within the limits. ready is closed when the server has been asked.
-func (l *Lists) subscribe(
+func (w *resourceSubscriptions) subscribe(
 	by Subscriber, all []Resource,
 ) (added Subscriptions, agreed []string, ready <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
 		return nil, nil, nil
 	}
-	w := &l.watched
 	if w.subscribers == nil {
 		w.subscribers = map[string]map[*subscription]struct{}{}
 	}
@@ -97,7 +101,7 @@ func (l *Lists) subscribe(
 	own, first := w.of(by.Principal()), false
 	for _, r := range all {
 		isWatched := w.subscribers[r.Target] != nil
-		if !isWatched && len(w.subscribers) >= maxWatched || l.Shared && own >= maxWatchedOfPrincipal {
+		if !isWatched && len(w.subscribers) >= maxWatched || w.options.Shared && own >= maxWatchedOfPrincipal {
 			continue
 		}
 		if !isWatched {
@@ -110,16 +114,16 @@ func (l *Lists) subscribe(
 		own++
 	}
 	if first {
-		l.subscribeLocked()
+		w.subscribeLocked()
 	}
 	return added, agreed, w.ready
 }
 
 // Unsubscribe ends subscriptions.
-func (l *Lists) Unsubscribe(all Subscriptions) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w, last := &l.watched, false
+func (w *resourceSubscriptions) Unsubscribe(all Subscriptions) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := false
 	for s, target := range all {
 		if w.subscribers[target] == nil {
 			continue
@@ -131,16 +135,16 @@ func (l *Lists) Unsubscribe(all Subscriptions) {
 		}
 	}
 	if last {
-		l.subscribeLocked()
+		w.subscribeLocked()
 	}
 }
 
 // TakeSubscriptions removes the subscriptions of a subscriber, and returns them.
-func (l *Lists) TakeSubscriptions(of Subscriber) Subscriptions {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *resourceSubscriptions) TakeSubscriptions(of Subscriber) Subscriptions {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	taken := Subscriptions{}
-	for target, all := range l.watched.subscribers {
+	for target, all := range w.subscribers {
 		for s := range all {
 			if s.by == of {
 				taken[s] = target
@@ -148,20 +152,19 @@ func (l *Lists) TakeSubscriptions(of Subscriber) Subscriptions {
 			}
 		}
 		if len(all) == 0 {
-			delete(l.watched.subscribers, target)
+			delete(w.subscribers, target)
 		}
 	}
 	return taken
 }
 
-// AddSubscriptions adds the subscriptions that TakeSubscriptions removed from other lists.
-func (l *Lists) AddSubscriptions(all Subscriptions) {
+// AddSubscriptions adds the subscriptions that TakeSubscriptions has removed from other lists.
+func (w *resourceSubscriptions) AddSubscriptions(all Subscriptions) {
 	if len(all) == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := &l.watched
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.subscribers == nil {
 		w.subscribers = map[string]map[*subscription]struct{}{}
 	}
@@ -174,7 +177,7 @@ func (l *Lists) AddSubscriptions(all Subscriptions) {
 		}
 		w.subscribers[target][s] = struct{}{}
 	}
-	l.subscribeLocked()
+	w.subscribeLocked()
 }
 
 // of returns the number of subscriptions of a principal.
@@ -191,20 +194,19 @@ func (w *resourceSubscriptions) of(principal string) (n int) {
 
 // subscribeLocked opens a subscription for the present set of resources, and then ends the subscription
 // before it, so that no change is missed.
-func (l *Lists) subscribeLocked() {
-	w := &l.watched
+func (w *resourceSubscriptions) subscribeLocked() {
 	old := w.cancel
-	if len(w.subscribers) == 0 || l.closed {
+	if len(w.subscribers) == 0 || w.closed {
 		if w.cancel = nil; old != nil {
 			old()
 		}
 		return
 	}
 	filter := mcp.SubscriptionFilter{ResourceSubscriptions: slices.Sorted(maps.Keys(w.subscribers))}
-	ctx, cancel := context.WithCancel(l.Context)
+	ctx, cancel := context.WithCancel(w.options.Context)
 	ready := make(chan struct{})
 	w.cancel, w.ready = cancel, ready
-	l.Go(func() {
+	w.options.Go(func() {
 		defer cancel()
 		open := sync.OnceFunc(func() {
 			if old != nil {
@@ -213,7 +215,7 @@ func (l *Lists) subscribeLocked() {
 			close(ready)
 		})
 		defer open()
-		c, _, err := l.Source.Acquire(ctx)
+		c, _, err := w.options.Source.Acquire(ctx)
 		if err != nil {
 			return
 		}
@@ -224,44 +226,56 @@ func (l *Lists) subscribeLocked() {
 				return
 			}
 			open()
-			l.resourceEvent(e)
+			w.resourceEvent(e)
 		}
 	})
 }
 
-// Resubscribe opens the subscriptions again that existed before a new connection. Changes since the last
-// connection are unknown. watched reports whether resources were subscribed to when it was made.
-func (l *Lists) Resubscribe(watched bool) {
-	l.mu.Lock()
-	resources, lists := watched && len(l.watched.subscribers) > 0, len(l.listeners) > 0
-	if resources {
-		l.subscribeLocked()
+// resubscribe opens the subscription again that existed before a new connection. Changes since the last
+// connection are unknown.
+func (w *resourceSubscriptions) resubscribe() {
+	w.mu.Lock()
+	watched := len(w.subscribers) > 0
+	if watched {
+		w.subscribeLocked()
 	}
-	l.mu.Unlock()
-	if resources {
-		l.resourceEvent(mcp.Event{Kind: mcp.EventChangesMissed})
-	}
-	if lists {
-		l.Notify()
+	w.mu.Unlock()
+	if watched {
+		w.resourceEvent(mcp.Event{Kind: mcp.EventChangesMissed})
 	}
 }
 
+// isWatched reports whether a subscriber subscribes to a resource.
+func (w *resourceSubscriptions) isWatched() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.subscribers) > 0
+}
+
+// end ends the subscriptions, and refuses further subscriptions.
+func (w *resourceSubscriptions) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.subscribeLocked()
+}
+
 // resourceEvent notifies the subscribers of a resource, or of a resource above it.
-func (l *Lists) resourceEvent(e mcp.Event) {
+func (w *resourceSubscriptions) resourceEvent(e mcp.Event) {
 	if e.Kind != mcp.EventResourceUpdated && e.Kind != mcp.EventChangesMissed {
 		return
 	}
-	l.mu.Lock()
+	w.mu.Lock()
 	subscribers := map[Subscriber]struct{}{}
 	var all []*subscription
-	for _, some := range l.watched.subscribers {
+	for _, some := range w.subscribers {
 		for s := range some {
 			subscribers[s.by] = struct{}{}
 			all = append(all, s)
 		}
 	}
-	l.mu.Unlock()
-	if e.Kind == mcp.EventChangesMissed { // any of them may be outdated
+	w.mu.Unlock()
+	if e.Kind == mcp.EventChangesMissed { // any of them may have changed
 		for _, s := range all {
 			s.by.Missed(s.uri)
 		}

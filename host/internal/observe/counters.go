@@ -2,49 +2,40 @@
 package observe
 
 import (
-	"sync"
+	"maps"
 	"sync/atomic"
 )
 
 // Counters count events by kind. There must be few kinds. Counters are safe for concurrent use.
 type Counters[K comparable] struct {
-	mu sync.RWMutex // guards by
-	by map[K]*atomic.Uint64
+	by atomic.Pointer[map[K]*atomic.Uint64] // never changed: a new kind replaces the map
 }
 
 // Add counts an event.
 func (c *Counters[K]) Add(kind K) {
-	c.mu.RLock()
-	count := c.by[kind]
-	c.mu.RUnlock()
-	if count == nil {
-		count = c.begin(kind)
+	for {
+		old := c.by.Load()
+		now := map[K]*atomic.Uint64{}
+		if old != nil {
+			if count := (*old)[kind]; count != nil {
+				count.Add(1)
+				return
+			}
+			now = maps.Clone(*old)
+		}
+		now[kind] = new(atomic.Uint64)
+		c.by.CompareAndSwap(old, &now)
 	}
-	count.Add(1)
-}
-
-// begin returns the counter of a kind that may be new.
-func (c *Counters[K]) begin(kind K) *atomic.Uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.by == nil {
-		c.by = map[K]*atomic.Uint64{}
-	}
-	if c.by[kind] == nil {
-		c.by[kind] = new(atomic.Uint64)
-	}
-	return c.by[kind]
 }
 
 // All returns the counts so far. It returns nil before the first event.
 func (c *Counters[K]) All() map[K]uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	var all map[K]uint64
-	for kind, count := range c.by {
-		if all == nil {
-			all = map[K]uint64{}
-		}
+	by := c.by.Load()
+	if by == nil {
+		return nil
+	}
+	all := map[K]uint64{}
+	for kind, count := range *by {
 		all[kind] = count.Load()
 	}
 	return all
