@@ -9,18 +9,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// An InstructionMode selects the instructions of a catalogue.
-type InstructionMode uint8
-
-const (
-	// MergedInstructions contain Options.OwnInstructions, then a section for each server.
-	MergedInstructions InstructionMode = iota
-	// OnlyOwnInstructions are the own text.
-	OnlyOwnInstructions
-	// OmittedInstructions are empty.
-	OmittedInstructions
-)
-
 // Limits of instructions: they are part of every conversation of the client.
 const (
 	// MaxServerInstructions limits the section of a server in bytes.

@@ -2,43 +2,10 @@ package catalogue
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 )
-
-// A Catalogue contains the items of several servers that a caller may see. It is immutable and safe
-// for concurrent use.
-type Catalogue struct {
-	servers  []*member
-	byName   map[string]*member // servers
-	kinds    [Kinds]section
-	problems []Problem
-	options  Options
-	routes   routes
-
-	// The fields below are built on first use.
-	search       func() *index
-	instructions func() string
-	capabilities func() json.RawMessage
-}
-
-// A member is a server in a catalogue.
-type member struct {
-	Server
-	position int
-	views    bool                       // some of its tools declare views
-	mapped   map[string]string          // holds the public URI or template by the original, if they differ
-	hidden   [Kinds]map[string]struct{} // original names of items that the caller may not see
-}
-
-// A section contains the visible items of a kind.
-type section struct {
-	items  []*Item          // in the order of the list
-	public map[string]*Item // by public name, URI or template
-	hidden map[string]*Item // holds the items that List.Hide hides, by public name, URI or template
-}
 
 // Merge joins the lists of servers, which must be in the order of the configuration. It never
 // fails: it leaves out items that cannot be listed, and [Catalogue.Problems] describes them. Nil

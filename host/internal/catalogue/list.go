@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -33,30 +32,6 @@ const (
 	// maxListProblems limits the problems that a list keeps: a hostile list consists of them.
 	maxListProblems = 100
 )
-
-// A List contains all items of a kind, as a server sent them. It is immutable and shared by the
-// catalogues of all callers. The nil List is empty.
-type List struct {
-	kind     Kind
-	entries  []*entry // sorted by original name
-	problems []Problem
-	digest   [sha256.Size]byte
-	bytes    int                 // of the pages
-	hidden   map[string]struct{} // original names
-	whole    *List               // the list without hidden items of which this list is a copy, or nil
-}
-
-// An entry is an item as sent, with the last public form that was built of it.
-type entry struct {
-	kind     Kind
-	original string
-	raw      json.RawMessage
-	digest   [sha256.Size]byte
-	view     string // the URI of a tool's view, or ""
-
-	names atomic.Pointer[plainNames] // the last result of candidate.plain
-	item  atomic.Pointer[Item]       // the last result of build
-}
 
 // Parse reads the pages of a list: results of the kind's method, in order. It never fails: an
 // invalid, duplicate or excess item alone is left out, and described by a [Problem]. The list

@@ -21,19 +21,6 @@ const (
 	MaxServerID = 24
 )
 
-// A NameMode selects the public names that start with the ID of their server.
-type NameMode uint8
-
-const (
-	// Prefixed names are all server__name. They do not depend on other servers.
-	Prefixed NameMode = iota
-	// PrefixedConflicts start with the ID only if two servers use the same name.
-	PrefixedConflicts
-	// Unprefixed names never start with the ID. Two items with equal names are both
-	// [Misconfigured]: a server must not take the name of another server's tool.
-	Unprefixed
-)
-
 // A step is a form of a public name. If another item has claimed a name in the same or a later
 // step, the item must not use the name, and goes on to its next step.
 type step uint8

@@ -56,20 +56,6 @@ const (
 	weightArgument    = 1
 )
 
-// An index finds tools by words.
-type index struct {
-	items    []*Item
-	lengths  []float64 // weighted words of each item
-	mean     float64
-	postings map[string][]posting
-}
-
-// A posting says how often a word occurs in an item, weighted.
-type posting struct {
-	item   int32
-	weight float32
-}
-
 func newIndex(items []*Item) *index {
 	x := &index{items: items, lengths: make([]float64, len(items)), postings: map[string][]posting{}}
 	total := 0.0
