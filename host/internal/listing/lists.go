@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 )
 
-// Lists holds the lists that a server offers to one caller, or to all callers of a shared server. It is
-// safe for concurrent use.
+// Lists holds the lists that a server offers to a caller, or to all callers of a shared server. It
+// is safe for concurrent use.
 type Lists struct {
 	*Options
 	*resourceSubscriptions
@@ -30,24 +30,24 @@ type Lists struct {
 	about        *About                // of the server; nil without a reviewer and before the first connection
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
-	slow         bool                  // Connect has waited in vain for a connection
+	slow         bool                  // Connect waited in vain for a connection
 	closed       bool
 
-	lacksTools atomic.Bool // the server lists no tools, and has listed some before
+	lacksTools atomic.Bool // the server lists no tools, and listed some before
 }
 
-// A list is one list of a server, as it was last read.
+// A list is a list of a server in the form in which it was last read.
 type list struct {
 	list     *catalogue.List  // nil before the first
 	from     *connection.Conn // the connection that it was read from; nil before the first
 	reviewer Reviewer         // of that connection; may be nil
 	read     time.Time
-	restored bool          // by a reviewer: the server has not been connected to since
+	restored bool          // by a reviewer: the server was not connected to since
 	changed  bool          // since then
-	reading  chan struct{} // closed when the reading in progress ends; nil if there is none
+	reading  chan struct{} // closed when the reading in progress ends; may be nil
 	err      error         // of the last reading
 	begun    time.Time     // when the reading in progress began
-	missed   bool          // a request has waited for this reading in vain
+	missed   bool          // a request waited for this reading in vain
 	budget   budget
 	delayed  bool // listeners are notified when the list may be read again
 }
@@ -111,7 +111,7 @@ func (l *Lists) Resubscribe(watched bool) {
 	l.Notify()
 }
 
-// Changed marks lists as changed, and notifies the listeners. Without kinds, it does nothing.
+// Changed marks lists as changed, and notifies the listeners unless there are no kinds.
 func (l *Lists) Changed(kinds ...catalogue.Kind) {
 	if len(kinds) == 0 {
 		return
@@ -156,8 +156,8 @@ func (l *Lists) Close() {
 	l.end()
 }
 
-// Drop drops the lists of at least least bytes, and reports whether it found any. It keeps the lists that
-// have listeners, which are needed to notice changes.
+// Drop drops the lists of at least least bytes, and reports whether it found any. It keeps lists
+// with listeners, which are needed to notice changes.
 func (l *Lists) Drop(least int) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *Lists) Last() (all [catalogue.Kinds]*catalogue.List) {
 	return all
 }
 
-// Err returns why a list has never been read, nil if it has been read.
+// Err returns why a list was never read, or nil after the first reading.
 func (l *Lists) Err(kind catalogue.Kind) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,8 +224,8 @@ func (l *Lists) isFreshLocked(kind catalogue.Kind) bool {
 		(e.restored || !e.changed && (l.announced[kind] && e.reviewer == nil || time.Since(e.read) < MaxAge))
 }
 
-// FirstReading returns the channel of the reading in progress of a list that was never read, nil if
-// there is none.
+// FirstReading returns the channel of the reading in progress of a list that was never read, or
+// nil.
 func (l *Lists) FirstReading(kind catalogue.Kind) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,11 +250,11 @@ func (l *Lists) About() Restored {
 	return Restored{Approved: l.approved, Capabilities: l.capabilities, Revision: l.revision}
 }
 
-// LackTools reports whether the server lists no tools, and has listed some before: it responds, but
+// LackTools reports whether the server lists no tools, and listed some before: it responds, but
 // clients cannot use it.
 func (l *Lists) LackTools() bool { return l.lacksTools.Load() }
 
-// Has reports whether a list was read at least once.
+// Has reports whether a list was ever read.
 func (l *Lists) Has(kind catalogue.Kind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 const (
 	// maxListBytes limits all pages of a list.
 	maxListBytes = 64 << 20
-	// maxHeldBytes limits the size of all different lists of one server, for all its callers, in bytes as
-	// the server sent them. It is enough for the four largest lists of one caller. Equal lists count once.
+	// maxHeldBytes limits the size of all different lists of a server, for all its callers, in
+	// bytes as the server sent them. It is enough for the four largest lists of a caller. Equal
+	// lists count once.
 	maxHeldBytes = 4 * maxListBytes
 	// LargeList is more than servers in use list. Longer lists leave smallRoom to other lists, are read by
 	// at most maxLargeReads callers at a time, and are dropped with the connection of their caller.
@@ -23,7 +24,7 @@ const (
 	smallRoom, maxLargeReads = maxListBytes / 2, 2
 )
 
-// A Memory holds the lists of all callers of one server. It is safe for concurrent use.
+// A Memory holds the lists of all callers of a server. It is safe for concurrent use.
 type Memory struct {
 	lists  catalogue.Store
 	large  chan struct{} // contains an element for each list over LargeList that is being read

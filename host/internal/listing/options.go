@@ -17,7 +17,7 @@ type Source interface {
 	// Acquire returns a connection, which must be released, and the reviewer of the connection, which
 	// may be nil.
 	Acquire(ctx context.Context) (*connection.Conn, Reviewer, error)
-	// Failure returns the error of a request that has no valid response.
+	// Failure returns the error of a request without a valid response.
 	Failure(ctx context.Context, err error) *hosterr.Error
 	// Observe records whether a connection is of use: the server lists no tools any more, or some again.
 	Observe(c *connection.Conn, failed *hosterr.Error)
@@ -35,7 +35,7 @@ type Reviewer interface {
 	Restore(ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List) (Restored, bool)
 }
 
-// A Listener learns that lists have changed. Listeners must be comparable.
+// A Listener learns of changes of lists. Listeners must be comparable.
 type Listener interface{ ListsChanged() }
 
 // About contains the description that a server sends of itself.

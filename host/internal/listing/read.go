@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// ReadTimeout limits how long reading all pages of one list may take after the server has
-	// started.
+	// ReadTimeout limits how long reading all pages of a list may take after the server is
+	// connected.
 	ReadTimeout = 60 * time.Second
 	// DiscoverWait is how long server/discover waits for servers that are starting. Clients wait for
 	// few seconds before they try an older revision.
@@ -27,7 +27,7 @@ const (
 	// ChangeDelay is how long a list is not read again after a change: servers announce several changes
 	// in sequence.
 	ChangeDelay = 100 * time.Millisecond
-	// maxPages limits the pages of a list. A server may never send the last one.
+	// maxPages limits the pages of a list. A server may never send the last page.
 	maxPages = 1000
 )
 
@@ -74,8 +74,8 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	}
 }
 
-// Connect connects to the server, and waits until it is connected or ctx ends. It does not wait again for
-// a server that has once not become ready in time.
+// Connect connects to the server, and waits until it is connected or ctx ends. It does not wait
+// again for a server that once failed to become ready in time.
 func (l *Lists) Connect(ctx context.Context) {
 	l.mu.Lock()
 	skip := l.slow || l.lists[0].restored
@@ -100,7 +100,7 @@ func (l *Lists) followChanges(c *connection.Conn, filter mcp.SubscriptionFilter)
 			return
 		}
 		switch e.Kind {
-		case mcp.EventListening: // lists that were read before may have changed since
+		case mcp.EventListening: // lists that were read before may be outdated
 			l.Changed(l.alreadyRead()...)
 		case mcp.EventToolsChanged:
 			l.Changed(catalogue.Tools)
@@ -154,7 +154,7 @@ func (l *Lists) List(ctx context.Context, kind catalogue.Kind, starting time.Dur
 	if l.slow {
 		wait -= DiscoverWait
 	}
-	if l.capabilities != nil || e.err != nil { // the server was connected, or has failed
+	if l.capabilities != nil || e.err != nil { // the server was connected, or failed
 		starting = 0
 	}
 	starting = min(starting, l.StartTimeout()-time.Since(e.begun))
@@ -228,7 +228,8 @@ func (l *Lists) delayLocked(kind catalogue.Kind, wait time.Duration) {
 	}
 }
 
-// read reads a list, and notifies the listeners if a request did not wait for it, or it has changed again.
+// read reads a list. It notifies the listeners unless a request waits for the list, and after a
+// further change.
 func (l *Lists) read(kind catalogue.Kind, done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeoutCause(l.Context, l.StartTimeout()+ReadTimeout, mcp.ErrTimeout)
@@ -266,7 +267,7 @@ func (l *Lists) read(kind catalogue.Kind, done chan struct{}) {
 	}
 }
 
-// observeTools records whether a server has lost its tools: it responds, but clients cannot use it.
+// observeTools records whether a server lost its tools: it responds, but clients cannot use it.
 func (l *Lists) observeTools(c *connection.Conn, before, now *catalogue.List) {
 	switch {
 	case now.Len() > 0:

@@ -14,7 +14,7 @@ func (l *Lists) Reviewer() Reviewer {
 	return l.reviewer
 }
 
-// Reviewed returns a list, and the reviewer that has reviewed it.
+// Reviewed returns a list and its reviewer.
 func (l *Lists) Reviewed(kind catalogue.Kind) (*catalogue.List, Reviewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +48,8 @@ func (l *Lists) ReviewAgain(ctx context.Context) {
 	l.Notify()
 }
 
-// Restore restores the capabilities and lists of an earlier connection, so that the server can be listed
-// before it is started. It does nothing after the first call.
+// Restore restores the capabilities and lists of an earlier connection, so that the server can be
+// listed before it is started. Only the first call restores them.
 func (l *Lists) Restore(ctx context.Context) {
 	if l.Reviewer() == nil {
 		return

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxWatched limits the resources of one subscription at a server, as servers do.
+	// maxWatched limits the resources of a subscription at a server, as servers do.
 	maxWatched = 1000
-	// maxWatchedOfPrincipal limits the resources of one principal if the server is shared, so that the
-	// principal cannot take the place of others.
+	// maxWatchedOfPrincipal limits the resources of a principal if the server is shared, so that
+	// the principal cannot take the place of others.
 	maxWatchedOfPrincipal = 200
 	// SubscribeWait limits how long a subscription waits for the subscription at the server before it is
 	// acknowledged.
@@ -25,9 +25,9 @@ const (
 type Subscriber interface {
 	// Principal returns the key of the principal, whose resources are limited.
 	Principal() string
-	// Updated reports that a resource has changed; target is its URI at the server.
+	// Updated reports a change of a resource; target is its URI at the server.
 	Updated(target string)
-	// Missed reports that a resource may have changed; uri is the URI that the subscriber uses.
+	// Missed reports a possible change of a resource; uri is the URI that the subscriber uses.
 	Missed(uri string)
 }
 
@@ -37,19 +37,19 @@ type Resource struct {
 	URI    string // as the subscriber knows it
 }
 
-// resourceSubscriptions holds the subscriptions to resources of a server. One subscription at the server
-// serves all subscribers.
+// resourceSubscriptions holds the subscriptions to resources of a server. A single subscription at
+// the server serves all subscribers.
 type resourceSubscriptions struct {
 	options *Options
 
 	mu          sync.Mutex                            // guards the fields below
 	subscribers map[string]map[*subscription]struct{} // by the URI at the server
-	cancel      context.CancelFunc                    // of the current subscription, nil for none
-	ready       chan struct{}                         // closed when it is open, or has failed
+	cancel      context.CancelFunc                    // of the current subscription; may be nil
+	ready       chan struct{}                         // closed when the subscription is open or failed
 	closed      bool
 }
 
-// A subscription is one subscription to a resource.
+// A subscription contains the subscriber of a resource.
 type subscription struct {
 	by  Subscriber
 	uri string // as the subscriber knows it
@@ -58,8 +58,8 @@ type subscription struct {
 // Subscriptions are subscriptions to resources, with their URIs at the server.
 type Subscriptions map[*subscription]string
 
-// Subscribe subscribes to resources, with one request. It returns the subscriptions, which are nil if
-// there are none, and the URIs of the resources that the server can announce.
+// Subscribe subscribes to resources with a single request. It returns the subscriptions, which may
+// be nil, and the URIs of the resources that the server can announce.
 func (w *resourceSubscriptions) Subscribe(
 	ctx context.Context, by Subscriber, all []Resource,
 ) (added Subscriptions, agreed []string) {
@@ -85,7 +85,7 @@ func (w *resourceSubscriptions) Subscribe(
 	return added, agreed
 }
 
-// subscribe adds subscriptions within the limits. ready is closed when the server has been asked.
+// subscribe adds subscriptions within the limits. ready is closed after the response of the server.
 func (w *resourceSubscriptions) subscribe(
 	by Subscriber, all []Resource,
 ) (added Subscriptions, agreed []string, ready <-chan struct{}) {
@@ -158,7 +158,7 @@ func (w *resourceSubscriptions) TakeSubscriptions(of Subscriber) Subscriptions {
 	return taken
 }
 
-// AddSubscriptions adds the subscriptions that TakeSubscriptions has removed from other lists.
+// AddSubscriptions adds the subscriptions that TakeSubscriptions removed from other lists.
 func (w *resourceSubscriptions) AddSubscriptions(all Subscriptions) {
 	if len(all) == 0 {
 		return
@@ -275,7 +275,7 @@ func (w *resourceSubscriptions) resourceEvent(e mcp.Event) {
 		}
 	}
 	w.mu.Unlock()
-	if e.Kind == mcp.EventChangesMissed { // any of them may have changed
+	if e.Kind == mcp.EventChangesMissed { // any resource may be different now
 		for _, s := range all {
 			s.by.Missed(s.uri)
 		}
