@@ -2,7 +2,6 @@ package result
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -234,23 +233,3 @@ type Page struct {
 	result *keptResult
 	number int
 }
-
-// Page returns the page with a URI. Only the principal of the result may read it.
-func (s *Steps) Page(principal, uri string) (Page, bool) {
-	token, number, _ := strings.Cut(strings.TrimPrefix(uri, Prefix), "/")
-	n, err := strconv.Atoi(cmp.Or(number, "1"))
-	r := s.kept.get(principal, token)
-	if r == nil || err != nil || n < 1 || n > r.pages() {
-		return Page{}, false
-	}
-	return Page{r.server, r, n}, true
-}
-
-// Contents returns the result of resources/read for the page.
-func (p *Page) Contents() mcp.Result { return p.result.contents(p.number) }
-
-// Kept returns the number of the results that the steps keep, and their bytes.
-func (s *Steps) Kept() (results, size int) { return s.kept.size() }
-
-// Close removes all kept results.
-func (s *Steps) Close() { s.kept.close() }

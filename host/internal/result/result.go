@@ -6,11 +6,14 @@
 package result
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -179,3 +182,23 @@ func tooLarge(c *call.Call, size config.Size, l *config.CallerLimits, reason str
 	e.MayHaveRun = true
 	return e
 }
+
+// Page returns the page with a URI. Only the principal of the result may read it.
+func (s *Steps) Page(principal, uri string) (Page, bool) {
+	token, number, _ := strings.Cut(strings.TrimPrefix(uri, Prefix), "/")
+	n, err := strconv.Atoi(cmp.Or(number, "1"))
+	r := s.kept.get(principal, token)
+	if r == nil || err != nil || n < 1 || n > r.pages() {
+		return Page{}, false
+	}
+	return Page{r.server, r, n}, true
+}
+
+// Contents returns the result of resources/read for the page.
+func (p *Page) Contents() mcp.Result { return p.result.contents(p.number) }
+
+// Kept returns the number of the results that the steps keep, and their bytes.
+func (s *Steps) Kept() (results, size int) { return s.kept.size() }
+
+// Close removes all kept results.
+func (s *Steps) Close() { s.kept.close() }
