@@ -132,7 +132,9 @@ var rewritten = strings.Fields(`
 	host/internal/proclimit
 	host/internal/result
 	host/internal/round
+	host/internal/routes
 	host/internal/server
+	host/internal/skills
 	host/internal/task
 	host/internal/upstream
 	host/operator

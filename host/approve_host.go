@@ -62,7 +62,7 @@ func (v *View) newApproval(req *mcp.Request, r *call.Call, a *policy.Action, d p
 	if s := poolOf(r).Entry().Config; s != nil {
 		p.Identity = s.Identity()
 	}
-	p.Earlier = func(req *mcp.Request) (round.State, bool, error) { return v.openState(req, r) }
+	p.Earlier = func(req *mcp.Request) (round.State, bool, error) { return r.View.OpenState(req, r) }
 	p.StillApplies = func(ctx context.Context, req *mcp.Request) (bool, error) {
 		if r.Item != nil && !v.isUnchanged(ctx, r.Item) {
 			return false, nil

@@ -60,9 +60,12 @@ func (e *loginError) Unwrap() error { return e.err }
 // asksLogin reports whether a request may need a login of its caller.
 func (v *View) asksLogin() bool { return v.table.Servers().Logins }
 
+// loginRounds asks the caller of a view to log in, and continues its requests afterwards.
+type loginRounds struct{ *View }
+
 // serveWithLogin serves a request. If a server requires a login of the caller first, it returns the
 // question for it, and the request goes on when it is sent again.
-func (v *View) serveWithLogin(ctx context.Context, req *mcp.Request) (mcp.Result, *mcp.Request, error) {
+func (v loginRounds) serveWithLogin(ctx context.Context, req *mcp.Request) (mcp.Result, *mcp.Request, error) {
 	req, st, err := v.resumeLogin(ctx, req)
 	if err != nil {
 		return nil, req, err
@@ -90,7 +93,7 @@ func mayElicitURL(req *mcp.Request) bool {
 }
 
 // neededLogin returns the login that a failed request needs, nil if a login would not help.
-func (v *View) neededLogin(ctx context.Context, err error) (c *login.Credential, scopes []string) {
+func (v loginRounds) neededLogin(ctx context.Context, err error) (c *login.Credential, scopes []string) {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	needed, required := errors.AsType[*oauthclient.LoginRequiredError](err)
 	if !ok || !required || e.Code != hosterr.CodeAuthRequired {
@@ -109,7 +112,7 @@ func (v *View) neededLogin(ctx context.Context, err error) (c *login.Credential,
 
 // askLogin returns the question for the login that a failed request needs, else the error of the
 // request. If it continues what it has begun, its state and its answers are kept.
-func (v *View) askLogin(
+func (v loginRounds) askLogin(
 	ctx context.Context, req *mcp.Request, st *loginState, continued bool, err error,
 ) (mcp.Result, error) {
 	c, scopes := v.neededLogin(ctx, err)
@@ -155,7 +158,7 @@ func (v *View) askLogin(
 }
 
 // loginRequired returns the error of a request that needs a login which its client cannot be asked for.
-func (v *View) loginRequired(e *hosterr.Error, page string) error {
+func (v loginRounds) loginRequired(e *hosterr.Error, page string) error {
 	out := *e
 	text := "a login is required"
 	u := v.host.servers.Current().Named(e.Server)
@@ -177,7 +180,7 @@ func (v *View) loginRequired(e *hosterr.Error, page string) error {
 }
 
 // loginQuestion returns the result that asks the client to open the page of a login.
-func (v *View) loginQuestion(req *mcp.Request, l *login.Login, st *loginState) mcp.Result {
+func (v loginRounds) loginQuestion(req *mcp.Request, l *login.Login, st *loginState) mcp.Result {
 	st.Expires = time.Now().Add(round.TTL).Unix()
 	sealed := v.host.states.Ring.SealText(mustJSON(st), v.loginBound(req)...)
 	message := fmt.Sprintf("[%s] The server requires a login. Log in to it on this page to continue.",
@@ -188,13 +191,13 @@ func (v *View) loginQuestion(req *mcp.Request, l *login.Login, st *loginState) m
 	return mcp.RawResult(append(jsonscan.AppendQuote(b, sealed), '}'))
 }
 
-func (v *View) loginBound(req *mcp.Request) []string {
+func (v loginRounds) loginBound(req *mcp.Request) []string {
 	return append([]string{loginKey}, round.Bound(v.caller, req)...)
 }
 
 // resumeLogin returns the request that needed a login, after it. A request without the state of such a
 // question is returned as it is.
-func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request, *loginState, error) {
+func (v loginRounds) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request, *loginState, error) {
 	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return req, nil, nil //nolint:nilerr // the error is that of who opens the state
@@ -231,7 +234,7 @@ func (v *View) resumeLogin(ctx context.Context, req *mcp.Request) (*mcp.Request,
 }
 
 // awaitLogin waits until the caller has logged in.
-func (v *View) awaitLogin(ctx context.Context, req *mcp.Request, p *upstream.Pool, st *loginState) error {
+func (v loginRounds) awaitLogin(ctx context.Context, req *mcp.Request, p *upstream.Pool, st *loginState) error {
 	c, err := p.Logins().Of(ctx, p.Caller())
 	if err != nil || c == nil {
 		return err

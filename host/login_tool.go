@@ -15,7 +15,7 @@ import (
 
 // useLogin serves a call of log_in or log_out. ok is false if a server offers a tool with this
 // name, or if no server requires its callers to log in.
-func (v *View) useLogin(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
+func (v loginRounds) useLogin(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
 	if m := v.table.Latest(); m != nil && m.Catalogue.Find(catalogue.Tools, name) != nil {
 		return nil, false, nil
 	}

@@ -77,7 +77,7 @@ func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.R
 		v.noteForwarded(ctx, req)
 	}
 	if v.asksLogin() {
-		res, req, err = v.serveWithLogin(ctx, req)
+		res, req, err = loginRounds{v}.serveWithLogin(ctx, req)
 	} else {
 		res, err = v.serveMethod(ctx, req)
 	}

@@ -34,7 +34,7 @@ func (v *View) use(ctx context.Context, req *mcp.Request, kind catalogue.Kind, p
 		}
 	}
 	if kind == catalogue.Tools && routes.IsLoginTool(name) {
-		if res, ok, err := v.useLogin(ctx, req, name); ok {
+		if res, ok, err := (loginRounds{v}).useLogin(ctx, req, name); ok {
 			return res, err
 		}
 	}
@@ -140,21 +140,6 @@ func (v *View) sendTo(
 	return v.send(ctx, req, &call.Call{Kind: kind, Pool: s, Target: target})
 }
 
-// openState returns the state of a request that continues another.
-func (v *View) openState(req *mcp.Request, c *call.Call) (st round.State, ok bool, err error) {
-	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
-		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
-	}
-	text, ok, err := round.StateOf(req)
-	if !ok || err != nil {
-		return st, ok, err
-	}
-	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != poolOf(c).Name() {
-		err = round.ErrInvalid
-	}
-	return st, true, err
-}
-
 // A callView is a [call.View].
 type callView View
 
@@ -177,8 +162,18 @@ func (v *callView) Caller() *policy.Caller { return v.caller }
 func (v *callView) Principal() string { return v.principal }
 
 // OpenState implements [call.View].
-func (v *callView) OpenState(req *mcp.Request, c *call.Call) (round.State, bool, error) {
-	return (*View)(v).openState(req, c)
+func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok bool, err error) {
+	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
+		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
+	}
+	text, ok, err := round.StateOf(req)
+	if !ok || err != nil {
+		return st, ok, err
+	}
+	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != poolOf(c).Name() {
+		err = round.ErrInvalid
+	}
+	return st, true, err
 }
 
 // IsSingle implements [result.View].

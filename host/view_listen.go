@@ -38,7 +38,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 		}
 	}
 	f.ResourceSubscriptions = nil
-	listeners := v.topicListeners(ctx, s, f)
+	listeners := s.topics(ctx, f)
 	if err := s.begin(); err != nil {
 		return nil, err
 	}

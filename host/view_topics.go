@@ -31,12 +31,12 @@ type topicListener struct {
 	tasks  map[string]*task.Task // by the id at the server
 }
 
-// topicListeners returns the listeners of the topics of a subscription that the policy allows. It removes all
+// topics returns the listeners of the topics of a subscription that the policy allows. It removes all
 // topics from the filter.
-func (v *View) topicListeners(
-	ctx context.Context, s *subscribing, f *mcp.SubscriptionFilter,
+func (s *subscribing) topics(
+	ctx context.Context, f *mcp.SubscriptionFilter,
 ) (listeners map[*upstream.Pool]*topicListener) {
-	wanted := f.Topics
+	v, wanted := s.view, f.Topics
 	f.Topics = nil
 	if len(wanted) == 0 || !task.IsModern(s.req.Revision()) {
 		return nil
@@ -55,7 +55,7 @@ func (v *View) topicListeners(
 	for member, value := range wanted {
 		if member == topicTasks {
 			if task.FormOf(s.req) == task.Extended && v.caller.May(policy.ActionCall) {
-				v.addTasks(ctx, s, value, of)
+				s.addTasks(ctx, value, of)
 			}
 		} else if p := serverPool(v.table.Extension(member)); p != nil && v.caller.Only == nil && !v.caller.ReadOnly &&
 			s.allowsTopic(ctx, p, member, value) {
@@ -131,7 +131,8 @@ func setTopic(f *mcp.SubscriptionFilter, member string, value json.RawMessage) {
 
 // addTasks adds the tasks of a filter to the listeners of their servers. Ids that are not those of the
 // caller, or of a server for which the policy refuses the topic, are left out.
-func (v *View) addTasks(ctx context.Context, s *subscribing, value []byte, of func(*upstream.Pool) *topicListener) {
+func (s *subscribing) addTasks(ctx context.Context, value []byte, of func(*upstream.Pool) *topicListener) {
+	v := s.view
 	if jsonscan.Kind(value) != '[' {
 		return
 	}

@@ -39,7 +39,7 @@ func (t *Table) List(ctx context.Context, req *mcp.Request, kind catalogue.Kind)
 	}
 	var p *page
 	if kind == catalogue.Tools && t.Searches(m.Catalogue) {
-		p = t.newPage(kind, t.searchPage(m.Catalogue), "")
+		p = t.newPage(kind, searcher{t}.page(m.Catalogue), "")
 	} else if p, err = t.page(m, kind, after); err != nil {
 		return nil, err
 	}

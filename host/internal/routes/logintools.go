@@ -20,10 +20,10 @@ const (
 
 var loginNames = []string{LoginTool, LogoutTool}
 
-// IsLoginTool reports whether a tool has the name of a tool for logins.
+// IsLoginTool reports whether a tool is called like a tool for logins.
 func IsLoginTool(name string) bool { return slices.Contains(loginNames, name) }
 
-// lacksLogin reports whether the lists of a server cannot be read because its caller has not logged in.
+// lacksLogin reports whether the lists of a server cannot be read without a login of its caller.
 func lacksLogin(ctx context.Context, s Server) bool {
 	if !s.Entry().UsesLoginOfCaller() || s.Lists().Has(catalogue.Tools) {
 		return false

@@ -84,7 +84,7 @@ func (t *Table) mayBelongTo(p Server, name string) bool {
 	return len(t.Servers().All) == 1 || strings.HasPrefix(name, p.Entry().ID+"__")
 }
 
-// unread returns why the list has never been read of the server to which an unknown name probably belongs.
+// unread returns why the list was never read of the server to which an unknown name probably belongs.
 func (t *Table) unread(kind catalogue.Kind, name string) error {
 	for _, p := range t.Servers().All {
 		if !t.mayBelongTo(p, name) {

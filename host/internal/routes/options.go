@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Filter reports whether the caller may see an item. It must not change its answer within one epoch.
+// A Filter reports whether the caller may see an item. It must not change its answer within an epoch.
 type Filter func(item *catalogue.Item) bool
 
 // Options configure a [Table]. All fields but Instructions are required.
@@ -21,7 +21,7 @@ type Options struct {
 	// Servers returns the caller's servers in the present configuration. It must return last unless the
 	// configuration has changed; last is nil at first.
 	Servers func(last *Servers) *Servers
-	// Filters returns the filters of all lists, searches and subscriptions: an item that one of them
+	// Filters returns the filters of all lists, searches and subscriptions: an item that any of them
 	// rejects does not exist for the caller.
 	Filters func() []Filter
 	// Epoch identifies the policy that Filters returns, and HasPolicy reports whether there is a policy. The
@@ -34,7 +34,7 @@ type Options struct {
 	// begins and the last one ends.
 	Send  func(e mcp.Event)
 	Watch func(subscribed bool)
-	// Call calls a tool that the caller has found by a search.
+	// Call calls a tool that the caller found by a search.
 	Call func(ctx context.Context, req *mcp.Request, s Server, item *catalogue.Item) (mcp.Result, error)
 	// Ring seals the positions in lists.
 	Ring *seal.KeyRing

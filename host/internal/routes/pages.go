@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxPages limits the number of pages that are kept of one snapshot, and listing.LargeList their bytes.
+// maxPages limits the number of pages that are kept of a snapshot, and listing.LargeList their bytes.
 // Clients read few pages of most lists.
 const maxPages = 64
 
@@ -108,7 +108,7 @@ func (t *Table) openCursor(req *mcp.Request, kind catalogue.Kind) (after string,
 	return "", round.ErrInvalidCursor
 }
 
-// Cursors returns the cursors of a list whose servers are asked one after the other.
+// Cursors returns the cursors of a list whose servers are asked in turn.
 func (t *Table) Cursors(req *mcp.Request) round.Cursors {
 	return round.Cursors{Ring: t.o.Ring, Bound: t.cursorBound(req.Method)}
 }

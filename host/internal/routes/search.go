@@ -25,7 +25,7 @@ const (
 
 var searchNames = []string{searchTool, describeTool, callTool}
 
-// IsSearchTool reports whether a tool has the name of a tool of search mode.
+// IsSearchTool reports whether a tool is called like a tool of search mode.
 func IsSearchTool(name string) bool { return slices.Contains(searchNames, name) }
 
 // searchTools contains the definitions of these tools, in the order of their names.
@@ -48,7 +48,7 @@ const searchTools = `{"name":"call_tool","description":"Calls a tool that search
 const (
 	defaultFound = 10
 	maxFound     = 50
-	// maxFoundBytes limits the definitions of one search, which a model reads.
+	// maxFoundBytes limits the definitions that a search returns, which a model reads.
 	maxFoundBytes = 128 << 10
 )
 
@@ -65,8 +65,16 @@ func (t *Table) Searches(c *catalogue.Catalogue) bool {
 	return mode == config.ListAuto && c.Tokens() > catalogue.AutoSearchTokens
 }
 
-// searchPage returns the tools that are listed in search mode.
-func (t *Table) searchPage(c *catalogue.Catalogue) json.RawMessage {
+// Search serves a call of a tool of search mode. ok is false for any other tool.
+func (t *Table) Search(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
+	return searcher{t}.serve(ctx, req, name)
+}
+
+// A searcher serves the tools of search mode for the caller of a table.
+type searcher struct{ *Table }
+
+// page returns the tools that are listed in search mode.
+func (t searcher) page(c *catalogue.Catalogue) json.RawMessage {
 	b := append([]byte{'['}, searchTools...)
 	keep := t.Servers().Settings.Tools.Keep
 	for _, item := range c.Items(catalogue.Tools) {
@@ -77,8 +85,7 @@ func (t *Table) searchPage(c *catalogue.Catalogue) json.RawMessage {
 	return append(b, ']')
 }
 
-// Search serves a call of a tool of search mode. ok is false for any other tool.
-func (t *Table) Search(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
+func (t searcher) serve(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
 	m := t.Latest()
 	if m == nil {
 		if m, err = t.Current(ctx); err != nil {
@@ -132,7 +139,7 @@ func searchArgumentsOf(req *mcp.Request, tool string) (args *searchArguments, in
 }
 
 // search serves search_tools.
-func (t *Table) search(ctx context.Context, req *mcp.Request, args *searchArguments) (mcp.Result, error) {
+func (t searcher) search(ctx context.Context, req *mcp.Request, args *searchArguments) (mcp.Result, error) {
 	m, err := t.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -145,7 +152,7 @@ func (t *Table) search(ctx context.Context, req *mcp.Request, args *searchArgume
 }
 
 // describe serves describe_tool.
-func (t *Table) describe(ctx context.Context, req *mcp.Request, name string) (mcp.Result, error) {
+func (t searcher) describe(ctx context.Context, req *mcp.Request, name string) (mcp.Result, error) {
 	item, _, err := t.Find(ctx, catalogue.Tools, name)
 	if err != nil {
 		return nil, err
@@ -166,7 +173,7 @@ func invalidArguments(tool string, err error) string {
 }
 
 // callFound serves call_tool: it calls a tool as if the client had called it.
-func (t *Table) callFound(ctx context.Context, req *mcp.Request, args *searchArguments) (mcp.Result, error) {
+func (t searcher) callFound(ctx context.Context, req *mcp.Request, args *searchArguments) (mcp.Result, error) {
 	item, s, err := t.Find(ctx, catalogue.Tools, args.Name)
 	if err != nil {
 		return nil, err
@@ -207,7 +214,7 @@ func Failed(text string) mcp.Result {
 	return mcp.RawResult(append(b, `}],"isError":true}`...))
 }
 
-// Text returns the result of a call that has succeeded with a text.
+// Text returns the result of a successful call, with a text.
 func Text(text string) mcp.Result {
 	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), text)
 	return mcp.RawResult(append(b, `}]}`...))

@@ -1,7 +1,7 @@
-// Package routes is the side of a caller: the lists of all its servers merged to one, the names and URIs of
-// the items in them, and the way from a name or a URI back to its server.
+// Package routes is the side of a caller: the merged lists of all its servers, the names and URIs of
+// their items, and the way from a name or a URI back to its server.
 //
-// A [Table] holds the merged lists of one caller, as [Snapshot] values that never change. The other types
+// A [Table] holds the merged lists of a caller, as [Snapshot] values that never change. The other types
 // answer requests from them: [Table.List], [Table.Search], [Table.Find] and [URIs]. The package reads the
 // lists and the settings of servers. It must not depend on connections, limits and approvals.
 package routes
@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// A Server is one configured server as a caller uses it. Servers must be comparable.
+// A Server is a configured server as a caller uses it. Servers must be comparable.
 type Server interface {
 	call.Pool
 	// Entry returns the configuration of the server.
@@ -35,7 +35,7 @@ type Server interface {
 	Restore(ctx context.Context)
 }
 
-// Servers contains the servers of a caller in one configuration. It must not be changed.
+// Servers contains the servers of a caller in a configuration. It must not be changed.
 type Servers struct {
 	// Version identifies the configuration. Versions must be comparable.
 	Version any

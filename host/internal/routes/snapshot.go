@@ -96,7 +96,7 @@ func (o *Options) catalogue(s *Servers) *catalogue.Options {
 }
 
 // hideInstructions removes the instructions of servers without a visible item, also before their lists were
-// read. It reports whether it has removed any.
+// read. It reports whether it removed any.
 func hideInstructions(servers []catalogue.Server, c *catalogue.Catalogue) (removed bool) {
 	for n := range servers {
 		if s := &servers[n]; s.Instructions != "" && !showsItems(s, c) {

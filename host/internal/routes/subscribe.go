@@ -11,7 +11,7 @@ import (
 )
 
 // Subscribe opens a subscription of the caller: to all lists, and to resources of servers. It returns the URIs
-// to which the servers have agreed, sorted. end must be called; it ends the subscription.
+// to which the servers agreed, sorted. end must be called; it ends the subscription.
 func (t *Table) Subscribe(
 	ctx context.Context, resources map[Server][]listing.Resource,
 ) (agreed []string, end func()) {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Table holds the merged lists of one caller. It merges them again when a list, the policy or the
+// A Table holds the merged lists of a caller. It merges them again when a list, the policy or the
 // configuration has changed. It is safe for concurrent use, and a [listing.Listener] of its servers.
 type Table struct {
 	o        Options
@@ -34,7 +34,7 @@ func New(o *Options) *Table {
 	return t
 }
 
-// URIs returns the URIs that servers have named to the caller.
+// URIs returns the URIs that servers named to the caller.
 func (t *Table) URIs() *URIs { return t.uris }
 
 // Servers returns the servers of the caller in the present configuration. After a reload, subscriptions

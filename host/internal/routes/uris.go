@@ -21,7 +21,7 @@ const (
 	MaxURI = 2048
 )
 
-// URIs leads from the URIs that one caller knows to servers. It holds the URIs that servers have named in
+// URIs leads from the URIs that a caller knows to servers. It holds the URIs that servers have named in
 // results, because a server may return links to resources that it does not list. It is safe for
 // concurrent use.
 type URIs struct {
@@ -31,13 +31,13 @@ type URIs struct {
 	rings   map[Server]*uriRing
 }
 
-// A uriRing contains the URIs that one server has named, the oldest first.
+// A uriRing contains the URIs that a server named, the oldest first.
 type uriRing struct {
 	uris  []string
 	bytes int
 }
 
-// Add records that a server has named a URI. The first server that names a URI keeps it, so that no other
+// Add records that a server named a URI. The first server that names a URI keeps it, so that no other
 // server can get its requests. A URI that is too long is not recorded.
 func (n *URIs) Add(uri string, s Server) {
 	if uri == "" || len(uri) > MaxURI {
@@ -68,7 +68,7 @@ func (n *URIs) Add(uri string, s Server) {
 	}
 }
 
-// Get returns the server that has named a URI, nil for an unknown URI.
+// Get returns the server that named a URI, nil for an unknown URI.
 func (n *URIs) Get(uri string) Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,7 +176,7 @@ func URIOf(req *mcp.Request) (string, error) {
 	return uri, nil
 }
 
-// Watched returns the routes of the resources of one subscription. For all of them, lists are read again
+// Watched returns the routes of the resources of a subscription. For all of them, lists are read again
 // at most once.
 func (n *URIs) Watched(ctx context.Context, uris []string) (routes map[string]Route) {
 	routes = map[string]Route{}

@@ -1,5 +1,5 @@
 // Package skills serves the methods of the skills extension for a caller of several servers; see package
-// ext/skills. It lists the skills of one server after the other, and maps their URIs.
+// ext/skills. It lists the skills of the servers in turn, and maps their URIs.
 package skills
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Reader reads the skills of the servers of one caller. It is safe for concurrent use.
+// A Reader reads the skills of the servers of a caller. It is safe for concurrent use.
 type Reader struct {
 	// Table contains the servers.
 	Table *routes.Table
@@ -51,7 +51,7 @@ func (r *Reader) Serve(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	return r.read(ctx, req)
 }
 
-// list serves skills/list: the skills of one server after the other.
+// list serves skills/list: the skills of the servers in turn.
 func (r *Reader) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	cursors := r.Table.Cursors(req)
 	at, err := cursors.Open(req)
