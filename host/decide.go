@@ -10,11 +10,7 @@ import (
 
 func (h *Host) newAuthorizer() *authorize.Authorizer {
 	return authorize.New(authorize.Options{Recent: &h.recent, Count: h.countDecision, Describe: h.observe.Describe,
-		Context: h.ctx,
-		Approval: func(c *call.Call, d policy.Decision) (call.Approval, *policy.Decision) {
-			a := viewOf(c).newApproval(c.Request, c, c.Action, d)
-			return a, &a.Decision
-		}})
+		Context: h.ctx})
 }
 
 // SetPolicy replaces the policy, until [Host.Reload] with [Options.Configure] does. Requests that

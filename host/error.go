@@ -5,15 +5,15 @@ import (
 	"errors"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // begun returns the error of a request that a server has executed in part: sending it again from the
 // start would repeat what the server did before its first question.
 func begun(err error) error {
-	if unbegun, ok := errors.AsType[*approve.NotSentError](err); ok {
+	if unbegun, ok := errors.AsType[*round.NotSentError](err); ok {
 		return unbegun.Err
 	}
 	return connection.Ran(err)

@@ -105,7 +105,7 @@ type Host struct {
 	opts      Options
 	servers   *upstream.Servers
 	operator  operator.Operator
-	approver  *approve.Approver
+	approve   *approve.Approver
 	states    *round.Sealer
 	observe   *observe.Calls
 	authorize *authorize.Authorizer
@@ -166,14 +166,15 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.logins = h.newLogins()
 	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
 		Done: h.ctx.Done()})
-	h.result = result.New(result.Options{Rounds: h.states, Limits: h.limits, Settings: h.callerLimits, Logger: h.opts.Logger})
+	h.authorize = h.newAuthorizer()
+	h.operator, h.approve = newOperator(h), h.newApprover()
+	h.result = result.New(result.Options{Rounds: h.states, Limits: h.limits, Settings: h.callerLimits,
+		Mark: h.approve.Mark, Logger: h.opts.Logger})
 	h.servers = upstream.New(h.environment())
 	set, err := h.servers.NewSet(f)
 	if err != nil {
 		return nil, err
 	}
-	h.authorize = h.newAuthorizer()
-	h.operator, h.approver = newOperator(h), h.newApprover()
 	h.task = &task.Stages{Leaving: h.leaving}
 	h.calls = h.pipeline()
 	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.work.run

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
@@ -74,9 +73,9 @@ func (v loginRounds) serveWithLogin(ctx context.Context, req *mcp.Request) (mcp.
 	if err == nil {
 		return res, req, nil
 	}
-	if unbegun, ok := errors.AsType[*approve.NotSentError](err); ok { // an approval was used: it is asked for again
+	if unbegun, ok := errors.AsType[*round.NotSentError](err); ok { // an approval was used: it is asked for again
 		if res, err = v.askLogin(ctx, req, st, false, unbegun.Err); err != nil {
-			err = &approve.NotSentError{Err: err}
+			err = &round.NotSentError{Err: err}
 		}
 		return res, req, err
 	}
@@ -243,14 +242,14 @@ func (v loginRounds) awaitLogin(ctx context.Context, req *mcp.Request, p *upstre
 	if l == nil { // it has succeeded or expired, or was of another process
 		return nil
 	}
-	release, ok := v.host.approver.Hold(v.principal)
+	release, ok := v.host.approve.Hold(v.principal)
 	if !ok {
 		return p.Errorf(hosterr.CodeLimited, "too many requests wait for their users")
 	}
 	defer release()
 	expiry := time.NewTimer(time.Until(l.Expires()))
 	defer expiry.Stop()
-	poll, progress := time.NewTicker(loginPoll), time.NewTicker(approve.ProgressInterval)
+	poll, progress := time.NewTicker(loginPoll), time.NewTicker(round.ProgressInterval)
 	defer poll.Stop()
 	defer progress.Stop()
 	changed := c.Waiting()
@@ -269,7 +268,7 @@ func (v loginRounds) awaitLogin(ctx context.Context, req *mcp.Request, p *upstre
 				return c.Ready(ctx)
 			}
 		case <-progress.C:
-			approve.NotifyProgress(ctx, req, n, "waiting for the login")
+			round.NotifyProgress(ctx, req, n, "waiting for the login")
 			n++
 		case <-expiry.C:
 			return p.Errorf(hosterr.CodeAuthRequired, "the login was not completed within %v", login.Time)

@@ -137,7 +137,7 @@ func (o operations) EndSession(session string) {
 		}
 	}
 	o.h.mu.Unlock()
-	o.h.approver.EndSession(session)
+	o.h.approve.EndSession(session)
 	for _, u := range o.h.servers.All() {
 		if u.Share() == config.ShareSession {
 			u.EndSession(session)
@@ -145,7 +145,7 @@ func (o operations) EndSession(session string) {
 	}
 }
 
-func (o operations) EndApprovals() { o.h.approver.End() }
+func (o operations) EndApprovals() { o.h.approve.End() }
 
 func (o operations) Mask(text string) string {
 	text = o.h.servers.Mask(text)

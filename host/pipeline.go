@@ -12,7 +12,7 @@ func (h *Host) pipeline() call.Next {
 		h.pins.Check,             // refuses definitions that differ from the approved definitions
 		h.login.Check,            // requires the login that the server needs
 		h.limits.Admit,           // rates, sizes and budget: before a user is asked
-		h.approveCall,            // finds a grant, takes an answer, or asks
+		h.approve.Approve,        // finds a grant, takes an answer, or asks
 		h.limits.Queue,           // waits for a place at the server, and releases it
 		h.limits.Spend,           // charges the budget
 		h.observe.Intent,         // stores the intent; a Recorder that fails refuses the call

@@ -89,7 +89,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 		v.table.Servers()
 	}
 	h.servers.Wake()
-	h.approver.Recheck() // requests that the last policy has asked about are void
+	h.approve.Recheck() // requests that the last policy has asked about are void
 	h.recordConfig(f, "reload")
 	return d, nil
 }

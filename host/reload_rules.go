@@ -22,7 +22,7 @@ func (h *Host) configured(f *config.File) (*Options, error) {
 
 // use makes the policy and the channels of options those of the host.
 func (h *Host) use(o *Options) {
-	h.approver.Use(approve.Channels{Order: slices.Clone(o.Channels), Webhook: o.Webhook, WebhookName: o.WebhookName})
+	h.approve.Use(approve.Channels{Order: slices.Clone(o.Channels), Webhook: o.Webhook, WebhookName: o.WebhookName})
 	h.authorize.Use(o.Policy)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -85,7 +86,7 @@ func (s *subscribing) begin() error {
 	for _, p := range s.parts {
 		switch {
 		case p.Server == "":
-			p.Arguments = authorize.Arguments(s.req)
+			p.Arguments = call.Arguments(s.req)
 		case len(p.targets) > 1:
 			p.Target, p.Arguments = "", mustJSON(map[string][]string{"targets": p.targets})
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
@@ -35,15 +36,16 @@ type Options struct {
 	// Process binds questions to this process. It is empty if the state outlives the process.
 	Process string
 	Logger  *slog.Logger
-	Context context.Context // ends with the host
-	Run     func(f func())  // runs f in a goroutine that ends with Context
-	Epoch   func() uint64   // of the policy
-	// Arguments returns the arguments of a request, as policies see them.
-	Arguments func(req *mcp.Request) json.RawMessage
-	Changed   func(c Change)        // a request begins to wait, or is decided
-	Record    func(r *event.Record) // records an answer of the operator
+	Context context.Context       // ends with the host
+	Run     func(f func())        // runs f in a goroutine that ends with Context
+	Epoch   func() uint64         // of the policy
+	Changed func(c Change)        // a request begins to wait, or is decided
+	Record  func(r *event.Record) // records an answer of the operator
 	// Waits counts a waiting request of a server until done is called.
 	Waits func(server string) (done func())
+	// Again decides about a call again after a wait. It returns false if the definition changed, and an error
+	// if the policy now refuses the call.
+	Again func(ctx context.Context, c *call.Call, req *mcp.Request) (bool, error)
 	// Count counts the end of a request that needed an approval.
 	Count func(ctx context.Context, granted bool, err error)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -21,17 +21,17 @@ import (
 
 // bind returns the digest of everything that an approval must cover: caller, server, item, policy,
 // params, and the members of `_meta` that the server receives.
-func (p *Request) bind(req *mcp.Request) (string, error) {
+func (p *approving) bind(req *mcp.Request) (string, error) {
 	h := sha256.New()
 	add := func(b []byte) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
 		h.Write(b)
 	}
-	for _, text := range []string{p.Caller.Key(), p.Caller.Profile, p.Action.Server, p.Identity,
-		p.Action.Method, p.Action.Target, strconv.FormatUint(p.Epoch(), 10)} {
+	for _, text := range []string{p.c.Action.Caller.Key(), p.c.Action.Caller.Profile, p.c.Action.Server, p.target().Identity(),
+		p.c.Action.Method, p.c.Action.Target, strconv.FormatUint(p.Epoch(), 10)} {
 		add([]byte(text))
 	}
-	add(p.Action.Digest[:])
+	add(p.c.Action.Digest[:])
 	p.meta = p.sentMeta(req)
 	add(p.meta)
 	params := req.Params
@@ -50,12 +50,12 @@ func (p *Request) bind(req *mcp.Request) (string, error) {
 
 // sentMeta returns the members of `_meta` that the server receives. It omits the trace context,
 // whose IDs change with each round of a request.
-func (p *Request) sentMeta(req *mcp.Request) json.RawMessage {
+func (p *approving) sentMeta(req *mcp.Request) json.RawMessage {
 	meta, ok := req.Param("_meta")
 	if !ok {
 		return nil
 	}
-	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.WithoutMeta)
+	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.target().WithoutMeta())
 	delete(sent, wire.MetaTraceParent)
 	delete(sent, wire.MetaTraceState)
 	if len(sent) == 0 {
@@ -79,8 +79,8 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // withCanonicalArguments returns the request with its arguments in the form that users see.
-func (p *Request) withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
-	arguments, err := canonical(p.Arguments(req))
+func withCanonicalArguments(req *mcp.Request) (*mcp.Request, error) {
+	arguments, err := canonical(call.Arguments(req))
 	if err != nil || arguments == nil {
 		return req, err
 	}
@@ -111,15 +111,4 @@ func principalText(c *policy.Caller) string {
 		text += " (" + c.Principal.Issuer + ")"
 	}
 	return text
-}
-
-// Mark adds the decision to the state of a question of the server. The next round must present it.
-func (p *Request) Mark(st *round.State) {
-	if p == nil {
-		return
-	}
-	if p.binding == "" {
-		p.binding, _ = p.bind(p.Original) // else the next round is refused
-	}
-	st.Policy, st.Nonce = p.binding, p.nonce
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // findGrant returns the grant that approves the request, or nil without such a grant.
-func (p *Request) findGrant(ctx context.Context) (*approval.Grant, error) {
+func (p *approving) findGrant(ctx context.Context) (*approval.Grant, error) {
 	for _, scope := range []approval.Answer{approval.Always, approval.Session} {
 		if scope == approval.Session && p.session == "" {
 			continue
@@ -39,14 +39,14 @@ func (p *Request) findGrant(ctx context.Context) (*approval.Grant, error) {
 		if version == 0 || json.Unmarshal(value, &g) != nil || !g.Expires.IsZero() && time.Now().After(g.Expires) {
 			continue
 		}
-		if g.Definition != hex.EncodeToString(p.Action.Digest[:]) { // void, even if the old definition returns
+		if g.Definition != hex.EncodeToString(p.c.Action.Digest[:]) { // void, even if the old definition returns
 			err := p.State.CompareAndSet(ctx, approval.KindGrant, key, version, nil)
 			if err != nil && !errors.Is(err, state.ErrConflict) {
 				return nil, err
 			}
 			continue
 		}
-		if p.Decision.Channel == "" || p.Decision.Channel == g.Channel {
+		if p.c.Decision.Channel == "" || p.c.Decision.Channel == g.Channel {
 			return &g, nil
 		}
 	}
@@ -54,15 +54,15 @@ func (p *Request) findGrant(ctx context.Context) (*approval.Grant, error) {
 }
 
 // grant stores an answer for further requests, with the channel and the approver of the decision.
-func (p *Request) grant(ctx context.Context, scope approval.Answer) error {
+func (p *approving) grant(ctx context.Context, scope approval.Answer) error {
 	if scope != approval.Always && scope != approval.Session {
 		return nil
 	}
 	key := p.grantKey(scope)
-	g := &approval.Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.Caller),
-		Server: p.Action.Server, Method: p.Action.Method, Target: p.Action.Target, Rule: p.Decision.Rule,
-		Scope: scope, Channel: p.Decision.Channel, Approver: p.Decision.Approver,
-		Definition: hex.EncodeToString(p.Action.Digest[:])}
+	g := &approval.Grant{ID: key[:12], Created: time.Now().UTC(), Principal: principalText(p.c.Action.Caller),
+		Server: p.c.Action.Server, Method: p.c.Action.Method, Target: p.c.Action.Target, Rule: p.c.Decision.Rule,
+		Scope: scope, Channel: p.c.Decision.Channel, Approver: p.c.Decision.Approver,
+		Definition: hex.EncodeToString(p.c.Action.Digest[:])}
 	if scope == approval.Session {
 		g.Expires, g.Session = g.Created.Add(sessionGrantTime), p.session
 	}
@@ -84,7 +84,7 @@ func (p *Request) grant(ctx context.Context, scope approval.Answer) error {
 }
 
 // checkGrants returns an error if a principal already holds maxGrants grants.
-func (p *Request) checkGrants(ctx context.Context, principal string) error {
+func (p *approving) checkGrants(ctx context.Context, principal string) error {
 	all, err := approval.New(p.State, nil).Grants(ctx)
 	if err != nil {
 		return err
@@ -103,16 +103,16 @@ func (p *Request) checkGrants(ctx context.Context, principal string) error {
 }
 
 // grantKey returns the key of a grant for this request and for later requests for the same item.
-func (p *Request) grantKey(scope approval.Answer) string {
+func (p *approving) grantKey(scope approval.Answer) string {
 	session := ""
 	if scope == approval.Session {
 		session = p.session
 	}
-	rule := p.Decision.RuleID
+	rule := p.c.Decision.RuleID
 	if rule == "" {
-		rule = p.Decision.Rule
+		rule = p.c.Decision.Rule
 	}
-	sum := sha256.Sum256([]byte(server.JoinKey(p.Caller.Key(), p.Caller.Profile, p.Action.Server,
-		p.Identity, p.Action.Method, p.Action.Target, rule, session)))
+	sum := sha256.Sum256([]byte(server.JoinKey(p.c.Action.Caller.Key(), p.c.Action.Caller.Profile, p.c.Action.Server,
+		p.target().Identity(), p.c.Action.Method, p.c.Action.Target, rule, session)))
 	return hex.EncodeToString(sum[:])
 }

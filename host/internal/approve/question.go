@@ -44,8 +44,8 @@ func mayElicit(req *mcp.Request) bool {
 }
 
 // question returns the result that asks the user of the client.
-func (p *Request) question(req *mcp.Request) mcp.Result {
-	st := approvalState{p.binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
+func (p *approving) question(req *mcp.Request) mcp.Result {
+	st := approvalState{p.c.Approval.Binding, rand.Text(), time.Now().Add(approvalTime).Unix()}
 	sealed := p.Ring.SealText(mustJSON(st), p.bound(req)...)
 	decision := map[string]any{"type": "string", "title": "Decision", "enum": p.choices(),
 		"description": "once: this request only; session and always: further requests for the same, with any arguments"}
@@ -60,8 +60,8 @@ func (p *Request) question(req *mcp.Request) mcp.Result {
 
 // bound returns the texts to which the state of the question is bound. If the store ends with the
 // process, they contain the process, because no other process knows the approvals that were used.
-func (p *Request) bound(req *mcp.Request) []string {
-	bound := append([]string{approvalKey}, round.Bound(p.Caller, req)...)
+func (p *approving) bound(req *mcp.Request) []string {
+	bound := append([]string{approvalKey}, round.Bound(p.c.Action.Caller, req)...)
 	if p.Process != "" {
 		bound = append(bound, p.Process)
 	}
@@ -69,23 +69,23 @@ func (p *Request) bound(req *mcp.Request) []string {
 }
 
 // choices returns the answers that a user can choose.
-func (p *Request) choices() []approval.Answer {
+func (p *approving) choices() []approval.Answer {
 	answers := []approval.Answer{approval.Once, approval.Session, approval.Always, approval.Deny}
 	if p.session == "" {
 		answers = slices.Delete(answers, 1, 2)
 	}
 	// A grant would not identify its requests.
-	if p.Action.Kind == policy.ActionOther || len(p.Action.Target) > maxGranted {
+	if p.c.Action.Kind == policy.ActionOther || len(p.c.Action.Target) > maxGranted {
 		answers = []approval.Answer{approval.Once, approval.Deny}
 	}
 	return answers
 }
 
 // message returns the text of the question.
-func (p *Request) message() string {
-	a := p.Action
+func (p *approving) message() string {
+	a := p.c.Action
 	var b strings.Builder
-	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(&p.Decision)), shown(a.Server),
+	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(p.c.Decision)), shown(a.Server),
 		map[policy.ActionKind]string{policy.ActionCall: "Tool", policy.ActionGet: "Prompt", policy.ActionRead: "Resource"}[a.Kind], shown(a.Target))
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)
@@ -123,7 +123,7 @@ func claimsOf(definition []byte) string {
 }
 
 // openAnswer returns the state of the question for approval that a request answers.
-func (p *Request) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
+func (p *approving) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
 		return st, false
@@ -133,17 +133,17 @@ func (p *Request) openAnswer(req *mcp.Request) (st approvalState, ok bool) {
 }
 
 // answered returns the request to send if its user approved it.
-func (p *Request) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
-	if c := p.Decision.Channel; c != "" && c != policy.ChannelClient {
+func (p *approving) answered(ctx context.Context, req *mcp.Request, st approvalState) (send *mcp.Request, err error) {
+	if c := p.c.Decision.Channel; c != "" && c != policy.ChannelClient {
 		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the policy now requires another approval: start it again")})
 	}
-	p.Decision.Channel = policy.ChannelClient
-	p.Decision.Approver = approval.ApproverName(cmp.Or(principalText(p.Caller), "local"))
+	p.c.Decision.Channel = policy.ChannelClient
+	p.c.Decision.Approver = approval.ApproverName(cmp.Or(principalText(p.c.Action.Caller), "local"))
 	responses, _ := req.Param("inputResponses")
 	answer := answerOf(responses)
 	switch {
-	case st.Binding != p.binding:
+	case st.Binding != p.c.Approval.Binding:
 		return nil, p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
 			"the approval is for another request, or the policy or the definition has changed since: start it again")})
 	case time.Now().Unix() > st.Expires:
@@ -157,7 +157,7 @@ func (p *Request) answered(ctx context.Context, req *mcp.Request, st approvalSta
 	if err := p.grant(ctx, answer); err != nil {
 		return nil, p.fail(hosterr.CodeApprovalNeeded, err)
 	}
-	p.nonce = rand.Text()
+	p.c.Approval.Nonce = rand.Text()
 	inner := *req
 	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
 	return &inner, nil

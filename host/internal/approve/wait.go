@@ -13,39 +13,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const (
-	// awaitPoll is the interval between reads of the state: another process may store an answer.
-	awaitPoll = time.Second
-	// ProgressInterval is the interval between progress notifications to a client that waits, because
-	// many clients stop waiting after a minute.
-	ProgressInterval = 15 * time.Second
-)
+// awaitPoll is the interval between reads of the state: another process may store an answer.
+const awaitPoll = time.Second
 
 // errEnding refuses a waiting request when the program ends.
 var errEnding = hosterr.Public{Err: errors.New(
 	"the gateway is ending, and nothing was approved: send the request again")}
 
 // await waits until the operator or the webhook has approved the request.
-func (p *Request) await(ctx context.Context, req *mcp.Request, channels []policy.Channel) error {
-	release, ok := p.Hold(p.Principal)
+func (p *approving) await(ctx context.Context, req *mcp.Request, channels []policy.Channel) error {
+	release, ok := p.Hold(p.c.View.Principal())
 	if !ok {
 		return p.fail(hosterr.CodeLimited, hosterr.Public{Err: errors.New("too many requests wait for approval")})
 	}
 	defer release()
-	defer p.Waits(p.Action.Server)()
+	defer p.Waits(p.c.Action.Server)()
 	now := time.Now().UTC()
 	client := req.ClientInfo()
 	entry := &approval.Record{Pending: approval.Pending{ID: strings.ToLower(rand.Text()[:10]), Created: now,
-		Expires: now.Add(approvalTime), Principal: principalText(p.Caller),
+		Expires: now.Add(approvalTime), Principal: principalText(p.c.Action.Caller),
 		Client: strings.TrimSpace(client.Name + " " + client.Version),
-		Server: p.Action.Server, Method: p.Action.Method, Target: p.Action.Target, Arguments: p.Action.Arguments,
-		Meta: p.meta, Definition: p.Action.Definition,
-		Rule: p.Decision.Rule, Reason: p.Decision.Reason, Answers: p.choices()}}
+		Server: p.c.Action.Server, Method: p.c.Action.Method, Target: p.c.Action.Target, Arguments: p.c.Action.Arguments,
+		Meta: p.meta, Definition: p.c.Action.Definition,
+		Rule: p.c.Decision.Rule, Reason: p.c.Decision.Reason, Answers: p.choices()}}
 	if err := p.State.CompareAndSet(ctx, approval.KindPending, entry.ID, 0, mustJSON(entry)); err != nil {
 		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
@@ -55,7 +50,7 @@ func (p *Request) await(ctx context.Context, req *mcp.Request, channels []policy
 			p.forgetPending(entry.ID)
 		}
 	}()
-	p.Changed(Change{Server: p.Action.Server, Pending: entry.ID})
+	p.Changed(Change{Server: p.c.Action.Server, Pending: entry.ID})
 	ctx, cancel := context.WithTimeout(ctx, approvalTime)
 	defer cancel()
 	stop := context.AfterFunc(p.Context, cancel)
@@ -65,8 +60,8 @@ func (p *Request) await(ctx context.Context, req *mcp.Request, channels []policy
 		kept = true
 		p.voidPending(entry.ID)
 	}
-	p.Changed(Change{Server: p.Action.Server, Pending: entry.ID, Decided: true, Answer: answer})
-	if err == nil && p.Decision.Channel == policy.ChannelConsole {
+	p.Changed(Change{Server: p.c.Action.Server, Pending: entry.ID, Decided: true, Answer: answer})
+	if err == nil && p.c.Decision.Channel == policy.ChannelConsole {
 		p.recordAnswer(entry.ID, answer)
 	}
 	switch {
@@ -81,21 +76,21 @@ func (p *Request) await(ctx context.Context, req *mcp.Request, channels []policy
 	if err := p.grant(ctx, answer); err != nil {
 		return p.fail(hosterr.CodeApprovalNeeded, err)
 	}
-	p.nonce = rand.Text()
+	p.c.Approval.Nonce = rand.Text()
 	return nil
 }
 
 // recordAnswer records the answer of the operator, with the ID of the call.
-func (p *Request) recordAnswer(id string, answer approval.Answer) {
+func (p *approving) recordAnswer(id string, answer approval.Answer) {
 	action := "approve"
 	if answer == approval.Deny {
 		action = "deny"
 	}
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
-		"principal": principalText(p.Caller)})
-	p.Record(&event.Record{Event: event.Admin, Call: p.Call, Start: time.Now(), Method: p.Action.Method,
-		Rule: p.Decision.Rule, Channel: string(policy.ChannelConsole), Approver: p.Decision.Approver, Detail: detail,
-		Action: policy.Action{Server: p.Action.Server, Target: p.Action.Target}})
+		"principal": principalText(p.c.Action.Caller)})
+	p.Record(&event.Record{Event: event.Admin, Call: p.c.ID(), Start: time.Now(), Method: p.c.Action.Method,
+		Rule: p.c.Decision.Rule, Channel: string(policy.ChannelConsole), Approver: p.c.Decision.Approver, Detail: detail,
+		Action: policy.Action{Server: p.c.Action.Server, Target: p.c.Action.Target}})
 }
 
 // forgetPending removes the entry of a request that no longer waits.
@@ -131,7 +126,7 @@ type webhookAnswer struct {
 
 // answer waits for the answer to a request and returns it. It sets the channel and the approver of
 // the decision.
-func (p *Request) answer(
+func (p *approving) answer(
 	ctx context.Context, req *mcp.Request, entry *approval.Record, channels []policy.Channel,
 ) (approval.Answer, error) {
 	answered := make(chan webhookAnswer, 1)
@@ -144,7 +139,7 @@ func (p *Request) answer(
 		})
 	}
 	epoch := p.Epoch()
-	poll, progress := time.NewTicker(awaitPoll), time.NewTicker(ProgressInterval)
+	poll, progress := time.NewTicker(awaitPoll), time.NewTicker(round.ProgressInterval)
 	defer poll.Stop()
 	defer progress.Stop()
 	for n := 1; ; {
@@ -171,14 +166,14 @@ func (p *Request) answer(
 				p.Logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
 					"error", got.err)
 			case got.answer != "":
-				p.Decision.Channel, p.Decision.Approver = policy.ChannelWebhook, approval.ApproverName(from.WebhookName)
+				p.c.Decision.Channel, p.c.Decision.Approver = policy.ChannelWebhook, approval.ApproverName(from.WebhookName)
 				if !slices.Contains(entry.Answers, got.answer) {
 					return approval.Deny, nil
 				}
 				return got.answer, nil
 			}
 		case <-progress.C:
-			NotifyProgress(ctx, req, n, "waiting for approval")
+			round.NotifyProgress(ctx, req, n, "waiting for approval")
 			n++
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -191,7 +186,7 @@ func (p *Request) answer(
 
 // stored returns the answer in the state, or "" if the request is not answered yet. With an answer,
 // it sets the channel and the approver of the decision.
-func (p *Request) stored(ctx context.Context, id string) (approval.Answer, error) {
+func (p *approving) stored(ctx context.Context, id string) (approval.Answer, error) {
 	value, version, err := p.State.Get(ctx, approval.KindPending, id)
 	var entry approval.Record
 	switch {
@@ -201,29 +196,18 @@ func (p *Request) stored(ctx context.Context, id string) (approval.Answer, error
 		entry = approval.Record{Answer: approval.Deny}
 	}
 	if entry.Answer != "" {
-		p.Decision.Channel, p.Decision.Approver = policy.ChannelConsole, entry.Approver
+		p.c.Decision.Channel, p.c.Decision.Approver = policy.ChannelConsole, entry.Approver
 	}
 	return entry.Answer, nil
 }
 
-// NotifyProgress sends progress of a request that waits. The server's own progress follows.
-func NotifyProgress(ctx context.Context, req *mcp.Request, n int, message string) {
-	token, ok := req.Meta("progressToken")
-	if !ok || req.Notify == nil {
-		return
-	}
-	b := append(append([]byte(`{"progressToken":`), token...), fmt.Sprintf(`,"progress":%g`, float64(n)/1000)...)
-	b = append(jsonscan.AppendQuote(append(b, `,"message":`...), message), '}')
-	_ = req.Notify(ctx, "notifications/progress", b) // without it, the client may stop waiting
-}
-
 // checkAgain checks, after a wait, that the policy and the definition are unchanged since the request was
 // approved.
-func (p *Request) checkAgain(ctx context.Context, req *mcp.Request) error {
+func (p *approving) checkAgain(ctx context.Context, req *mcp.Request) error {
 	binding, err := p.bind(req)
-	same := err == nil && binding == p.binding
+	same := err == nil && binding == p.c.Approval.Binding
 	if same {
-		same, err = p.StillApplies(ctx, req)
+		same, err = p.Again(ctx, p.c, req)
 	}
 	if !same {
 		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(

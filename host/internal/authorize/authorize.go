@@ -4,7 +4,6 @@ package authorize
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -26,9 +24,6 @@ type Options struct {
 	Count func(about policy.ActionKind, d *policy.Decision)
 	// Describe completes the record of a call with an action.
 	Describe func(c *call.Call)
-	// Approval returns the approval of a call about which the policy decided, and the decision inside the
-	// approval, which may change when the call is approved.
-	Approval func(c *call.Call, d policy.Decision) (call.Approval, *policy.Decision)
 	// Context ends with the host. Lists are decided with it, because no request waits for them alone.
 	Context context.Context
 }
@@ -47,6 +42,8 @@ type View interface {
 	// Concerned returns the action that the result of a call is about: for a call about a task, the action
 	// of the call that created the task. t may be nil.
 	Concerned(ctx context.Context, a *policy.Action, t *call.Task) *policy.Action
+	// IsUnchanged reports whether a name still belongs to the same definition of the same server.
+	IsUnchanged(ctx context.Context, item *catalogue.Item) bool
 }
 
 // New returns an Authorizer without a policy.
@@ -93,13 +90,29 @@ func (z *Authorizer) Decide(next call.Next) call.Next {
 			return next(ctx, c)
 		}
 		c.Policy = p
-		c.Approval, c.Decision = z.opts.Approval(c, z.Ask(ctx, c.View.(View), p, c.Request, c.Action))
-		z.opts.Count(c.Kind, c.Decision)
+		d := z.Ask(ctx, c.View.(View), p, c.Request, c.Action)
+		c.Decision = &d
+		z.opts.Count(c.Kind, &d)
 		if IsRefusal(c.Decision) {
 			return nil, Denied(c, c.Request, c.Decision)
 		}
 		return next(ctx, c)
 	}
+}
+
+// Again decides about a call again after a wait for its approval. It returns false if the definition
+// changed, and an error if the policy now refuses the call.
+func (z *Authorizer) Again(ctx context.Context, c *call.Call, req *mcp.Request) (bool, error) {
+	v := c.View.(View)
+	if c.Item != nil && !v.IsUnchanged(ctx, c.Item) {
+		return false, nil
+	}
+	again := *c.Action
+	d := z.Ask(ctx, v, z.Policy(), req, &again)
+	if IsRefusal(&d) {
+		return true, Denied(c, req, &d)
+	}
+	return true, nil
 }
 
 // actionOf returns the action of a call for the policy.
@@ -109,31 +122,8 @@ func actionOf(c *call.Call) *policy.Action {
 	if c.Item != nil {
 		a.Digest = c.Item.Digest
 	}
-	a.Arguments = Arguments(c.Request)
+	a.Arguments = call.Arguments(c.Request)
 	return a
-}
-
-// Arguments returns the arguments of a request, or nil. For a method without the member arguments,
-// it returns the params, except members that other fields of an [policy.Action] contain.
-func Arguments(req *mcp.Request) json.RawMessage {
-	elsewhere := []string{"_meta", "requestState"}
-	switch req.Method {
-	case wire.MethodToolsCall, wire.MethodPromptsGet:
-		arguments, _ := req.Param("arguments")
-		return arguments
-	case wire.MethodResourcesRead, call.MethodSkillGet, call.MethodDirectoryRead:
-		elsewhere = append(elsewhere, "uri", "inputResponses")
-	}
-	params := req.Params
-	for _, key := range elsewhere {
-		if jsonscan.Has(params, key) {
-			params = jsonscan.Without(params, key)
-		}
-	}
-	for range jsonscan.Members(params) {
-		return params
-	}
-	return nil
 }
 
 // Ask returns the decision of a policy. It sets the members of the action that the policy needs. req may

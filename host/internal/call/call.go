@@ -75,7 +75,7 @@ type Call struct {
 	Policy   policy.Policy    // authorize; nil without a policy
 	Action   *policy.Action   // authorize; nil without a policy and a Recorder
 	Decision *policy.Decision // authorize; nil without a policy
-	Approval Approval         // authorize; nil without a policy
+	Approval Approval         // approve; zero without an approval
 	Task     TaskCall         // task; nil for a call that cannot become a task
 	Sent     *mcp.Request     // task: the request in the form of the server; nil if equal to Request
 	Served   Served           // forwarding
@@ -91,12 +91,13 @@ type Task struct {
 	Digest       string // of the tool's definition, as package task writes it
 }
 
-// An Approval is the approval of a call. Package approve implements it.
-type Approval interface {
-	// Mark adds to the state of a question of the server that the call was decided about.
-	Mark(st *round.State)
-	// Wrap marks the error of a call that the server has not executed.
-	Wrap(err error) error
+// An Approval is the approval of a call by a user or a grant.
+type Approval struct {
+	Binding string // identifies the request that is approved
+	Nonce   string // identifies the approval, which is for one request; empty without an approval
+	// Begins means that the request contains an answer for the host: the server never received any part of
+	// it.
+	Begins bool
 }
 
 // A TaskCall is a call that may become a task. Package task implements it.

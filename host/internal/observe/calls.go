@@ -37,8 +37,8 @@ func (o *Calls) Call(next call.Next) call.Next {
 			SetDecision(c.Record, c.Decision)
 			o.StoreEnd(c.Record, c.Intended, res, err)
 		}
-		if c.Approval != nil {
-			err = c.Approval.Wrap(err)
+		if err != nil && c.Approval.Begins {
+			err = &round.NotSentError{Err: err}
 		}
 		return res, err
 	}

@@ -35,7 +35,9 @@ type Options struct {
 	Limits *limits.Limits // charges the bytes of results
 	// Settings returns the limits of callers that are in force.
 	Settings func() *config.CallerLimits
-	Logger   *slog.Logger
+	// Mark adds the decision about a call to the state of a question, for the next round.
+	Mark   func(c *call.Call, st *round.State)
+	Logger *slog.Logger
 }
 
 // Steps contains the steps, and holds the results that are too large for their callers. It is safe for
@@ -97,9 +99,7 @@ func (s *Steps) Questions(_ context.Context, c *call.Call, res mcp.Result, faile
 	if c.Served.Session || c.Served.Single {
 		st.Instance, st.Target = c.Served.ID, c.Target
 	}
-	if c.Approval != nil {
-		c.Approval.Mark(&st)
-	}
+	s.opts.Mark(c, &st)
 	sealed, err := s.opts.Rounds.Seal(c.View.Caller(), c.Request, st)
 	if err != nil {
 		return nil, &hosterr.Error{Code: hosterr.CodeTooLarge, Server: server, MayHaveRun: true, Err: err}

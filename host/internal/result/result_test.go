@@ -53,7 +53,8 @@ func steps(t *testing.T, settings *config.CallerLimits) (*result.Steps, *call.Ca
 	current := func() *config.CallerLimits { return settings }
 	l := limits.New(limits.Options{State: &state.Memory{}, Logger: logger, Settings: current})
 	t.Cleanup(l.Close)
-	s := result.New(result.Options{Rounds: rounds, Limits: l, Settings: current, Logger: logger})
+	s := result.New(result.Options{Rounds: rounds, Limits: l, Settings: current, Logger: logger,
+		Mark: func(*call.Call, *round.State) {}})
 	t.Cleanup(s.Close)
 	c := &call.Call{View: view{}, Pool: &pool{limits: l.NewServer("shop", &config.ServerSettings{})}, Target: "buy",
 		Kind: policy.ActionCall, Served: call.Served{ID: "1", Session: true},

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -81,7 +81,7 @@ func reportWaiting(ctx context.Context, req *mcp.Request) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			approve.NotifyProgress(ctx, req, n, "waiting for servers that are starting")
+			round.NotifyProgress(ctx, req, n, "waiting for servers that are starting")
 		}
 	}
 }

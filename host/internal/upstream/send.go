@@ -76,6 +76,14 @@ func withRecent(p *Pool, req *mcp.Request, principal string) *mcp.Request {
 	return &inner
 }
 
+// Identity identifies the server in approvals, or is empty without a configuration.
+func (p *Pool) Identity() string {
+	if s := p.Entry().Config; s != nil {
+		return s.Identity()
+	}
+	return ""
+}
+
 // WithoutMeta returns the member of `_meta` that the server must not receive, or "".
 func (p *Pool) WithoutMeta() string {
 	if p.up.entry().Settings.ForwardBaggage {
