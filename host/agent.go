@@ -67,10 +67,10 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	}
 	a := &policy.Action{Kind: policy.ActionCall, Caller: v.caller, Server: p.Name(), Target: item.Original,
 		Definition: item.Raw, Arguments: arguments}
-	if err := h.consent(ctx, a); err != nil {
+	if err := h.opts.consent(ctx, a); err != nil {
 		return nil, err
 	}
-	// The user may have taken long: what runs must be what was shown.
+	// The user may take long: only the tool that the user saw may run.
 	if now, _, err := v.table.Find(ctx, catalogue.Tools, tool); err != nil || now == nil || now.Server != a.Server ||
 		now.Digest != item.Digest {
 		return nil, &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: errChanged}
@@ -79,7 +79,7 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolRe
 	if err != nil {
 		return nil, err
 	}
-	return c.CallTool(ctx, tool, json.RawMessage(arguments)) // what the user has seen
+	return c.CallTool(ctx, tool, json.RawMessage(arguments)) // the arguments that the user saw
 }
 
 var errChanged = hosterr.Public{Err: errors.New(
@@ -87,11 +87,12 @@ var errChanged = hosterr.Public{Err: errors.New(
 
 var errNoConsent = errors.New("denied: no user can be asked to allow the call")
 
-func (h *Host) consent(ctx context.Context, a *policy.Action) error {
-	if h.opts.Consent == nil {
+// consent asks the user about a call of the agent.
+func (o *Options) consent(ctx context.Context, a *policy.Action) error {
+	if o.Consent == nil {
 		return &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: errNoConsent}
 	}
-	verdict, err := h.opts.Consent(ctx, a)
+	verdict, err := o.Consent(ctx, a)
 	switch {
 	case err != nil:
 		return &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: err}

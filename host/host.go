@@ -106,6 +106,7 @@ type Host struct {
 	servers   *upstream.Servers
 	operator  operator.Operator
 	approve   *approve.Approver
+	prompt    *login.Prompt
 	states    *round.Sealer
 	observe   *observe.Calls
 	authorize *authorize.Authorizer
@@ -168,6 +169,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 		Done: h.ctx.Done()})
 	h.authorize = h.newAuthorizer()
 	h.operator, h.approve = newOperator(h), h.newApprover()
+	h.prompt = h.newPrompt()
 	h.result = result.New(result.Options{Rounds: h.states, Limits: h.limits, Settings: h.callerLimits,
 		Mark: h.approve.Mark, Logger: h.opts.Logger})
 	h.servers = upstream.New(h.environment())

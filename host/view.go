@@ -76,8 +76,8 @@ func (v *View) serveUnobserved(ctx context.Context, req *mcp.Request) (res mcp.R
 	if v.table.Servers().Forwards {
 		v.noteForwarded(ctx, req)
 	}
-	if v.asksLogin() {
-		res, req, err = loginRounds{v}.serveWithLogin(ctx, req)
+	if v.table.Servers().Logins {
+		res, req, err = v.host.prompt.Serve(ctx, req, v.requester(), v.serveMethod)
 	} else {
 		res, err = v.serveMethod(ctx, req)
 	}

@@ -14,7 +14,7 @@ import (
 func (v *View) discover(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if s := v.table.Servers(); s.Single && len(s.All) == 1 {
 		res, err := v.discoverSingle(ctx, req, serverPool(s.All[0]))
-		if c, _ := (loginRounds{v}).neededLogin(ctx, err); c == nil || !c.IsOfCallers() {
+		if c, _ := v.requester().Needed(ctx, err); c == nil || !c.IsOfCallers() {
 			return res, err
 		} // else the client connects, and its calls ask for the login
 	}
