@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // maskRecord returns a text without the secrets of the servers and the tokens of the record's caller.
@@ -26,4 +29,10 @@ func (h *Host) record(r *event.Record) error {
 	}
 	r.SetMask(h.observe.Mask)
 	return h.observe.Store(r)
+}
+
+// refused records a request that belongs to no known item, and returns its error.
+func (v *View) refused(req *mcp.Request, kind policy.ActionKind, public string, err error) error {
+	a := &policy.Action{Kind: kind, Caller: v.caller, Arguments: call.Arguments(req)}
+	return v.host.observe.Refused(req, a, public, err)
 }

@@ -57,7 +57,7 @@ func (r *Record) Held(kind catalogue.Kind, l *catalogue.List) map[string]struct{
 	return held
 }
 
-// FindAll returns the definitions in a list. The digest of a resource does not depend on its size and lastModified.
+// FindAll returns the definitions in a list. The digest of a resource must not depend on its size and lastModified.
 func FindAll(kind catalogue.Kind, l *catalogue.List) (all []Found) {
 	for name, digest := range l.Digests() {
 		raw := l.Definition(name)
