@@ -67,3 +67,6 @@ func (v loginRounds) useLogin(ctx context.Context, req *mcp.Request, name string
 	text := fmt.Sprintf("Logged in to %s: it has %d tools. List the tools again.", args.Server, tools)
 	return routes.Text(text), true, nil
 }
+
+// loginRounds serves the tools that log a caller in and out.
+type loginRounds struct{ *View }
