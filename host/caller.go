@@ -7,9 +7,14 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
+	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // CallerFrom returns the caller whose request ctx belongs to, or nil. It is for [Options.Dial] and
@@ -55,4 +60,87 @@ func claimsKey(claims map[string]any) string {
 	}
 	text, _ := json.Marshal(claims) // of JSON; others match no rule
 	return string(text)
+}
+
+// mayUse reports whether the limits of the caller leave an item.
+func mayUse(c *policy.Caller, item *catalogue.Item) bool {
+	switch item.Kind {
+	case catalogue.Tools:
+		return c.May(policy.ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
+	case catalogue.Prompts:
+		return c.May(policy.ActionGet)
+	}
+	return c.May(policy.ActionRead)
+}
+
+// isReadOnly reports whether a tool declares that it changes nothing.
+func isReadOnly(definition []byte) bool {
+	annotations, _ := jsonscan.Get(definition, "annotations")
+	if jsonscan.Kind(annotations) != '{' {
+		return false
+	}
+	hint, _ := jsonscan.Get(annotations, "readOnlyHint")
+	return string(hint) == "true"
+}
+
+// checkMethod returns the error of a request that the limits of the caller refuse by its method: as if the
+// item, or the extension, did not exist. Lists and references have nothing that is not visible.
+func (v *View) checkMethod(req *mcp.Request) error {
+	c := v.caller
+	if c.Only == nil && !c.ReadOnly {
+		return nil
+	}
+	kind, param := policy.ActionOther, ""
+	switch req.Method {
+	case "server/discover", "subscriptions/listen":
+		return nil
+	case "completion/complete":
+		if c.May(policy.ActionGet) && c.May(policy.ActionRead) || c.May(referenceKind(req)) {
+			return nil
+		}
+		return errUnknownReference
+	case methodToolsCall:
+		kind, param = policy.ActionCall, "name"
+	case "prompts/get":
+		kind, param = policy.ActionGet, "name"
+	case "resources/read":
+		kind, param = policy.ActionRead, "uri"
+	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
+		kind = policy.ActionCall
+	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
+		kind = policy.ActionRead
+	default:
+		if _, isList := catalogue.KindOf(req.Method); isList {
+			return nil
+		}
+	}
+	switch {
+	case kind != policy.ActionOther && c.May(kind), kind == policy.ActionOther && c.Only == nil && !c.ReadOnly:
+		return nil
+	case param == "":
+		return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
+	}
+	name := jsonscan.GetString(req.Params, param)
+	return v.refused(req, kind, name, unknownTarget(kind, name))
+}
+
+// referenceKind returns the kind of request that a reference of completion/complete is for.
+func referenceKind(req *mcp.Request) policy.ActionKind {
+	ref, _ := req.Param("ref")
+	if jsonscan.GetString(ref, "type") == "ref/prompt" {
+		return policy.ActionGet
+	}
+	return policy.ActionRead
+}
+
+// unknownTarget is the error of a request that names what the caller does not see.
+func unknownTarget(kind policy.ActionKind, name string) error {
+	switch kind {
+	case policy.ActionRead:
+		return mcp.NotFound(name)
+	case policy.ActionGet:
+		return catalogue.Prompts.Unknown(name)
+	default:
+		return catalogue.Tools.Unknown(name)
+	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -158,3 +159,7 @@ func (o operations) Mask(text string) string {
 func (o operations) Observer() mcp.Observer { return o.h.opts.Observer }
 
 func (o operations) Record(r *event.Record) error { return o.h.record(r) }
+
+// errNoPins reports that definitions of the server are not compared with approved ones.
+var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
+	"\"trust\"")

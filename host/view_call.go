@@ -2,15 +2,15 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
-	"github.com/patchbay-mcp/patchbay/host/internal/limits"
-	"github.com/patchbay-mcp/patchbay/host/internal/login"
-	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -127,79 +128,12 @@ func referenceName(ref []byte) string {
 	return name
 }
 
-// send sends a request through the pipeline, and returns what the caller receives.
-func (v *View) send(ctx context.Context, req *mcp.Request, c *call.Call) (mcp.Result, error) {
-	c.View, c.Request = (*callView)(v), req
-	return v.host.calls(ctx, c)
-}
-
 // sendTo sends a request through the pipeline to a server; target is the URI that it names, if any.
 func (v *View) sendTo(
 	ctx context.Context, req *mcp.Request, kind policy.ActionKind, s routes.Server, target string,
 ) (mcp.Result, error) {
 	return v.send(ctx, req, &call.Call{Kind: kind, Pool: s, Target: target})
 }
-
-// A callView is a [call.View].
-type callView View
-
-// The stages assert these interfaces.
-var (
-	_ authorize.View = (*callView)(nil)
-	_ result.View    = (*callView)(nil)
-	_ task.View      = (*callView)(nil)
-	_ upstream.View  = (*callView)(nil)
-	_ limits.Pool    = (*upstream.Pool)(nil)
-	_ login.Pool     = (*upstream.Pool)(nil)
-	_ pins.Pool      = (*upstream.Pool)(nil)
-	_ result.Pool    = (*upstream.Pool)(nil)
-)
-
-// Caller implements [call.View].
-func (v *callView) Caller() *policy.Caller { return v.caller }
-
-// Principal implements [call.View].
-func (v *callView) Principal() string { return v.principal }
-
-// OpenState implements [call.View].
-func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok bool, err error) {
-	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
-		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
-	}
-	text, ok, err := round.StateOf(req)
-	if !ok || err != nil {
-		return st, ok, err
-	}
-	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != poolOf(c).Name() {
-		err = round.ErrInvalid
-	}
-	return st, true, err
-}
-
-// IsSingle implements [result.View].
-func (v *callView) IsSingle() bool { return v.table.Servers().Single }
-
-// Publish implements [result.View].
-func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.RawResult {
-	return (*View)(v).publish(p.Name(), p.(*upstream.Pool), method, raw)
-}
-
-// Tasks implements [task.View].
-func (v *callView) Tasks() *task.Caller { return v.tasks }
-
-// TaskSender implements [task.View].
-func (v *callView) TaskSender(p call.Pool) task.Sender {
-	return taskPool{(*View)(v), p.(*upstream.Pool)}
-}
-
-// PoolNamed implements [upstream.View].
-func (v *callView) PoolNamed(server string) *upstream.Pool { return (*View)(v).poolNamed(server) }
-
-// viewOf returns the view of a call.
-func viewOf(c *call.Call) *View { return (*View)(c.View.(*callView)) }
-
-// poolOf returns the pool of a call.
-func poolOf(c *call.Call) *upstream.Pool { return c.Pool.(*upstream.Pool) }
 
 // publish returns a result of a server as the caller sees it. p may be nil.
 func (v *View) publish(server string, p *upstream.Pool, method string, raw []byte) []byte {
@@ -226,4 +160,93 @@ func (v *View) readKept(ctx context.Context, req *mcp.Request, uri string) (mcp.
 	}
 	return v.send(ctx, req, &call.Call{Kind: policy.ActionRead, Pool: p, Target: uri, Own: true,
 		Local: func(context.Context) (mcp.Result, error) { return page.Contents(), nil }})
+}
+
+// extensions returns the extensions that the client of an instance declares for its own requests: it
+// lists the tools for pages, and subscribes to tasks. Requests of callers have theirs.
+func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
+	all := map[string]json.RawMessage{
+		task.Extension:       json.RawMessage("{}"),
+		routes.ExtensionApps: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+// other serves a method of another extension.
+func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if isOfOlderRevisions(req.Method) {
+		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
+	}
+	v.table.Connect(ctx) // so that the extensions are known
+	p := serverPool(v.table.Extension(req.Method))
+	if p == nil {
+		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
+	}
+	return v.send(ctx, req, &call.Call{Kind: policy.ActionOther, Pool: p})
+}
+
+// isOfOlderRevisions reports whether only sessions of older revisions define a method, such as
+// logging/setLevel and resources/unsubscribe. Such a method changes the notifications of its
+// session, and other callers may share the session with the server. The transports of the host
+// serve these methods for the sessions of callers.
+func isOfOlderRevisions(method string) bool {
+	return slices.ContainsFunc(wire.Revisions(), func(r wire.Revision) bool {
+		_, exact := r.Method(method)
+		return exact
+	})
+}
+
+// noteClass notes the class of a request that needs no instance of its class.
+func (v *View) noteClass(req *mcp.Request) {
+	for _, s := range v.table.Servers().All {
+		serverPool(s).Class(req)
+	}
+}
+
+// suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
+// which no longer lists the item; nil for any other request. The arguments are those of the call, so
+// that nothing has to be removed from them: the server does not get them again.
+func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call.Call {
+	text, ok, err := round.StateOf(req)
+	if !ok || err != nil {
+		return nil
+	}
+	st, err := v.host.states.Open(v.caller, req, text)
+	if err != nil || st.Target == "" {
+		return nil
+	}
+	p := v.host.servers.Leaving(st.Server, st.Instance)
+	if p == nil {
+		if u := v.host.servers.Current().Named(st.Server); u != nil {
+			p = u.PoolOfConnection(st.Instance)
+		}
+	}
+	if p == nil || !v.mayContinue(p, kind, st.Target, jsonscan.GetString(req.Params, "name")) {
+		return nil
+	}
+	return &call.Call{Kind: actionOf(kind), Pool: p, Target: st.Target, Suspended: true}
+}
+
+// mayContinue reports whether the caller may use the server and the item of a suspended call.
+// Another caller with the same principal and more permissions may have begun the call.
+func (v *View) mayContinue(p *upstream.Pool, kind catalogue.Kind, target, public string) bool {
+	c, set := v.caller, v.host.servers.Current()
+	present := set.Named(p.Name()) // may have replaced the server of the call
+	if !set.Opens(c, p.Server()) || present != nil && !set.Opens(c, present) {
+		return false
+	}
+	if profile := set.Settings().Profiles[c.Profile]; kind == catalogue.Tools && profile != nil &&
+		profile.Tools != nil && !config.Match(profile.Tools, public) {
+		return false
+	}
+	return mayUse(c, &catalogue.Item{Kind: kind, Raw: p.Lists().Last()[kind].Definition(target)})
+}
+
+// leaving returns the connections of a removed server at which a call waits, or nil.
+func (h *Host) leaving(server, connection string) call.Pool {
+	if p := h.servers.Leaving(server, connection); p != nil {
+		return p
+	}
+	return nil // not a nil *upstream.Pool
 }

@@ -2,8 +2,16 @@ package host
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
+	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -67,3 +75,116 @@ func (v *viewListener) Pools() (all []*upstream.Pool) {
 
 // ForgetLists implements [upstream.User].
 func (v *viewListener) ForgetLists() { v.table.Forget() }
+
+// A subscribing decides about the parts of a subscription and records them. The session of an older revision
+// opens its subscription again for each further resource, and for the stream of a GET.
+type subscribing struct {
+	view  *View
+	req   *mcp.Request
+	parts []*subscribedPart
+}
+
+// A subscribedPart is the record of the targets of one server about which the same rule has decided.
+type subscribedPart struct {
+	event.Record
+	intended bool // the intent is stored
+	targets  []string
+}
+
+// admit checks the rate of the caller. Subscriptions have a bucket of their own, so that the streams which
+// clients open by themselves do not refuse calls.
+func (s *subscribing) admit() error {
+	v := s.view
+	servers := v.table.Servers().All
+	if len(servers) == 0 {
+		return nil
+	}
+	r := &limits.Request{Principal: v.principal, Server: serverPool(servers[0]).Limits()}
+	if err := v.host.limits.AdmitCaller(r, s.req.Method); err != nil {
+		return v.refused(s.req, policy.ActionOther, "", err)
+	}
+	return nil
+}
+
+// allows reports whether the policy allows a part. A subscription cannot be approved: ask refuses it.
+func (s *subscribing) allows(ctx context.Context, a *policy.Action) bool {
+	v, d := s.view, policy.Decision{Do: policy.OutcomeAllow}
+	if p := v.host.authorize.Policy(); p != nil {
+		d = v.host.authorize.Ask(ctx, (*callView)(v), p, s.req, a)
+		v.host.countDecision(a.Kind, &d)
+	}
+	s.note(a, &d)
+	return d.Do == policy.OutcomeAllow
+}
+
+// note adds a decision to the records.
+func (s *subscribing) note(a *policy.Action, d *policy.Decision) {
+	if s.view.host.opts.Recorder == nil {
+		return
+	}
+	n := slices.IndexFunc(s.parts, func(p *subscribedPart) bool {
+		return p.Kind == a.Kind && p.Server == a.Server && p.Rule == d.Rule && (p.Err == nil) == (d.Do == policy.OutcomeAllow)
+	})
+	if n < 0 {
+		n = len(s.parts)
+		part := &subscribedPart{Record: s.view.host.observe.New(s.req, a)}
+		part.Call = s.view.host.observe.IDs.Next()
+		observe.SetDecision(&part.Record, d)
+		if d.Do != policy.OutcomeAllow {
+			part.Err = &hosterr.Error{Code: hosterr.CodeDenied, Server: a.Server, Err: authorize.Reason(d)}
+		}
+		s.parts = append(s.parts, part)
+	}
+	s.parts[n].targets = append(s.parts[n].targets, a.Target)
+}
+
+// begin records that the subscription is about to be opened, and its parts that are refused. The error
+// refuses it.
+func (s *subscribing) begin() error {
+	if len(s.parts) == 0 { // it is only for lists, or for resources that were recorded before
+		s.note(s.action(policy.ActionOther, "", ""), &policy.Decision{Do: policy.OutcomeAllow})
+	}
+	h := s.view.host
+	for _, p := range s.parts {
+		switch {
+		case p.Server == "":
+			p.Arguments = call.Arguments(s.req)
+		case len(p.targets) > 1:
+			p.Target, p.Arguments = "", mustJSON(map[string][]string{"targets": p.targets})
+		}
+		if p.Err != nil {
+			h.observe.StoreEnd(&p.Record, false, nil, p.Err)
+			continue
+		}
+		if err := h.observe.StoreIntent(&p.Record); err != nil {
+			h.observe.StoreEnd(&p.Record, false, nil, err)
+			s.end(err)
+			return err
+		}
+		p.intended = true
+	}
+	return nil
+}
+
+// end records that the subscription is open, or why it is not.
+func (s *subscribing) end(err error) {
+	for _, p := range s.parts {
+		if p.intended {
+			s.view.host.observe.StoreEnd(&p.Record, true, nil, err)
+		}
+	}
+}
+
+// action returns the action of a part.
+func (s *subscribing) action(kind policy.ActionKind, server, target string) *policy.Action {
+	return &policy.Action{Kind: kind, Method: s.req.Method, Caller: s.view.caller, Server: server, Target: target}
+}
+
+// mustJSON returns the JSON of a value of this package.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // no such type is used
+	}
+	return b
+}
