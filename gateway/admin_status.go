@@ -38,8 +38,8 @@ func statusRoutes() []*adminRoute {
 func (r *adminRequest) status(*noQuery) (*adminStatus, error) {
 	a, h := r.admin, r.host()
 	s := &adminStatus{Version: a.opts.Version, PID: os.Getpid(), Started: a.started.UTC(), URL: a.opts.URL,
-		Profile: a.gateway.opts.Profile, Profiles: append([]string{}, h.Operator().Profiles()...), Servers: map[string]int{},
-		Attached: a.attached.count(), Readers: int(a.readers.Load())}
+		Profile: a.gateway.opts.Profile, Profiles: append([]string{}, h.Operator().Profiles()...),
+		Servers: map[string]int{}, Attached: a.attached.count(), Readers: int(a.readers.Load())}
 	st := h.Stats()
 	for state, n := range st.Servers {
 		s.Servers[string(state)] = n

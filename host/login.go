@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
-	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
@@ -65,16 +64,6 @@ func (v *View) requester() *login.Requester {
 		}}
 }
 
-// checkLogin refuses a call that requires a missing login.
-func (h *Host) checkLogin(next call.Next) call.Next {
-	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		if err := poolOf(c).CheckLogin(ctx); err != nil {
-			return nil, err
-		}
-		return next(ctx, c)
-	}
-}
-
 // useLogin serves a call of log_in or log_out. ok is false if a server offers a tool with this
 // name, or if no server requires its callers to log in.
 func (v loginRounds) useLogin(ctx context.Context, req *mcp.Request, name string) (res mcp.Result, ok bool, err error) {
@@ -84,7 +73,8 @@ func (v loginRounds) useLogin(ctx context.Context, req *mcp.Request, name string
 	servers := v.table.LoginServers(ctx, func(ctx context.Context, s routes.Server) bool {
 		return name == routes.LoginTool || routes.HasLogin(ctx, s)
 	})
-	if !slices.ContainsFunc(v.table.Servers().All, func(s routes.Server) bool { return s.Entry().UsesLoginOfCaller() }) {
+	usesLogin := func(s routes.Server) bool { return s.Entry().UsesLoginOfCaller() }
+	if !slices.ContainsFunc(v.table.Servers().All, usesLogin) {
 		return nil, false, nil
 	}
 	arguments, _ := req.Param("arguments")

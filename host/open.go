@@ -72,9 +72,9 @@ func (h *Host) environment() *upstream.Environment {
 	client := h.opts.Client
 	client.ForwardInput = true
 	client.Extensions = extensions(client.Extensions)
-	return &upstream.Environment{Context: h.ctx, Go: h.work.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup, Client: client,
-		Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins, Limits: h.limits,
-		Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
+	return &upstream.Environment{Context: h.ctx, Go: h.work.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup,
+		Client: client, Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins,
+		Limits: h.limits, Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
 		Notify: func(c *upstream.Change) {
 			h.events.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
 		},

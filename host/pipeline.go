@@ -8,7 +8,7 @@ func (h *Host) pipeline() call.Next {
 	return call.Chain(h.servers.Send,
 		h.observe.Call,           // records the end or the refusal of every call
 		h.routes.HideArgs,        // removes arguments that the configuration hides
-		h.authorize.Decide,       // allows, denies, hides or asks: first, so that no later refusal reveals a hidden item
+		h.authorize.Decide,       // allows, denies, hides or asks: before refusals that could reveal a hidden item
 		h.pins.Check,             // refuses definitions that differ from the approved definitions
 		h.login.Check,            // requires the login that the server needs
 		h.limits.Admit,           // rates, sizes and budget: before a user is asked

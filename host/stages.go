@@ -25,8 +25,8 @@ import (
 )
 
 func (h *Host) newApprover() *approve.Approver {
-	o := approve.Options{State: h.opts.State, Ring: h.states.Ring, Logger: h.opts.Logger, Context: h.ctx, Run: h.work.run,
-		Epoch: h.authorize.Epoch, Again: h.authorize.Again, Count: h.countApproval,
+	o := approve.Options{State: h.opts.State, Ring: h.states.Ring, Logger: h.opts.Logger, Context: h.ctx,
+		Run: h.work.run, Epoch: h.authorize.Epoch, Again: h.authorize.Again, Count: h.countApproval,
 		Changed: func(c approve.Change) {
 			h.events.send(Event{Server: c.Server, Pending: c.Pending, Decided: c.Decided, Answer: c.Answer})
 		},

@@ -67,7 +67,7 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok
 	if !ok || err != nil {
 		return st, ok, err
 	}
-	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != poolOf(c).Name() {
+	if st, err = v.host.states.Open(v.caller, req, text); err == nil && st.Server != c.Pool.Name() {
 		err = round.ErrInvalid
 	}
 	return st, true, err
@@ -75,12 +75,6 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok
 
 // IsSingle implements [result.View].
 func (v *callView) IsSingle() bool { return v.table.Servers().Single }
-
-// viewOf returns the view of a call.
-func viewOf(c *call.Call) *View { return (*View)(c.View.(*callView)) }
-
-// poolOf returns the pool of a call.
-func poolOf(c *call.Call) *upstream.Pool { return c.Pool.(*upstream.Pool) }
 
 // send sends a request through the pipeline, and returns what the caller receives.
 func (v *View) send(ctx context.Context, req *mcp.Request, c *call.Call) (mcp.Result, error) {

@@ -123,7 +123,8 @@ func (s *subscribing) note(a *policy.Action, d *policy.Decision) {
 		return
 	}
 	n := slices.IndexFunc(s.parts, func(p *subscribedPart) bool {
-		return p.Kind == a.Kind && p.Server == a.Server && p.Rule == d.Rule && (p.Err == nil) == (d.Do == policy.OutcomeAllow)
+		return p.Kind == a.Kind && p.Server == a.Server && p.Rule == d.Rule &&
+			(p.Err == nil) == (d.Do == policy.OutcomeAllow)
 	})
 	if n < 0 {
 		n = len(s.parts)

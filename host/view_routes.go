@@ -20,7 +20,8 @@ var _ routes.Server = (*upstream.Pool)(nil)
 // newTable returns the merged lists of the view.
 func (v *View) newTable() *routes.Table {
 	h := v.host
-	return routes.New(&routes.Options{Caller: v.caller, Servers: v.resolve, Filters: v.filters, Epoch: h.authorize.Epoch,
+	return routes.New(&routes.Options{Caller: v.caller, Servers: v.resolve, Filters: v.filters,
+		Epoch:        h.authorize.Epoch,
 		HasPolicy:    func() bool { return h.authorize.Policy() != nil },
 		Instructions: h.opts.Instructions,
 		Send:         func(e mcp.Event) { v.changes.Send(e) },

@@ -31,7 +31,7 @@ func TestAppendEncodesEveryKind(t *testing.T) {
 		},
 		{
 			"batch", &jsonrpc.Message{Batch: []*jsonrpc.Message{
-				&jsonrpc.Message{Method: "a"}, &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage("{}")},
+				{Method: "a"}, {ID: jsonrpc.IntID(1), Result: json.RawMessage("{}")},
 			}},
 			`[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":1,"result":{}}]`,
 		},

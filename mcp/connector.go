@@ -193,7 +193,8 @@ func (c *connector) negotiate(ctx context.Context) (*connection, error) {
 // probe sends server/discover. On failure, mayBeLegacy reports whether to try a session.
 func (c *connector) probe(ctx context.Context) (conn *connection, mayBeLegacy bool, err error) {
 	revision := wire.Latest()
-	conn = &connection{Transport: c.transport, revision: revision, prefix: c.identity.appendPrefix(nil, revision, c.identity.declared)}
+	conn = &connection{Transport: c.transport, revision: revision,
+		prefix: c.identity.appendPrefix(nil, revision, c.identity.declared)}
 	var probing peer.Timeout
 	probing.Start(ctx, peer.TimeLimits{Total: c.probeTimeout()}, ErrTimeout)
 	defer probing.Stop()

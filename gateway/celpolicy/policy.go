@@ -129,8 +129,8 @@ func (p *Policy) addRules(f *config.File, env *cel.Env, given []config.PolicyRul
 	return errors.Join(errs...)
 }
 
-var outcomes = map[string]policy.Outcome{"": policy.OutcomeAllow, "allow": policy.OutcomeAllow, "ask": policy.OutcomeAsk,
-	"deny": policy.OutcomeDeny, "hide": policy.OutcomeHide}
+var outcomes = map[string]policy.Outcome{"": policy.OutcomeAllow, "allow": policy.OutcomeAllow,
+	"ask": policy.OutcomeAsk, "deny": policy.OutcomeDeny, "hide": policy.OutcomeHide}
 
 // add adds a rule for the kinds of actions that it is about.
 func (p *Policy) add(r *rule) {

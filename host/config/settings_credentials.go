@@ -39,7 +39,7 @@ type OAuthClient struct {
 	// OmitResource omits the parameter resource, which some authorization servers reject. Both
 	// require Issuer; see [oauthclient.Identity].
 	InsecureUnlistedPKCE bool `json:"insecureUnlistedPKCE,omitzero" jsonschema:"accept missing PKCE methods"`
-	OmitResource         bool `json:"omitResource,omitzero" jsonschema:"for an issuer that refuses the parameter resource"`
+	OmitResource         bool `json:"omitResource,omitzero" jsonschema:"for an issuer that refuses the parameter resource"` //nolint:lll // a tag
 }
 
 // credentials checks how requests to a server are authorized.

@@ -15,7 +15,7 @@ type Policy struct {
 	// Default decides about requests that no rule matches: "allow", "ask" or "deny". Default: "allow".
 	Default string `json:"default" jsonschema:"decision without a matching rule,enum=allow|ask|deny,default=allow"`
 	// Rules contains the rules in order: the first that matches decides.
-	Rules []PolicyRule `json:"rules,omitempty" jsonschema:"rules in order: the first that matches decides,maxItems=1000"`
+	Rules []PolicyRule `json:"rules,omitempty" jsonschema:"rules in order: the first that matches decides,maxItems=1000"` //nolint:lll // a tag
 	// Hook decides for rules whose decision is "hook".
 	Hook *PolicyHook `json:"hook,omitempty" jsonschema:"program that decides for rules with do hook"`
 }

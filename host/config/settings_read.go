@@ -170,8 +170,9 @@ func (r *settingsReader) withAbsent() []byte {
 
 // has reports whether the settings contain a member.
 func (r *settingsReader) has(path ...string) bool {
-	value, has := r.text, true
+	value := r.text
 	for _, name := range path {
+		var has bool
 		if value, has = jsonscan.Get(value, name); !has {
 			return false
 		}

@@ -94,7 +94,8 @@ func (p *approving) request(ctx context.Context, req *mcp.Request) (asks mcp.Res
 	why := "no channel can ask for it"
 	for n, c := range channels {
 		switch {
-		case c == policy.ChannelClient && len(shown(string(p.c.Action.Arguments)))+len(shown(string(p.meta))) > maxShown:
+		case c == policy.ChannelClient &&
+			len(shown(string(p.c.Action.Arguments)))+len(shown(string(p.meta))) > maxShown:
 			why = fmt.Sprintf("its arguments and _meta are too long for a question, which shows %d bytes: "+
 				"approve with \"patchbay gateway approve\", which needs the channel console", maxShown)
 		case c == policy.ChannelClient && mayElicit(req):

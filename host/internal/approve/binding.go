@@ -27,8 +27,9 @@ func (p *approving) bind(req *mcp.Request) (string, error) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
 		h.Write(b)
 	}
-	for _, text := range []string{p.c.Action.Caller.Key(), p.c.Action.Caller.Profile, p.c.Action.Server, p.target().Identity(),
-		p.c.Action.Method, p.c.Action.Target, strconv.FormatUint(p.Epoch(), 10)} {
+	a := p.c.Action
+	for _, text := range []string{a.Caller.Key(), a.Caller.Profile, a.Server, p.target().Identity(), a.Method, a.Target,
+		strconv.FormatUint(p.Epoch(), 10)} {
 		add([]byte(text))
 	}
 	add(p.c.Action.Digest[:])

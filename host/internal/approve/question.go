@@ -86,7 +86,8 @@ func (p *approving) message() string {
 	a := p.c.Action
 	var b strings.Builder
 	fmt.Fprintf(&b, "Approve this request?%s\n\nServer: %s\n%s: %s\n", shown(because(p.c.Decision)), shown(a.Server),
-		map[policy.ActionKind]string{policy.ActionCall: "Tool", policy.ActionGet: "Prompt", policy.ActionRead: "Resource"}[a.Kind], shown(a.Target))
+		map[policy.ActionKind]string{policy.ActionCall: "Tool", policy.ActionGet: "Prompt",
+			policy.ActionRead: "Resource"}[a.Kind], shown(a.Target))
 	if claims := claimsOf(a.Definition); claims != "" {
 		fmt.Fprintf(&b, "The server claims: %s\n", claims)
 	}

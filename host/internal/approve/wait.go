@@ -38,8 +38,9 @@ func (p *approving) await(ctx context.Context, req *mcp.Request, channels []poli
 	entry := &approval.Record{Pending: approval.Pending{ID: strings.ToLower(rand.Text()[:10]), Created: now,
 		Expires: now.Add(approvalTime), Principal: principalText(p.c.Action.Caller),
 		Client: strings.TrimSpace(client.Name + " " + client.Version),
-		Server: p.c.Action.Server, Method: p.c.Action.Method, Target: p.c.Action.Target, Arguments: p.c.Action.Arguments,
-		Meta: p.meta, Definition: p.c.Action.Definition,
+		Server: p.c.Action.Server, Method: p.c.Action.Method, Target: p.c.Action.Target,
+		Arguments: p.c.Action.Arguments,
+		Meta:      p.meta, Definition: p.c.Action.Definition,
 		Rule: p.c.Decision.Rule, Reason: p.c.Decision.Reason, Answers: p.choices()}}
 	if err := p.State.CompareAndSet(ctx, approval.KindPending, entry.ID, 0, mustJSON(entry)); err != nil {
 		return p.fail(hosterr.CodeApprovalNeeded, err)
@@ -89,31 +90,31 @@ func (p *approving) recordAnswer(id string, answer approval.Answer) {
 	detail := mustJSON(map[string]string{"action": action, "id": id, "answer": string(answer),
 		"principal": principalText(p.c.Action.Caller)})
 	p.Record(&event.Record{Event: event.Admin, Call: p.c.ID(), Start: time.Now(), Method: p.c.Action.Method,
-		Rule: p.c.Decision.Rule, Channel: string(policy.ChannelConsole), Approver: p.c.Decision.Approver, Detail: detail,
-		Action: policy.Action{Server: p.c.Action.Server, Target: p.c.Action.Target}})
+		Rule: p.c.Decision.Rule, Channel: string(policy.ChannelConsole), Approver: p.c.Decision.Approver,
+		Detail: detail, Action: policy.Action{Server: p.c.Action.Server, Target: p.c.Action.Target}})
 }
 
 // forgetPending removes the entry of a request that no longer waits.
-func (p *Approver) forgetPending(id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), 2*time.Second) // it also expires
+func (a *Approver) forgetPending(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context), 2*time.Second) // it also expires
 	defer cancel()
-	if _, version, err := p.State.Get(ctx, approval.KindPending, id); err == nil && version != 0 {
-		_ = p.State.CompareAndSet(ctx, approval.KindPending, id, version, nil)
+	if _, version, err := a.State.Get(ctx, approval.KindPending, id); err == nil && version != 0 {
+		_ = a.State.CompareAndSet(ctx, approval.KindPending, id, version, nil)
 	}
 }
 
 // voidPending marks the entry of a request whose policy changed, and keeps it until it expires, so that
 // the operator learns why the request can no longer be approved.
-func (p *Approver) voidPending(id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), 2*time.Second)
+func (a *Approver) voidPending(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context), 2*time.Second)
 	defer cancel()
-	value, version, err := p.State.Get(ctx, approval.KindPending, id)
+	value, version, err := a.State.Get(ctx, approval.KindPending, id)
 	var entry approval.Record
 	if err != nil || version == 0 || json.Unmarshal(value, &entry) != nil {
 		return
 	}
 	entry.Void = errPolicyChanged.Error()
-	_ = p.State.CompareAndSet(ctx, approval.KindPending, id, version, mustJSON(entry)) // it also expires
+	_ = a.State.CompareAndSet(ctx, approval.KindPending, id, version, mustJSON(entry)) // it also expires
 }
 
 // errPolicyChanged refuses a waiting request when the policy changes.
@@ -166,7 +167,8 @@ func (p *approving) answer(
 				p.Logger.WarnContext(ctx, "host: webhook failed: the request waits for the operator",
 					"error", got.err)
 			case got.answer != "":
-				p.c.Decision.Channel, p.c.Decision.Approver = policy.ChannelWebhook, approval.ApproverName(from.WebhookName)
+				d := p.c.Decision
+				d.Channel, d.Approver = policy.ChannelWebhook, approval.ApproverName(from.WebhookName)
 				if !slices.Contains(entry.Answers, got.answer) {
 					return approval.Deny, nil
 				}

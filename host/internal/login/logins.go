@@ -186,7 +186,8 @@ func (s *Logins) remove(l *Login) {
 	l.end(oauthclient.ErrLoginTimeout)
 }
 
-// ByTicket returns the login with a ticket. The error is [operator.ErrNoLogin], or [operator.ErrLoginUsed] if it was started.
+// ByTicket returns the login with a ticket. The error is [operator.ErrNoLogin], or
+// [operator.ErrLoginUsed] for a login that was started.
 func (s *Logins) ByTicket(ticket string) (*Login, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +236,8 @@ func (s *Logins) keepFailed(l *Login) {
 
 // Respond passes the response of an authorization server to the login with its state, and waits for the
 // end of the login. browser is the argument of [Login.Start]. The error is [operator.ErrNoLogin],
-// [operator.ErrOtherBrowser] or an error of package oauthclient; see [operator.LoginFailure]. The response of another browser
-// does not end the login.
+// [operator.ErrOtherBrowser] or an error of package oauthclient; see [operator.LoginFailure]. The
+// response of another browser does not end the login.
 func (s *Logins) Respond(ctx context.Context, browser string, response url.Values) (*Login, error) {
 	size := 0
 	for name, values := range response {

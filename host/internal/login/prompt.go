@@ -277,7 +277,8 @@ func (p *Prompt) await(
 		select {
 		case <-l.Done():
 			if err := l.Outcome(); err != nil {
-				return hosterr.Errorf(hosterr.CodeAuthRequired, st.Server, "the login has failed: %s", operator.LoginFailure(err))
+				return hosterr.Errorf(hosterr.CodeAuthRequired, st.Server, "the login has failed: %s",
+					operator.LoginFailure(err))
 			}
 			return nil
 		case <-changed:

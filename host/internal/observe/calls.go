@@ -100,7 +100,8 @@ func (o *Calls) StoreIntent(r *event.Record) error {
 		intent = &answer
 	}
 	if err := o.Store(intent); err != nil {
-		return &hosterr.Error{Code: hosterr.CodeUnrecorded, Server: r.Server, Err: fmt.Errorf("record the request: %w", err)}
+		return &hosterr.Error{Code: hosterr.CodeUnrecorded, Server: r.Server,
+			Err: fmt.Errorf("record the request: %w", err)}
 	}
 	return nil
 }

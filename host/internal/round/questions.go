@@ -39,7 +39,8 @@ func CheckQuestions(req *mcp.Request, raw []byte, asksRoots bool) error {
 		return fmt.Errorf("inputRequests of %d bytes, want at most %d", len(requests), maxQuestionBytes)
 	}
 	if jsonscan.Valid(requests, jsonscan.Limits{}) != nil {
-		return errors.New("inputRequests has a member twice, or other invalid JSON") // clients may read the other member
+		// Clients may read the other member.
+		return errors.New("inputRequests has a member twice, or other invalid JSON")
 	}
 	n := 0
 	for _, request := range jsonscan.Members(requests) {

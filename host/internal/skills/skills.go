@@ -21,7 +21,9 @@ type Reader struct {
 	// Table contains the servers.
 	Table *routes.Table
 	// Send sends a request to a server. target is the URI that it names, at the server.
-	Send func(ctx context.Context, req *mcp.Request, kind policy.ActionKind, s routes.Server, target string) (mcp.Result, error)
+	Send func(
+		ctx context.Context, req *mcp.Request, kind policy.ActionKind, s routes.Server, target string,
+	) (mcp.Result, error)
 	// Other serves a method of an extension that the host does not know.
 	Other func(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	// Logger logs the servers that fail to list their skills.

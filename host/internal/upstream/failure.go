@@ -136,7 +136,8 @@ func (f *failures) RequestError(ctx context.Context, err error) error {
 	case failed:
 		return f.Failure(ctx, err)
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it was waiting to be sent
-		return f.Errorf(hosterr.CodeUnavailable, "%w", hosterr.Public{Err: fmt.Errorf("the request was cancelled: %w", err)})
+		return f.Errorf(hosterr.CodeUnavailable, "%w",
+			hosterr.Public{Err: fmt.Errorf("the request was cancelled: %w", err)})
 	case isResponse(err):
 		return err
 	}

@@ -22,11 +22,13 @@ import (
 const maxPools = 1000
 
 func newPool(u *Server, c *policy.Caller) *Pool {
-	p := &Pool{failures: u.failures, up: u, caller: c, instances: map[string]*instance{}, requests: u.limits.NewQueue(false)}
+	p := &Pool{failures: u.failures, up: u, caller: c, instances: map[string]*instance{},
+		requests: u.limits.NewQueue(false)}
 	p.lists = listing.New(&listing.Options{Source: (*poolSource)(p), Review: p.reviewer(u.entry().pins),
 		Memory: u.lists, Server: u.name, Shared: u.Share() == config.ShareShared, Context: u.env.Context,
 		Go: u.env.Go, StartTimeout: func() time.Duration { return startTimeout(u) }, BeforeRead: p.refreshLogin,
-		Drift: func(kind catalogue.Kind, old, now *catalogue.List) { recordDrift(p, kind, old, now) }, Logger: u.env.Logger})
+		Drift:  func(kind catalogue.Kind, old, now *catalogue.List) { recordDrift(p, kind, old, now) },
+		Logger: u.env.Logger})
 	return p
 }
 

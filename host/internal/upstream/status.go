@@ -50,7 +50,8 @@ type ConnStatus struct {
 }
 
 // order contains the states by how able to serve a server is, the best first.
-var order = []connection.State{connection.StateReady, connection.StateDegraded, connection.StateStarting, connection.StateDraining, connection.StateAuth, connection.StateBackoff,
+var order = []connection.State{connection.StateReady, connection.StateDegraded, connection.StateStarting,
+	connection.StateDraining, connection.StateAuth, connection.StateBackoff,
 
 	connection.StateCrashLoop, connection.StateConfig, connection.StateStopped, connection.StateOff}
 
@@ -64,7 +65,8 @@ func (u *Server) Status() *Status {
 		st.State = connection.StateStopped
 	}
 	if u.entry().Invalid != nil {
-		st.State, st.Err = connection.StateConfig, u.Errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
+		st.State = connection.StateConfig
+		st.Err = u.Errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
 	st.Limits = u.LimitStatus(now)

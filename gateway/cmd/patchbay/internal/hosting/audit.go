@@ -40,7 +40,8 @@ func openAudit(ctx context.Context, p *cmdutil.Factory, f *config.File) (*audit.
 	a := s.Audit
 	l, err := audit.Open(&audit.Options{Dir: dir, HeadDir: heads, Key: key, Arguments: audit.Arguments(a.Args),
 		Sync: audit.Sync(a.Sync), Strict: a.Strict, SegmentSize: int64(a.SegmentSize),
-		SegmentAge: time.Duration(a.SegmentAge), Keep: time.Duration(a.Keep), MaxSize: int64(a.MaxSize), Logger: p.IO.Logger()})
+		SegmentAge: time.Duration(a.SegmentAge), Keep: time.Duration(a.Keep), MaxSize: int64(a.MaxSize),
+		Logger: p.IO.Logger()})
 	if err != nil {
 		return nil, fmt.Errorf("%w (member audit of the settings)", err)
 	}
