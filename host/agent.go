@@ -49,9 +49,10 @@ func (h *Host) Tools(ctx context.Context) ([]*mcp.Tool, error) {
 	return mcp.Collect(c.Tools(ctx))
 }
 
-// Call calls a tool by the name that [Host.Tools] returns, after [Options.Consent] has allowed it.
-// Questions of the server go to the functions of [Options.Client]. The error is an [*Error] if the
-// call was refused or has no valid response, and an [*mcp.Error] if the server responded with one.
+// Call calls a tool by the name that [Host.Tools] returns, after [Options.Consent] allowed the
+// call. The functions of [Options.Client] answer questions of the server. The error is a
+// [*hosterr.Error] if the call was refused or the server sent no valid response, and an
+// [*mcp.Error] if the server responded with an error.
 func (h *Host) Call(ctx context.Context, tool string, args any) (*mcp.CallToolResult, error) {
 	v := h.For(&policy.Caller{})
 	item, p, err := v.table.Find(ctx, catalogue.Tools, tool)

@@ -20,9 +20,7 @@ import (
 // CallerFrom returns the caller whose request ctx belongs to, or nil. It is for [Options.Dial] and
 // the middleware of [Options.Client]. If it is called while the host connects to a server, the host
 // assumes that the lists of the server depend on the caller.
-func CallerFrom(ctx context.Context) *policy.Caller {
-	return upstream.CallerFrom(ctx)
-}
+func CallerFrom(ctx context.Context) *policy.Caller { return upstream.CallerFrom(ctx) }
 
 // viewKey returns a key of the view: callers with equal keys share it.
 func viewKey(c *policy.Caller, sessions bool) string {
@@ -73,7 +71,7 @@ func mayUse(c *policy.Caller, item *catalogue.Item) bool {
 	return c.May(policy.ActionRead)
 }
 
-// isReadOnly reports whether a tool declares that it changes nothing.
+// isReadOnly reports whether a tool declares that it does not modify its environment.
 func isReadOnly(definition []byte) bool {
 	annotations, _ := jsonscan.Get(definition, "annotations")
 	if jsonscan.Kind(annotations) != '{' {
@@ -83,8 +81,9 @@ func isReadOnly(definition []byte) bool {
 	return string(hint) == "true"
 }
 
-// checkMethod returns the error of a request that the limits of the caller refuse by its method: as if the
-// item, or the extension, did not exist. Lists and references have nothing that is not visible.
+// checkMethod returns the error of a request whose method the limits of the caller refuse: as if
+// the item or the extension did not exist. It must not check lists and references, which contain
+// only visible items.
 func (v *View) checkMethod(req *mcp.Request) error {
 	c := v.caller
 	if c.Only == nil && !c.ReadOnly {
@@ -133,7 +132,7 @@ func referenceKind(req *mcp.Request) policy.ActionKind {
 	return policy.ActionRead
 }
 
-// unknownTarget is the error of a request that names what the caller does not see.
+// unknownTarget returns the error of a request that names an item which the caller must not see.
 func unknownTarget(kind policy.ActionKind, name string) error {
 	switch kind {
 	case policy.ActionRead:

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// begun returns the error of a request that a server has executed in part: sending it again from the
-// start would repeat what the server did before its first question.
+// begun returns the error of a request that a server executed in part: a client must not send it
+// again from the start, because the server would repeat its work.
 func begun(err error) error {
 	if unbegun, ok := errors.AsType[*round.NotSentError](err); ok {
 		return unbegun.Err
@@ -26,8 +26,8 @@ func begun(err error) error {
 	return connection.Ran(err)
 }
 
-// response returns what a client receives for an error. A tool call that failed is a result that the
-// model can see: clients end sessions for some errors.
+// response returns the response that a client receives for an error. A tool call that failed
+// becomes a result, which the model can read: clients end sessions for some errors.
 func (v *View) response(ctx context.Context, method string, err error) (mcp.Result, error) {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok {
@@ -46,9 +46,9 @@ var sentinels = []error{
 	driver.ErrSessionLost, mcp.ErrDisconnected, mcp.ErrTimeout, mcp.ErrClosed,
 }
 
-// publicReason returns the text of a reason that every caller may see. Other reasons have addresses,
-// paths and command lines of the machine of the host. What a process has written to its standard
-// error is never in it.
+// publicReason returns the text of a reason that every caller may see. Other reasons contain
+// addresses, paths and command lines of the host's machine. The text never contains the standard
+// error of a process.
 func publicReason(err error) (text string, ok bool) {
 	if s, ok := errors.AsType[upstream.CrashError](err); ok {
 		reason, known := publicReason(s.Last)
@@ -81,7 +81,7 @@ func exitText(e *mcp.ExitError) string {
 	return fmt.Sprintf("the server exited with status %d", e.ExitCode)
 }
 
-// summaries replace reasons that only the log has.
+// summaries contains the texts that replace reasons which only the log may contain.
 var summaries = map[hosterr.Code]string{
 	hosterr.CodeUnavailable:    "the server cannot be reached",
 	hosterr.CodeStarting:       "the server did not become ready in time",
@@ -95,10 +95,11 @@ var summaries = map[hosterr.Code]string{
 	hosterr.CodeConfigError:    "the entry of the server in the configuration is invalid",
 }
 
-// reasonFor returns the reason of a failure for the caller of the view. The local user sees all but
-// secrets and what processes write; a caller with a principal sees reasons that say nothing about
-// the machine, else an incident id, with which the full reason is logged. With a policy, the local user
-// does not see parts of responses either.
+// reasonFor returns the reason of a failure for the caller of the view. The local user sees every
+// reason without secrets and output of processes. A caller with a principal sees reasons that do
+// not describe the machine; for other reasons it receives an incident ID, and the log contains the
+// full reason with the same ID. With a policy, the local user must not see parts of responses
+// either.
 func (v *View) reasonFor(ctx context.Context, method string, e *hosterr.Error) (text, incident string) {
 	text, ok := publicReason(e.Err)
 	local := v.caller.Principal == nil && !(v.host.authorize.Policy() != nil && quotesResponse(e))
@@ -124,8 +125,8 @@ func (v *View) reasonFor(ctx context.Context, method string, e *hosterr.Error) (
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], ""), incident
 }
 
-// quotesResponse reports whether the text of an error may have a part of a response. A policy does not
-// decide about it, and might hide or redact it.
+// quotesResponse reports whether the text of an error may contain a part of a response. The policy
+// does not decide about such a text, although it might hide or redact it.
 func quotesResponse(e *hosterr.Error) bool {
 	_, status := errors.AsType[*mcphttp.StatusError](e.Err)
 	return status || e.Code == hosterr.CodeInvalidResult

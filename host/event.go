@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/pin"
 )
 
-// A State is the condition of a server or of one of its instances.
+// A State is the condition of a server or of an instance.
 type State string
 
 // States of a server.
@@ -18,13 +18,14 @@ const (
 	StateOff       State = "off"       // not started
 	StateStarting  State = "starting"  // connecting
 	StateReady     State = "ready"     // connected
-	StateDegraded  State = "degraded"  // connected, but the last request has no valid response
+	StateDegraded  State = "degraded"  // connected, but the last request failed without a valid response
 	StateBackoff   State = "backoff"   // ended or not reached; the next start is delayed
 	StateCrashLoop State = "crashloop" // ended soon after each of several starts; see [Upstream.Restart]
 	StateStopped   State = "stopped"   // ended because it was not used, or by [Upstream.Stop]
 	StateDraining  State = "draining"  // replaced; ends with its last request
 	StateAuth      State = "auth_required"
-	// StateQuarantined: the server is as before, but has sent definitions that are not approved.
+	// StateQuarantined means that the server sent definitions that are not approved. Its instances
+	// continue.
 	StateQuarantined State = "quarantined"
 	StateConfig      State = "config_error" // the entry of the configuration cannot be used
 )
@@ -41,16 +42,17 @@ type Event struct {
 	State State
 	// Pending is the id of a request that waits for approval; then there is no Instance and State.
 	Pending string
-	// Decided reports that Pending does not wait any more, and Answer is its answer; it is empty for a
-	// request that was canceled or has expired.
+	// Decided reports that Pending no longer waits. Answer is the answer, or empty for a request
+	// that was cancelled or expired.
 	Decided bool
 	Answer  approval.Answer
-	// Err is the reason of a failure, nil if there is none. With StateReady it reports a session that
-	// the server has lost, or a restart that failed.
+	// Err is the reason of a failure; nil means no failure. With StateReady it reports a session
+	// that the server lost, or a restart that failed.
 	Err error
 	// Pins are the definitions that are quarantined from now on, with StateQuarantined.
 	Pins []*pin.Pin
-	// Reload reports what a reload has changed, nil for other events and for a reload that has failed.
+	// Reload contains the changes of a reload. It is nil for other events and for a reload that
+	// failed.
 	Reload *Diff
 }
 
@@ -58,10 +60,10 @@ type Event struct {
 // empty Server is not sufficient, because a configuration can contain a server whose name is empty.
 func (e *Event) IsReload() bool { return e.State == "" && e.Pending == "" }
 
-// maxEvents bounds the events that wait for one reader.
+// maxEvents limits the events that wait for a reader.
 const maxEvents = 256
 
-// An eventBroadcaster passes events to readers, and never waits for one.
+// An eventBroadcaster passes events to readers. It must never wait for a reader.
 type eventBroadcaster struct {
 	mu      sync.Mutex // guards readers
 	readers map[chan Event]struct{}
@@ -79,7 +81,7 @@ func (b *eventBroadcaster) send(e Event) {
 	}
 }
 
-// subscribe returns the events from now on, until one of the contexts ends.
+// subscribe returns the events from now on, until either context ends.
 func (b *eventBroadcaster) subscribe(ctx, end context.Context) iter.Seq[Event] {
 	r := make(chan Event, maxEvents)
 	b.mu.Lock()

@@ -36,69 +36,73 @@ import (
 // Options configures a [Host]. The zero value is valid.
 type Options struct {
 	// Dial returns the transport of a new instance of a server, whose variables are expanded. Its
-	// context has the caller that the instance is for: see [CallerFrom]. Default: [Dial].
+	// context contains the caller that the instance serves: see [CallerFrom]. Default: [Dial].
 	Dial func(ctx context.Context, s *config.Server) (mcp.Transport, error)
 	// Lookup returns the values of variables in the configuration; see [config.Server.Expand].
 	// Default: os.LookupEnv.
 	Lookup func(name string) (string, bool)
-	// Client is the identity of the host towards servers. Its functions Elicit, ElicitURL, Sample and
-	// Roots answer questions that belong to no request of a caller. ForwardCapabilities is what callers
-	// can support at most, declared to commands of revisions before 2026-07-28. Default: everything.
+	// Client identifies the host to servers. Its functions Elicit, ElicitURL, Sample and Roots
+	// answer questions that belong to no request of a caller. ForwardCapabilities contains the
+	// capabilities that callers can support at most; the host declares them to commands of
+	// revisions before 2026-07-28. Default: all capabilities.
 	Client mcp.ClientOptions
 	// Consent asks the user before [Host.Call] calls a tool. Default: every call is refused.
 	Consent func(ctx context.Context, a *policy.Action) (*approval.Verdict, error)
 	// Policy decides about the requests of all callers, and about their results. Default: all are
 	// allowed. [Host.SetPolicy] replaces it.
 	Policy policy.Policy
-	// Channels are the ways to ask for the approval of a request, in order: the first that is there is
-	// used. A request that none can ask about is refused. Default: ChannelClient.
+	// Channels are the ways to ask for the approval of a request, in order: the host uses the first
+	// channel that can ask. If no channel can ask, the request is refused. Default: ChannelClient.
 	Channels []policy.Channel
-	// Webhook asks another program for the approval of a request, for ChannelWebhook. ctx ends when the
-	// request does, after 5 minutes at the latest. An empty Answer leaves the decision to others: see
-	// [Approvals]. An error refuses the request unless Channels has ChannelConsole.
+	// Webhook asks another program for the approval of a request, for ChannelWebhook. ctx ends when
+	// the request does, after 5 minutes at the latest. An empty Answer leaves the decision to
+	// others: see [Approvals]. An error refuses the request unless Channels contains
+	// ChannelConsole.
 	Webhook func(ctx context.Context, p *approval.Pending) (approval.Answer, error)
 	// WebhookName is the approver in records and grants of requests that Webhook answers, such as
 	// the host of its URL.
 	WebhookName string
-	// Configure sets Policy, Channels and Webhook of o as the settings of a file say. [Open] and
-	// [Host.Reload] call it with a copy of the Options; an error means that the file is invalid. Default:
-	// they are those of the Options for every file.
+	// Configure sets Policy, Channels and Webhook of o as the settings of a file specify. [Open]
+	// and [Host.Reload] call it with a copy of the Options; an error means that the file is
+	// invalid. Default: every file uses the values of the Options.
 	Configure func(f *config.File, o *Options) error
-	// Recorder records the requests of all callers, and what changes for them. Default: nothing is
-	// recorded.
+	// Recorder stores records of the requests of all callers, and of changes that affect them.
+	// Default: the host stores no records.
 	Recorder event.Recorder
-	// State keeps what the host must find again after a restart, such as pins. Default: a state.Memory.
+	// State contains the data that must survive a restart, such as pins. Default: a state.Memory.
 	State state.Store
-	// Pins compares the definitions of all servers with those in State that were approved, and neither
-	// lists nor uses others; see [pin.Pin]. Default: only those of servers whose settings have "trust".
+	// Pins compares the definitions of all servers with the approved definitions in State. The host
+	// must neither list nor use other definitions; see [pin.Pin]. Default: only servers whose
+	// settings contain "trust".
 	Pins bool
-	// StateKeys encrypt what callers carry for the host, such as the state of a question; each has at
-	// least 32 random bytes. The first encrypts, all decrypt. Hosts that share keys accept each
-	// other's states. Default: a random key for this host.
+	// StateKeys encrypt data that callers carry for the host, such as the state of a question. Each
+	// key must contain at least 32 random bytes. The first key encrypts, all keys decrypt. Hosts
+	// that share keys accept each other's states. Default: a random key for this host.
 	StateKeys [][]byte
-	// Tokens returns the store of the tokens of a principal: [mcp.Principal.Key], which is empty for the
-	// local user. Stores of different principals have nothing in common. With Dial, servers without "auth"
-	// in their settings and with "auth": "gateway" have the login of the local user; see
-	// operator.Logins. Default: one in memory for each.
+	// Tokens returns the store of the tokens of a principal: [mcp.Principal.Key], which is empty
+	// for the local user. Stores of different principals must not share tokens. With Dial, servers
+	// without "auth" in their settings and servers with "auth": "gateway" use the login of the
+	// local user; see operator.Logins. Default: a store in memory for each principal.
 	Tokens func(principal string) oauthclient.Store
 	// OAuth returns how logins at a server are made. Store and Authorizer are not used. Default: the
 	// program registers itself where that is possible.
 	OAuth func(s *config.Server) *oauthclient.TransportOptions
-	// LoginCommand returns the command line with which the local user logs in to a server, for errors.
-	// Default: errors name none.
+	// LoginCommand returns the command line with which the local user logs in to a server, for
+	// errors. Default: errors contain no command line.
 	LoginCommand func(server string) string
-	// Instructions are sent to clients before those of the servers.
+	// Instructions are sent to clients before the instructions of the servers.
 	Instructions string
-	// Observer receives the requests of all callers, as that of a server, and those of the host to its
-	// servers, as that of a client; see [mcp.Observer]. [ServerFrom] returns the server of the latter. The
-	// target of a request of a caller is the public name of a tool or prompt, empty for a name that its view
-	// does not have. Default: that of Client for the requests to servers.
+	// Observer receives the requests of all callers, as the observer of a server, and the host's
+	// requests to its servers, as the observer of a client; see [mcp.Observer]. For requests to
+	// servers, [ServerFrom] returns the server. The target of a caller's request is the public name
+	// of a tool or prompt, or empty for a name that the caller's view does not contain. Default:
+	// Client.Observer for the requests to servers.
 	Observer mcp.Observer
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Host uses the servers of one configuration. It is safe for concurrent use.
+// A Host uses the servers of a configuration. It is safe for concurrent use.
 type Host struct {
 	opts      Options
 	servers   *upstream.Servers
@@ -111,7 +115,7 @@ type Host struct {
 	calls     call.Next // the pipeline
 	recent    observe.Recent
 	misnamed  routes.Misnamed
-	dials     bool // connections are those of Dial
+	dials     bool // [Dial] makes the connections
 	logins    *login.Logins
 	tasks     task.Table
 	task      *task.Stages
@@ -209,8 +213,8 @@ type workGroup struct {
 	ending  bool
 }
 
-// run runs f in a goroutine. After wait was called, the context of the host has ended, and nothing
-// waits for f, which returns at once.
+// run runs f in a goroutine. After a call of wait, the context of the host is over, f returns at
+// once, and run does not count it.
 func (w *workGroup) run(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,7 +225,7 @@ func (w *workGroup) run(f func()) {
 	w.running.Go(f)
 }
 
-// wait waits until the functions have returned.
+// wait waits until all functions return.
 func (w *workGroup) wait() {
 	w.mu.Lock()
 	w.ending = true
@@ -237,9 +241,8 @@ func Dial(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	return connection.Dial(s, upstream.ClientFrom(ctx), upstream.IsInsecure(ctx)), nil
 }
 
-// ClientFrom returns the HTTP client for the connection that ctx of [Options.Dial] is for. It adds the
-// credentials of the caller of the connection to a server with "auth": "caller" or "forward". It is nil
-// for other servers. [Dial] also gets one for "gateway", which a function of the program does itself.
-func ClientFrom(ctx context.Context) *http.Client {
-	return upstream.ClientFrom(ctx)
-}
+// ClientFrom returns the HTTP client for the connection that ctx of [Options.Dial] is for. The
+// client adds the caller's credentials for a server with "auth": "caller" or "forward". It is nil
+// for other servers. For "gateway", [Dial] receives a client, too; a function of the program must
+// authorize the requests itself.
+func ClientFrom(ctx context.Context) *http.Client { return upstream.ClientFrom(ctx) }

@@ -16,10 +16,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
-// Open returns a host for a configuration. It starts no server: that happens when a request needs
-// it, or by [Host.Start]. An invalid entry of a server does not affect the others: requests for it
-// fail with [hosterr.CodeConfigError]. ctx bounds Open, not the life of the Host. A file whose servers need
-// trust must have been trusted: see [config.TrustStore].
+// Open returns a host for a configuration. It starts no server: a server starts when a request
+// needs it, or by [Host.Start]. An invalid entry of a server does not affect other servers:
+// requests for the server fail with [hosterr.CodeConfigError]. ctx limits Open, not the life of the
+// Host. A file whose servers need trust must be trusted before: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h := &Host{subscribed: map[*View]struct{}{}}
 	if o != nil {

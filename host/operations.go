@@ -160,6 +160,7 @@ func (o operations) Observer() mcp.Observer { return o.h.opts.Observer }
 
 func (o operations) Record(r *event.Record) error { return o.h.record(r) }
 
-// errNoPins reports that definitions of the server are not compared with approved ones.
+// errNoPins reports that the host does not compare definitions of the server with approved
+// definitions.
 var errNoPins = errors.New("the definitions of the server are not recorded: its settings must contain " +
 	"\"trust\"")

@@ -13,50 +13,50 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Diff reports what a reload has changed. Names are in the order of the file that has them.
+// A Diff contains the changes of a reload. Names are in the order of the file that contains them.
 type Diff struct {
 	// Added and Removed are the names of servers.
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	// Changed are the servers that are connected to again.
 	Changed []string `json:"changed,omitempty"`
-	// Updated are the servers whose settings have changed, and that keep their connections.
+	// Updated contains the servers whose settings changed and that keep their connections.
 	Updated []string `json:"updated,omitempty"`
-	// Settings are the other members of the settings that have changed, such as "profiles", and
+	// Settings contains the other members of the settings that changed, such as "profiles", and
 	// "mcpServers" for the order of the servers.
 	Settings []string `json:"settings,omitempty"`
-	// Restart are the members of the settings that have changed, such as "listen", and have no effect
-	// until the program is started again.
+	// Restart contains the members of the settings that changed and that require a restart of the
+	// program, such as "listen".
 	Restart []string `json:"restart,omitempty"`
 }
 
-// IsEmpty reports whether nothing has changed.
+// IsEmpty reports whether the reload changed no setting and no server.
 func (d *Diff) IsEmpty() bool {
 	return len(d.Added)+len(d.Removed)+len(d.Changed)+len(d.Updated)+len(d.Settings)+len(d.Restart) == 0
 }
 
-// Reload replaces the configuration. A server has changed if what its entry means now differs: the
-// values of variables and the contents of files count, the outputs of commands such as ${exec:…} do
-// not.
+// Reload replaces the configuration. A server is changed if the meaning of its entry differs:
+// values of variables and contents of files count, outputs of commands such as ${exec:…} do not.
 //
-//   - Servers that have not changed keep their processes, sessions, requests and subscriptions.
-//   - Of a changed server, new instances are started. When they are ready, they replace the others as
-//     with [Upstream.Restart]. An instance whose replacement fails stays in use, the failure is an
-//     event, and Reload with another entry, or a later attempt, replaces it. If the replacement
-//     fails because a secret is no longer stored, the instance receives no new requests. A server
-//     that becomes a URL instead of a command, or the reverse, or has another mode of sharing, is
-//     replaced at once.
-//   - Removed servers get no new requests. Those in progress continue for 30 seconds at most, suspended
-//     ones until their end.
-//   - Other settings apply to the next request. Settings of a server that are not those of a connection,
-//     such as allow, and limits do too. "trust" is one of a connection: what it offers is compared with pins again.
-//   - Policy, channels and webhook are those that [Options.Configure] sets. Approvals and decisions of
-//     another epoch of the policy are void. See [Diff] for settings that need a restart.
+//   - Servers that are not changed keep their processes, sessions, requests and subscriptions.
+//   - Reload starts new instances of a changed server. When they are ready, they replace the old
+//     instances as with [Upstream.Restart]. An instance whose replacement fails stays in use, the
+//     failure is an event, and Reload with another entry, or a later attempt, replaces it. If the
+//     replacement fails because a secret is no longer stored, the instance receives no new requests. A
+//     server that becomes a URL instead of a command, or the reverse, or that changes its mode of
+//     sharing, is replaced at once.
+//   - Removed servers receive no new requests. Requests in progress continue for 30 seconds at most,
+//     suspended requests until their end.
+//   - Other settings apply to the next request, and so do limits and settings of a server that do not
+//     concern a connection, such as allow. "trust" concerns a connection: the host compares the
+//     definitions of a new connection with pins again.
+//   - [Options.Configure] sets the policy, channels and webhook. Approvals and decisions of another epoch
+//     of the policy are void. See [Diff] for settings that require a restart.
 //
 // Every view with subscriptions is notified of lists that differ. If the settings of the file are
-// invalid, Reload changes nothing and returns the error. Its outcome is also an event, unless nothing
-// has changed. A file whose servers need trust must have been trusted: see [config.TrustStore]. Reload
-// does not wait for servers.
+// invalid, Reload keeps the old configuration and returns the error. The outcome is also an event,
+// unless the file contains no change. A file whose servers need trust must be trusted before: see
+// [config.TrustStore]. Reload does not wait for servers.
 func (h *Host) Reload(ctx context.Context, f *config.File) (*Diff, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
@@ -92,12 +92,12 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 		v.table.Servers()
 	}
 	h.servers.Wake()
-	h.approve.Recheck() // requests that the last policy has asked about are void
+	h.approve.Recheck() // questions of the last policy are void
 	h.recordConfig(f, "reload")
 	return d, nil
 }
 
-// apply makes a set and its rules those of the host. It returns the set before, and the views with
+// apply replaces the set of servers and the rules. It returns the previous set, and the views with
 // subscriptions.
 func (h *Host) apply(set *upstream.Set, rules *Options) (*upstream.Set, []*View, error) {
 	h.mu.Lock()
@@ -106,7 +106,7 @@ func (h *Host) apply(set *upstream.Set, rules *Options) (*upstream.Set, []*View,
 		return nil, nil, mcp.ErrClosed
 	}
 	if h.opts.Configure != nil {
-		h.use(rules) // before the servers: a request for a new one is never decided by the last policy
+		h.use(rules) // before the servers: the last policy must not decide about a request for a new server
 	}
 	return h.servers.Use(set), slices.Collect(maps.Keys(h.subscribed)), nil
 }
@@ -133,7 +133,7 @@ func (h *Host) configured(f *config.File) (*Options, error) {
 	return &o, nil
 }
 
-// use makes the policy and the channels of options those of the host.
+// use replaces the policy and the channels with the values of options.
 func (h *Host) use(o *Options) {
 	h.approve.Use(approve.Channels{Order: slices.Clone(o.Channels), Webhook: o.Webhook, WebhookName: o.WebhookName})
 	h.authorize.Use(o.Policy)

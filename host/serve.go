@@ -109,8 +109,9 @@ func (v *unobservedView) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Re
 // Observer returns the observer of [Options].
 func (v *unobservedView) Observer() mcp.Observer { return v.host.opts.Observer }
 
-// observedTarget returns the public name of the tool or prompt that a request uses, or "" for one that
-// the view does not have. It reads no lists: the request has read those that it needs.
+// observedTarget returns the public name of the tool or prompt that a request uses, or "" for a
+// name that the view does not contain. It must not read lists: the request itself read the lists
+// that it needs.
 func (v *View) observedTarget(req *mcp.Request, _ error) string {
 	kind := catalogue.Tools
 	switch req.Method {

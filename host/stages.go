@@ -38,16 +38,14 @@ func (h *Host) newApprover() *approve.Approver {
 			}
 			return u.Hold()
 		}}
-	if _, ok := h.opts.State.(*state.Memory); ok { // only this process has the approvals that were used
+	if _, ok := h.opts.State.(*state.Memory); ok { // only this process holds the used approvals
 		o.Process = h.observe.IDs.Prefix
 	}
 	return approve.New(o)
 }
 
 // Approvals returns the requests that wait for approval, and the grants.
-func (h *Host) Approvals() *approval.Approvals {
-	return h.approve.Approvals()
-}
+func (h *Host) Approvals() *approval.Approvals { return h.approve.Approvals() }
 
 // IsUnchanged implements [authorize.View].
 func (v *callView) IsUnchanged(ctx context.Context, item *catalogue.Item) bool {
@@ -64,7 +62,7 @@ func (h *Host) newAuthorizer() *authorize.Authorizer {
 }
 
 // SetPolicy replaces the policy, until [Host.Reload] with [Options.Configure] does. Requests that
-// were sent before keep their decision; their results are decided by the new one.
+// were sent before keep their decision; the new policy decides about their results.
 func (h *Host) SetPolicy(p policy.Policy) {
 	h.authorize.Use(p)
 	h.mu.Lock()
@@ -94,8 +92,9 @@ func (h *Host) maskRecord(r *event.Record, text string) string {
 	return text
 }
 
-// record passes a record to [Options.Recorder], with the time unless it has one. It is for events
-// that no request of a [View] causes, such as logins. The error is that of the Recorder.
+// record passes a record to [Options.Recorder], and sets a missing time. It must be used only for
+// events that no request of a [View] causes, such as logins. The error is the error of the
+// Recorder.
 func (h *Host) record(r *event.Record) error {
 	if h.opts.Recorder == nil {
 		return nil

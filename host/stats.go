@@ -11,28 +11,29 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// Stats are figures of a [Host]: at one moment, or of what has happened since it was opened.
+// Stats contains figures of a [Host]: at one moment, or since it was opened.
 type Stats struct {
-	Servers   map[State]int // the number of servers in each state; states without one are absent
+	Servers   map[State]int // the number of servers in each state; a state without servers is absent
 	Instances int           // connections and attempts to connect
 	// Processes is the number of processes of commands, and MaxProcesses the most of them; see
 	// [config.CallerLimits.Processes].
 	Processes, MaxProcesses int
-	Requests, Suspended     int // requests in progress, and those that wait for an answer of their caller
-	// ByServer has the figures of each server by its name in the configuration.
+	Requests, Suspended     int // requests in progress, and requests that wait for an answer of their caller
+	// ByServer contains the figures of each server by its name in the configuration.
 	ByServer map[string]ServerStats
-	// Decisions are how often the policy has decided about requests, results and questions. Not counted
-	// are decisions about lists.
+	// Decisions counts the decisions of the policy about requests, results and questions. Decisions
+	// about lists do not count.
 	Decisions map[DecisionKind]uint64
-	// Approvals are the ends of requests that needed an approval, by outcome: "approved", "granted" (by an
-	// earlier approval), "denied", "expired", "cancelled", or "failed" if no one could be asked.
+	// Approvals counts the requests that required an approval, by outcome: "approved", "granted"
+	// (by an earlier approval), "denied", "expired", "cancelled", or "failed" if no channel could
+	// ask.
 	Approvals map[string]uint64
 	// Spilled is the number of results that are kept for their callers, and SpilledBytes their size.
 	Spilled, SpilledBytes int
-	// RecordsWaiting and RecordsLost are how many records wait to be stored, and how many are lost: what the
-	// Recorder, or the one that its method Unwrap() Recorder returns, returns from a method
-	// Backlog() (waiting int, lost uint64). Without one, RecordsLost counts the records that the Recorder has
-	// returned an error for.
+	// RecordsWaiting counts the records that wait to be stored, and RecordsLost the lost records.
+	// The figures come from the method Backlog() (waiting int, lost uint64) of the Recorder, or of
+	// the Recorder that its method Unwrap() Recorder returns. Without such a method, RecordsLost
+	// counts the records for which the Recorder returned an error.
 	RecordsWaiting int
 	RecordsLost    uint64
 }
@@ -45,20 +46,22 @@ type DecisionKind struct {
 	Effect string
 }
 
-// ServerStats are figures of a server, since it was configured or at one moment.
+// ServerStats contains figures of a server, since it was configured or at one moment.
 type ServerStats struct {
 	State     State
 	Instances int // connections and attempts to connect
-	// Requests are in progress at the server, Suspended ones wait for an answer of their caller, Queued ones
-	// for their turn, and Held ones for the approval of the operator.
+	// Requests counts the requests in progress at the server, Suspended the requests that wait for
+	// an answer of their caller, Queued the requests that wait for their turn, and Held the
+	// requests that wait for the approval of the operator.
 	Requests, Suspended, Queued, Held int
 	Breaker                           BreakerState
-	// Restarts are connections and attempts to connect that follow a failure or replace another one.
+	// Restarts counts connections and attempts to connect that follow a failure or replace a
+	// connection.
 	Restarts uint64
-	// Errors are requests without a valid response of the server, by code. Those that callers have cancelled
-	// are not counted.
+	// Errors counts requests without a valid response of the server, by code. Requests that callers
+	// cancelled do not count.
 	Errors map[hosterr.Code]uint64
-	// Limited are requests that a setting has refused, by setting; see [LimitStatus].
+	// Limited counts requests that a setting refused, by setting; see [LimitStatus].
 	Limited map[string]uint64
 	// Quarantined are definitions that were quarantined.
 	Quarantined uint64
@@ -85,7 +88,7 @@ func (h *Host) Stats() Stats {
 	return st
 }
 
-// backlog returns the figures of the first Recorder that has them.
+// backlog returns the figures of the first Recorder with a method Backlog.
 func backlog(r event.Recorder) (waiting int, lost uint64, ok bool) {
 	for r != nil {
 		if b, ok := r.(interface {
@@ -111,7 +114,7 @@ func stats(u *upstream.Server) ServerStats {
 		Errors: s.Errors, Limited: s.Limits.Refused, Quarantined: s.Quarantined}
 }
 
-// hostCounts are what has happened since the host was opened.
+// hostCounts contains counts since the host was opened.
 type hostCounts struct {
 	decisions observe.Counters[DecisionKind]
 	approvals observe.Counters[string] // by outcome
@@ -125,7 +128,8 @@ func (h *Host) countDecision(about policy.ActionKind, d *policy.Decision) {
 	h.counts.decisions.Add(DecisionKind{about, effect})
 }
 
-// countError counts a request without a valid response of its server, unless its caller has cancelled it.
+// countError counts a request without a valid response of its server, unless its caller cancelled
+// it.
 func (h *Host) countError(ctx context.Context, err error) {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || ctx.Err() != nil {

@@ -15,31 +15,32 @@ type Upstream struct{ server *upstream.Server }
 // Name returns the name of the server in the configuration.
 func (u *Upstream) Name() string { return u.server.Name() }
 
-// Restart connects to the server again, for every caller that it has an instance for, and waits
-// until the new instances are ready. Only then do they replace the others, which end with their last
-// request: after 30 seconds at the latest, but not before their suspended requests. An instance that
-// cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay after
-// failures and the effect of [Upstream.Stop]. ctx bounds the waiting only.
+// Restart connects to the server again, for every caller with an instance, and waits until the new
+// instances are ready. Only then do they replace the old instances, which end with their last
+// request: after 30 seconds at the latest, but not before their suspended requests. An instance
+// that cannot be replaced stays in use; the error joins the reasons. Restart also ends a delay
+// after failures and the effect of [Upstream.Stop]. ctx limits the waiting only.
 func (u *Upstream) Restart(ctx context.Context) error { return u.server.Restart(ctx) }
 
-// Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or [Host.Start],
-// requests for the server fail. Stop returns when the processes have ended, within 11 seconds.
+// Stop ends all instances and the requests that they serve. Until [Upstream.Restart] or
+// [Host.Start], requests for the server fail. Stop returns when the processes end, within 11
+// seconds.
 func (u *Upstream) Stop() { u.server.Stop() }
 
-// A StderrLine is a line that a process of a server has written to its standard error.
+// A StderrLine is a line from the standard error of a process of a server.
 type StderrLine struct {
 	// Number is the number of the line among all of the server, from 1.
 	Number uint64
 	Time   time.Time
-	// Instance is the id of the instance that has written it; see [InstanceStatus].
+	// Instance identifies the instance that wrote the line; see [InstanceStatus].
 	Instance string
 	// Text is the line, with control and other invisible characters in the form of Go strings, such
 	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
 	Text string
 }
 
-// Stderr returns the last lines that processes of the server have written to their standard error,
-// the oldest first: at most 256 KiB. They have "[secret]" in place of secrets of the configuration.
+// Stderr returns the last lines from the standard error of the server's processes, the oldest
+// first: at most 256 KiB. They contain "[secret]" in place of secrets of the configuration.
 func (u *Upstream) Stderr() []StderrLine {
 	var lines []StderrLine
 	for _, l := range u.server.Stderr() {
@@ -48,26 +49,26 @@ func (u *Upstream) Stderr() []StderrLine {
 	return lines
 }
 
-// An UpstreamStatus is the condition of a server at one time.
+// An UpstreamStatus is the condition of a server at a moment.
 type UpstreamStatus struct {
 	// State is that of the instance that is best able to serve, and Since is when it began.
 	State State
 	Since time.Time
-	// Revision is the protocol revision of the connection, empty without one. Session reports whether
-	// it is of the session era, before 2026-07-28.
+	// Revision is the protocol revision of the connection, or empty without a connection. Session
+	// reports whether the connection belongs to the session era, before 2026-07-28.
 	Revision string
 	Session  bool
-	// Requests is the number of requests in progress, and Suspended the number of those that wait for
-	// an answer of their caller.
+	// Requests counts the requests in progress, and Suspended the requests that wait for an answer
+	// of their caller.
 	Requests, Suspended int
 	// Starts is the number of processes or connections so far.
 	Starts int
-	// Err is the last failure, nil if there was none or an instance has become ready since. The text
-	// may come from the server and must not be trusted.
+	// Err is the last failure; nil means that no instance failed since an instance became ready.
+	// The text may come from the server and must not be trusted.
 	Err error
-	// Exit is how the last process that has ended by itself did so, nil if there is none.
+	// Exit describes the exit of the last process that ended by itself; nil means that none did.
 	Exit *mcp.ExitError
-	// RetryAfter is when a delayed start may begin; zero if none is delayed.
+	// RetryAfter is the time until a delayed start may begin; zero means no delay.
 	RetryAfter time.Duration
 	// Limits are the figures of the limits of requests.
 	Limits LimitStatus
@@ -75,7 +76,7 @@ type UpstreamStatus struct {
 	Instances []InstanceStatus
 }
 
-// An InstanceStatus is the condition of one instance: a connection, and a process if the server is a
+// An InstanceStatus is the condition of an instance: a connection, and a process if the server is a
 // command.
 type InstanceStatus struct {
 	// ID identifies the instance. It is random.
@@ -109,8 +110,8 @@ func (u *Upstream) Status() *UpstreamStatus {
 	return st
 }
 
-// A LimitStatus contains the figures of the limits of a server at one time. See [config.ServerSettings] and
-// [config.CallerLimits].
+// A LimitStatus contains the figures of the limits of a server at a moment. See
+// [config.ServerSettings] and [config.CallerLimits].
 type LimitStatus struct {
 	// Running is the number of requests at the server, and Queued the number of requests that wait for
 	// their turn. Requests that wait for an answer of their caller do not count.
@@ -124,8 +125,8 @@ type LimitStatus struct {
 	// server again.
 	Breaker    BreakerState
 	RetryAfter time.Duration
-	// Refused counts the requests that each setting has refused since the server was configured, such as
-	// "concurrency" or "limits.perCaller".
+	// Refused counts the requests that each setting refused since the server was configured. A key
+	// is a setting, such as "concurrency" or "limits.perCaller".
 	Refused map[string]uint64
 }
 

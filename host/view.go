@@ -19,14 +19,14 @@ import (
 
 const methodToolsCall = "tools/call"
 
-// A View is what one caller may use: the tools, prompts and resources of the servers of its profile,
-// as one [mcp.Handler]. Tools and prompts have the name "server__name". It serves clients of every
-// revision, is a [driver.Listener], and is safe for concurrent use.
+// A View contains everything that a caller may use: the tools, prompts and resources of the servers
+// of its profile, as one [mcp.Handler]. The name of a tool or prompt is "server__name". A View
+// serves clients of every revision, is a [driver.Listener], and is safe for concurrent use.
 type View struct {
 	host   *Host
 	caller *policy.Caller
-	// principal is the caller as servers tell it from others: those without a principal are one local
-	// user.
+	// principal identifies the caller to servers and limits: all callers without a principal are
+	// one local user.
 	principal string
 	changes   *mcp.Broadcaster
 	target    func(*mcp.Request, error) string // observedTarget
@@ -45,9 +45,7 @@ func (v *View) Observer() mcp.Observer { return v.host.opts.Observer }
 
 // ServerFrom returns the name of the server of a request, in the contexts that [Options].Observer gets of
 // requests to servers, of their questions and their sessions. It is empty for requests of callers.
-func ServerFrom(ctx context.Context) string {
-	return upstream.ServerFrom(ctx)
-}
+func ServerFrom(ctx context.Context) string { return upstream.ServerFrom(ctx) }
 
 // A callView is a [call.View].
 type callView View
@@ -76,7 +74,7 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok
 // IsSingle implements [result.View].
 func (v *callView) IsSingle() bool { return v.table.Servers().Single }
 
-// send sends a request through the pipeline, and returns what the caller receives.
+// send sends a request through the pipeline, and returns the result for the caller.
 func (v *View) send(ctx context.Context, req *mcp.Request, c *call.Call) (mcp.Result, error) {
 	c.View, c.Request = (*callView)(v), req
 	return v.host.calls(ctx, c)

@@ -103,8 +103,8 @@ var errUnknownReference = mcp.Errorf(mcp.CodeInvalidParams, "invalid params.ref:
 const refName, refURI = "name", "uri"
 
 // checkReference refuses a completion reference that contains both a name and a URI, or the member
-// that its type does not define. Otherwise the policy could decide about one item, and the server
-// use another.
+// that its type does not define. Otherwise the policy could decide about an item, and the server
+// use another item.
 func checkReference(ref []byte) error {
 	kind, _ := jsonscan.Get(ref, "type")
 	other := refURI
@@ -118,7 +118,7 @@ func checkReference(ref []byte) error {
 	return nil
 }
 
-// referenceName returns the name or, if there is none, the URI of a completion reference.
+// referenceName returns the name, or without a name the URI, of a completion reference.
 func referenceName(ref []byte) string {
 	raw, ok := jsonscan.Get(ref, refName)
 	if !ok {
@@ -147,8 +147,9 @@ func (v *View) publish(server string, p *upstream.Pool, method string, raw []byt
 	return raw
 }
 
-// readKept serves a read of a page of a large result. Callers other than the principal of the result receive the
-// error of a resource that does not exist. The policy has decided about the result.
+// readKept serves a read of a page of a large result. Callers other than the principal of the
+// result receive the error of a resource that does not exist. The policy decided about the result
+// before.
 func (v *View) readKept(ctx context.Context, req *mcp.Request, uri string) (mcp.Result, error) {
 	page, ok := v.host.result.Page(v.principal, uri)
 	var p *upstream.Pool
@@ -162,8 +163,9 @@ func (v *View) readKept(ctx context.Context, req *mcp.Request, uri string) (mcp.
 		Local: func(context.Context) (mcp.Result, error) { return page.Contents(), nil }})
 }
 
-// extensions returns the extensions that the client of an instance declares for its own requests: it
-// lists the tools for pages, and subscribes to tasks. Requests of callers have theirs.
+// extensions returns the extensions that the client of an instance declares for its own requests:
+// it lists the tools for pages, and subscribes to tasks. Requests of callers declare their own
+// extensions.
 func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
 	all := map[string]json.RawMessage{
 		task.Extension:       json.RawMessage("{}"),
@@ -204,9 +206,9 @@ func (v *View) noteClass(req *mcp.Request) {
 	}
 }
 
-// suspendedRoute returns the route of the answer to a call that waits at a server which was removed, or
-// which no longer lists the item; nil for any other request. The arguments are those of the call, so
-// that nothing has to be removed from them: the server does not get them again.
+// suspendedRoute returns the route of the answer to a call that waits at a server which was
+// removed, or which no longer lists the item. It returns nil for any other request. The server does
+// not receive the arguments again, so that hidden arguments need not be removed from them.
 func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call.Call {
 	text, ok, err := round.StateOf(req)
 	if !ok || err != nil {
@@ -228,11 +230,11 @@ func (v *View) suspendedRoute(req *mcp.Request, kind catalogue.Kind) *call.Call 
 	return &call.Call{Kind: actionOf(kind), Pool: p, Target: st.Target, Suspended: true}
 }
 
-// mayContinue reports whether the caller may use the server and the item of a suspended call.
-// Another caller with the same principal and more permissions may have begun the call.
+// mayContinue reports whether the caller may use the server and the item of a suspended call. A
+// caller with the same principal and more permissions may have begun the call.
 func (v *View) mayContinue(p *upstream.Pool, kind catalogue.Kind, target, public string) bool {
 	c, set := v.caller, v.host.servers.Current()
-	present := set.Named(p.Name()) // may have replaced the server of the call
+	present := set.Named(p.Name()) // possibly a replacement of the server of the call
 	if !set.Opens(c, p.Server()) || present != nil && !set.Opens(c, present) {
 		return false
 	}

@@ -84,15 +84,15 @@ type subscribing struct {
 	parts []*subscribedPart
 }
 
-// A subscribedPart is the record of the targets of one server about which the same rule has decided.
+// A subscribedPart is the record of the targets of a server about which the same rule decided.
 type subscribedPart struct {
 	event.Record
 	intended bool // the intent is stored
 	targets  []string
 }
 
-// admit checks the rate of the caller. Subscriptions have a bucket of their own, so that the streams which
-// clients open by themselves do not refuse calls.
+// admit checks the rate of the caller. Subscriptions use a bucket of their own, because the streams
+// that clients open by themselves must not cause the refusal of calls.
 func (s *subscribing) admit() error {
 	v := s.view
 	servers := v.table.Servers().All

@@ -77,7 +77,7 @@ func (v *View) HeaderParams(ctx context.Context, _ *mcp.Request, tool string) []
 	return serverPool(s).Schemas().Of(item).Headers
 }
 
-// noteSubscribed records whether a view has subscriptions.
+// noteSubscribed records whether a view holds subscriptions.
 func (h *Host) noteSubscribed(v *View, subscribed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -62,7 +62,7 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 	}
 	o := &driver.ForwardOptions{Principal: t.view.principal, Caller: at.Waiter}
 	if info := t.Info(); info.Form() == task.Extended && task.FormOf(req) == task.Session {
-		o.Capabilities = t.pool.DeclareTasks(req) // the server has to know that its client supports tasks
+		o.Capabilities = t.pool.DeclareTasks(req) // the server must know that its client supports tasks
 	}
 	s, res, roots, err := t.pool.Forward(ctx, req, at.Class, upstream.Earlier{Conn: at.Instance, Roots: at.Roots}, o)
 	if s != nil {
@@ -146,8 +146,9 @@ func changesTask(req *mcp.Request) bool {
 		jsonscan.Has(req.Params, "inputResponses")
 }
 
-// resultAction returns the action about the result of a request. If the request is about a task, the action
-// names the tool that was called, with the tool's definition unless the definition has changed.
+// resultAction returns the action about the result of a request. If the request concerns a task,
+// the action names the tool that created the task, with the tool's definition unless the definition
+// changed since.
 func (v *View) resultAction(ctx context.Context, a *policy.Action, t *call.Task) *policy.Action {
 	if t == nil {
 		return a

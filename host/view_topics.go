@@ -19,11 +19,11 @@ const (
 	// notifications. Spec: tasks extension, Task Status Notifications.
 	topicTasks       = "taskIds"
 	notificationTask = "notifications/tasks"
-	// maxTaskTopics bounds the tasks of one subscription.
+	// maxTaskTopics limits the tasks of a subscription.
 	maxTaskTopics = 1000
 )
 
-// A topicListener subscribes a view to topics of one server.
+// A topicListener subscribes a view to topics of a server.
 type topicListener struct {
 	view   *View
 	pool   *upstream.Pool
@@ -65,13 +65,13 @@ func (s *subscribing) topics(
 	return listeners
 }
 
-// openTopics subscribes to topics at their servers, and adds to the filter the topics to which the servers have
-// agreed. stops end that.
+// openTopics subscribes to topics at their servers, and adds to the filter the topics that the
+// servers accepted. stops end the subscriptions.
 func openTopics(
 	ctx context.Context, listeners map[*upstream.Pool]*topicListener, f *mcp.SubscriptionFilter,
 ) (stops []func()) {
 	var handles []string
-	for _, l := range listeners { // usually one
+	for _, l := range listeners { // usually a single listener
 		agreed, stop := l.open(ctx)
 		if len(agreed) == 0 {
 			stop()
@@ -129,8 +129,8 @@ func setTopic(f *mcp.SubscriptionFilter, member string, value json.RawMessage) {
 	f.Topics[member] = value
 }
 
-// addTasks adds the tasks of a filter to the listeners of their servers. Ids that are not those of the
-// caller, or of a server for which the policy refuses the topic, are left out.
+// addTasks adds the tasks of a filter to the listeners of their servers. It omits IDs of tasks that
+// do not belong to the caller, and tasks of servers for which the policy refuses the topic.
 func (s *subscribing) addTasks(ctx context.Context, value []byte, of func(*upstream.Pool) *topicListener) {
 	v := s.view
 	if jsonscan.Kind(value) != '[' {
@@ -163,7 +163,7 @@ func (s *subscribing) addTasks(ctx context.Context, value []byte, of func(*upstr
 	}
 }
 
-// open subscribes at the server, and returns the topics that it has agreed to.
+// open subscribes at the server, and returns the topics that the server accepted.
 func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMessage, stop func()) {
 	if len(l.tasks) > 0 {
 		var ids []string
@@ -222,7 +222,7 @@ func (l *topicListener) handles(ids []byte) (handles []string) {
 	return handles
 }
 
-// pass passes a notification of a topic to the subscriptions of the view that have asked for it.
+// pass passes a notification of a topic to the subscriptions of the view that contain the topic.
 func (l *topicListener) pass(e mcp.Event) {
 	if e.Method == notificationTask {
 		t := l.tasks[jsonscan.GetString(e.Params, "taskId")]

@@ -9,7 +9,7 @@ import (
 // maxViews bounds the views that are kept.
 const maxViews = 1000
 
-// A viewCache has the views of callers by their keys. The lock of the host guards it.
+// A viewCache holds the views of callers by their keys. The lock of the host guards it.
 type viewCache struct {
 	views map[string]*View
 }
@@ -36,8 +36,9 @@ func (k *viewCache) get(h *Host, c *policy.Caller) *View {
 	return v
 }
 
-// evict removes a view of the principal with the most views, so that no caller can remove those of
-// others: the one that was not used for the longest time. Its subscriptions continue.
+// evict removes the view that was not used for the longest time, among the views of the principal
+// with the most views: a caller must not be able to remove the views of others. Its subscriptions
+// continue.
 func (k *viewCache) evict() {
 	counts := map[string]int{}
 	for _, v := range k.views {

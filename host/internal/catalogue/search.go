@@ -37,9 +37,7 @@ const (
 // Search returns the visible tools that match the words of a query, the best first, at most limit;
 // 0 means all. The order is that of BM25 over name, title, description and argument names. Equal
 // tools are in the order of the list.
-func (c *Catalogue) Search(query string, limit int) []*Item {
-	return c.search().find(query, limit)
-}
+func (c *Catalogue) Search(query string, limit int) []*Item { return c.search().find(query, limit) }
 
 // Parameters of BM25, with the values of common search engines: how soon repeated words stop
 // counting, and how much the length of a text counts.
