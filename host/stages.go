@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,7 +49,6 @@ func (h *Host) newApprover() *approve.Approver {
 // Approvals returns the requests that wait for approval, and the grants.
 func (h *Host) Approvals() *approval.Approvals { return h.approve.Approvals() }
 
-// IsUnchanged implements [authorize.View].
 func (v *callView) IsUnchanged(ctx context.Context, item *catalogue.Item) bool {
 	now, _, err := v.table.Find(ctx, item.Kind, item.Public)
 	if err != nil || now == nil && item.Kind == catalogue.Tools {
@@ -66,16 +67,15 @@ func (h *Host) newAuthorizer() *authorize.Authorizer {
 func (h *Host) SetPolicy(p policy.Policy) {
 	h.authorize.Use(p)
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for v := range h.subscribed {
+	views := slices.Collect(maps.Keys(h.subscribed))
+	h.mu.Unlock()
+	for _, v := range views { // without the lock: a table that counts subscriptions takes it
 		v.table.ListsChanged() // other items may be visible
 	}
 }
 
-// Decisions implements [authorize.View].
 func (v *callView) Decisions() *authorize.Cache { return &v.decisions }
 
-// Concerned implements [authorize.View].
 func (v *callView) Concerned(ctx context.Context, a *policy.Action, t *call.Task) *policy.Action {
 	return (*View)(v).resultAction(ctx, a, t)
 }
@@ -148,18 +148,14 @@ var (
 	_ approve.Target = (*upstream.Pool)(nil)
 )
 
-// Publish implements [result.View].
 func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.RawResult {
 	return (*View)(v).publish(p.Name(), p.(*upstream.Pool), method, raw)
 }
 
-// Tasks implements [task.View].
 func (v *callView) Tasks() *task.Caller { return v.tasks }
 
-// TaskSender implements [task.View].
 func (v *callView) TaskSender(p call.Pool) task.Sender {
 	return taskPool{(*View)(v), p.(*upstream.Pool)}
 }
 
-// PoolNamed implements [upstream.View].
 func (v *callView) PoolNamed(server string) *upstream.Pool { return (*View)(v).poolNamed(server) }

@@ -50,13 +50,10 @@ func ServerFrom(ctx context.Context) string { return upstream.ServerFrom(ctx) }
 // A callView is a [call.View].
 type callView View
 
-// Caller implements [call.View].
 func (v *callView) Caller() *policy.Caller { return v.caller }
 
-// Principal implements [call.View].
 func (v *callView) Principal() string { return v.principal }
 
-// OpenState implements [call.View].
 func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok bool, err error) {
 	if raw, ok := req.Param("inputResponses"); ok && jsonscan.Kind(raw) != '{' {
 		return st, false, mcp.Errorf(mcp.CodeInvalidParams, "invalid params.inputResponses: must be an object")
@@ -71,7 +68,6 @@ func (v *callView) OpenState(req *mcp.Request, c *call.Call) (st round.State, ok
 	return st, true, err
 }
 
-// IsSingle implements [result.View].
 func (v *callView) IsSingle() bool { return v.table.Servers().Single }
 
 // send sends a request through the pipeline, and returns the result for the caller.

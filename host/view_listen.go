@@ -65,7 +65,6 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 // A viewListener is the [upstream.User] of a view.
 type viewListener View
 
-// Pools implements [upstream.User].
 func (v *viewListener) Pools() (all []*upstream.Pool) {
 	for _, s := range v.table.Used() {
 		all = append(all, serverPool(s))
@@ -73,7 +72,6 @@ func (v *viewListener) Pools() (all []*upstream.Pool) {
 	return all
 }
 
-// ForgetLists implements [upstream.User].
 func (v *viewListener) ForgetLists() { v.table.Forget() }
 
 // A subscribing decides about the parts of a subscription and records them. The session of an older revision

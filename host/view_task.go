@@ -39,10 +39,8 @@ func (v *View) newTasks() *task.Caller {
 		}}
 }
 
-// Info implements [task.Sender].
 func (t taskPool) Info() task.Server { return routes.TaskServer(t.pool) }
 
-// Connect implements [task.Sender].
 func (t taskPool) Connect(ctx context.Context, at task.Place) error {
 	if t.Info().Revision != "" {
 		return nil
@@ -55,7 +53,6 @@ func (t taskPool) Connect(ctx context.Context, at task.Place) error {
 	return nil
 }
 
-// Send implements [task.Sender].
 func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mcp.Result, task.Place, error) {
 	if at.AnyClass {
 		at = task.Place{Class: t.pool.Class(req)}
@@ -74,12 +71,10 @@ func (t taskPool) Send(ctx context.Context, req *mcp.Request, at task.Place) (mc
 // A taskView publishes results for the caller of a view.
 type taskView struct{ *View }
 
-// Result implements [task.Publisher].
 func (v taskView) Result(server, method string, raw []byte) []byte {
 	return v.publish(server, v.poolNamed(server), method, raw)
 }
 
-// Questions implements [task.Publisher].
 func (v taskView) Questions(server string, raw []byte) []byte {
 	if v.table.Servers().Single {
 		server = ""

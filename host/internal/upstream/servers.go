@@ -58,7 +58,7 @@ func (s *Servers) Leaving(name, conn string) *Pool {
 		return nil
 	}
 	s.mu.Lock()
-	leaving := s.leaving
+	leaving := slices.Clone(s.leaving) // forgetRemoved changes the array
 	s.mu.Unlock()
 	for _, u := range leaving {
 		if u.name != name {
