@@ -145,7 +145,6 @@ var (
 	_ login.Pool     = (*upstream.Pool)(nil)
 	_ pins.Pool      = (*upstream.Pool)(nil)
 	_ result.Pool    = (*upstream.Pool)(nil)
-	_ approve.Target = (*upstream.Pool)(nil)
 )
 
 func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.RawResult {

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -33,18 +34,23 @@ func (v view) OpenState(*mcp.Request, *call.Call) (st round.State, ok bool, err 
 	return st, true, round.ErrInvalid
 }
 
-// A pool is the pool of a server with an identity.
-type pool struct{ identity string }
+// A pool is the pool of a server, whose configuration a test may replace.
+type pool struct{ entry *server.Server }
 
-func (p pool) Name() string                     { return "bank" }
-func (p pool) Settings() *config.ServerSettings { return &config.ServerSettings{} }
-func (p pool) Identity() string                 { return p.identity }
-func (p pool) WithoutMeta() string              { return "" }
+func (p *pool) Name() string          { return "bank" }
+func (p *pool) Entry() *server.Server { return p.entry }
+
+// program returns the configuration of a command.
+func program(command string) *server.Server {
+	return &server.Server{Settings: &config.ServerSettings{},
+		Config: &config.Server{Name: "bank", Type: config.TypeStdio, Command: command}}
+}
 
 // A stage is the stage, with a next function that counts the calls that reach it.
 type stage struct {
 	*approve.Approver
-	changed bool // the policy or the definition changed during the wait
+	changed bool   // the policy or the definition changed during the wait
+	again   func() // called when the policy decides again
 	sent    int
 }
 
@@ -54,12 +60,15 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{}
+	s := &stage{again: func() {}}
 	s.Approver = approve.New(approve.Options{State: &state.Memory{}, Ring: sealer.Ring, Context: t.Context(),
 		Logger: slog.New(slog.DiscardHandler), Run: func(f func()) { go f() }, Epoch: func() uint64 { return 1 },
 		Changed: func(approve.Change) {}, Record: func(*event.Record) {}, Count: func(context.Context, bool, error) {},
 		Waits: func(string) (done func()) { return func() {} },
-		Again: func(context.Context, *call.Call, *mcp.Request) (bool, error) { return !s.changed, nil }})
+		Again: func(context.Context, *call.Call, *mcp.Request) (bool, error) {
+			s.again()
+			return !s.changed, nil
+		}})
 	return s
 }
 
@@ -83,7 +92,7 @@ func payment(t *testing.T, params string, edit ...func(c *call.Call)) *call.Call
 		t.Fatal(err)
 	}
 	ann := &policy.Caller{Principal: &mcp.Principal{Subject: "ann"}, Session: "1"}
-	c := &call.Call{View: view{ann}, Pool: pool{"one"}, Kind: policy.ActionCall, Target: "pay", Request: req,
+	c := &call.Call{View: view{ann}, Pool: &pool{program("one")}, Server: program("one"), Kind: policy.ActionCall, Target: "pay", Request: req,
 		Action: &policy.Action{Kind: policy.ActionCall, Method: "tools/call", Caller: ann, Server: "bank", Target: "pay",
 			Arguments: call.Arguments(req), Digest: [32]byte{1}},
 		Decision: &policy.Decision{Do: policy.OutcomeAsk, Rule: "payments"}}
@@ -168,7 +177,7 @@ func TestAnswerCountsOnceForItsCall(t *testing.T) {
 	for name, edit := range map[string]func(c *call.Call){
 		"target":     func(c *call.Call) { c.Action.Target = "refund" },
 		"server":     func(c *call.Call) { c.Action.Server = "other" },
-		"identity":   func(c *call.Call) { c.Pool = pool{"two"} },
+		"program":    func(c *call.Call) { c.Server = program("two") },
 		"definition": func(c *call.Call) { c.Action.Digest[0]++ },
 	} {
 		t.Run("other "+name, func(t *testing.T) {
@@ -204,11 +213,11 @@ func TestGrantCoversExactlyItsBinding(t *testing.T) {
 	s.wantSent(t, payment(t, answered(t, toBob, s.ask(t, payment(t, toBob)), approval.Always)))
 	s.wantSent(t, payment(t, `"arguments":{"to":"eve"}`))
 	for name, edit := range map[string]func(c *call.Call){
-		"target":   func(c *call.Call) { c.Action.Target = "refund" },
-		"server":   func(c *call.Call) { c.Action.Server = "other" },
-		"identity": func(c *call.Call) { c.Pool = pool{"two"} },
-		"rule":     func(c *call.Call) { c.Decision.Rule = "refunds" },
-		"method":   func(c *call.Call) { c.Action.Method = "prompts/get" },
+		"target":  func(c *call.Call) { c.Action.Target = "refund" },
+		"server":  func(c *call.Call) { c.Action.Server = "other" },
+		"program": func(c *call.Call) { c.Server = program("two") },
+		"rule":    func(c *call.Call) { c.Decision.Rule = "refunds" },
+		"method":  func(c *call.Call) { c.Action.Method = "prompts/get" },
 		"profile": func(c *call.Call) {
 			c.Action.Caller = &policy.Caller{Principal: c.Action.Caller.Principal, Profile: "p"}
 		},
@@ -232,6 +241,58 @@ func TestSessionGrantEndsWithItsSession(t *testing.T) {
 	}))
 	s.EndSession("1")
 	s.ask(t, payment(t, toBob))
+}
+
+// A reload during a call must not move its approval to another program: neither a grant, nor the binding of
+// a question of the server.
+func TestApprovalsAreForTheProgramThatThePolicyDecidedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.Use(approve.Channels{Order: []policy.Channel{policy.ChannelConsole}})
+		wait := func(c *call.Call, answer approval.Answer, before func()) error {
+			done := make(chan error)
+			go func() {
+				_, err := s.serve(t.Context(), c)
+				done <- err
+			}()
+			synctest.Wait()
+			before()
+			pending, err := s.Approvals().Pending(t.Context())
+			if err != nil || len(pending) != 1 {
+				t.Fatalf("got %d pending, error %v, want 1", len(pending), err)
+			}
+			if err := s.Approvals().Decide(t.Context(), pending[0].ID, answer, "olga"); err != nil {
+				t.Error(err)
+			}
+			return <-done
+		}
+		replaced := payment(t, toBob)
+		err := wait(replaced, approval.Once, func() { replaced.Pool.(*pool).entry = program("two") })
+		if e, ok := errors.AsType[*hosterr.Error](err); !ok || e.Code != hosterr.CodeDenied || s.sent != 0 {
+			t.Errorf("replaced while it waited: got %v, %d sent, want %s", err, s.sent, hosterr.CodeDenied)
+		}
+		granted := payment(t, toBob)
+		s.again = func() { granted.Pool.(*pool).entry = program("two") }
+		if err := wait(granted, approval.Always, func() {}); err != nil {
+			t.Error(err)
+		}
+		s.again = func() {}
+		sent := s.sent
+		other := payment(t, toBob, func(c *call.Call) { c.Pool, c.Server = &pool{program("two")}, program("two") })
+		if err := wait(other, approval.Deny, func() {}); err == nil || s.sent != sent {
+			t.Errorf("the grant covers another program: got %v, %d sent", err, s.sent-sent)
+		}
+
+		allowed := payment(t, toBob, func(c *call.Call) { c.Decision.Do = policy.OutcomeAllow })
+		moved := payment(t, toBob, func(c *call.Call) { c.Decision.Do = policy.OutcomeAllow })
+		moved.Pool = &pool{program("two")} // of the server that replaced the removed server
+		var before, after round.State
+		s.Mark(allowed, &before)
+		s.Mark(moved, &after)
+		if before.Policy == "" || before.Policy != after.Policy {
+			t.Errorf("the question is bound to %q, want %q", after.Policy, before.Policy)
+		}
+	})
 }
 
 // A call that waits for the operator is sent after the approval, unless the policy or the definition

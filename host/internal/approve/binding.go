@@ -28,7 +28,7 @@ func (p *approving) bind(req *mcp.Request) (string, error) {
 		h.Write(b)
 	}
 	a := p.c.Action
-	for _, text := range []string{a.Caller.Key(), a.Caller.Profile, a.Server, p.target().Identity(), a.Method, a.Target,
+	for _, text := range []string{a.Caller.Key(), a.Caller.Profile, a.Server, p.c.Server.Program(), a.Method, a.Target,
 		strconv.FormatUint(p.Epoch(), 10)} {
 		add([]byte(text))
 	}
@@ -56,7 +56,7 @@ func (p *approving) sentMeta(req *mcp.Request) json.RawMessage {
 	if !ok {
 		return nil
 	}
-	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.target().WithoutMeta())
+	sent := forward.Meta(meta, mustJSON(req.Capabilities()), p.c.Server.WithoutMeta())
 	delete(sent, wire.MetaTraceParent)
 	delete(sent, wire.MetaTraceState)
 	if len(sent) == 0 {

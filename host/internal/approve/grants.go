@@ -113,6 +113,6 @@ func (p *approving) grantKey(scope approval.Answer) string {
 		rule = p.c.Decision.Rule
 	}
 	sum := sha256.Sum256([]byte(server.JoinKey(p.c.Action.Caller.Key(), p.c.Action.Caller.Profile, p.c.Action.Server,
-		p.target().Identity(), p.c.Action.Method, p.c.Action.Target, rule, session)))
+		p.c.Server.Program(), p.c.Action.Method, p.c.Action.Target, rule, session)))
 	return hex.EncodeToString(sum[:])
 }

@@ -19,15 +19,6 @@ import (
 // this time, too.
 const approvalTime = 5 * time.Minute
 
-// A Target gives the stage what it must know about the server of a call.
-type Target interface {
-	// Identity identifies the server: configurations that share a state may contain different servers with
-	// the same name.
-	Identity() string
-	// WithoutMeta returns the member of `_meta` that the server does not receive.
-	WithoutMeta() string
-}
-
 // approving obtains the approval of a call.
 type approving struct {
 	*Approver
@@ -35,8 +26,6 @@ type approving struct {
 	meta    json.RawMessage // the approved members of `_meta` that the server receives; nil without any
 	session string          // the digest of the caller's session; empty without a session
 }
-
-func (p *approving) target() Target { return p.c.Pool.(Target) }
 
 // consume makes sure that an approval is used only once, by all processes that share the state.
 func (p *approving) consume(ctx context.Context, nonce string) error {

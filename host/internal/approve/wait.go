@@ -203,17 +203,18 @@ func (p *approving) stored(ctx context.Context, id string) (approval.Answer, err
 	return entry.Answer, nil
 }
 
-// checkAgain checks, after a wait, that the policy and the definition are unchanged since the request was
-// approved.
+// checkAgain checks, after a wait, that the policy, the server and the definition are unchanged since the
+// request was approved.
 func (p *approving) checkAgain(ctx context.Context, req *mcp.Request) error {
 	binding, err := p.bind(req)
-	same := err == nil && binding == p.c.Approval.Binding
+	same := err == nil && binding == p.c.Approval.Binding &&
+		p.c.Pool.Entry().Program() == p.c.Server.Program()
 	if same {
 		same, err = p.Again(ctx, p.c, req)
 	}
 	if !same {
 		return p.fail(hosterr.CodeDenied, hosterr.Public{Err: errors.New(
-			"the policy or the definition has changed since the request began: start it again")})
+			"the policy, the server or the definition has changed since the request began: start it again")})
 	}
 	return err
 }

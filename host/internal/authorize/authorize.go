@@ -89,7 +89,7 @@ func (z *Authorizer) Decide(next call.Next) call.Next {
 		if p == nil {
 			return next(ctx, c)
 		}
-		c.Policy = p
+		c.Policy, c.Server = p, c.Pool.Entry()
 		d := z.Ask(ctx, c.View.(View), p, c.Request, c.Action)
 		c.Decision = &d
 		z.opts.Count(c.Kind, &d)

@@ -9,10 +9,10 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -41,8 +41,8 @@ type View interface {
 type Pool interface {
 	// Name returns the name of the server in the configuration.
 	Name() string
-	// Settings returns the settings of the server.
-	Settings() *config.ServerSettings
+	// Entry returns the configuration of the server. A reload may replace it during a call.
+	Entry() *server.Server
 }
 
 // A Call is a request of a caller to a server, from routing to response. It belongs to a single
@@ -73,6 +73,7 @@ type Call struct {
 	NewID    func() string    // observe: makes the ID of a call that begins
 	Intended bool             // observe: the Recorder stored the intent
 	Policy   policy.Policy    // authorize; nil without a policy
+	Server   *server.Server   // authorize: the configuration about which the policy decided; nil without a policy
 	Action   *policy.Action   // authorize; nil without a policy and a Recorder
 	Decision *policy.Decision // authorize; nil without a policy
 	Approval Approval         // approve; zero without an approval

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -36,10 +37,10 @@ type pool struct {
 	schemas catalogue.Schemas
 }
 
-func (*pool) Name() string                     { return "shop" }
-func (*pool) Settings() *config.ServerSettings { return &config.ServerSettings{} }
-func (p *pool) Limits() *limits.Server         { return p.limits }
-func (p *pool) Schemas() *catalogue.Schemas    { return &p.schemas }
+func (*pool) Name() string                  { return "shop" }
+func (*pool) Entry() *server.Server         { return &server.Server{Settings: &config.ServerSettings{}} }
+func (p *pool) Limits() *limits.Server      { return p.limits }
+func (p *pool) Schemas() *catalogue.Schemas { return &p.schemas }
 
 // steps returns the steps of a host with limits, a call of a tool that the server shop has served, and the log.
 func steps(t *testing.T, settings *config.CallerLimits) (*result.Steps, *call.Call, *strings.Builder) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Server contains the configuration of one server. It must not be changed.
@@ -53,6 +54,23 @@ func (s *Server) Identity(earlier map[string]bool) string {
 	}
 	earlier[identity] = true
 	return identity
+}
+
+// Program identifies the command or the URL of the server in approvals: configurations that share a
+// state may contain different servers with the same name. It is empty for an invalid configuration.
+func (s *Server) Program() string {
+	if s.Config == nil {
+		return ""
+	}
+	return s.Config.Identity()
+}
+
+// WithoutMeta returns the member of `_meta` that the server must not receive, or "".
+func (s *Server) WithoutMeta() string {
+	if s.Settings.ForwardBaggage {
+		return ""
+	}
+	return wire.MetaBaggage
 }
 
 // IsCommand reports whether the server is a command, so that each connection is a process.

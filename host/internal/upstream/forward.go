@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -61,10 +62,13 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 	if c.Task != nil && c.Task.DeclaresTasks() {
 		o.Capabilities = p.DeclareTasks(req)
 	}
+	if c.Server != nil { // the host approved the members of _meta for this configuration
+		o.WithoutMeta = c.Server.WithoutMeta()
+	}
 	ctx = p.Logins().With(ctx, p.Forwarded(), req)
 	conn, res, roots, err := p.Forward(ctx, req, class, from, o)
 	if errors.Is(err, ErrRemoved) && !continues {
-		if now := v.PoolNamed(p.Name()); now != nil && now != p { // the server was replaced
+		if now := v.PoolNamed(p.Name()); now != nil && now != p && mayReplace(c, now) { // the server was replaced
 			p = now
 			conn, res, roots, err = p.Forward(ctx, req, p.Class(req), from, o)
 		}
@@ -76,6 +80,12 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 	c.Served = call.Served{ID: conn.ID(), Session: conn.HasSession(), Single: conn.IsSingle(),
 		Round: round.State{Call: c.ID(), Class: class, Roots: roots}}
 	return res, nil
+}
+
+// mayReplace reports whether a call to a server that was removed may go to a server of the same name. An
+// approval is only for the program that the user was asked about.
+func mayReplace(c *call.Call, now *Pool) bool {
+	return c.Decision == nil || c.Decision.Do != policy.OutcomeAsk || now.Entry().Program() == c.Server.Program()
 }
 
 // subject returns the name or URI that replaces the public name or URI, or "" if the server knows the same.

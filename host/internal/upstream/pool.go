@@ -92,9 +92,6 @@ func (p *Pool) Server() *Server { return p.up }
 // Entry returns the configuration of the server.
 func (p *Pool) Entry() *server.Server { return p.up.entry().Server }
 
-// Settings returns the settings of the server.
-func (p *Pool) Settings() *config.ServerSettings { return p.up.entry().Settings }
-
 // IsCommand reports whether the server is a command, so that each connection is a process.
 func (p *Pool) IsCommand() bool { return p.up.isCommand() }
 

@@ -25,7 +25,7 @@ type roots struct {
 
 // roots returns the roots that the server receives.
 func (p *Pool) roots() roots {
-	u, set := p.up, p.Settings().Roots
+	u, set := p.up, p.Entry().Settings.Roots
 	switch {
 	case set.Mode != config.RootsDefault:
 		return roots{set.Mode, set.URIs}

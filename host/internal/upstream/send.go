@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -32,7 +32,7 @@ func (p *Pool) Forward(
 	if o.Capabilities == nil {
 		o.Capabilities = p.ClientCapabilities(req)
 	}
-	o.WithoutMeta = p.WithoutMeta()
+	o.WithoutMeta = cmp.Or(o.WithoutMeta, p.Entry().WithoutMeta())
 	own := p.roots()
 	req = own.with(withRecent(p, req, o.Principal), c.Roots)
 	for round := range maxRootsRounds {
@@ -74,22 +74,6 @@ func withRecent(p *Pool, req *mcp.Request, principal string) *mcp.Request {
 		return notify(ctx, method, params)
 	}
 	return &inner
-}
-
-// Identity identifies the server in approvals, or is empty without a configuration.
-func (p *Pool) Identity() string {
-	if s := p.Entry().Config; s != nil {
-		return s.Identity()
-	}
-	return ""
-}
-
-// WithoutMeta returns the member of `_meta` that the server must not receive, or "".
-func (p *Pool) WithoutMeta() string {
-	if p.up.entry().Settings.ForwardBaggage {
-		return ""
-	}
-	return wire.MetaBaggage
 }
 
 // sendOnce sends a round of a request. If the connection ends before the request was sent, another
