@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
+	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -152,6 +153,8 @@ func (v *callView) Publish(p call.Pool, method string, raw mcp.RawResult) mcp.Ra
 }
 
 func (v *callView) Tasks() *task.Caller { return v.tasks }
+
+func (v *callView) TaskServer(p call.Pool) task.Server { return routes.TaskServer(p.(*upstream.Pool)) }
 
 func (v *callView) TaskSender(p call.Pool) task.Sender {
 	return taskPool{(*View)(v), p.(*upstream.Pool)}

@@ -69,19 +69,18 @@ type Call struct {
 
 	Request *mcp.Request // replaced, never changed in place
 
-	Record   *event.Record    // observe; nil without a Recorder
-	NewID    func() string    // observe: makes the ID of a call that begins
-	Intended bool             // observe: the Recorder stored the intent
-	Policy   policy.Policy    // authorize; nil without a policy
-	Server   *server.Server   // authorize: the configuration about which the policy decided; nil without a policy
-	Action   *policy.Action   // authorize; nil without a policy and a Recorder
-	Decision *policy.Decision // authorize; nil without a policy
-	Approval Approval         // approve; zero without an approval
-	Task     TaskCall         // task; nil for a call that cannot become a task
-	Sent     *mcp.Request     // task: the request in the form of the server; nil if equal to Request
-	Served   Served           // forwarding
-	// Published means that the result is in the form of the caller already. Written by task.
-	Published bool
+	Record    *event.Record    // observe; nil without a Recorder
+	NewID     func() string    // observe: makes the ID of a call that begins
+	Policy    policy.Policy    // authorize; nil without a policy
+	Server    *server.Server   // authorize: the configuration about which the policy decided; nil without a policy
+	Action    *policy.Action   // authorize; nil without a policy and a Recorder
+	Decision  *policy.Decision // authorize; nil without a policy
+	Approval  Approval         // approve; zero without an approval
+	Task      TaskCall         // task; nil for a call that cannot become a task
+	Sent      *mcp.Request     // task: the request in the form of the server; nil if equal to Request
+	Served    Served           // forwarding
+	Intended  bool             // observe: the Recorder stored the intent
+	Published bool             // task: the result is in the form of the caller already
 
 	earlier *earlier // see Continues
 }
@@ -109,10 +108,11 @@ type TaskCall interface {
 
 // Served identifies the connection that served a call. It is zero for a call that the host served.
 type Served struct {
-	ID      string      // of the connection
-	Session bool        // the connection uses a session
-	Single  bool        // the connection serves this call only
-	Round   round.State // the data for the next round of the call
+	ID      string   // identifies the connection
+	Class   string   // the class of connections that a next round requires
+	Roots   []string // the questions of the round that the configuration answers
+	Session bool     // the connection has a session
+	Single  bool     // the connection serves this call only
 }
 
 // earlier is the earlier round that a request continues, decrypted once for each form of the request.

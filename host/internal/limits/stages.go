@@ -21,15 +21,16 @@ type Pool interface {
 }
 
 // requestOf returns the request that limits apply to.
-func requestOf(c *call.Call) *Request {
-	return &Request{Principal: c.View.Principal(), Server: c.Pool.(Pool).Limits(), Kind: c.Kind, Target: c.Target,
+func requestOf(c *call.Call) Request {
+	return Request{Principal: c.View.Principal(), Server: c.Pool.(Pool).Limits(), Kind: c.Kind, Target: c.Target,
 		MCP: c.Request}
 }
 
 // Admit checks the limits of the caller and the names of the arguments.
 func (l *Limits) Admit(next call.Next) call.Next {
 	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		err := l.Check(ctx, requestOf(c))
+		r := requestOf(c)
+		err := l.Check(ctx, &r)
 		if err == nil {
 			err = checkNames(c)
 		}
@@ -87,7 +88,8 @@ func (l *Limits) Queue(next call.Next) call.Next {
 // Spend charges the request to the budget of the caller. A step charges the result.
 func (l *Limits) Spend(next call.Next) call.Next {
 	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		if err := l.Pay(requestOf(c)); err != nil {
+		r := requestOf(c)
+		if err := l.Pay(&r); err != nil {
 			return nil, err
 		}
 		return next(ctx, c)

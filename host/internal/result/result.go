@@ -87,8 +87,8 @@ func (s *Steps) Questions(_ context.Context, c *call.Call, res mcp.Result, faile
 		return res, failed
 	}
 	raw = WithoutOwnMeta(raw)
-	server, st := c.Pool.Name(), c.Served.Round
-	st.Server = server
+	server := c.Pool.Name()
+	st := round.State{Server: server, Call: c.ID(), Class: c.Served.Class, Roots: c.Served.Roots}
 	if inner, ok := jsonscan.Get(raw, "requestState"); ok {
 		text, err := jsonscan.Unquote(inner)
 		if err != nil {

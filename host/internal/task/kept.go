@@ -94,7 +94,7 @@ func (a *keptTasks) of(principal, id string) (all []*keptTask) {
 // serve serves a request about a kept result.
 func (a *keptTasks) serve(principal string, req *mcp.Request, t *Task) (mcp.Result, error) {
 	all := a.of(principal, t.Kept)
-	if len(all) == 0 || FormOf(req) != Session {
+	if len(all) == 0 || !coreTasks(req.Revision()) {
 		return nil, ErrUnknown
 	}
 	k := all[0]

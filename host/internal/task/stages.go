@@ -19,6 +19,8 @@ type View interface {
 	call.View
 	// Tasks returns the tasks of the caller.
 	Tasks() *Caller
+	// TaskServer describes a server.
+	TaskServer(p call.Pool) Server
 	// TaskSender returns the sender of requests about the tasks of a server.
 	TaskSender(p call.Pool) Sender
 }
@@ -37,7 +39,7 @@ func (s *Stages) Begin(next call.Next) call.Next {
 				p = leaving
 			}
 		}
-		server := v.TaskSender(p).Info()
+		server := v.TaskServer(p)
 		begun, req, err := v.Tasks().Begin(c.Request, &server, c.Target, c.Item)
 		if err != nil {
 			return nil, err
@@ -55,7 +57,7 @@ func (s *Stages) Result(_ context.Context, c *call.Call, res mcp.Result, failed 
 	if failed != nil || c.Task == nil || c.Served.ID == "" {
 		return res, failed
 	}
-	at := Place{Class: c.Served.Round.Class}
+	at := Place{Class: c.Served.Class}
 	if c.Served.Single {
 		at.Instance = c.Served.ID
 	}
@@ -70,11 +72,11 @@ func (s *Stages) Result(_ context.Context, c *call.Call, res mcp.Result, failed 
 // Keep returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
 // at once. The task contains the result that the policy and the limits leave. Keep must ignore all other results.
 func (s *Stages) Keep(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.Kind != policy.ActionCall || FormOf(c.Request) != Session {
+	if failed != nil || c.Kind != policy.ActionCall || !coreTasks(c.Request.Revision()) {
 		return res, failed
 	}
 	v := c.View.(View)
-	server := v.TaskSender(c.Pool).Info()
+	server := v.TaskServer(c.Pool)
 	if !Keeps(c.Request, &server, res) {
 		return res, nil
 	}

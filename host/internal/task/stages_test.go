@@ -30,6 +30,7 @@ type view struct {
 
 func (v *view) Tasks() *task.Caller              { return v.tasks }
 func (v *view) TaskSender(call.Pool) task.Sender { return v.sender }
+func (v *view) TaskServer(call.Pool) task.Server { return v.sender.Info() }
 
 // A sender describes a server.
 type sender struct {

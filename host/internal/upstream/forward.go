@@ -8,7 +8,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
-	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -77,8 +76,7 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		return nil, err
 	}
 	c.Pool = p
-	c.Served = call.Served{ID: conn.ID(), Session: conn.HasSession(), Single: conn.IsSingle(),
-		Round: round.State{Call: c.ID(), Class: class, Roots: roots}}
+	c.Served = call.Served{ID: conn.ID(), Class: class, Roots: roots, Session: conn.HasSession(), Single: conn.IsSingle()}
 	return res, nil
 }
 
