@@ -133,7 +133,8 @@ func responseOf(c *call.Call, res mcp.Result, failed error) (raw mcp.RawResult, 
 // Validate logs a result that does not match the output schema of its tool. Spec: server/tools, Output Schema.
 func (s *Steps) Validate(ctx context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
 	raw, ok := responseOf(c, res, failed)
-	if !ok || c.Item == nil || c.Item.Kind != catalogue.Tools || c.Pool.Entry().Settings.Validate == config.ValidateOff {
+	if !ok || c.Item == nil || c.Item.Kind != catalogue.Tools ||
+		c.Pool.Entry().Settings.Validate == config.ValidateOff {
 		return res, failed
 	}
 	output := c.Pool.(Pool).Schemas().Of(c.Item).Output

@@ -56,8 +56,7 @@ func (s *Server) Identity(earlier map[string]bool) string {
 	return identity
 }
 
-// Program identifies the command or the URL of the server in approvals: configurations that share a
-// state may contain different servers with the same name. It is empty for an invalid configuration.
+// Program identifies the command or the URL of the server, or is empty for an invalid configuration.
 func (s *Server) Program() string {
 	if s.Config == nil {
 		return ""

@@ -76,12 +76,12 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		return nil, err
 	}
 	c.Pool = p
-	c.Served = call.Served{ID: conn.ID(), Class: class, Roots: roots, Session: conn.HasSession(), Single: conn.IsSingle()}
+	c.Served = call.Served{ID: conn.ID(), Class: class, Roots: roots, Session: conn.HasSession(),
+		Single: conn.IsSingle()}
 	return res, nil
 }
 
-// mayReplace reports whether a call to a server that was removed may go to a server of the same name. An
-// approval is only for the program that the user was asked about.
+// mayReplace reports whether a call may go to a replacement: an approval is only for its program.
 func mayReplace(c *call.Call, now *Pool) bool {
 	return c.Decision == nil || c.Decision.Do != policy.OutcomeAsk || now.Entry().Program() == c.Server.Program()
 }
