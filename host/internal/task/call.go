@@ -127,7 +127,7 @@ func (c *Caller) Keep(req *mcp.Request, server string, id Ref, raw mcp.RawResult
 		return nil, err
 	}
 	k.handle = kept.Handle
-	c.kept.add(k)
+	c.addKept(k)
 	b := append([]byte(`{"resultType":"task","task":{`), k.members(taskWorking)[1:]...) // tasks begin so
 	return mcp.RawResult(append(b, "}}"...)), nil
 }
@@ -148,7 +148,7 @@ func (c *Call) created(s Sender, server Server, id Ref, raw mcp.RawResult) (mcp.
 		return nil, err
 	}
 	if server.Lists() {
-		c.tasks.issued.add(c.tasks.Principal, t.Ref)
+		c.tasks.issue(t.Ref)
 	}
 	switch {
 	case c.caller == Extended && c.server == Extended:

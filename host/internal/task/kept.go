@@ -3,7 +3,6 @@ package task
 import (
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -22,9 +21,8 @@ const (
 
 // keptTasks holds results of calls that a caller of revision 2025-11-25 made as tasks and a server
 // of the extension answered at once. The caller must fetch them with tasks/result. They end with
-// the process. keptTasks is safe for concurrent use.
+// the process. The lock of the table guards it.
 type keptTasks struct {
-	mu    sync.Mutex // guards the fields below
 	all   []*keptTask
 	bytes int
 }
@@ -36,9 +34,11 @@ type keptTask struct {
 	result                mcp.RawResult
 }
 
-func (a *keptTasks) add(k *keptTask) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// addKept keeps a result.
+func (c *Caller) addKept(k *keptTask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := &c.kept
 	a.all = append(a.all, k)
 	a.bytes += len(k.result)
 	a.expire()
@@ -54,7 +54,7 @@ func (a *keptTasks) add(k *keptTask) {
 const keptCost = 1 << 10
 
 // oldestOfLargest returns the index of the oldest result of the principal whose results cost the
-// most, so that a principal cannot remove the results of others. The caller must hold the lock.
+// most, so that a principal cannot remove the results of others.
 func (a *keptTasks) oldestOfLargest() int {
 	costs := map[string]int{}
 	largest := a.all[0].principal
@@ -66,7 +66,7 @@ func (a *keptTasks) oldestOfLargest() int {
 	return slices.IndexFunc(a.all, func(k *keptTask) bool { return k.principal == largest })
 }
 
-// expire forgets results whose time is over. The lock is held.
+// expire forgets results whose time is over.
 func (a *keptTasks) expire() {
 	now := time.Now()
 	a.all = slices.DeleteFunc(a.all, func(k *keptTask) bool {
@@ -78,22 +78,22 @@ func (a *keptTasks) expire() {
 	})
 }
 
-// of returns the results of a principal. If an id is given, it returns only the result with the id.
-func (a *keptTasks) of(principal, id string) (all []*keptTask) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.expire()
-	for _, k := range a.all {
-		if k.principal == principal && (id == "" || k.id == id) {
+// keptResults returns the results of the caller. If an id is given, it returns only the result with the id.
+func (c *Caller) keptResults(id string) (all []*keptTask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept.expire()
+	for _, k := range c.kept.all {
+		if k.principal == c.Principal && (id == "" || k.id == id) {
 			all = append(all, k)
 		}
 	}
 	return all
 }
 
-// serve serves a request about a kept result.
-func (a *keptTasks) serve(principal string, req *mcp.Request, t *Task) (mcp.Result, error) {
-	all := a.of(principal, t.Kept)
+// serveKept serves a request about a kept result.
+func (c *Caller) serveKept(req *mcp.Request, t *Task) (mcp.Result, error) {
+	all := c.keptResults(t.Kept)
 	if len(all) == 0 || !coreTasks(req.Revision()) {
 		return nil, ErrUnknown
 	}

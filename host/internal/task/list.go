@@ -57,7 +57,7 @@ func (c *Caller) List(req *mcp.Request, l *Listing) (mcp.Result, error) {
 	}
 	tasks := []byte{}
 	if at.Server == "" {
-		for _, k := range c.kept.of(c.Principal, "") {
+		for _, k := range c.keptResults("") {
 			if _, err := c.Open(k.handle); err != nil { // the caller may not use the server
 				continue
 			}
@@ -125,7 +125,7 @@ func (c *Caller) listed(
 	}
 	for raw := range jsonscan.Elements(list) {
 		id := jsonscan.GetString(raw, "taskId")
-		t, err := c.newTask(s, server, c.issued.find(c.Principal, Ref{Server: server, Class: class, ID: id}))
+		t, err := c.newTask(s, server, c.issuedRef(Ref{Server: server, Class: class, ID: id}))
 		if id == "" || err != nil {
 			continue
 		}

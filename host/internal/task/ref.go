@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -85,40 +84,33 @@ func DigestText(item *catalogue.Item) string {
 }
 
 const (
-	// maxIssuedTasks limits the tasks of a principal that issuedTasks holds.
+	// maxIssuedTasks limits the tasks of a principal that the table holds.
 	maxIssuedTasks = 200
 	// maxIssuers limits the principals with such tasks: 200,000 tasks occupy about 100 MB.
 	maxIssuers = 1000
 )
 
-// issuedTasks holds the tasks that calls created. A task in a list must keep the ID of the response
-// to its call, which contains the tool. The tool of other listed tasks is unknown. issuedTasks is
-// safe for concurrent use.
-type issuedTasks struct {
-	mu sync.Mutex // guards by
-	by lru.Map[string, lru.Map[Ref, Ref]]
-}
-
 // listKey returns the part of the id that is known from a list of the server.
 func (id Ref) listKey() Ref { return Ref{Server: id.Server, Class: id.Class, ID: id.ID} }
 
-// add adds a task of a principal.
-func (a *issuedTasks) add(principal string, id Ref) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	own := a.by.Get(principal)
+// issue records a task of the caller, which a call created. The task must keep the ID of the response to
+// the call, which contains the tool, in a list. The tool of other listed tasks is unknown.
+func (c *Caller) issue(id Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.issued.Get(c.Principal)
 	if own == nil {
-		a.by.Max, own = maxIssuers, &lru.Map[Ref, Ref]{Max: maxIssuedTasks}
-		a.by.Put(principal, own)
+		c.issued.Max, own = maxIssuers, &lru.Map[Ref, Ref]{Max: maxIssuedTasks}
+		c.issued.Put(c.Principal, own)
 	}
 	own.Put(id.listKey(), &id)
 }
 
-// find returns the id that add recorded for a listed task of a principal, or else listed.
-func (a *issuedTasks) find(principal string, listed Ref) Ref {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if own := a.by.Get(principal); own != nil {
+// issuedRef returns the id that issue recorded for a listed task of the caller, or else listed.
+func (c *Caller) issuedRef(listed Ref) Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if own := c.issued.Get(c.Principal); own != nil {
 		if id := own.Get(listed.listKey()); id != nil {
 			return *id
 		}

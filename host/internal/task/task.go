@@ -5,9 +5,11 @@ package task
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -49,11 +51,13 @@ type Publisher interface {
 
 // A Table holds the tasks of all callers. It is safe for concurrent use.
 type Table struct {
-	Ring   *seal.KeyRing
-	Run    func(f func()) // runs f in a goroutine
-	waits  taskWaits
+	Ring *seal.KeyRing
+	Run  func(f func()) // runs f in a goroutine
+
+	mu     sync.Mutex // guards the fields below, and the waits
+	waits  map[string]*taskWait
 	kept   keptTasks
-	issued issuedTasks
+	issued lru.Map[string, lru.Map[Ref, Ref]] // tasks that calls created, by principal; see issue
 }
 
 // A Caller contains the tasks of a caller.
@@ -74,7 +78,7 @@ func invalidTask(server, format string, args ...any) error {
 // Serve serves a request about a task.
 func (c *Caller) Serve(ctx context.Context, req *mcp.Request, t *Task) (mcp.Result, error) {
 	if t.Kept != "" {
-		return c.kept.serve(c.Principal, req, t)
+		return c.serveKept(req, t)
 	}
 	if err := t.Connect(ctx, t.place()); err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -33,16 +32,10 @@ const (
 	waitRetry       = time.Second
 )
 
-// taskWaits holds the waits for tasks. It is safe for concurrent use.
-type taskWaits struct {
-	mu  sync.Mutex // guards the field below
-	all map[string]*taskWait
-}
-
 // A taskWait waits for the result of a task at a server of revision 2025-11-25, which asks its client
 // only while that waits. Questions are kept for the requests of the caller, which come and go.
 type taskWait struct {
-	waits          *taskWaits
+	table          *Table
 	key, principal string
 	handle         string // of the task
 	prefix         string // of the keys of questions, so that the keys of another wait differ
@@ -50,7 +43,7 @@ type taskWait struct {
 	stop           context.CancelFunc
 	answers        chan waitAnswer // buffered(1)
 
-	mu       sync.Mutex // guards the fields below
+	// The lock of the table guards the fields below.
 	changed  chan struct{}
 	version  int             // increases with each change
 	open     json.RawMessage // the questions without an answer, or nil
@@ -73,35 +66,34 @@ type waitSender func(ctx context.Context, members []byte, at Place) (mcp.RawResu
 
 // waitFor returns the wait for a task. It starts the wait if necessary.
 func (c *Caller) waitFor(req *mcp.Request, k *Task) (*taskWait, error) {
-	ws := &c.waits
 	key := c.waitKey(k)
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if w := ws.all[key]; w != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waits[key]; w != nil {
 		return w, nil
 	}
 	if c.Ctx.Err() != nil {
 		return nil, context.Cause(c.Ctx)
 	}
 	own := 0
-	for _, w := range ws.all {
+	for _, w := range c.waits {
 		if w.principal == c.Principal {
 			own++
 		}
 	}
-	if own >= maxTaskWaitsPerCaller || len(ws.all) >= maxTaskWaits {
+	if own >= maxTaskWaitsPerCaller || len(c.waits) >= maxTaskWaits {
 		return nil, mcp.Errorf(mcp.CodeBusy, "too many tasks are waited for")
 	}
-	w := &taskWait{waits: ws, key: key, principal: c.Principal, handle: k.Handle,
+	w := &taskWait{table: c.Table, key: key, principal: c.Principal, handle: k.Handle,
 		prefix: rand.Text()[:8] + "-", answers: make(chan waitAnswer, 1),
 		changed: make(chan struct{}), attached: map[*mcp.Request]int{}}
 	w.ctx, w.stop = context.WithCancel(c.Ctx)
 	w.until = time.Now().Add(waitKept)
 	w.timer = time.AfterFunc(waitKept, w.expire)
-	if ws.all == nil {
-		ws.all = map[string]*taskWait{}
+	if c.waits == nil {
+		c.waits = map[string]*taskWait{}
 	}
-	ws.all[key] = w
+	c.waits[key] = w
 	send := waitSenderFor(req, k, w)
 	c.Run(func() { w.run(send) })
 	return w, nil
@@ -130,9 +122,9 @@ func waitSenderFor(req *mcp.Request, t *Task, w *taskWait) waitSender {
 
 // existingWait returns the wait for a task, or nil.
 func (c *Caller) existingWait(k *Task) *taskWait {
-	c.waits.mu.Lock()
-	defer c.waits.mu.Unlock()
-	return c.waits.all[c.waitKey(k)]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waits[c.waitKey(k)]
 }
 
 // run waits for the result. It sends the request again after a timeout, since a task may take long.
@@ -213,11 +205,11 @@ func (w *taskWait) ask(raw mcp.RawResult) *waitAnswer {
 		}
 		open = append(append(jsonscan.AppendQuote(open, w.prefix+string(key)), ':'), request...)
 	}
-	w.mu.Lock()
+	w.table.mu.Lock()
 	open = append(open, '}')
 	w.open = open
-	w.wake()
-	w.mu.Unlock()
+	w.wakeLocked()
+	w.table.mu.Unlock()
 	select {
 	case a := <-w.answers:
 		return &a
@@ -226,8 +218,8 @@ func (w *taskWait) ask(raw mcp.RawResult) *waitAnswer {
 	}
 }
 
-// wake wakes the requests that wait for a change. The lock is held.
-func (w *taskWait) wake() {
+// wakeLocked wakes the requests that wait for a change.
+func (w *taskWait) wakeLocked() {
 	w.version++
 	close(w.changed)
 	w.changed = make(chan struct{})
@@ -237,7 +229,7 @@ func (w *taskWait) wake() {
 // the responses do not match the form of the questions.
 func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
 	own := []byte{'{'}
-	w.mu.Lock()
+	w.table.mu.Lock()
 	for raw, response := range jsonscan.Members(responses) {
 		key, ok := strings.CutPrefix(string(raw), w.prefix)
 		if _, isOpen := jsonscan.Get(w.open, string(raw)); w.open == nil || !ok || !isOpen {
@@ -249,12 +241,12 @@ func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
 		own = append(append(jsonscan.AppendQuote(own, key), ':'), response...)
 	}
 	if len(own) == 1 {
-		w.mu.Unlock()
+		w.table.mu.Unlock()
 		return nil
 	}
 	w.open = nil // until the server has the responses
-	w.wake()
-	w.mu.Unlock()
+	w.wakeLocked()
+	w.table.mu.Unlock()
 	a := waitAnswer{append(own, '}'), make(chan error, 1)}
 	w.answers <- a // never blocks: the questions were open
 	timer := time.NewTimer(refusalTime)
@@ -281,10 +273,10 @@ type waitState struct {
 // next waits until there is a result, or questions of another version than asked.
 func (w *taskWait) next(ctx context.Context, asked string) (waitState, error) {
 	for {
-		w.mu.Lock()
+		w.table.mu.Lock()
 		now := waitState{w.open, strconv.Itoa(w.version), w.ended, w.result, w.err}
 		changed := w.changed
-		w.mu.Unlock()
+		w.table.mu.Unlock()
 		if now.ended || now.open != nil && now.version != asked {
 			return now, nil
 		}
@@ -298,12 +290,12 @@ func (w *taskWait) next(ctx context.Context, asked string) (waitState, error) {
 
 // attach makes a request receive progress until detach is called.
 func (w *taskWait) attach(req *mcp.Request) (detach func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
 	w.attached[req]++
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		w.table.mu.Lock()
+		defer w.table.mu.Unlock()
 		delete(w.attached, req)
 		w.until = time.Now().Add(waitKept)
 	}
@@ -311,8 +303,8 @@ func (w *taskWait) attach(req *mcp.Request) (detach func()) {
 
 // expire ends a wait that requests left unused for waitKept.
 func (w *taskWait) expire() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
 	switch left := time.Until(w.until); {
 	case w.ended:
 	case len(w.attached) > 0:
@@ -325,25 +317,23 @@ func (w *taskWait) expire() {
 }
 
 func (w *taskWait) end(raw mcp.RawResult, err error) {
-	w.waits.mu.Lock()
-	delete(w.waits.all, w.key)
-	w.waits.mu.Unlock()
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	delete(w.table.waits, w.key)
 	w.stop()
 	w.timer.Stop()
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.open, w.ended, w.result, w.err = nil, true, raw, err
-	w.wake()
+	w.wakeLocked()
 }
 
 // notify passes the progress of the task to the requests that wait for it, each under its own token.
 func (w *taskWait) notify(ctx context.Context, method string, params json.RawMessage) error {
-	w.mu.Lock()
+	w.table.mu.Lock()
 	var requests []*mcp.Request
 	for req := range w.attached {
 		requests = append(requests, req)
 	}
-	w.mu.Unlock()
+	w.table.mu.Unlock()
 	for _, req := range requests {
 		own := params
 		if method == wire.NotificationProgress {
