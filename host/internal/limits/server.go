@@ -1,13 +1,12 @@
 package limits
 
 import (
-	"maps"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 )
 
 // A Server applies the limits of one server, and counts the requests that they refuse. It is safe for
@@ -16,9 +15,7 @@ type Server struct {
 	limits   *Limits
 	name     string
 	settings atomic.Pointer[config.ServerSettings]
-
-	mu      sync.Mutex // guards refused
-	refused map[string]uint64
+	refused  observe.Counters[string] // by setting
 }
 
 // NewServer returns the limits of a server with a name of the configuration.
@@ -42,21 +39,10 @@ func (s *Server) Refuse(
 }
 
 // Count counts a request that a setting refuses.
-func (s *Server) Count(setting string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refused == nil {
-		s.refused = map[string]uint64{}
-	}
-	s.refused[setting]++
-}
+func (s *Server) Count(setting string) { s.refused.Add(setting) }
 
 // Refused returns the number of requests that each setting has refused.
-func (s *Server) Refused() map[string]uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.refused)
-}
+func (s *Server) Refused() map[string]uint64 { return s.refused.All() }
 
 // rounded rounds a time to wait for texts.
 func rounded(d time.Duration) time.Duration {
