@@ -16,12 +16,12 @@ import (
 // is safe for concurrent use.
 type Lists struct {
 	*Options
-	*resourceSubscriptions
+	resourceSubscriptions
 
 	restoring sync.Once  // see Restore
 	reviewing sync.Mutex // held from the review of a list or description until it is stored
 
-	mu           sync.Mutex // guards the fields below
+	mu           sync.Mutex // guards the fields below, and the subscriptions
 	lists        [catalogue.Kinds]list
 	listeners    map[Listener]struct{}
 	capabilities json.RawMessage // of the server; nil before the first connection
@@ -54,8 +54,9 @@ type list struct {
 
 // New returns lists that were not read.
 func New(o *Options) *Lists {
-	return &Lists{Options: o, resourceSubscriptions: &resourceSubscriptions{options: o}, reviewer: o.Review,
-		listeners: map[Listener]struct{}{}}
+	l := &Lists{Options: o, reviewer: o.Review, listeners: map[Listener]struct{}{}}
+	l.resourceSubscriptions.owner = l
+	return l
 }
 
 // MaxInstructions limits the instructions of a server that are kept for a caller, in bytes. Clients
@@ -96,10 +97,9 @@ func (l *Lists) Notify() {
 
 // HasListeners reports whether changes of lists or resources must be noticed.
 func (l *Lists) HasListeners() (lists, resources bool) {
-	resources = l.isWatched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.listeners) > 0, resources
+	return len(l.listeners) > 0, len(l.subscribers) > 0
 }
 
 // Resubscribe opens the subscriptions again that existed before a new connection, and makes the listeners
@@ -151,9 +151,9 @@ func (l *Lists) Retire() {
 // Close ends the subscriptions to resources. Lists are not read any more.
 func (l *Lists) Close() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.closed = true
-	l.mu.Unlock()
-	l.end()
+	l.subscribeLocked()
 }
 
 // Drop drops the lists of at least least bytes, and reports whether it found any. It keeps lists

@@ -40,13 +40,12 @@ type Resource struct {
 // resourceSubscriptions holds the subscriptions to resources of a server. A single subscription at
 // the server serves all subscribers.
 type resourceSubscriptions struct {
-	options *Options
+	owner *Lists
 
-	mu          sync.Mutex                            // guards the fields below
+	// The lock of the lists guards the fields below.
 	subscribers map[string]map[*subscription]struct{} // by the URI at the server
 	cancel      context.CancelFunc                    // of the current subscription; may be nil
 	ready       chan struct{}                         // closed when the subscription is open or failed
-	closed      bool
 }
 
 // A subscription contains the subscriber of a resource.
@@ -63,7 +62,7 @@ type Subscriptions map[*subscription]string
 func (w *resourceSubscriptions) Subscribe(
 	ctx context.Context, by Subscriber, all []Resource,
 ) (added Subscriptions, agreed []string) {
-	c, _, err := w.options.Source.Acquire(ctx)
+	c, _, err := w.owner.Source.Acquire(ctx)
 	if err != nil {
 		return nil, nil
 	}
@@ -89,9 +88,9 @@ func (w *resourceSubscriptions) Subscribe(
 func (w *resourceSubscriptions) subscribe(
 	by Subscriber, all []Resource,
 ) (added Subscriptions, agreed []string, ready <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+	w.owner.mu.Lock()
+	defer w.owner.mu.Unlock()
+	if w.owner.closed {
 		return nil, nil, nil
 	}
 	if w.subscribers == nil {
@@ -101,7 +100,7 @@ func (w *resourceSubscriptions) subscribe(
 	own, first := w.of(by.Principal()), false
 	for _, r := range all {
 		isWatched := w.subscribers[r.Target] != nil
-		if !isWatched && len(w.subscribers) >= maxWatched || w.options.Shared && own >= maxWatchedOfPrincipal {
+		if !isWatched && len(w.subscribers) >= maxWatched || w.owner.Shared && own >= maxWatchedOfPrincipal {
 			continue
 		}
 		if !isWatched {
@@ -121,8 +120,8 @@ func (w *resourceSubscriptions) subscribe(
 
 // Unsubscribe ends subscriptions.
 func (w *resourceSubscriptions) Unsubscribe(all Subscriptions) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.owner.mu.Lock()
+	defer w.owner.mu.Unlock()
 	last := false
 	for s, target := range all {
 		if w.subscribers[target] == nil {
@@ -141,8 +140,8 @@ func (w *resourceSubscriptions) Unsubscribe(all Subscriptions) {
 
 // TakeSubscriptions removes the subscriptions of a subscriber, and returns them.
 func (w *resourceSubscriptions) TakeSubscriptions(of Subscriber) Subscriptions {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.owner.mu.Lock()
+	defer w.owner.mu.Unlock()
 	taken := Subscriptions{}
 	for target, all := range w.subscribers {
 		for s := range all {
@@ -163,8 +162,8 @@ func (w *resourceSubscriptions) AddSubscriptions(all Subscriptions) {
 	if len(all) == 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.owner.mu.Lock()
+	defer w.owner.mu.Unlock()
 	if w.subscribers == nil {
 		w.subscribers = map[string]map[*subscription]struct{}{}
 	}
@@ -196,17 +195,17 @@ func (w *resourceSubscriptions) of(principal string) (n int) {
 // before it, so that no change is missed.
 func (w *resourceSubscriptions) subscribeLocked() {
 	old := w.cancel
-	if len(w.subscribers) == 0 || w.closed {
+	if len(w.subscribers) == 0 || w.owner.closed {
 		if w.cancel = nil; old != nil {
 			old()
 		}
 		return
 	}
 	filter := mcp.SubscriptionFilter{ResourceSubscriptions: slices.Sorted(maps.Keys(w.subscribers))}
-	ctx, cancel := context.WithCancel(w.options.Context)
+	ctx, cancel := context.WithCancel(w.owner.Context)
 	ready := make(chan struct{})
 	w.cancel, w.ready = cancel, ready
-	w.options.Go(func() {
+	w.owner.Go(func() {
 		defer cancel()
 		open := sync.OnceFunc(func() {
 			if old != nil {
@@ -215,7 +214,7 @@ func (w *resourceSubscriptions) subscribeLocked() {
 			close(ready)
 		})
 		defer open()
-		c, _, err := w.options.Source.Acquire(ctx)
+		c, _, err := w.owner.Source.Acquire(ctx)
 		if err != nil {
 			return
 		}
@@ -234,30 +233,15 @@ func (w *resourceSubscriptions) subscribeLocked() {
 // resubscribe opens the subscription again that existed before a new connection. Changes since the last
 // connection are unknown.
 func (w *resourceSubscriptions) resubscribe() {
-	w.mu.Lock()
+	w.owner.mu.Lock()
 	watched := len(w.subscribers) > 0
 	if watched {
 		w.subscribeLocked()
 	}
-	w.mu.Unlock()
+	w.owner.mu.Unlock()
 	if watched {
 		w.resourceEvent(mcp.Event{Kind: mcp.EventChangesMissed})
 	}
-}
-
-// isWatched reports whether a subscriber subscribes to a resource.
-func (w *resourceSubscriptions) isWatched() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.subscribers) > 0
-}
-
-// end ends the subscriptions, and refuses further subscriptions.
-func (w *resourceSubscriptions) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	w.subscribeLocked()
 }
 
 // resourceEvent notifies the subscribers of a resource, or of a resource above it.
@@ -265,7 +249,7 @@ func (w *resourceSubscriptions) resourceEvent(e mcp.Event) {
 	if e.Kind != mcp.EventResourceUpdated && e.Kind != mcp.EventChangesMissed {
 		return
 	}
-	w.mu.Lock()
+	w.owner.mu.Lock()
 	subscribers := map[Subscriber]struct{}{}
 	var all []*subscription
 	for _, some := range w.subscribers {
@@ -274,7 +258,7 @@ func (w *resourceSubscriptions) resourceEvent(e mcp.Event) {
 			all = append(all, s)
 		}
 	}
-	w.mu.Unlock()
+	w.owner.mu.Unlock()
 	if e.Kind == mcp.EventChangesMissed { // any resource may be different now
 		for _, s := range all {
 			s.by.Missed(s.uri)
