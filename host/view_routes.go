@@ -74,7 +74,7 @@ func (v *View) HeaderParams(ctx context.Context, _ *mcp.Request, tool string) []
 	if err != nil || item == nil {
 		return nil
 	}
-	return serverPool(s).Schemas().Of(item).Headers
+	return serverPool(s).Schema(item).Headers
 }
 
 // noteSubscribed records whether a view holds subscriptions.

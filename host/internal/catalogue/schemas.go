@@ -13,13 +13,6 @@ import (
 // maxToolSchemas limits the tools of a server whose schemas are kept.
 const maxToolSchemas = 1000
 
-// Schemas holds the parsed schemas of the tools of a server, by the digest of the definition.
-// It is safe for concurrent use.
-type Schemas struct {
-	mu    sync.Mutex                           // guards tools
-	tools map[[sha256.Size]byte]func() *Schema // to be called without mu
-}
-
 // A Schema contains the parts of a tool's schemas that a host uses.
 type Schema struct {
 	Output  *schema.Schema       // nil if the tool declares no valid schema
@@ -27,18 +20,18 @@ type Schema struct {
 	Names   *fold.Names          // of the arguments; nil if the schema names no arguments
 }
 
-// Of returns the parsed schemas of a tool. Calls for other tools do not wait while it parses them.
-func (t *Schemas) Of(item *Item) *Schema {
-	t.mu.Lock()
-	read, ok := t.tools[item.Digest]
+// Schema returns the parsed schemas of a tool. Calls for other tools do not wait while it parses them.
+func (s *Store) Schema(item *Item) *Schema {
+	s.mu.Lock()
+	read, ok := s.schemas[item.Digest]
 	if !ok {
 		read = sync.OnceValue(func() *Schema { return readToolSchema(item) })
-		if t.tools == nil || len(t.tools) >= maxToolSchemas {
-			t.tools = map[[sha256.Size]byte]func() *Schema{}
+		if s.schemas == nil || len(s.schemas) >= maxToolSchemas {
+			s.schemas = map[[sha256.Size]byte]func() *Schema{}
 		}
-		t.tools[item.Digest] = read
+		s.schemas[item.Digest] = read
 	}
-	t.mu.Unlock()
+	s.mu.Unlock()
 	return read()
 }
 

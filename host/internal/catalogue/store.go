@@ -7,11 +7,13 @@ import (
 	"weak"
 )
 
-// A Store holds the lists of a server, and a single copy of equal lists. A list belongs to the
-// store as long as it is in use. The zero Store is empty, and safe for concurrent use.
+// A Store holds the lists of a server, a single copy of equal lists, and the parsed schemas of its
+// tools. A list belongs to the store as long as it is in use. The zero Store is empty, and safe for
+// concurrent use.
 type Store struct {
-	mu    sync.Mutex // guards lists
-	lists map[[sha256.Size]byte]weak.Pointer[List]
+	mu      sync.Mutex // guards the fields below
+	lists   map[[sha256.Size]byte]weak.Pointer[List]
+	schemas map[[sha256.Size]byte]func() *Schema // by the digest of the definition; to be called without mu
 }
 
 // Keep returns the stored list that equals a list. It stores the list if the store does not contain
@@ -25,7 +27,7 @@ func (s *Store) Keep(l *List, most int) *List {
 	if stored := s.lists[key].Value(); stored != nil {
 		return stored
 	}
-	if s.size()+l.bytes > most {
+	if s.sizeLocked()+l.bytes > most {
 		return nil
 	}
 	if s.lists == nil {
@@ -39,11 +41,11 @@ func (s *Store) Keep(l *List, most int) *List {
 func (s *Store) Bytes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.size()
+	return s.sizeLocked()
 }
 
-// size is [Store.Bytes] with the lock held. It removes lists that are no longer used.
-func (s *Store) size() (bytes int) {
+// sizeLocked is [Store.Bytes]. It removes lists that are no longer used.
+func (s *Store) sizeLocked() (bytes int) {
 	for key, p := range s.lists {
 		if l := p.Value(); l != nil {
 			bytes += l.bytes

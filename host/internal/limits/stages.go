@@ -15,7 +15,7 @@ type Pool interface {
 	Limits() *Server
 	// Queue returns the queue of the server, or of the process that serves the caller.
 	Queue() *Queue
-	Schemas() *catalogue.Schemas
+	Schema(item *catalogue.Item) *catalogue.Schema
 	// RequestError returns the error of a request that was not sent.
 	RequestError(ctx context.Context, err error) error
 }
@@ -51,7 +51,7 @@ func checkNames(c *call.Call) error {
 	names, hidden := &fold.Names{}, []string(nil)
 	if c.Item != nil {
 		hidden = c.Item.HiddenArguments()
-		if known := c.Pool.(Pool).Schemas().Of(c.Item).Names; known != nil {
+		if known := c.Pool.(Pool).Schema(c.Item).Names; known != nil {
 			names = known
 		}
 	}

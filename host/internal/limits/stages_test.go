@@ -33,14 +33,13 @@ func (v view) OpenState(*mcp.Request, *pipeline.Call) (round.State, bool, error)
 // A pool is a server with limits and one queue.
 type pool struct {
 	pipeline.Pool
-	server  *limits.Server
-	queue   *limits.Queue
-	schemas catalogue.Schemas
+	catalogue.Store
+	server *limits.Server
+	queue  *limits.Queue
 }
 
 func (p *pool) Limits() *limits.Server                          { return p.server }
 func (p *pool) Queue() *limits.Queue                            { return p.queue }
-func (p *pool) Schemas() *catalogue.Schemas                     { return &p.schemas }
 func (p *pool) RequestError(_ context.Context, err error) error { return err }
 
 // stages returns limits, and a tools/call to a server with a concurrency of 1 and no queue.

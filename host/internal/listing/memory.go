@@ -1,13 +1,14 @@
 package listing
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 const (
@@ -26,14 +27,14 @@ const (
 
 // A Memory holds the lists of all callers of a server. It is safe for concurrent use.
 type Memory struct {
-	lists  catalogue.Store
+	catalogue.Store
 	large  chan struct{} // contains an element for each list over LargeList that is being read
 	server string        // the name, for errors
 	drop   func()
 	log    *slog.Logger
 
-	mu        sync.Mutex // guards collected, and is held while lists are collected
-	collected time.Time
+	collecting singleflight.Group[struct{}, struct{}]
+	collected  time.Time // used by collecting
 }
 
 // NewMemory returns a memory without lists for a server. drop drops the lists of callers without a
@@ -42,9 +43,6 @@ func NewMemory(server string, log *slog.Logger, drop func()) *Memory {
 	return &Memory{large: make(chan struct{}, maxLargeReads), server: server, log: log, drop: drop}
 }
 
-// Bytes returns the size of the lists that callers use.
-func (m *Memory) Bytes() int { return m.lists.Bytes() }
-
 // Keep returns the held list that equals l, so that callers share it, or holds l. It fails if l does
 // not fit.
 func (m *Memory) Keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List, error) {
@@ -52,12 +50,12 @@ func (m *Memory) Keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List, 
 	if l.Bytes() > LargeList {
 		limit -= smallRoom
 	}
-	kept := m.lists.Keep(l, limit)
+	kept := m.Store.Keep(l, limit)
 	if kept != nil {
 		return kept, nil
 	}
 	collects := m.collect()
-	if kept = m.lists.Keep(l, limit); kept != nil {
+	if kept = m.Store.Keep(l, limit); kept != nil {
 		return kept, nil
 	}
 	e := hosterr.Errorf(hosterr.CodeLimited, m.server, "%s has returned %d bytes for this caller, which do not fit: "+
@@ -70,15 +68,16 @@ func (m *Memory) Keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List, 
 	return nil, e
 }
 
-// collect drops and collects lists unless that was done a moment ago.
-func (m *Memory) collect() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if time.Since(m.collected) < maxListPause {
-		return false
-	}
-	m.drop()
-	runtime.GC() // unused lists count until they are collected
-	m.collected = time.Now()
-	return true
+// collect drops and collects lists unless that was done a moment ago. If another goroutine does so at
+// present, collect waits for it and returns false.
+func (m *Memory) collect() (collects bool) {
+	_, _ = m.collecting.Do(context.Background(), struct{}{}, func(context.Context) (struct{}, error) {
+		if collects = time.Since(m.collected) >= maxListPause; collects {
+			m.drop()
+			runtime.GC() // unused lists count until they are collected
+			m.collected = time.Now()
+		}
+		return struct{}{}, nil
+	})
+	return collects
 }

@@ -62,7 +62,7 @@ type View interface {
 // A Pool contains the limits and the schemas of a server. The [call.Call.Pool] of each call must implement it.
 type Pool interface {
 	Limits() *limits.Server
-	Schemas() *catalogue.Schemas
+	Schema(item *catalogue.Item) *catalogue.Schema
 }
 
 // Bytes charges the size of the server's response to the budget of the caller.
@@ -137,7 +137,7 @@ func (s *Steps) Validate(ctx context.Context, c *call.Call, res mcp.Result, fail
 		c.Pool.Entry().Settings.Validate == config.ValidateOff {
 		return res, failed
 	}
-	output := c.Pool.(Pool).Schemas().Of(c.Item).Output
+	output := c.Pool.(Pool).Schema(c.Item).Output
 	if isError, _ := jsonscan.Get(raw, "isError"); output == nil || string(isError) == "true" {
 		return res, nil
 	}

@@ -33,14 +33,13 @@ func (view) Publish(p call.Pool, _ string, raw mcp.RawResult) mcp.RawResult {
 
 // A pool is the server shop.
 type pool struct {
-	limits  *limits.Server
-	schemas catalogue.Schemas
+	catalogue.Store
+	limits *limits.Server
 }
 
-func (*pool) Name() string                  { return "shop" }
-func (*pool) Entry() *server.Server         { return &server.Server{Settings: &config.ServerSettings{}} }
-func (p *pool) Limits() *limits.Server      { return p.limits }
-func (p *pool) Schemas() *catalogue.Schemas { return &p.schemas }
+func (*pool) Name() string             { return "shop" }
+func (*pool) Entry() *server.Server    { return &server.Server{Settings: &config.ServerSettings{}} }
+func (p *pool) Limits() *limits.Server { return p.limits }
 
 // steps returns the steps of a host with limits, a call of a tool that the server shop has served, and the log.
 func steps(t *testing.T, settings *config.CallerLimits) (*result.Steps, *call.Call, *strings.Builder) {

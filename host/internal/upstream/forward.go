@@ -99,7 +99,7 @@ func (p *Pool) headerParams(item *catalogue.Item) []driver.HeaderParam {
 	if item == nil || item.Kind != catalogue.Tools {
 		return nil
 	}
-	return p.Schemas().Of(item).Headers
+	return p.Schema(item).Headers
 }
 
 // withState returns params with the state of the server in place of the caller's.

@@ -110,8 +110,8 @@ func (p *Pool) Limits() *limits.Server { return p.up.limits }
 // Forwarded returns the headers of the caller that requests of the host itself send to the server.
 func (p *Pool) Forwarded() *login.Forwarded { return &p.forwarded }
 
-// Schemas returns the schemas of the server's tools.
-func (p *Pool) Schemas() *catalogue.Schemas { return &p.up.schemas }
+// Schema returns the schemas of a tool of the server.
+func (p *Pool) Schema(item *catalogue.Item) *catalogue.Schema { return p.up.lists.Schema(item) }
 
 // poolKey returns the key of the pool that serves a caller.
 func (u *Server) poolKey(c *policy.Caller) string {

@@ -11,7 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
@@ -33,7 +32,6 @@ type Server struct {
 	command bool         // see isCommand
 	sharing config.Share // see share
 	current atomic.Pointer[entry]
-	schemas catalogue.Schemas
 	lists   *listing.Memory // of all pools, connections and views
 	// requests queues the calls of all callers of a shared server: see [Pool.Queue].
 	requests *limits.Queue
