@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
@@ -63,17 +62,12 @@ func (e *Event) IsReload() bool { return e.State == "" && e.Pending == "" }
 // maxEvents limits the events that wait for a reader.
 const maxEvents = 256
 
-// An eventBroadcaster passes events to readers. It must never wait for a reader.
-type eventBroadcaster struct {
-	mu      sync.Mutex // guards readers
-	readers map[chan Event]struct{}
-}
-
-func (b *eventBroadcaster) send(e Event) {
+// send passes an event to readers. It must never wait for a reader.
+func (h *Host) send(e Event) {
 	e.Time = time.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for r := range b.readers {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for r := range h.readers {
 		select {
 		case r <- e:
 		default:
@@ -81,19 +75,17 @@ func (b *eventBroadcaster) send(e Event) {
 	}
 }
 
-// subscribe returns the events from now on, until either context ends.
-func (b *eventBroadcaster) subscribe(ctx, end context.Context) iter.Seq[Event] {
+// Events returns changes of the states of servers from now on, until ctx or the Host ends. A reader
+// that is slow misses events.
+func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
 	r := make(chan Event, maxEvents)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.readers == nil {
-		b.readers = map[chan Event]struct{}{}
-	}
-	b.readers[r] = struct{}{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readers[r] = struct{}{}
 	remove := func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.readers, r)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.readers, r)
 	}
 	stop := context.AfterFunc(ctx, remove) // also if the sequence is never used
 	return func(yield func(Event) bool) {
@@ -107,7 +99,7 @@ func (b *eventBroadcaster) subscribe(ctx, end context.Context) iter.Seq[Event] {
 				}
 			case <-ctx.Done():
 				return
-			case <-end.Done():
+			case <-h.ctx.Done():
 				return
 			}
 		}

@@ -11,12 +11,12 @@ import (
 
 // Sizes returns the number of views and of pools that a host keeps.
 func Sizes(h *Host) (views, pools int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, u := range h.servers.Current().Servers() {
 		pools += len(u.AllPools())
 	}
-	return len(h.views.views), pools
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.views), pools
 }
 
 // EndBackoff lets the next start of a server begin at once, without an end of a crash loop.

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -124,21 +123,21 @@ type Host struct {
 	login     login.Stage
 	limits    *limits.Limits
 	result    *result.Steps
-	events    eventBroadcaster
 	counts    hostCounts
 
 	reloading sync.Mutex // held by Reload
 
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
-	work   workGroup
+	agent  agent
 
-	mu         sync.Mutex // guards the fields below
+	mu         sync.Mutex // guards the fields below, and is held during no call of a server or view
 	closed     bool
-	views      viewCache
+	ending     bool               // run counts no more
+	running    sync.WaitGroup     // goroutines of run
+	views      map[string]*View   // by viewKey
 	subscribed map[*View]struct{} // views with subscriptions
-
-	agent agent
+	readers    map[chan Event]struct{}
 }
 
 // Start connects the instances of the local user to the named servers, or to all, and waits until
@@ -165,10 +164,6 @@ func (h *Host) Upstreams() []*Upstream {
 	return all
 }
 
-// Events returns changes of the states of servers from now on, until ctx or the Host ends. A reader
-// that is slow misses events.
-func (h *Host) Events(ctx context.Context) iter.Seq[Event] { return h.events.subscribe(ctx, h.ctx) }
-
 // closeTimeout is longer than a process that does not exit takes to be killed.
 const closeTimeout = 12 * time.Second
 
@@ -192,7 +187,10 @@ func (h *Host) Close() error {
 			wait.Go(u.Close)
 		}
 		wait.Wait()
-		h.work.wait()
+		h.mu.Lock()
+		h.ending = true
+		h.mu.Unlock()
+		h.running.Wait()
 		h.limits.Close()
 		h.result.Close()
 	}()
@@ -206,31 +204,16 @@ func (h *Host) Close() error {
 	}
 }
 
-// A workGroup counts the goroutines of a host. Its zero value is empty, and it is safe for concurrent use.
-type workGroup struct {
-	mu      sync.Mutex // guards the fields below
-	running sync.WaitGroup
-	ending  bool
-}
-
-// run runs f in a goroutine. After a call of wait, the context of the host is over, f returns at
-// once, and run does not count it.
-func (w *workGroup) run(f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ending {
+// run runs f in a goroutine. Close waits for f, unless it has already begun to wait for all: then the
+// context of the host is over, and f returns at once.
+func (h *Host) run(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ending {
 		go f()
 		return
 	}
-	w.running.Go(f)
-}
-
-// wait waits until all functions return.
-func (w *workGroup) wait() {
-	w.mu.Lock()
-	w.ending = true
-	w.mu.Unlock()
-	w.running.Wait()
+	h.running.Go(f)
 }
 
 // Dial returns the transport to a server: a child process with its command, or Streamable HTTP to

@@ -20,7 +20,7 @@ import (
 // newLogins returns the logins of the host.
 func (h *Host) newLogins() *login.Logins {
 	return login.New(login.Options{OAuth: h.opts.OAuth, Tokens: h.opts.Tokens, Lookup: h.opts.Lookup,
-		Logger: h.opts.Logger, Dials: h.dials, Context: h.ctx, Run: h.work.run, Record: h.recordLogin})
+		Logger: h.opts.Logger, Dials: h.dials, Context: h.ctx, Run: h.run, Record: h.recordLogin})
 }
 
 // newPrompt returns the questions for logins. They need the logins and the approvals of the host.

@@ -21,7 +21,7 @@ import (
 // requests for the server fail with [hosterr.CodeConfigError]. ctx limits Open, not the life of the
 // Host. A file whose servers need trust must be trusted before: see [config.TrustStore].
 func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
-	h := &Host{subscribed: map[*View]struct{}{}}
+	h := &Host{views: map[string]*View{}, subscribed: map[*View]struct{}{}, readers: map[chan Event]struct{}{}}
 	if o != nil {
 		h.opts = *o
 	}
@@ -56,8 +56,8 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	}
 	h.task = &task.Stages{Leaving: h.leaving}
 	h.calls = h.pipeline()
-	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.work.run
-	rules, err := h.configured(f)
+	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.run
+	rules, err := h.opts.configured(f)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +72,11 @@ func (h *Host) environment() *upstream.Environment {
 	client := h.opts.Client
 	client.ForwardInput = true
 	client.Extensions = extensions(client.Extensions)
-	return &upstream.Environment{Context: h.ctx, Go: h.work.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup,
+	return &upstream.Environment{Context: h.ctx, Go: h.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup,
 		Client: client, Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins,
 		Limits: h.limits, Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
 		Notify: func(c *upstream.Change) {
-			h.events.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
+			h.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
 		},
 		UsesRecent: func() bool { return h.authorize.Policy() != nil }, AddRecent: h.recent.Add,
 		Users: h.listUsers}
@@ -86,7 +86,7 @@ func (h *Host) environment() *upstream.Environment {
 func (h *Host) listUsers() (all []upstream.User) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, v := range h.views.views {
+	for _, v := range h.views {
 		all = append(all, (*viewListener)(v))
 	}
 	for v := range h.subscribed {

@@ -132,9 +132,9 @@ func (o operations) EndSession(session string) {
 		return
 	}
 	o.h.mu.Lock()
-	for key, v := range o.h.views.views {
+	for key, v := range o.h.views {
 		if v.caller.Session == session {
-			delete(o.h.views.views, key)
+			delete(o.h.views, key)
 		}
 	}
 	o.h.mu.Unlock()

@@ -62,7 +62,7 @@ func (h *Host) Reload(ctx context.Context, f *config.File) (*Diff, error) {
 	defer h.reloading.Unlock()
 	d, err := h.reload(ctx, f)
 	if err != nil || !d.IsEmpty() {
-		h.events.send(Event{Reload: d, Err: err})
+		h.send(Event{Reload: d, Err: err})
 	}
 	return d, err
 }
@@ -72,7 +72,7 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := h.configured(f)
+	rules, err := h.opts.configured(f)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func (h *Host) compare(set *upstream.Set) *Diff {
 }
 
 // configured returns the options for a file.
-func (h *Host) configured(f *config.File) (*Options, error) {
-	o := h.opts
+func (opts *Options) configured(f *config.File) (*Options, error) {
+	o := *opts
 	if o.Configure != nil {
 		if err := o.Configure(f, &o); err != nil {
 			return nil, fmt.Errorf("host: %w", err)

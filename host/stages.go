@@ -29,9 +29,9 @@ import (
 
 func (h *Host) newApprover() *approve.Approver {
 	o := approve.Options{State: h.opts.State, Ring: h.states.Ring, Logger: h.opts.Logger, Context: h.ctx,
-		Run: h.work.run, Epoch: h.authorize.Epoch, Again: h.authorize.Again, Count: h.countApproval,
+		Run: h.run, Epoch: h.authorize.Epoch, Again: h.authorize.Again, Count: h.countApproval,
 		Changed: func(c approve.Change) {
-			h.events.send(Event{Server: c.Server, Pending: c.Pending, Decided: c.Decided, Answer: c.Answer})
+			h.send(Event{Server: c.Server, Pending: c.Pending, Decided: c.Decided, Answer: c.Answer})
 		},
 		Record: func(r *event.Record) { _ = h.record(r) }, // the Recorder reports its failures
 		Waits: func(server string) (done func()) {

@@ -176,7 +176,7 @@ func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMes
 	h := l.view.host
 	running, cancel := context.WithCancel(upstream.WithCaller(h.ctx, l.view.caller))
 	ready := make(chan map[string]json.RawMessage, 1)
-	h.work.run(func() {
+	h.run(func() {
 		defer close(ready)
 		defer cancel()
 		s, err := l.pool.Acquire(running, upstream.AnyClass)

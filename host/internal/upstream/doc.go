@@ -10,5 +10,6 @@
 // its host.
 //
 // Locks: a server has one lock for its pools, instances and connections, which it may hold while it
-// calls a connection or takes the lock of Servers. A connection calls its server without any lock.
+// calls a connection, or takes the lock of Servers or of the host. A connection calls its server without
+// any lock.
 package upstream
