@@ -30,7 +30,7 @@ type Server struct {
 	name   string
 	opts   ServerOptions
 
-	mu       sync.Mutex // guards the fields below
+	// The lock of the logins guards the fields below.
 	all      map[credentialKey]*Credential
 	entry    *server.Server // that endpoint belongs to
 	endpoint string
@@ -61,8 +61,8 @@ type Credential struct {
 	principal *mcp.Principal // nil for the local user
 	url       string
 	transport *oauthclient.Transport
-	used      time.Time     // guarded by the lock of the server
-	changed   chan struct{} // guarded by the lock of the server
+	used      time.Time     // guarded by the lock of the logins
+	changed   chan struct{} // guarded by the lock of the logins
 
 	missing atomic.Bool // a login is required, as far as is known
 	// tokens are the last tokens that were sent. Errors and records must not contain them.
@@ -112,13 +112,8 @@ func (s *Logins) store(principal string) oauthclient.Store {
 // credential returns the login of a principal at the server.
 func (s *Server) credential(e *server.Server, p *mcp.Principal, url string) *Credential {
 	key := credentialKey{p.Key(), url}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.all[key]
+	c := s.use(key, nil)
 	if c == nil {
-		if len(s.all) >= maxCredentials {
-			s.evict()
-		}
 		c = &Credential{server: s, principal: p, url: url, changed: make(chan struct{})}
 		o := s.oauthOptions(e)
 		if o.Base == nil {
@@ -126,37 +121,48 @@ func (s *Server) credential(e *server.Server, p *mcp.Principal, url string) *Cre
 		}
 		o.Base, o.Store, o.Authorizer = &authorizedOnly{c, o.Base}, s.logins.store(key.principal), nil
 		c.transport = oauthclient.NewTransport(url, &o)
-		s.all[key] = c
+		c = s.use(key, c)
 	}
-	c.used = time.Now()
 	return c
 }
 
-// evict removes the least recently used credential. The caller must hold s.mu.
-func (s *Server) evict() {
-	var oldest credentialKey
-	var at time.Time
-	for key, c := range s.all {
-		if at.IsZero() || c.used.Before(at) {
-			oldest, at = key, c.used
+// use returns the credential with a key. If there is no such credential, it stores made, which may be nil, in
+// place of the least recently used credential if there are too many.
+func (s *Server) use(key credentialKey, made *Credential) *Credential {
+	s.logins.mu.Lock()
+	defer s.logins.mu.Unlock()
+	c := s.all[key]
+	if c == nil && made != nil {
+		if len(s.all) >= maxCredentials {
+			var oldest *Credential
+			for _, c := range s.all {
+				if oldest == nil || c.used.Before(oldest.used) {
+					oldest = c
+				}
+			}
+			delete(s.all, credentialKey{oldest.principal.Key(), oldest.url})
 		}
+		c, s.all[key] = made, made
 	}
-	delete(s.all, oldest)
+	if c != nil {
+		c.used = time.Now()
+	}
+	return c
 }
 
 // Forget removes the credentials after a change of the configuration.
 func (s *Server) Forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.logins.mu.Lock()
+	defer s.logins.mu.Unlock()
 	clear(s.all)
 	s.entry = nil
 }
 
 // endpointOf returns the URL that logins at the server are for. It is expanded once for an entry.
 func (s *Server) endpointOf(ctx context.Context, e *server.Server) (string, error) {
-	s.mu.Lock()
+	s.logins.mu.Lock()
 	url, known := s.endpoint, s.entry == e
-	s.mu.Unlock()
+	s.logins.mu.Unlock()
 	if known {
 		return url, nil
 	}
@@ -173,8 +179,8 @@ func (s *Server) endpointOf(ctx context.Context, e *server.Server) (string, erro
 
 // SetEndpoint sets the URL that logins at the server are for.
 func (s *Server) SetEndpoint(e *server.Server, url string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.logins.mu.Lock()
+	defer s.logins.mu.Unlock()
 	s.entry, s.endpoint = e, url
 }
 
@@ -223,8 +229,8 @@ func (s *Server) With(ctx context.Context, f *Forwarded, req *mcp.Request) conte
 
 // TokensOf returns the tokens that were last sent for a caller; nil means for all callers.
 func (s *Server) TokensOf(c *policy.Caller) (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.logins.mu.Lock()
+	defer s.logins.mu.Unlock()
 	add := func(c *Credential) {
 		if c == nil {
 			return
@@ -285,16 +291,16 @@ func (c *Credential) Ready(ctx context.Context) error {
 func (c *Credential) LoggedIn() {
 	c.missing.Store(false)
 	c.server.opts.Changed(c.principal)
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
+	c.server.logins.mu.Lock()
+	defer c.server.logins.mu.Unlock()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
 // Waiting returns a channel that is closed with the next login.
 func (c *Credential) Waiting() <-chan struct{} {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
+	c.server.logins.mu.Lock()
+	defer c.server.logins.mu.Unlock()
 	return c.changed
 }
 

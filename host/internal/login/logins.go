@@ -68,7 +68,7 @@ type Options struct {
 type Logins struct {
 	opts Options
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the fields below, pending logins, and the credentials of servers
 	byID    map[string]*Login
 	byState map[string]*Login
 	by      map[string]map[*Login]struct{} // by principal
@@ -128,12 +128,12 @@ func (s *Logins) Begin(c *Credential, scopes []string) (*Login, error) {
 	for l := range s.by[principal] {
 		switch {
 		case now.After(l.expires):
-			s.remove(l)
+			s.removeLocked(l)
 		case l.credential == c && !l.started && l.expires.Sub(now) > minTime && Includes(l.scopes, scopes):
 			return l, nil
 		}
 	}
-	s.prune(now)
+	s.pruneLocked(now)
 	if len(s.by[principal]) >= maxPerPrincipal || len(s.byID) >= maxLogins {
 		e := hosterr.Errorf(hosterr.CodeLimited, c.server.name,
 			"too many logins wait for their users: at most %d of a caller and %d in total", maxPerPrincipal, maxLogins)
@@ -152,14 +152,14 @@ func (s *Logins) Begin(c *Credential, scopes []string) (*Login, error) {
 	return l, nil
 }
 
-// prune removes expired logins, if there are too many. The caller must hold s.mu.
-func (s *Logins) prune(now time.Time) {
+// pruneLocked removes expired logins, if there are too many.
+func (s *Logins) pruneLocked(now time.Time) {
 	if len(s.byID) < maxLogins {
 		return
 	}
 	for _, l := range s.byID {
 		if now.After(l.expires) {
-			s.remove(l)
+			s.removeLocked(l)
 		}
 	}
 }
@@ -175,15 +175,15 @@ func DigestOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// remove removes a login. The caller must hold s.mu.
-func (s *Logins) remove(l *Login) {
+// removeLocked removes a login.
+func (s *Logins) removeLocked(l *Login) {
 	delete(s.byID, l.id)
 	delete(s.byState, l.state)
 	principal := l.credential.principal.Key()
 	if delete(s.by[principal], l); len(s.by[principal]) == 0 {
 		delete(s.by, principal)
 	}
-	l.end(oauthclient.ErrLoginTimeout)
+	l.endLocked(oauthclient.ErrLoginTimeout)
 }
 
 // ByTicket returns the login with a ticket. The error is [operator.ErrNoLogin], or
@@ -219,9 +219,9 @@ func (s *Logins) ByID(principal, id string) *Login {
 	return nil
 }
 
-// keepFailed keeps a failed login, in place of the oldest failed login of the principal if there are too
-// many. The caller must hold s.mu.
-func (s *Logins) keepFailed(l *Login) {
+// keepFailedLocked keeps a failed login, in place of the oldest failed login of the principal if there are
+// too many.
+func (s *Logins) keepFailedLocked(l *Login) {
 	principal := l.credential.principal.Key()
 	var kept []*Login
 	if failed := s.failed.Get(principal); failed != nil {
@@ -291,8 +291,8 @@ type Login struct {
 	err     error // the outcome, once done is closed
 }
 
-// end sets the outcome. The caller must hold the lock of the logins.
-func (l *Login) end(err error) {
+// endLocked sets the outcome.
+func (l *Login) endLocked(err error) {
 	if !l.over {
 		l.over, l.err = true, err
 		close(l.done)
@@ -379,10 +379,10 @@ func (l *Login) Finish(err error) {
 	s := l.logins
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.end(err)
-	s.remove(l)
+	l.endLocked(err)
+	s.removeLocked(l)
 	if err != nil {
-		s.keepFailed(l)
+		s.keepFailedLocked(l)
 	}
 }
 
