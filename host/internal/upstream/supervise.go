@@ -99,15 +99,15 @@ func (i *instance) check(now time.Time) (due time.Time) {
 // isUnused reports whether a pool of a session or principal was not used for poolAge. The caller
 // must hold the lock of the server.
 func (p *Pool) isUnused(now time.Time) bool {
-	if p.caller.Session == "" && p.caller.Principal == nil || p.isWatched() {
-		return false
+	if p.caller.Session == "" && p.caller.Principal == nil || now.Sub(p.used) <= poolAge || p.isWatched() {
+		return false // most pools end here, so that a check of all pools is not quadratic
 	}
 	for s := range p.up.connections {
 		if s.in.pool == p {
 			return false
 		}
 	}
-	return now.Sub(p.used) > poolAge
+	return true
 }
 
 // EndSession ends the connections and pools of a session.
