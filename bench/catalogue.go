@@ -62,6 +62,9 @@ func (w workload) references() []string {
 	if w.gateway != nil {
 		return gatewayReferences
 	}
+	if w.growth != nil {
+		return []string{w.growth.name(w.growth.sizes[0])}
+	}
 	return []string{baseline, "go-sdk", "mcp-go"}
 }
 

@@ -39,6 +39,12 @@ func TestBoundsReferToParticipatingPrograms(t *testing.T) {
 				}
 				continue
 			}
+			if w.growth != nil {
+				if bound.of != ours && bound.of != w.growth.name(w.growth.sizes[0]) {
+					t.Errorf("%s: bound refers to %s, which is not in the workload", w.name, bound.of)
+				}
+				continue
+			}
 			if w.gateway != nil {
 				if !slices.Contains(w.gateway.programs, bound.of) {
 					t.Errorf("%s: bound refers to %s, which is not in the workload", w.name, bound.of)

@@ -13,11 +13,13 @@ import (
 
 // Programs of the workloads of gateways, besides ours, which is the host package behind mcphttp.
 const (
-	direct       = "direct"        // the server itself, without a gateway
-	bareRelay    = "bare-relay"    // net/http on both sides, and bodies copied unread
-	reverseProxy = "reverse-proxy" // httputil.ReverseProxy
-	sdkRelay     = "sdk"           // a server of this project whose tool calls a client of this project
-	plain        = "plain"         // ours without a policy, pins and a recorder, where ours has some
+	direct       = "direct"             // the server itself, without a gateway
+	bareRelay    = "bare-relay"         // net/http on both sides, and bodies copied unread
+	reverseProxy = "reverse-proxy"      // httputil.ReverseProxy with its defaults
+	pooledProxy  = "reverse-proxy-pool" // the same with a BufferPool
+	lineRelay    = "line-relay"         // net/http before, and lines copied unread to a server on stdio
+	sdkRelay     = "sdk"                // a server of this project whose tool calls a client of this project
+	plain        = "plain"              // ours without a policy, pins and a recorder, where ours has some
 )
 
 // A gatewayCell is what is special of a workload that measures gateways. The
@@ -32,8 +34,8 @@ type gatewayCell struct {
 }
 
 var (
-	gatewayReferences = []string{direct, bareRelay, reverseProxy, sdkRelay}
-	relays            = []string{direct, bareRelay, reverseProxy, ours}
+	gatewayReferences = []string{direct, bareRelay, pooledProxy, lineRelay, sdkRelay}
+	relays            = []string{direct, bareRelay, reverseProxy, pooledProxy, ours}
 )
 
 func catalogueGatewayWorkloads() []workload {
@@ -42,9 +44,11 @@ func catalogueGatewayWorkloads() []workload {
 	for _, era := range eras() {
 		w := workload{name: "gateway-stdio-" + string(era) + "-16",
 			title: "gateways, HTTP before, stdio of the " + string(era) + " era behind, 16 connections", call: call, width: 16,
-			stdio: true, gateway: &gatewayCell{era: era, programs: []string{direct, sdkRelay, ours}}}
-		if era == echo.Modern {
-			w.bounds = []bound{{of: sdkRelay, above: 6}}
+			stdio: true, gateway: &gatewayCell{era: era, programs: []string{direct, lineRelay, sdkRelay, ours}}}
+		if era == echo.Session { // a relay of lines cannot translate
+			w.gateway.programs = []string{direct, sdkRelay, ours}
+		} else {
+			w.bounds = []bound{{of: lineRelay, cpu: 1.5}, {of: sdkRelay, above: 6}}
 		}
 		all = append(all, w)
 	}
@@ -70,7 +74,7 @@ func catalogueGatewayWorkloads() []workload {
 			all = append(all, w)
 		}
 	}
-	return append(append(all, catalogueGatewayMeasures()...), catalogueGatewayPins())
+	return append(append(all, catalogueGatewayMeasures()...), catalogueGatewayPins(), catalogueGatewayColdList())
 }
 
 // catalogueGatewayCells are calls over HTTP on both sides.
@@ -82,13 +86,13 @@ func catalogueGatewayCells() []workload {
 			call: call, width: width, bounds: bounds, gateway: &gatewayCell{era: server, programs: relays}})
 	}
 	echoed := load.Call{Tool: echo.Tool}
-	cpu := bound{of: bareRelay, cpu: 1.35}
-	belowProxy := bound{of: reverseProxy, cpu: 1}
+	cpu := bound{of: bareRelay, cpu: 1.3}
+	belowProxy := bound{of: pooledProxy, cpu: 1}
 	add("modern-64", "modern era on both sides", echo.Modern, echo.Modern, echoed, 64, cpu, belowProxy)
 	add("modern-16", "modern era on both sides", echo.Modern, echo.Modern, echoed, 16, cpu, belowProxy,
 		bound{of: ours, allocs: 125, bytes: 12 << 10})
 	add("modern-1", "modern era on both sides", echo.Modern, echo.Modern, echoed, 1)
-	add("session-16", "session era on both sides", echo.Session, echo.Session, echoed, 16)
+	add("session-16", "session era on both sides", echo.Session, echo.Session, echoed, 16, cpu, belowProxy)
 	add("modern-session-16", "a modern client and a server of the session era", echo.Modern, echo.Session, echoed, 16)
 	add("session-modern-16", "a client of the session era and a modern server", echo.Session, echo.Modern, echoed, 16)
 	add("progress-16", "modern era, a progress notification and the result", echo.Modern, echo.Modern,
@@ -97,23 +101,39 @@ func catalogueGatewayCells() []workload {
 		echo.Modern, echo.Session, load.Call{Tool: echo.AskTool}, 16)
 	extra := func(name, title string, is gateway.Extra, programs []string, bounds ...bound) {
 		add(name, title+", modern era on both sides", echo.Modern, echo.Modern, echoed, 16, bounds...)
-		all[len(all)-1].gateway.extra, all[len(all)-1].gateway.programs = is, programs
+		withExtra(&all[len(all)-1], is, programs)
 	}
 	added := []string{direct, plain, ours}
 	extra("policy-200", "200 rules as operators write them", gateway.Policy200, added, bound{of: plain, above: 8})
 	extra("policy-200-all", "200 rules that read the arguments of every call", gateway.Policy200All, added,
 		bound{of: plain, above: 8})
-	extra("audit", "records with the shape of arguments", gateway.Audit, added)
-	extra("defaults-b", "pins and records", gateway.Defaults, []string{direct, bareRelay, reverseProxy, plain, ours}, cpu, belowProxy)
-	add("result-1m", "modern era, a result of 1 MiB", echo.Modern, echo.Modern, load.Call{Tool: echo.LargeTool}, 4,
-		bound{of: bareRelay, cpu: 1.6})
+	extra("records", "records with the shape of arguments", gateway.Records, added)
+	extra("pins", "pins", gateway.Pins, added)
+	both := []string{direct, bareRelay, reverseProxy, pooledProxy, plain, ours}
+	extra("pins-records", "pins and records", gateway.PinsAndRecords, both, cpu, belowProxy)
+	add("session-pins-records", "pins and records, session era on both sides", echo.Session, echo.Session, echoed, 16,
+		cpu, belowProxy)
+	withExtra(&all[len(all)-1], gateway.PinsAndRecords, both)
+	large, times := load.Call{Tool: echo.LargeTool}, bound{of: bareRelay, cpu: 1.4}
+	add("result-1m", "modern era, a result of 1 MiB", echo.Modern, echo.Modern, large, 4, times)
+	add("result-1m-pins-records", "pins and records, modern era, a result of 1 MiB", echo.Modern, echo.Modern, large, 4,
+		times)
+	withExtra(&all[len(all)-1], gateway.PinsAndRecords, both)
 	return all
 }
+
+// withExtra gives the gateway of a workload an extra, and compares it with the programs.
+func withExtra(w *workload, extra gateway.Extra, programs []string) {
+	w.gateway.extra, w.gateway.programs = extra, programs
+}
+
+// isGateway reports whether the programs of w are gateways.
+func (w workload) isGateway() bool { return w.gateway != nil || w.programs == relaying }
 
 // areGateways reports whether all workloads are of gateways or observers, which need no servers of
 // other SDKs.
 func areGateways(all []workload) bool {
-	return !slices.ContainsFunc(all, func(w workload) bool { return w.gateway == nil && w.observed == nil })
+	return !slices.ContainsFunc(all, func(w workload) bool { return !w.isGateway() && w.observed == nil })
 }
 
 // callOf returns the request of the load to a program of the cell.

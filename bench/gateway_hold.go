@@ -113,7 +113,7 @@ func measureGatewaySessions(ctx context.Context, b *bench, w workload, out io.Wr
 		all = append(all, cost)
 		if name == ours {
 			b.record(target{what: w.name + ": " + w.title + ": one", got: cost.heap + cost.stack, most: maxPerSession,
-				unit: "B"})
+				unit: "B", margin: steady})
 		}
 	}
 	writeMemoryCosts(out, "session", all)

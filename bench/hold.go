@@ -116,7 +116,7 @@ func writeMemoryCosts(out io.Writer, what string, all []memoryCost) {
 }
 
 // maxPerSession is the largest accepted memory of one idle session, in bytes.
-const maxPerSession = 1024
+const maxPerSession = 700
 
 // measureSessions opens idle sessions without streams on each server.
 func measureSessions(ctx context.Context, b *bench, w workload, out io.Writer) error {
@@ -131,7 +131,7 @@ func measureSessions(ctx context.Context, b *bench, w workload, out io.Writer) e
 		}
 		if s.name == ours {
 			b.record(target{what: w.name + ": " + w.title + ": one", got: h.heap + h.stack, most: maxPerSession,
-				unit: "B"})
+				unit: "B", margin: steady})
 		}
 		all = append(all, h)
 	}
@@ -195,7 +195,7 @@ func (b *bench) holdProcess(ctx context.Context, s server, w workload, out io.Wr
 	}
 	const mega = 1e6
 	memory := "unknown"
-	if bytes, ok := residentBytes(proc.cmd.Process.Pid); ok {
+	if bytes, ok := memoryOf(proc.cmd.Process.Pid, "VmRSS:"); ok {
 		memory = fmt.Sprintf("%.0f", bytes/mega)
 		b.record(target{what: w.name + ": " + w.title, got: bytes / mega, most: maxResident / mega, unit: "MB"})
 	}
@@ -204,15 +204,15 @@ func (b *bench) holdProcess(ctx context.Context, s server, w workload, out io.Wr
 	return nil
 }
 
-// residentBytes returns the resident memory of a process. It reports false on
-// systems without this figure.
-func residentBytes(pid int) (float64, bool) {
+// memoryOf returns a figure of the memory of a process in bytes, such as VmRSS, the
+// resident memory, or VmHWM, its peak. It reports false on systems without this figure.
+func memoryOf(pid int, figure string) (float64, bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(line, figure); ok {
 			kilo, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
 			return kilo * 1024, err == nil
 		}

@@ -17,9 +17,13 @@ func TestMemoryCostIsTheDifferenceOfReadings(t *testing.T) {
 }
 
 func TestResidentBytesOfThisProcess(t *testing.T) {
-	bytes, ok := residentBytes(os.Getpid())
+	bytes, ok := memoryOf(os.Getpid(), "VmRSS:")
+	peak, known := memoryOf(os.Getpid(), "VmHWM:")
 	if runtime.GOOS != "linux" {
 		t.Skip("resident memory is read on Linux only")
+	}
+	if !known || peak < bytes {
+		t.Errorf("peak of this process = %v, %v, want at least %v", peak, known, bytes)
 	}
 	if !ok || bytes < 1<<20 || bytes > 1<<40 {
 		t.Errorf("memory of this process = %v, %v, want 1 MiB to 1 TiB", bytes, ok)

@@ -89,7 +89,13 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 			return err
 		}
 	}
+	if set.quick {
+		err = b.confirm(ctx, io.MultiWriter(out, &tables), workloads)
+	}
 	writeTargets(out, b.targets)
+	if err != nil {
+		return fmt.Errorf("targets are missed by more than their margins, in two measurements:\n%w", err)
+	}
 	if set.write == "" {
 		return nil
 	}
@@ -125,8 +131,8 @@ func (set settings) includes(w workload) bool {
 	if set.quick && !w.isQuick() {
 		return false
 	}
-	if w.gateway != nil || w.observed != nil { // a full run without them takes ten minutes
-		return set.quick && set.servers == "" && set.clients == ""
+	if w.isGateway() || w.observed != nil {
+		return set.quick && set.servers == "" && set.clients == "" // a full run without them takes ten minutes
 	}
 	if w.clients {
 		return set.clients != "" || set.servers == ""

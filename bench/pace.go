@@ -13,7 +13,7 @@ type pace struct {
 	peer   time.Duration // of the other SDKs; they are much slower, so a shorter slice is enough
 }
 
-// The paces keep a full run within ten minutes. Slices are long enough for
+// The paces keep a full run within twelve minutes. Slices are long enough for
 // medians that repeat within a few percent on a quiet machine.
 func (b *bench) paceOf(w workload) pace {
 	p := pace{9, 250 * time.Millisecond, 100 * time.Millisecond}
@@ -71,6 +71,8 @@ const (
 	// slowStarting is that of a Node program.
 	starting     = 100 * time.Millisecond
 	slowStarting = 700 * time.Millisecond
+	// growthOpening is the approximate time to open the largest sizes of a table of growth.
+	growthOpening = 5 * time.Second
 )
 
 // expected returns the approximate duration of the workloads without builds.
@@ -102,6 +104,12 @@ func (b *bench) expectedOf(w workload) time.Duration {
 			add(new(subject))
 		}
 		return total
+	}
+	if w.growth != nil {
+		for range w.growth.sizes {
+			add(new(subject))
+		}
+		return total + growthOpening
 	}
 	if w.observed != nil {
 		add(new(subject))

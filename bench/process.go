@@ -47,6 +47,10 @@ func (b *bench) build(ctx context.Context, workloads []workload) error {
 			w.gateway.needs(programs)
 			continue
 		}
+		if w.growth != nil {
+			w.growth.needs(programs, w.programsDir())
+			continue
+		}
 		if w.observed != nil {
 			programs["client"] = append(programs["client"], "observed")
 			continue

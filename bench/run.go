@@ -23,6 +23,8 @@ type bench struct {
 	rounds  int           // if not zero, of every workload of calls
 	slice   time.Duration // if not zero, of every program in a round
 	targets []target      // recorded so far
+	// workload is the name of the current one.
+	workload string
 }
 
 // runningPrograms are the programs that run for one workload.
@@ -74,6 +76,7 @@ func (b *bench) program(kind, dir string) string { return filepath.Join(b.bin, k
 
 // report measures one workload and writes its table.
 func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
+	b.workload = w.name
 	if w.measure != nil {
 		writeHeading(out, w)
 		if err := w.measure(ctx, b, w, out); err != nil {
@@ -103,6 +106,8 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 		open = b.openGateways
 	case w.observed != nil:
 		open = b.openObserved
+	case w.growth != nil:
+		open = b.openGrowth
 	case w.clients:
 		open = b.openClients
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,28 +15,90 @@ import (
 // apply.
 const ours = "patchbay"
 
+// The margins by which a figure may exceed its target in a quick run, as a share of the target. CI runs on
+// shared machines, so a quick run fails only for differences that noise does not explain, and only if a
+// second, longer measurement of the workload confirms them.
+const (
+	// exact figures, such as allocations, do not depend on the load of the machine.
+	exact = 0.001
+	// steady figures are memory after a collection, and bytes allocated.
+	steady = 0.1
+	// noisy figures are ratios of CPU. Those of two runs on a machine that runs other programs differ by
+	// up to a quarter.
+	noisy = 0.25
+	// unreliable figures are wall times and absolute CPU times. They never fail a run.
+	unreliable = 0
+)
+
 // A target is a performance goal of this project and its measured value in this
-// run. One noisy run is not a proof, so a missed target is not an error.
+// run. One noisy run is not a proof, so a missed target is not an error, unless it is missed by more
+// than the margin in a quick run.
 type target struct {
+	workload    string
 	what        string
 	got         float64
 	most, least float64 // zero: no such bound
 	unit        string  // follows the figures
+	margin      float64
+	// open, if not zero, replaces most for the failure of a quick run until the goal is reached: it is the
+	// figure of today.
+	open float64
 }
 
 func (t target) met() bool {
 	return (t.most == 0 || t.got <= t.most) && (t.least == 0 || t.got >= t.least)
 }
 
+// regressed reports whether the figure is beyond the target by more than the margin.
+func (t target) regressed() bool {
+	if t.margin == unreliable {
+		return false
+	}
+	most := max(t.most, t.open)
+	return most > 0 && t.got > most*(1+t.margin) || t.least > 0 && t.got < t.least/(1+t.margin)
+}
+
 // record adds a target to the table at the end of the run.
-func (b *bench) record(t target) { b.targets = append(b.targets, t) }
+func (b *bench) record(t target) {
+	t.workload = b.workload
+	b.targets = append(b.targets, t)
+}
+
+// confirm measures workloads with regressions again, at the pace of a full run, and returns an error if the
+// regressions remain.
+func (b *bench) confirm(ctx context.Context, out io.Writer, workloads []workload) error {
+	again := map[string]bool{}
+	for _, t := range b.targets {
+		again[t.workload] = again[t.workload] || t.regressed()
+	}
+	b.targets = slices.DeleteFunc(b.targets, func(t target) bool { return again[t.workload] })
+	b.quick = false
+	for _, w := range workloads {
+		if again[w.name] {
+			if err := b.report(ctx, out, w); err != nil {
+				return err
+			}
+		}
+	}
+	var errs []error
+	for _, t := range b.targets {
+		if t.regressed() {
+			errs = append(errs, fmt.Errorf("%s: %s, want at most %s in CI", t.what, formatFigure(t.got, t.unit),
+				formatFigure(max(t.most, t.open)*(1+t.margin), t.unit)))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // A bound is a target of a workload of calls: the largest cost and the smallest
 // throughput of this project's program, as multiples of another program's.
 type bound struct {
-	of   string
-	cpu  float64 // per call, at most
-	rate float64 // calls per second of CPU, at least
+	of string
+	// subject is the program that is compared, this project's if it is empty.
+	subject string
+	cpu     float64 // per call, at most
+	open    float64 // cpu of today, as long as cpu is not reached
+	rate    float64 // calls per second of CPU, at least
 	// micros and allocs are not multiples: CPU time and allocations of a call
 	// of that program, at most.
 	micros, allocs, bytes float64
@@ -54,15 +119,18 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 		}
 		return subjects[i]
 	}
-	subject := find(ours)
 	for _, bound := range w.bounds {
-		other := find(bound.of)
+		subject, other := find(cmp.Or(bound.subject, ours)), find(bound.of)
 		if subject == nil || other == nil {
 			continue
 		}
 		what := w.name + ": " + w.title
+		if bound.subject != "" {
+			what += ": " + bound.subject
+		}
 		if bound.cpu > 0 {
-			b.record(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, unit: "×"})
+			b.record(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, open: bound.open,
+				margin: noisy, unit: "×"})
 		}
 		if bound.micros > 0 {
 			b.record(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
@@ -72,24 +140,24 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 				unit: "µs"})
 		}
 		if bound.moreAllocs > 0 {
-			b.record(target{what: what + ": allocations above " + bound.of, most: bound.moreAllocs, unit: "a call",
+			b.record(target{what: what + ": allocations above " + bound.of, most: bound.moreAllocs, unit: "a call", margin: exact,
 				got: math.Round(max(0, subject.median(allocations)-other.median(allocations)))})
 		}
 		if bound.moreBytes > 0 {
-			b.record(target{what: what + ": bytes above " + bound.of, most: bound.moreBytes, unit: "a call",
+			b.record(target{what: what + ": bytes above " + bound.of, most: bound.moreBytes, unit: "a call", margin: steady,
 				got: math.Round(subject.median(allocated) - other.median(allocated))})
 		}
 		if bound.bytes > 0 {
 			b.record(target{what: what + ": bytes allocated", got: math.Round(other.median(allocated)),
-				most: bound.bytes, unit: "a call"})
+				most: bound.bytes, unit: "a call", margin: steady})
 		}
 		if bound.allocs > 0 {
 			b.record(target{what: what + ": allocations", got: math.Round(other.median(allocations)),
-				most: bound.allocs, unit: "a call"})
+				most: bound.allocs, unit: "a call", margin: exact})
 		}
 		if bound.rate > 0 {
 			b.record(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other),
-				least: bound.rate, unit: "×"})
+				least: bound.rate, unit: "×", margin: noisy})
 		}
 	}
 }

@@ -52,3 +52,23 @@ func TestBoundsMayReferToOneProgram(t *testing.T) {
 		t.Errorf("targets = %+v, want the time met and the allocations not met", b.targets)
 	}
 }
+
+func TestOnlyDifferencesBeyondTheMarginAreRegressions(t *testing.T) {
+	for _, test := range []struct {
+		target target
+		want   bool
+	}{
+		{target{got: 1.3, most: 1.2, margin: noisy}, false},
+		{target{got: 1.6, most: 1.2, margin: noisy}, true},
+		{target{got: 1.6, most: 1.2, open: 1.5, margin: noisy}, false},
+		{target{got: 126, most: 125, margin: exact}, true},
+		{target{got: 125, most: 125, margin: exact}, false},
+		{target{got: 900, most: 1, margin: unreliable}, false},
+		{target{got: 9, least: 10, margin: noisy}, false},
+		{target{got: 7, least: 10, margin: noisy}, true},
+	} {
+		if got := test.target.regressed(); got != test.want {
+			t.Errorf("%+v: regressed = %v, want %v", test.target, got, test.want)
+		}
+	}
+}

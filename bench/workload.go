@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
@@ -36,8 +37,10 @@ type workload struct {
 	gateway *gatewayCell
 	// observed, if set, measures an observer.
 	observed *observedCell
-	// quick workloads are part of a quick run, and so are those with bounds.
-	quick bool
+	// growth, if set, measures a program in several sizes.
+	growth *growthCell
+	// quick workloads are part of a quick run, and so are those with bounds that are not full.
+	quick, full bool
 
 	// args are additional arguments of the server programs.
 	args []string
@@ -72,6 +75,7 @@ func catalogueWorkloads() []workload {
 		catalogueColdWorkloads(),
 		catalogueClientWorkloads(),
 		catalogueGatewayWorkloads(),
+		catalogueGrowthWorkloads(),
 		catalogueObservedWorkloads(),
 	)
 }
@@ -90,9 +94,10 @@ func catalogueHTTPWorkloads() []workload {
 					call:  call,
 					width: width,
 				}
-				if width == connections {
+				if width == connections || kind == "json" && call.Era == echo.Session {
 					w.bounds = bounds
-				} else {
+				}
+				if width != connections {
 					w.name += "-" + strconv.Itoa(width)
 					w.variant, w.excludesSlow = true, true
 				}
@@ -112,9 +117,9 @@ func catalogueHTTPWorkloads() []workload {
 
 func boundsJSON(era echo.Era) []bound {
 	if era == echo.Session {
-		return []bound{{of: baseline, cpu: 1.2}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 3}}
+		return []bound{{of: baseline, cpu: 1.15}, {of: "go-sdk", rate: 5}, {of: "mcp-go", rate: 2}}
 	}
-	return []bound{{of: baseline, cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 5}}
+	return []bound{{of: baseline, cpu: 1.15}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 4}}
 }
 
 func catalogueStdioWorkloads() []workload {
@@ -130,7 +135,9 @@ func catalogueStdioWorkloads() []workload {
 				variant:      window != 16,
 				excludesSlow: window == 1,
 			}
-			if !w.variant {
+			if window == 1 {
+				w.bounds = []bound{{of: baseline, cpu: 1.25}}
+			} else if !w.variant {
 				w.bounds = []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
 			}
 			all = append(all, w)
@@ -173,10 +180,13 @@ func catalogueListWorkloads() []workload {
 				variant:      tools != 1000,
 				excludesSlow: tools == 1000,
 			}
-			if !w.variant {
-				w.bounds = []bound{{of: baseline, cpu: 1.3}}
-			}
+			w.bounds = []bound{{of: baseline, cpu: 1.2}}
 			all = append(all, w)
+			if !w.variant {
+				w.name, w.title, w.call.Wide = w.name+"-wide", strings.Replace(w.title, "tools,", "tools of 1 KB each,", 1), true
+				w.only = []string{baseline, ours}
+				all = append(all, w)
+			}
 		}
 	}
 	return all
@@ -233,6 +243,9 @@ func (w workload) serverArgs() []string {
 	if w.call.List > 0 {
 		args = append(args, "-tools", strconv.Itoa(w.call.List))
 	}
+	if w.call.Wide {
+		args = append(args, "-wide")
+	}
 	if w.stdio {
 		args = append(args, "-stdio")
 	}
@@ -242,7 +255,7 @@ func (w workload) serverArgs() []string {
 // kind returns the kind of program that the workload measures.
 func (w workload) kind() string {
 	switch {
-	case w.gateway != nil, w.observed != nil:
+	case w.isGateway(), w.observed != nil:
 		return "program"
 	case w.clients:
 		return "client"
@@ -283,4 +296,4 @@ func (w workload) suits(s server) bool {
 func (w workload) programsDir() string { return cmp.Or(w.programs, "server") }
 
 // isQuick reports whether w is part of a quick run.
-func (w workload) isQuick() bool { return w.quick || len(w.bounds) > 0 }
+func (w workload) isQuick() bool { return w.quick || len(w.bounds) > 0 && !w.full }

@@ -58,8 +58,12 @@ func (b *bareRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		copyEvents(w, resp.Body)
 		return
 	}
-	io.Copy(w, resp.Body)
+	buffer := copyBuffers.Get()
+	defer copyBuffers.Put(buffer)
+	io.CopyBuffer(struct{ io.Writer }{w}, resp.Body, buffer)
 }
+
+var copyBuffers bufferPool
 
 var eventBuffers = sync.Pool{New: func() any { return new([8 << 10]byte) }}
 
@@ -79,7 +83,23 @@ func copyEvents(w http.ResponseWriter, body io.Reader) {
 	}
 }
 
-func newReverseProxy(endpoint string) (http.Handler, error) {
+// A bufferPool keeps the buffers with which a ReverseProxy copies bodies.
+type bufferPool struct{ sync.Pool }
+
+// bufferSize is the size of the buffers of a ReverseProxy without a pool.
+const bufferSize = 32 << 10
+
+func (p *bufferPool) Get() []byte {
+	if b, ok := p.Pool.Get().(*[bufferSize]byte); ok {
+		return b[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bufferSize]byte)(b)) }
+
+// newReverseProxy returns a ReverseProxy that allocates a buffer for each body, unless pool has some.
+func newReverseProxy(endpoint string, pool httputil.BufferPool) (http.Handler, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -88,6 +108,7 @@ func newReverseProxy(endpoint string) (http.Handler, error) {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = u.Scheme, u.Host
 		},
-		Transport: newTransport(),
+		Transport:  newTransport(),
+		BufferPool: pool,
 	}, nil
 }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"runtime"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/gateway"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -26,22 +28,28 @@ type options struct {
 	tool    string
 	tools   int // in all servers
 	servers int // with tools, else one
+	callers int // principals that the gateway requires, if not zero
+	shared  bool
 	extra   string
 	dir     string
 }
 
-// reserve counts as live memory, so that the garbage collector runs less often.
-var reserve []byte
+// reserve is counted as live memory, so that the garbage collector runs less often. Its size is the
+// reserve of `patchbay gateway`. All programs have it: a floor without it would pay for collections
+// that its competitor avoids.
+var reserve = make([]byte, 32<<20)
 
 func main() {
 	var o options
-	flag.StringVar(&o.kind, "kind", "", "direct, bare-relay, reverse-proxy, sdk or patchbay")
+	flag.StringVar(&o.kind, "kind", "", "direct, bare-relay, reverse-proxy, reverse-proxy-pool, line-relay, sdk or patchbay")
 	flag.StringVar(&o.url, "url", "", "endpoint of the server; without it, the arguments start one on stdio")
 	era := flag.String("era", string(echo.Modern), "era of the server: modern or session")
 	flag.StringVar(&o.tool, "tool", echo.Tool, "the tool that the load calls")
-	flag.IntVar(&o.tools, "tools", 0, "number of tools of servers in this process, in place of those of a server")
-	flag.IntVar(&o.servers, "servers", 1, "number of those servers")
-	flag.StringVar(&o.extra, "extra", "", "what patchbay does besides: policy-200, policy-200-all, audit or defaults")
+	flag.IntVar(&o.tools, "tools", 0, "number of tools of servers in this process, in place of the servers at -url")
+	flag.IntVar(&o.servers, "servers", 1, "number of servers")
+	flag.IntVar(&o.callers, "callers", 0, "principals of patchbay, each with its token; without them, there is no authorization")
+	flag.BoolVar(&o.shared, "shared", false, "principals share the connection to the first server")
+	flag.StringVar(&o.extra, "extra", "", "what patchbay does besides: policy-200, policy-200-all, records, pins or pins-and-records")
 	flag.StringVar(&o.dir, "dir", "", "folder for files of extra")
 	flag.Parse()
 	o.era, o.command = echo.Era(*era), flag.Args()
@@ -49,7 +57,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(rig.ServeHTTP(h))
+	err = rig.ServeHTTP(h)
+	runtime.KeepAlive(reserve)
+	log.Fatal(err)
 }
 
 func (o options) handler() (http.Handler, error) {
@@ -59,15 +69,21 @@ func (o options) handler() (http.Handler, error) {
 	case "bare-relay":
 		return newBareRelay(o.url), nil
 	case "reverse-proxy":
-		return newReverseProxy(o.url)
+		return newReverseProxy(o.url, nil)
+	case "reverse-proxy-pool":
+		return newReverseProxy(o.url, new(bufferPool))
+	case "line-relay":
+		return newLineRelay(o.command)
 	case "sdk":
 		return o.sdk()
 	case "patchbay":
-		reserve = make([]byte, 32<<20) // the heap that the command reserves
-		servers := gateway.Servers{N: o.servers, Era: o.era, URL: o.url, Command: o.command,
+		servers := gateway.Servers{N: o.servers, Era: o.era, URL: o.url, Command: o.command, Shared: o.shared,
 			Extra: gateway.Extra(o.extra), Dir: o.dir}
 		if o.tools > 0 {
 			servers.Server = func() *mcp.Server { return patchbay.NewLister(o.tools / o.servers) }
+		}
+		if o.callers > 0 {
+			return gateway.Protected(servers, o.callers, load.Token)
 		}
 		view, err := gateway.View(servers)
 		return mcphttp.NewHandler(view, nil), err

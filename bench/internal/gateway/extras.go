@@ -18,10 +18,11 @@ type Extra string
 
 // Extras. Without one, a gateway has no policy, no pins and no recorder.
 const (
-	Policy200    Extra = "policy-200"     // 200 rules, most of which name another tool or server
-	Policy200All Extra = "policy-200-all" // 200 rules that read the arguments of every call
-	Audit        Extra = "audit"          // records with the shape of arguments
-	Defaults     Extra = "defaults"       // what `patchbay gateway` has without settings
+	Policy200      Extra = "policy-200"       // 200 rules, most of which name another tool or server
+	Policy200All   Extra = "policy-200-all"   // 200 rules that read the arguments of every call
+	Records        Extra = "records"          // an audit log with the shape of arguments
+	PinsAndRecords Extra = "pins-and-records" // the same, and pins, as `patchbay gateway` with an audit log
+	Pins           Extra = "pins"             // pins alone, as `patchbay gateway` without settings
 )
 
 // Rules returns 200 rules, of which none matches a call of the load.
@@ -53,9 +54,14 @@ func (e Extra) Rules() string {
 	return `{"default":"allow","rules":[` + strings.Join(all, ",") + `]}`
 }
 
-// settings returns the settings of a file.
-func (e Extra) settings() string {
-	settings := `{"tools":{"mode":"list"}` // no search in place of a long list
+// settings returns the settings of a file. If shared is set, callers share the connection to the first
+// server.
+func (e Extra) settings(shared bool) string {
+	// No search in place of a long list, and no rate of a caller, which the load would exceed.
+	settings := `{"tools":{"mode":"list"},"limits":{"perCaller":"off"}`
+	if shared {
+		settings += fmt.Sprintf(`,"servers":{%q:{"share":"shared"}}`, echo.GatewayServer(0))
+	}
 	if e == Policy200 || e == Policy200All {
 		settings += `,"policy":` + e.Rules()
 	}
@@ -71,10 +77,10 @@ func (e Extra) apply(f *config.File, o *host.Options, dir string) error {
 			return err
 		}
 		o.Policy = p
-	case Defaults:
+	case Pins, PinsAndRecords:
 		o.Pins = true
 	}
-	if e != Audit && e != Defaults {
+	if e != Records && e != PinsAndRecords {
 		return nil
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)

@@ -26,6 +26,8 @@ type Servers struct {
 	Command []string
 	Extra   Extra
 	Dir     string // for files of Extra
+	// Shared makes all callers share the connection to the first server.
+	Shared bool
 	// State has pins, which are compared if it is not nil.
 	State state.Store
 	// Observer is that of the host; nil for none.
@@ -65,7 +67,7 @@ func Open(s Servers) (*host.Host, error) {
 		entries[i] = fmt.Sprintf(`%q:%s`, echo.GatewayServer(i), s.entry())
 	}
 	file, err := config.Parse([]byte(`{"mcpServers":{` + strings.Join(entries, ",") + `},"patchbay":` +
-		s.Extra.settings() + "}"))
+		s.Extra.settings(s.Shared) + "}"))
 	if err != nil {
 		return nil, err
 	}

@@ -20,11 +20,22 @@ type Call struct {
 	// List, if not zero, replaces the call by tools/list. It is the number of
 	// tools, each named by echo.ListedTool.
 	List int
+	// Wide lists tools as echo.WideTool describes them.
+	Wide bool
 	// Server is the server of Tool behind a gateway, and Servers the number of
 	// servers of List. Without them, there is no gateway.
 	Server  string
 	Servers int
+	// OneSession shares the session of the first connection among all connections.
+	OneSession bool
+	// Callers, if not zero, is the number of principals that take turns. Each sends its Token.
+	Callers int
 }
+
+// Token returns the access token of the i-th caller. All tokens have the same length.
+func Token(i int) string { return fmt.Sprintf("caller-of-the-benchmark-%0*d", tokenDigits, i) }
+
+const tokenDigits = 5
 
 // lastPage returns the index of the first tool on the last page of the list.
 func (c Call) lastPage() int {
@@ -32,6 +43,14 @@ func (c Call) lastPage() int {
 		return 0 // the only one
 	}
 	return (c.List - 1) / echo.GatewayPage * echo.GatewayPage
+}
+
+// further returns the number of requests after the first one of a call.
+func (c Call) further() int {
+	if c.Tool == echo.AskTool {
+		return 1
+	}
+	return c.lastPage() / echo.GatewayPage
 }
 
 // tool returns the name of the tool that is called.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
@@ -86,7 +87,7 @@ func (c Call) fits(m *message) bool {
 	}
 	first := c.lastPage()
 	for i, tool := range m.Result.Tools {
-		if tool.Name != c.listedTool(first+i) || tool.Description != echo.ToolDescription || len(tool.Schema) == 0 {
+		if tool.Name != c.listedTool(first+i) || !strings.HasPrefix(tool.Description, echo.ToolDescription) || len(tool.Schema) == 0 {
 			return false
 		}
 	}

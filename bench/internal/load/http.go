@@ -30,28 +30,37 @@ type caller struct {
 	call       Call
 	quickCheck quickCheck
 	conn       *conn
+	session    string
 	request    []byte
 	id         []byte // aliases request
 	again      *second
-	calls      int // since the connection was made
+	calls      int    // since the connection was made
+	token      []byte // digits of the token of the principal; aliases request
+	principal  int    // of the next call
+	stride     int    // from a principal to the next one of this connection
 }
 
 // DialHTTP connects n times to the server at endpoint, opens sessions in the
 // session era, and checks one response on each connection.
 func DialHTTP(endpoint string, n int, call Call) (*HTTP, error) {
 	h := &HTTP{call: call}
-	for range n {
-		c, err := newCaller(endpoint, call)
+	shared := ""
+	for i := range n {
+		c, err := newCaller(endpoint, call, i, n, shared)
 		if err != nil {
 			h.Close()
 			return nil, err
+		}
+		if call.OneSession {
+			shared = c.session
 		}
 		h.callers = append(h.callers, c)
 	}
 	return h, nil
 }
 
-func newCaller(endpoint string, call Call) (*caller, error) {
+// newCaller connects the i-th of n callers, to a session if that is not empty.
+func newCaller(endpoint string, call Call, i, n int, session string) (*caller, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -60,7 +69,7 @@ func newCaller(endpoint string, call Call) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{call: call, quickCheck: call.quickCheck(), conn: newConn(nc)}
+	c := &caller{call: call, quickCheck: call.quickCheck(), conn: newConn(nc), session: session, principal: i, stride: n}
 	if err := c.ready(u); err != nil {
 		nc.Close()
 		return nil, err
@@ -80,17 +89,26 @@ func (c *caller) ready(u *url.URL) error {
 			header += "Mcp-Name: " + c.call.tool() + "\r\n"
 		}
 	} else {
-		session, err := c.conn.openSession(u)
-		if err != nil {
-			return err
+		if c.session == "" {
+			var err error
+			if c.session, err = c.conn.openSession(u); err != nil {
+				return err
+			}
 		}
-		header += sessionHeader(session)
+		header += sessionHeader(c.session)
+	}
+	if c.call.Callers > 0 {
+		header += "Authorization: Bearer " + Token(0) + "\r\n"
 	}
 	body, id := c.call.message()
 	c.request = post(u, header, body)
+	if c.call.Callers > 0 {
+		at := bytes.Index(c.request, []byte(Token(0))) + len(Token(0))
+		c.token = c.request[at-tokenDigits : at]
+	}
 	id += len(c.request) - len(body)
 	c.id = c.request[id : id+idDigits]
-	if c.call.Tool == echo.AskTool || c.call.lastPage() > 0 {
+	if c.call.further() > 0 {
 		c.again = &second{list: c.call.List > 0, url: u, header: header, body: body[:len(body)-len("}}")]}
 	}
 	return c.once()
@@ -143,11 +161,18 @@ func post(u *url.URL, header string, body []byte) []byte {
 // once makes one call and checks the response.
 func (c *caller) once() error {
 	increment(c.id)
+	if c.token != nil {
+		copy(c.token, Token(c.principal % c.call.Callers)[len(Token(0))-tokenDigits:])
+		c.principal += c.stride
+	}
 	a, err := c.conn.do(c.request)
 	if err != nil {
 		return err
 	}
-	if a.status == http.StatusOK && c.again != nil {
+	for range c.call.further() {
+		if a.status != http.StatusOK {
+			break
+		}
 		var request []byte
 		if request, err = c.again.request(a.body, c.id); err == nil {
 			a, err = c.conn.do(request)

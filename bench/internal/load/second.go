@@ -6,8 +6,8 @@ import (
 	"net/url"
 )
 
-// A second makes the second request of a call that the server answers with a
-// question, or of a list of two pages.
+// A second makes the further requests of a call that the server answers with a
+// question, or of a list of several pages.
 type second struct {
 	list   bool
 	url    *url.URL
@@ -15,21 +15,21 @@ type second struct {
 	body   []byte // the first request without its last two braces
 }
 
-// request returns the request that follows the response to the first one. It has the
-// id of the first one, which has ended.
-func (s *second) request(first, id []byte) ([]byte, error) {
+// request returns the request that follows a response. It has the id of the first
+// request, which has ended.
+func (s *second) request(response, id []byte) ([]byte, error) {
 	var members []byte
 	if s.list {
-		cursor, found := member(first, `"nextCursor":"`)
+		cursor, found := member(response, `"nextCursor":"`)
 		if !found {
-			return nil, fmt.Errorf("response to id %s has no cursor: %.300q", id, first)
+			return nil, fmt.Errorf("response to id %s has no cursor: %.300q", id, response)
 		}
 		members = fmt.Appendf(nil, `"cursor":"%s"`, cursor)
 	} else {
-		state, found := member(first, `"requestState":"`)
-		key, asked := member(first, `"inputRequests":{"`)
+		state, found := member(response, `"requestState":"`)
+		key, asked := member(response, `"inputRequests":{"`)
 		if !found || !asked {
-			return nil, fmt.Errorf("response to id %s has no question: %.300q", id, first)
+			return nil, fmt.Errorf("response to id %s has no question: %.300q", id, response)
 		}
 		members = fmt.Appendf(nil, `"requestState":"%s","inputResponses":{"%s":`+
 			`{"action":"accept","content":{"value":true}}}`, state, key)

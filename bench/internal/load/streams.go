@@ -187,35 +187,52 @@ func (s *stream) await(method string) error {
 }
 
 // Change calls the tool that changes the server's list and waits until every
-// stream has received the notification. It returns the time from the call to
-// the last notification. The first change is a warm-up. No stream may be opened
+// stream has received the notification. It returns the times from the call to
+// the first and to the last notification. The first change is a warm-up. No stream may be opened
 // after it.
-func (s *Streams) Change() (time.Duration, error) {
+func (s *Streams) Change() (first, last time.Duration, err error) {
 	select {
 	case err := <-s.notified:
-		return 0, fmt.Errorf("a stream has an extra event after the last change (%w)", err)
+		return 0, 0, fmt.Errorf("a stream has an extra event after the last change (%w)", err)
 	default:
 	}
 	end := time.Now().Add(changeTimeout)
 	for _, one := range s.all {
 		if err := one.SetDeadline(end); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	begin := time.Now()
+	received := make(chan error, 1)
+	soonest := make(chan time.Duration, 1)
+	go s.receiveAll(begin, soonest, received) // now, because notifications may precede the response to the call
 	if err := s.call(end); err != nil {
-		return 0, fmt.Errorf("call of %s: %w", s.tool, err)
+		return 0, 0, fmt.Errorf("call of %s: %w", s.tool, err)
 	}
+	if err := <-received; err != nil {
+		return 0, 0, fmt.Errorf("wait for %d streams: %w", len(s.all), err)
+	}
+	return <-soonest, time.Since(begin), nil
+}
+
+// receiveAll waits for the notification of each stream. It sends the time of the first one, and then the
+// last error.
+func (s *Streams) receiveAll(begin time.Time, soonest chan<- time.Duration, received chan<- error) {
 	var failed error
-	for range s.all {
-		if err := <-s.notified; err != nil {
-			failed = err
+	for i := range s.all {
+		select {
+		case err := <-s.notified:
+			if err != nil {
+				failed = err
+			}
+		case <-s.closed:
+			return
+		}
+		if i == 0 {
+			soonest <- time.Since(begin)
 		}
 	}
-	if failed != nil {
-		return 0, fmt.Errorf("wait for %d streams: %w", len(s.all), failed)
-	}
-	return time.Since(begin), nil
+	received <- failed
 }
 
 // call makes the change. The response may be an event stream, since a server

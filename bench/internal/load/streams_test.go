@@ -62,8 +62,8 @@ func TestStreamsAreNotifiedOfEachChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if d, err := s.Change(); err != nil || d <= 0 {
-			t.Fatalf("Change() = %v, %v, want a duration", d, err)
+		if first, last, err := s.Change(); err != nil || first <= 0 || last < first {
+			t.Fatalf("Change() = %v, %v, %v, want two durations", first, last, err)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestStreamsDetectWrongEvents(t *testing.T) {
 	if err := s.Open(1, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Change(); err == nil || !strings.Contains(err.Error(), "prompts") {
+	if _, _, err := s.Change(); err == nil || !strings.Contains(err.Error(), "prompts") {
 		t.Errorf("event of another list: %v, want an error with its method", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestStreamsDetectExtraEvent(t *testing.T) {
 	// not known.
 	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); {
 		runtime.Gosched()
-		_, err = s.Change()
+		_, _, err = s.Change()
 	}
 	if err == nil || !strings.Contains(err.Error(), "extra event") {
 		t.Errorf("two events for each change: %v, want an error for the extra event", err)

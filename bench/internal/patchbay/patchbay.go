@@ -4,6 +4,7 @@ package patchbay
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
@@ -31,6 +32,17 @@ func NewLister(n int) *mcp.Server {
 	s := mcp.NewServer("patchbay", "1.0.0", nil)
 	for i := range n {
 		mcp.AddTool(s, &mcp.Tool{Name: echo.ListedTool(i), Description: echo.ToolDescription}, answer)
+	}
+	return s
+}
+
+// NewWideLister returns a server that offers n tools as echo.WideTool describes them.
+func NewWideLister(n int) *mcp.Server {
+	s := mcp.NewServer("patchbay", "1.0.0", nil)
+	for i := range n {
+		description, schema := echo.WideTool(i)
+		mcp.AddTool(s, &mcp.Tool{Name: echo.ListedTool(i), Description: description,
+			InputSchema: json.RawMessage(schema)}, answer)
 	}
 	return s
 }

@@ -33,6 +33,8 @@ type Options struct {
 	// Tools, if not zero, is the number of tools that the server offers instead
 	// of the usual ones, each like echo.Tool.
 	Tools int
+	// Wide makes these tools like echo.WideTool.
+	Wide bool
 }
 
 // A Program is one server with its two transports.
@@ -60,9 +62,10 @@ func Main(p Program) {
 	validate := flag.Bool("validate", false, "validate arguments, where that is a setting")
 	tool := flag.String("tool", echo.Tool, "the only tool that the load calls")
 	tools := flag.Int("tools", 0, "number of tools to offer instead of the usual ones")
+	wide := flag.Bool("wide", false, "offer tools of 1 KB, each with a schema of its own")
 	stdio := flag.Bool("stdio", false, "serve standard input and output instead of HTTP")
 	flag.Parse()
-	opts := Options{Era: echo.Era(*era), SSE: *sse, Validate: *validate, Tool: *tool, Tools: *tools}
+	opts := Options{Era: echo.Era(*era), SSE: *sse, Validate: *validate, Tool: *tool, Tools: *tools, Wide: *wide}
 	if err := run(p, opts, *stdio); err != nil {
 		log.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func main() {
 			s := patchbay.NewServer()
 			patchbay.AddChange(s)
 			patchbay.AddUpdate(s)
-			return mcphttp.NewHandler(s, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 200_000}})
+			return mcphttp.NewHandler(s, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 250_000}})
 		},
 	})
 }

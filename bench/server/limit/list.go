@@ -9,21 +9,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// tools returns the tools of a list with the members that this project's server
-// sends, so that both lists have the same length.
-func tools(names ...string) string {
-	var b strings.Builder
-	for i, name := range names {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(`{"name":"` + name + `","description":"` + echo.ToolDescription +
-			`","inputSchema":{"type":"object",` +
-			`"properties":{"message":{"type":"string","description":"the text to return"}},"required":["message"],` +
-			`"additionalProperties":false}}`)
-	}
-	return `"tools":[` + b.String() + `]`
+// schema is the schema of a tool of this project's server.
+const schema = `{"type":"object",` +
+	`"properties":{"message":{"type":"string","description":"the text to return"}},"required":["message"],` +
+	`"additionalProperties":false}`
+
+// tool returns a tool with the members that this project's server sends, so that both lists have the same
+// length.
+func tool(name, description, schema string) string {
+	return `{"name":"` + name + `","description":"` + description + `","inputSchema":` + schema + `}`
 }
+
+// list returns the tools of a list.
+func list(tools ...string) string { return `"tools":[` + strings.Join(tools, ",") + `]` }
 
 // A lister responds to every request with a prepared list.
 type lister struct {
@@ -32,16 +30,20 @@ type lister struct {
 }
 
 func newLister(opts rig.Options) *lister {
-	names := make([]string, opts.Tools)
-	for i := range names {
-		names[i] = echo.ListedTool(i)
+	all := make([]string, opts.Tools)
+	for i := range all {
+		description, schema := echo.ToolDescription, schema
+		if opts.Wide {
+			description, schema = echo.WideTool(i)
+		}
+		all[i] = tool(echo.ListedTool(i), description, schema)
 	}
 	l := &lister{answers: answersOf(opts.Era)}
 	if opts.Era == echo.Modern {
-		l.list = []byte(`,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + tools(names...) +
+		l.list = []byte(`,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + list(all...) +
 			modernMeta)
 	} else {
-		l.list = []byte(`,"result":{` + tools(names...) + `}}`)
+		l.list = []byte(`,"result":{` + list(all...) + `}}`)
 	}
 	return l
 }

@@ -41,14 +41,14 @@ var (
 	modern = answers{
 		call:   `,"result":{"resultType":"complete",` + content + modernMeta,
 		result: [2]string{`,"result":{"resultType":"complete","content":[{"type":"text","text":`, `}]` + modernMeta},
-		list:   `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + tools(echo.Tool) + modernMeta,
+		list:   `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + list(tool(echo.Tool, echo.ToolDescription, schema)) + modernMeta,
 		discover: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` +
 			`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}` + modernMeta,
 	}
 	session = answers{
 		call:     `,"result":{` + content + `}}`,
 		result:   [2]string{`,"result":{"content":[{"type":"text","text":`, `}]}}`},
-		list:     `,"result":{` + tools(echo.Tool) + `}}`,
+		list:     `,"result":{` + list(tool(echo.Tool, echo.ToolDescription, schema)) + `}}`,
 		discover: `,"error":{"code":-32601,"message":"Method not found"}}`,
 	}
 )

@@ -25,6 +25,8 @@ func main() {
 
 func newServer(opts rig.Options) *mcp.Server {
 	switch {
+	case opts.Wide:
+		return patchbay.NewWideLister(opts.Tools)
 	case opts.Tools > 0:
 		return patchbay.NewLister(opts.Tools)
 	case opts.Tool == echo.AskTool:
