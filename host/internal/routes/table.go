@@ -20,7 +20,7 @@ type Table struct {
 	resolved atomic.Pointer[Servers]  // see Servers
 	merged   atomic.Pointer[Snapshot] // see Latest
 
-	mu            sync.Mutex // guards the fields below, and the pages of snapshots
+	mu            sync.Mutex // guards the fields below, the pages of snapshots, and uris
 	timer         *time.Timer
 	subscriptions int       // open
 	announced     *Snapshot // the last snapshot that subscriptions know
@@ -52,7 +52,7 @@ func (t *Table) Servers() *Servers {
 		return s
 	}
 	t.resolved.Store(now)
-	t.uris.keep(now.All)
+	t.uris.keepLocked(now.All)
 	subscribed := t.subscriptions > 0
 	if subscribed {
 		for _, p := range now.All {

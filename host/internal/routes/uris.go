@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -25,8 +24,8 @@ const (
 // results, because a server may return links to resources that it does not list. It is safe for
 // concurrent use.
 type URIs struct {
-	table   *Table
-	mu      sync.Mutex // guards the fields below
+	table *Table
+	// The lock of the table guards the fields below.
 	servers map[string]Server
 	rings   map[Server]*uriRing
 }
@@ -43,8 +42,8 @@ func (n *URIs) Add(uri string, s Server) {
 	if uri == "" || len(uri) > MaxURI {
 		return
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.table.mu.Lock()
+	defer n.table.mu.Unlock()
 	if n.servers == nil {
 		n.servers, n.rings = map[string]Server{}, map[Server]*uriRing{}
 	}
@@ -70,15 +69,13 @@ func (n *URIs) Add(uri string, s Server) {
 
 // Get returns the server that named a URI, nil for an unknown URI.
 func (n *URIs) Get(uri string) Server {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.table.mu.Lock()
+	defer n.table.mu.Unlock()
 	return n.servers[uri]
 }
 
-// keep removes the URIs of all servers but these.
-func (n *URIs) keep(servers []Server) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// keepLocked removes the URIs of all servers but these.
+func (n *URIs) keepLocked(servers []Server) {
 	for s, r := range n.rings {
 		if slices.Contains(servers, s) {
 			continue
