@@ -234,7 +234,7 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 	if err := s.calls.Enter(ctx, &x.call, m.ID); err != nil {
 		return &jsonrpc.Message{ID: m.ID, Error: err}
 	}
-	x.session, x.request, x.method, x.out = s, m, method, out
+	x.session, x.request, x.method, x.out = s, request{m.ID, m.Method, m.Params}, method, out
 	return nil
 }
 

@@ -28,7 +28,7 @@ var errInternal = &jsonrpc.Error{Code: wire.CodeInternalError, Message: "interna
 type Exchange struct {
 	session  *Session
 	call     peer.Call
-	request  *jsonrpc.Message // as the client sent it
+	request  request
 	method   *method
 	out      Sender
 	progress progress
@@ -42,14 +42,14 @@ type Exchange struct {
 func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = append(dst, x.request.ID.String()...)
+	dst = append(dst, x.request.id.String()...)
 	dst = append(dst, `,"result":`...)
 	answer, err := x.respond(dst)
 	switch {
 	case !x.call.End():
 		return dst[:mark], nil
 	case err != nil:
-		return jsonrpc.Append(dst[:mark], &jsonrpc.Message{ID: x.request.ID, Error: err}), err
+		return jsonrpc.Append(dst[:mark], &jsonrpc.Message{ID: x.request.id, Error: err}), err
 	}
 	return append(answer, '}'), nil
 }
@@ -61,25 +61,25 @@ func (x *Exchange) Response() *jsonrpc.Message {
 	if !x.call.End() {
 		return nil
 	}
-	return &jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
+	return &jsonrpc.Message{ID: x.request.id, Result: result, Error: err}
 }
 
 // Exited ends the exchange after its handler ended the goroutine with [runtime.Goexit], and
 // returns the response as Response does. The caller is a deferred function of that goroutine.
 func (x *Exchange) Exited() *jsonrpc.Message {
-	x.session.cfg.logger().Error("mcp: the handler has ended its goroutine", "method", x.request.Method)
+	x.session.cfg.logger().Error("mcp: the handler has ended its goroutine", "method", x.request.method)
 	if !x.call.End() {
 		return nil
 	}
-	return &jsonrpc.Message{ID: x.request.ID, Error: errInternal}
+	return &jsonrpc.Message{ID: x.request.id, Error: errInternal}
 }
 
 // respond appends the result to dst, or returns the error.
 func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	var result json.RawMessage
 	var err *jsonrpc.Error
-	ctx, params := x.call.Context(), x.request.Params
-	switch x.request.Method {
+	ctx, params := x.call.Context(), x.request.params
+	switch x.request.method {
 	case wire.MethodLoggingSetLevel:
 		result, err = x.session.setLevel(ctx, params)
 	case wire.MethodResourcesSubscribe:
@@ -103,9 +103,9 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	s := x.session
 	var retry *retryParams
 	for range maxRounds {
-		answer, err := s.serve(ctx, dst, x.request, retry, x.notify)
+		answer, err := s.serve(ctx, dst, &x.request, retry, x.notify)
 		if err != nil {
-			return nil, projectError(s.rev, x.request.Method, err)
+			return nil, projectError(s.rev, x.request.method, err)
 		}
 		s.roots.store(x.roots)
 		result, next, err := x.finishRound(ctx, answer, len(dst))
@@ -118,7 +118,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		retry = next
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds",
-		"method", x.request.Method, "name", text(x.request.Params, "name"), "rounds", maxRounds)
+		"method", x.request.method, "name", text(x.request.params, "name"), "rounds", maxRounds)
 	return nil, errInternal
 }
 
@@ -127,7 +127,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 // members that the retried request contains in addition.
 func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	from int) (projected []byte, retry *retryParams, err *jsonrpc.Error) {
-	s, key := x.session, pageKey{rev: x.session.rev, method: x.request.Method}
+	s, key := x.session, pageKey{rev: x.session.rev, method: x.request.method}
 	if projected, ok := s.cfg.pages.appendKnown(answer, from, key, x.method.result); ok {
 		return projected, nil, nil
 	}
@@ -141,7 +141,7 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		return nil, retry, err
 	case isString(typ, "task"):
 		if !isSessionTask(s.rev, result) {
-			s.cfg.logger().ErrorContext(ctx, "mcp: unsupported form of task in a session", "method", x.request.Method)
+			s.cfg.logger().ErrorContext(ctx, "mcp: unsupported form of task in a session", "method", x.request.method)
 			return nil, nil, errInternal
 		}
 		x.saveTaskToken(result)

@@ -150,7 +150,7 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 	var found capabilitySet
 	defer func() { s.setServer(found) }()
 	discard := func(context.Context, string, json.RawMessage) error { return nil }
-	discovered, err := s.serve(ctx, nil, &jsonrpc.Message{ID: id, Method: wire.MethodDiscover}, nil, discard)
+	discovered, err := s.serve(ctx, nil, &request{id: id, method: wire.MethodDiscover}, nil, discard)
 	if err != nil {
 		return &jsonrpc.Message{ID: id, Error: projectError(s.rev, wire.MethodInitialize, err)}
 	}
@@ -279,36 +279,46 @@ func (e *sessionEnvelope) appendMembers(dst []byte, env *wire.Envelope) []byte {
 // last returns the last n bytes of b.
 func last(b []byte, n int) []byte { return b[len(b)-n : len(b) : len(b)] }
 
+// A request is a request of the client, as it was sent.
+type request struct {
+	id     jsonrpc.ID
+	method string
+	params json.RawMessage
+}
+
 // retryParams are the params that a retried request contains in addition: input responses, an
 // object, and a request state. Absent params are nil.
-type retryParams wire.Subject
+type retryParams struct{ inputResponses, requestState json.RawMessage }
 
 func (r *retryParams) size() int {
 	if r == nil {
 		return 0
 	}
-	return len(`"inputResponses":,"requestState":,`) + len(r.InputResponses) + len(r.RequestState)
+	return len(`"inputResponses":,"requestState":,`) + len(r.inputResponses) + len(r.requestState)
 }
 
 // append appends the members that are there, each followed by a comma.
-func (r *retryParams) append(dst []byte) []byte {
+func (r *retryParams) append(dst []byte, subject *wire.SubjectIndex) []byte {
 	if r == nil {
 		return dst
 	}
-	if r.InputResponses != nil {
-		dst = append(append(append(dst, `"inputResponses":`...), r.InputResponses...), ',')
+	add := func(key string, value []byte) {
+		if value != nil {
+			dst = appendMember(dst, []byte(key), value)
+			subject.Set([]byte(key), value, len(dst)-len(value))
+			dst = append(dst, ',')
+		}
 	}
-	if r.RequestState != nil {
-		dst = append(append(append(dst, `"requestState":`...), r.RequestState...), ',')
-	}
+	add("inputResponses", r.inputResponses)
+	add("requestState", r.requestState)
 	return dst
 }
 
 // serve lets the core serve a request of the client in the modern form. retry holds the additional
 // members of a retried request; may be nil.
-func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
+func (s *Session) serve(ctx context.Context, dst []byte, r *request,
 	retry *retryParams, notify Notify) ([]byte, *jsonrpc.Error) {
-	req, err := s.modernRequest(m, retry)
+	req, err := s.modernRequest(r, retry)
 	if err != nil {
 		return nil, err
 	}
@@ -318,23 +328,19 @@ func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
 // modernRequest returns a client's request with the members of retry and the envelope of the
 // session. It drops members that only the modern era defines: a client of a session cannot mean
 // them. The values of the envelope alias the new params.
-func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Request, *jsonrpc.Error) {
-	req := wire.Request{ID: m.ID, Method: m.Method}
-	if m.Params != nil && jsonscan.Kind(m.Params) != '{' {
+func (s *Session) modernRequest(r *request, retry *retryParams) (wire.Request, *jsonrpc.Error) {
+	req := wire.Request{ID: r.id, Method: r.method}
+	if r.params != nil && jsonscan.Kind(r.params) != '{' {
 		return req, invalidParams("params: want an object")
 	}
 	s.mu.Lock()
 	envelope := s.envelope.Value()
 	s.mu.Unlock()
-	dst := make([]byte, 0, len(`{,"_meta":{}}`)+envelope.size()+
-		len(m.Params)+retry.size())
+	dst := make([]byte, 0, len(`{,"_meta":{}}`)+envelope.size()+len(r.params)+retry.size())
 	dst = append(dst, '{')
 	var meta []byte
-	var subject wire.Subject
-	if retry != nil {
-		subject = wire.Subject(*retry)
-	}
-	d := jsonscan.Descend(m.Params) // no closure of an iterator: this runs for each request
+	var subject wire.SubjectIndex
+	d := jsonscan.Descend(r.params) // no closure of an iterator: this runs for each request
 	d.Into('{')
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		value := d.Value()
@@ -347,11 +353,11 @@ func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Re
 		case "inputResponses", "requestState":
 		default:
 			dst = appendMember(dst, key, value)
-			subject.Set(key, last(dst, len(value)))
+			subject.Set(key, value, len(dst)-len(value))
 			dst = append(dst, ',')
 		}
 	}
-	dst = retry.append(dst)
+	dst = retry.append(dst, &subject)
 	dst = append(dst, `"_meta":`...)
 	at := len(dst)
 	dst = envelope.appendMembers(append(dst, '{'), &req.Envelope)

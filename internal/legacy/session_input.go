@@ -84,9 +84,9 @@ func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *
 	}
 	retry := new(retryParams)
 	if len(answers) > len("{") {
-		retry.InputResponses = closeWith(answers, '}')
+		retry.inputResponses = closeWith(answers, '}')
 	}
-	retry.RequestState, _ = jsonscan.Get(result, "requestState")
+	retry.requestState, _ = jsonscan.Get(result, "requestState")
 	return retry, nil
 }
 

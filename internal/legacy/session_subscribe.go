@@ -64,10 +64,8 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Unlock()
 	var stop func()
 	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
-		request := &jsonrpc.Message{
-			ID: subscriptionID, Method: wire.MethodSubscriptionsListen, Params: filter(has, s.uris),
-		}
-		listen, invalid := s.modernRequest(request, nil)
+		subscribe := &request{subscriptionID, wire.MethodSubscriptionsListen, filter(has, s.uris)}
+		listen, invalid := s.modernRequest(subscribe, nil)
 		if invalid != nil {
 			return invalid
 		}

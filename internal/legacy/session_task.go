@@ -74,9 +74,9 @@ type outcome struct {
 // client meanwhile. It passes on each response as it arrives. It appends the result to dst. Spec:
 // basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
-	w := &taskWait{Exchange: x, params: x.request.Params, pending: map[string]*taskInput{},
+	w := &taskWait{Exchange: x, params: x.request.params, pending: map[string]*taskInput{},
 		responses: make(chan *taskInput)}
-	if x.task = x.session.taskTokenOf(x.request.Params); x.task != nil {
+	if x.task = x.session.taskTokenOf(x.request.params); x.task != nil {
 		w.params = withProgressToken(w.params, x.task.token)
 	}
 	defer w.close(ctx)
@@ -97,7 +97,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 	}
 	s := x.session
 	if now.err != nil {
-		return nil, projectError(s.rev, x.request.Method, now.err)
+		return nil, projectError(s.rev, x.request.method, now.err)
 	}
 	if x.task != nil {
 		s.dropTaskToken(x.task)
@@ -107,8 +107,8 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 
 // serveCore lets the core serve the request, with the additional members of a retry.
 func (w *taskWait) serveCore(ctx context.Context, retry *retryParams) outcome {
-	asked := *w.request
-	asked.Params = w.params
+	asked := w.request
+	asked.params = w.params
 	result, err := w.session.serve(ctx, nil, &asked, retry, w.notify)
 	return outcome{result, err}
 }
@@ -219,7 +219,7 @@ func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 	pause := time.NewTimer(taskPollPause)
 	defer pause.Stop()
 	if state, ok := jsonscan.Get(before, "requestState"); ok {
-		retry = &retryParams{RequestState: state}
+		retry = &retryParams{requestState: state}
 		pause.Reset(0)
 	}
 	for {
@@ -262,7 +262,7 @@ func (w *taskWait) answer(q *taskInput) (*retryParams, *jsonrpc.Error) {
 	if q.failure != nil {
 		return nil, q.failure
 	}
-	return &retryParams{InputResponses: append(appendMember([]byte{'{'}, []byte(q.key), q.answer), '}')}, nil
+	return &retryParams{inputResponses: append(appendMember([]byte{'{'}, []byte(q.key), q.answer), '}')}, nil
 }
 
 // withdraw ends the wait for an input request and cancels it at the client.
@@ -300,7 +300,7 @@ type taskToken struct {
 // saveTaskToken keeps the progress token of a call, if there is a token, for the task that the call
 // become.
 func (x *Exchange) saveTaskToken(result []byte) {
-	meta, _ := jsonscan.Get(x.request.Params, "_meta")
+	meta, _ := jsonscan.Get(x.request.params, "_meta")
 	token, ok := jsonscan.Get(meta, "progressToken")
 	if !ok || len(token) > maxTaskToken {
 		return

@@ -12,7 +12,7 @@ import (
 // machine: localhost or a loopback address without an IPv6 zone. Letters are compared in ASCII:
 // Unicode case folding would admit look-alikes. A name is not resolved.
 func IsLoopback(host string) bool {
-	if EqualFoldASCII(host, "localhost") {
+	if host == "127.0.0.1" || EqualFoldASCII(host, "localhost") { // most hosts are not parsed
 		return true
 	}
 	addr, err := netip.ParseAddr(host)

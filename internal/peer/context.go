@@ -3,42 +3,48 @@ package peer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // A LazyContext is a child of a context that ends with its parent or by End. It allocates no memory
 // until its Done channel is needed. Most requests end before that.
 type LazyContext struct {
 	context.Context // the parent
+	child           atomic.Pointer[cancellable]
+	ended           atomic.Bool
 
-	mu     sync.Mutex // guards the fields below
-	child  context.Context
-	cancel context.CancelCauseFunc // of child
-	ended  bool
-	cause  error
+	mu    sync.Mutex // held while child or ended changes; guards cause
+	cause error
 }
 
-// cancellable returns the child context with a Done channel.
+// A cancellable is a context with a Done channel.
+type cancellable struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+// cancellable returns the child context, which it creates if necessary.
 func (c *LazyContext) cancellable() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.child == nil {
-		c.child, c.cancel = context.WithCancelCause(c.Context)
-		if c.ended {
-			c.cancel(c.cause)
+	child := c.child.Load()
+	if child == nil {
+		child = new(cancellable)
+		child.Context, child.cancel = context.WithCancelCause(c.Context)
+		if c.ended.Load() {
+			child.cancel(c.cause)
 		}
+		c.child.Store(child)
 	}
-	return c.child
+	return child.Context
 }
 
 // current returns the parent for as long as the child would not differ from it.
 func (c *LazyContext) current() context.Context {
-	c.mu.Lock()
-	child, ended := c.child, c.ended
-	c.mu.Unlock()
-	switch {
-	case child != nil:
-		return child
-	case !ended && c.Context.Err() == nil:
+	if child := c.child.Load(); child != nil {
+		return child.Context
+	}
+	if !c.ended.Load() && c.Context.Err() == nil {
 		return c.Context
 	}
 	return c.cancellable()
@@ -47,13 +53,14 @@ func (c *LazyContext) current() context.Context {
 // End ends the context, unless it ended. A nil cause is [context.Canceled].
 func (c *LazyContext) End(cause error) {
 	c.mu.Lock()
-	if !c.ended {
-		c.ended, c.cause = true, cause
+	if !c.ended.Load() {
+		c.cause = cause
+		c.ended.Store(true)
 	}
-	cancel := c.cancel
+	child := c.child.Load()
 	c.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
+	if child != nil {
+		child.cancel(cause)
 	}
 }
 

@@ -3,7 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+	"math"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -41,7 +41,7 @@ type Envelope struct {
 	Checked *CheckedURIs
 
 	params  json.RawMessage // that the envelope was opened from
-	subject Subject         // of params
+	subject SubjectIndex    // of params
 }
 
 // A Request is a request whose envelope was opened.
@@ -78,7 +78,8 @@ func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 			}
 			continue
 		}
-		e.subject.Set(key, d.Value())
+		at := d.At()
+		e.subject.Set(key, d.Value(), at)
 	}
 	e.params = params
 	return nil
@@ -107,7 +108,7 @@ func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
 	c.ProgressToken, c.Meta = bytes.Clone(e.ProgressToken), bytes.Clone(e.Meta)
-	c.params, c.subject = nil, Subject{}
+	c.params, c.subject = nil, SubjectIndex{}
 	return c
 }
 
@@ -232,59 +233,75 @@ type Subject struct {
 	RequestState   json.RawMessage
 }
 
-// member returns the field for a key of the params, or nil.
-func (s *Subject) member(key []byte) *json.RawMessage {
+// A SubjectIndex holds the positions of a [Subject] in the params: it takes a third of the memory.
+type SubjectIndex [5]struct{ from, to uint32 }
+
+// subjectMember returns the index of a member of the params in a SubjectIndex, or -1.
+func subjectMember(key []byte) int {
 	switch string(key) {
 	case "name":
-		return &s.Name
+		return 0
 	case "uri":
-		return &s.URI
+		return 1
 	case "arguments":
-		return &s.Arguments
+		return 2
 	case "inputResponses":
-		return &s.InputResponses
+		return 3
 	case "requestState":
-		return &s.RequestState
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// Set sets the field of a member of the params, and ignores other members. It also ignores null,
-// which some clients write for an absent member.
-func (s *Subject) Set(key, value []byte) {
-	if member := s.member(key); member != nil && jsonscan.Kind(value) != 'n' {
-		*member = slices.Clip(value)
+// Set records that a member of the params has the value at an offset. It ignores other members, and
+// null, which some clients write for an absent member.
+func (x *SubjectIndex) Set(key, value []byte, at int) {
+	if i := subjectMember(key); i >= 0 && jsonscan.Kind(value) != 'n' {
+		x[i].from, x[i].to = uint32(at), uint32(at+len(value))
 	}
+}
+
+// value returns the value with an index, or nil.
+func (x *SubjectIndex) value(params json.RawMessage, i int) json.RawMessage {
+	if at := x[i]; at.to > 0 {
+		return params[at.from:at.to:at.to]
+	}
+	return nil
 }
 
 // Subject returns the subject of a request's params, which must be checked JSON or nil. For the
 // params that the envelope was opened from, it does not scan them again.
 func (e *Envelope) Subject(params json.RawMessage) Subject {
-	if e.IsOf(params) {
-		return e.subject
+	x := &e.subject
+	if !e.IsOf(params) {
+		x = new(SubjectIndex)
+		d := jsonscan.Descend(params)
+		d.Into('{')
+		for key, ok := d.Key(); ok; key, ok = d.Key() {
+			at := d.At()
+			x.Set(key, d.Value(), at)
+		}
 	}
-	var s Subject
-	for key, value := range jsonscan.Members(params) {
-		s.Set(key, value)
-	}
-	return s
+	return Subject{x.value(params, 0), x.value(params, 1), x.value(params, 2), x.value(params, 3), x.value(params, 4)}
 }
 
 // Member returns a member of a request's params, and whether it is there.
 func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, bool) {
-	if member := e.subject.member([]byte(key)); member != nil && e.IsOf(params) {
-		return *member, *member != nil
+	if i := subjectMember([]byte(key)); i >= 0 && e.IsOf(params) {
+		value := e.subject.value(params, i)
+		return value, value != nil
 	}
 	return jsonscan.Get(params, key)
 }
 
 // Describe makes e the envelope of params, which the caller made from e and subject. It saves
 // [Envelope.Open].
-func (e *Envelope) Describe(params json.RawMessage, subject Subject) {
+func (e *Envelope) Describe(params json.RawMessage, subject SubjectIndex) {
 	e.params, e.subject = params, subject
 }
 
 // IsOf reports whether the envelope was opened from these very params, which were checked before.
 func (e *Envelope) IsOf(params json.RawMessage) bool {
-	return len(params) > 0 && len(params) == len(e.params) && &params[0] == &e.params[0]
+	return len(params) > 0 && len(params) == len(e.params) && &params[0] == &e.params[0] &&
+		len(params) <= math.MaxUint32 // which a SubjectIndex can represent
 }
