@@ -127,8 +127,9 @@ func (b *bodyRead) check() (again bool) {
 }
 
 // readBody reads the body of a POST, within the limits of size and time.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, charge *bodyCharge) ([]byte, *refusal) {
-	*charge = bodyCharge{quota: h.bodies, caller: h.caller(r)}
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
+	charge := &head.body
+	charge.quota, charge.caller = h.bodies, head.caller
 	if r.ContentLength > h.opts.MaxBody {
 		h.limitBodyTime(w, r)
 		return nil, tooLarge(w, r)
@@ -153,9 +154,9 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, charge *bodyC
 
 // readInTime reads a body to its end. After an error the same deadline limits the rest of the body.
 func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request, charge *bodyCharge) (body []byte, err error) {
-	until := time.Now().Add(h.opts.BodyTimeout)
-	read := &bodyRead{w: w, until: until, every: h.bodyReads.timeout}
-	d := h.bodyReads.add(read)
+	now := time.Now()
+	until := now.Add(h.opts.BodyTimeout)
+	d := h.bodyReads.add(bodyRead{w: w, until: until, every: h.bodyReads.timeout}, now)
 	defer func() {
 		if h.bodyReads.remove(d) {
 			// Even if the body was complete: the read deadline of the connection passed.
@@ -165,7 +166,7 @@ func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request, charge *bod
 			_ = http.NewResponseController(w).SetReadDeadline(until)
 		}
 	}()
-	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody, charge, &read.arrived)
+	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody, charge, &d.item.arrived)
 }
 
 var (

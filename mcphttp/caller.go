@@ -14,8 +14,8 @@ type caller struct {
 }
 
 // caller returns the caller of a request: its principal or, without one, its AnonymousKey.
-func (h *Handler) caller(r *http.Request) caller {
-	if key := mcp.PrincipalFrom(r.Context()).Key(); key != "" {
+func (h *Handler) caller(r *http.Request, principal *mcp.Principal) caller {
+	if key := principal.Key(); key != "" {
 		return caller{key: key}
 	}
 	c := caller{isAnonymous: true}

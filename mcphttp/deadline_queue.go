@@ -12,7 +12,7 @@ type deadlineQueue[T any] struct {
 	timeout time.Duration
 	// expire reports whether the item starts another wait. It must not block: other items wait for
 	// it.
-	expire func(T) (again bool)
+	expire func(*T) (again bool)
 
 	pool sync.Pool // of *deadline[T]
 
@@ -30,16 +30,16 @@ type deadline[T any] struct {
 	prev, next *deadline[T]
 }
 
-func newDeadlineQueue[T any](timeout time.Duration, expire func(T) (again bool)) *deadlineQueue[T] {
+func newDeadlineQueue[T any](timeout time.Duration, expire func(*T) (again bool)) *deadlineQueue[T] {
 	q := &deadlineQueue[T]{timeout: timeout, expire: expire}
 	q.pool.New = func() any { return new(deadline[T]) }
 	return q
 }
 
-// add starts a wait. The caller removes the deadline when the wait is over.
-func (q *deadlineQueue[T]) add(item T) *deadline[T] {
+// add starts a wait now. The caller removes the deadline when the wait is over.
+func (q *deadlineQueue[T]) add(item T, now time.Time) *deadline[T] {
 	d := q.pool.Get().(*deadline[T])
-	d.item, d.at = item, time.Now().Add(q.timeout)
+	d.item, d.at = item, now.Add(q.timeout)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.push(d)
@@ -73,7 +73,7 @@ func (q *deadlineQueue[T]) expireAll() {
 	for q.first != nil && !q.first.at.After(now) {
 		d := q.first
 		q.unlink(d)
-		if q.expire(d.item) {
+		if q.expire(&d.item) {
 			d.at = now.Add(q.timeout)
 			q.push(d)
 		} else {

@@ -90,7 +90,7 @@ func (s *eventStream) begin() error {
 	s.w.WriteHeader(http.StatusOK)
 	clearWriteDeadline(s.w)
 	s.state, s.opened = streamOpen, true
-	s.keepAlive = s.handler.keepAlives.add(s)
+	s.keepAlive = s.handler.keepAlives.add(s, time.Now())
 	return nil
 }
 
@@ -215,9 +215,9 @@ func (s *eventStream) writeUnlocked(flushed bool) bool {
 		s.sent += len(buf.bytes)
 	}
 	s.mu.Unlock()
-	d := s.handler.eventWrites.add(s)
+	at := time.Now()
+	d := s.handler.eventWrites.add(s, at)
 	defer func() {
-		at := d.at.Add(-s.handler.opts.WriteTimeout)
 		s.handler.eventWrites.remove(d)
 		s.mu.Lock()
 		s.isWriting, s.writtenAt = false, at
@@ -272,12 +272,6 @@ func (s *eventStream) wake() {
 	}
 }
 
-// startComment sends a comment; see sendComment. It is called at every interval of an open stream.
-func (s *eventStream) startComment() (again bool) {
-	go s.sendComment() // ends with its write, which a deadline limits
-	return true
-}
-
 // sendComment sends a comment, so that proxies do not close an idle connection. It returns if
 // events are being sent.
 func (s *eventStream) sendComment() {
@@ -295,12 +289,6 @@ func (s *eventStream) isInterrupted() bool {
 	s.deadlineMu.Lock()
 	defer s.deadlineMu.Unlock()
 	return s.interrupted
-}
-
-// expireWrite ends a write that exceeded the write timeout.
-func (s *eventStream) expireWrite() (again bool) {
-	s.interrupt()
-	return false
 }
 
 // interrupt makes the current write and every later write fail. It does not block.

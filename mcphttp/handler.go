@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -34,7 +35,7 @@ type Handler struct {
 	refused  refusalCounter
 	observer driver.RefusalObserver // may be nil
 
-	bodyReads      *deadlineQueue[*bodyRead]
+	bodyReads      *deadlineQueue[bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
 	eventWrites    *deadlineQueue[*eventStream]
 	keepAlives     *deadlineQueue[*eventStream] // of open streams
@@ -62,9 +63,16 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.unread = newUnreadOutput()
 	handler.sessions = newSessions(h, &handler.opts, handler.filters)
 	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
-	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
-	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)
-	handler.keepAlives = newDeadlineQueue(handler.opts.KeepAlive, (*eventStream).startComment)
+	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout,
+		func(w *http.ResponseWriter) bool { return expireWrite(*w) })
+	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, func(s **eventStream) bool {
+		(*s).interrupt()
+		return false
+	})
+	handler.keepAlives = newDeadlineQueue(handler.opts.KeepAlive, func(s **eventStream) bool {
+		go (*s).sendComment() // ends with its write, which a deadline limits
+		return true
+	})
 	return handler
 }
 
@@ -108,6 +116,8 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 	h.calls.add()
 	defer h.calls.done()
 	defer head.body.release()
+	head.principal = mcp.PrincipalFrom(r.Context())
+	head.caller = h.caller(r, head.principal)
 	body, no := h.readMessage(w, r, head)
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
@@ -143,6 +153,9 @@ func isEndpointDiscover(r *http.Request, head *head, msg *jsonrpc.Message) bool 
 
 // hasModernEnvelope reports whether the params of a message name a version.
 func hasModernEnvelope(msg *jsonrpc.Message) bool {
+	if !bytes.Contains(msg.Params, []byte(wire.MetaProtocolVersion)) && bytes.IndexByte(msg.Params, '\\') < 0 {
+		return false // without escapes, the key would be there
+	}
 	env, err := wire.Open(msg.Params)
 	if err == nil {
 		return env.HasVersion
@@ -157,7 +170,7 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 		h.limitBodyTime(w, r)
 		return nil, no
 	}
-	return h.readBody(w, r, &head.body)
+	return h.readBody(w, r, head)
 }
 
 func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {

@@ -3,6 +3,8 @@ package mcphttp
 import (
 	"net/http"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A head holds the request headers that this package uses, and the charge of the body. The headers
@@ -16,6 +18,8 @@ type head struct {
 	lines, size           int    // of the whole header block
 	repeated              string // a header that must not be repeated and is; may be empty
 	body                  bodyCharge
+	principal             *mcp.Principal // of the caller; set for a POST that the guard admits
+	caller                caller
 }
 
 // A field is the first value of a header. It may be sent and empty.

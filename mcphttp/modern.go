@@ -82,11 +82,11 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	if !h.life.isOpen() {
 		return errShutdown
 	}
-	req.Principal = mcp.PrincipalFrom(r.Context())
+	req.Principal = head.principal
 	req.Header = r.Header
 	req.Driver().Carrier = (*httpVia)(r)
 	endsAt := over
-	limit, caller := h.inFlight, h.caller(r)
+	limit, caller := h.inFlight, head.caller
 	if isListen(req) {
 		limit, endsAt = h.listens, draining
 	}

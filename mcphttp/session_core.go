@@ -91,7 +91,6 @@ func attribute(ctx context.Context, req *mcp.Request) {
 // basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
-	session   string // the id of the session, for handlers
 	of        *session
 	principal *mcp.Principal // of the HTTP request
 	request   *http.Request
@@ -109,7 +108,7 @@ func (s *session) newContext(r *http.Request) *sessionContext {
 }
 
 func (c *sessionContext) begin(r *http.Request, s *session, principal *mcp.Principal) {
-	c.Context, c.session, c.of = context.WithoutCancel(r.Context()), s.id, s
+	c.Context, c.of = context.WithoutCancel(r.Context()), s
 	c.principal, c.request = principal, r
 }
 
@@ -143,7 +142,7 @@ func (c *sessionContext) Value(key any) any {
 	case sessionContextKey{}:
 		return c
 	case driver.SessionKey{}:
-		return c.session
+		return c.of.id
 	}
 	return c.Context.Value(key)
 }

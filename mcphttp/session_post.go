@@ -45,9 +45,9 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 	if !h.life.isOpen() {
 		return errShutdown
 	}
-	s, no := h.sessions.open(h.caller(r), nil)
+	s, no := h.sessions.open(head.caller, nil)
 	if no != nil && h.endNamed(r, head) { // the named session may occupy the last place of its principal
-		s, no = h.sessions.open(h.caller(r), nil)
+		s, no = h.sessions.open(head.caller, nil)
 	}
 	if no != nil {
 		return no
@@ -93,7 +93,7 @@ func (h *Handler) endNamed(r *http.Request, head *head) bool {
 	if !head.id.sent {
 		return false
 	}
-	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
+	s, no := h.find(head, head.principal)
 	if no != nil {
 		return false
 	}
@@ -190,17 +190,18 @@ var errSessionEnded = mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"
 func (h *Handler) serveSessionMessage(
 	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message,
 ) *refusal {
-	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
+	s, no := h.find(head, head.principal)
 	if no != nil {
 		return no
 	}
 	defer h.sessions.release(s)
-	return h.serveMessage(w, r, s, msg)
+	return h.serveMessage(w, r, s, head, msg)
 }
 
 // serveMessage serves a message of a session.
-func (h *Handler) serveMessage(w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message) *refusal {
-	principal := mcp.PrincipalFrom(r.Context())
+func (h *Handler) serveMessage(
+	w http.ResponseWriter, r *http.Request, s *session, head *head, msg *jsonrpc.Message,
+) *refusal {
 	conv := s.conversation()
 	needed, no := needsResponse(conv.Revision(), msg)
 	switch {
@@ -212,23 +213,23 @@ func (h *Handler) serveMessage(w http.ResponseWriter, r *http.Request, s *sessio
 	case !h.life.isOpen():
 		return errShutdown
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w, msg: *msg,
-		jsonOnly: !accepts(r.Header["Accept"], typeEventStream)}
-	p.ctx.begin(r, s, principal)
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w,
+		jsonOnly: !accepts(head.accept, typeEventStream)}
+	p.ctx.begin(r, s, head.principal)
 	p.ctx.post = p
 	if p.isLong = isLong(msg); p.isLong {
 		defer p.cancelOnAbsence(r)()
 	}
-	caller, slots := h.caller(r), slotsOf(msg)
-	if no := h.inFlight.acquire(caller, slots); no != nil {
+	slots := slotsOf(msg)
+	if no := h.inFlight.acquire(head.caller, slots); no != nil {
 		return no
 	}
-	defer h.inFlight.release(caller, slots)
+	defer h.inFlight.release(head.caller, slots)
 	if msg.Kind() == jsonrpc.Batch {
-		p.serveBatch(conv)
-		return nil
+		p.serveBatch(conv, msg)
+	} else {
+		p.serve(conv, msg)
 	}
-	p.serve(conv)
 	return nil
 }
 
@@ -246,7 +247,7 @@ func slotsOf(msg *jsonrpc.Message) (n int64) {
 	return n
 }
 
-func (p *sessionPost) serve(conv *legacy.Session) {
+func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 	var buf *buffer
 	if p.isLong {
 		buf = new(buffer)
@@ -254,7 +255,7 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 		buf = p.handler.sizes.newBuffer()
 	}
 	defer buf.free()
-	if reply := conv.Begin(&p.ctx, &p.call, &p.msg, p); reply != nil {
+	if reply := conv.Begin(&p.ctx, &p.call, msg, p); reply != nil {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
 		p.finish(response{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
@@ -284,7 +285,8 @@ func (p *sessionPost) exited() {
 	_ = http.NewResponseController(p.w).Flush() // fails only without a connection
 }
 
-func (p *sessionPost) serveBatch(conv *legacy.Session) {
+func (p *sessionPost) serveBatch(conv *legacy.Session, msg *jsonrpc.Message) {
+	kept := *msg
 	respond := func(reply *jsonrpc.Message) {
 		var a response
 		if reply != nil {
@@ -294,7 +296,7 @@ func (p *sessionPost) serveBatch(conv *legacy.Session) {
 		}
 		p.finish(a)
 	}
-	if reply, work := conv.Accept(&p.ctx, &p.msg, p.Send); work != nil {
+	if reply, work := conv.Accept(&p.ctx, &kept, p.Send); work != nil {
 		work(respond)
 	} else {
 		respond(reply)
@@ -348,7 +350,6 @@ type sessionPost struct {
 	isHTTP1  bool
 	jsonOnly bool // the client does not accept an event stream
 	w        http.ResponseWriter
-	msg      jsonrpc.Message
 	ctx      sessionContext
 	call     legacy.Exchange
 

@@ -23,7 +23,7 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 		w.WriteHeader(http.StatusAccepted) // without a session the request changes no state
 		return nil
 	}
-	s, no := h.sessions.open(h.caller(r), nil)
+	s, no := h.sessions.open(head.caller, nil)
 	if no != nil {
 		return no
 	}
@@ -46,5 +46,5 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 	if isEnded { // the client disconnected
 		conv.Close(mcp.ErrDisconnected)
 	}
-	return h.serveMessage(w, r, s, msg)
+	return h.serveMessage(w, r, s, head, msg)
 }

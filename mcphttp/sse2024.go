@@ -47,7 +47,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *he
 	if no := checkSessionVersion(head.version, nil); no != nil {
 		return no
 	}
-	caller := h.caller(r)
+	caller := h.caller(r, mcp.PrincipalFrom(r.Context()))
 	conn := newEventStream(w, h, caller)
 	defer conn.close()
 	conn.notify = make(chan struct{}, 1)
@@ -113,12 +113,12 @@ func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
 func (h *Handler) serveEndpointPost(
 	w http.ResponseWriter, r *http.Request, head *head, id string, msg *jsonrpc.Message,
 ) *refusal {
-	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
+	s := h.sessions.acquire(id, head.principal.Key())
 	if s == nil {
 		return errNoSession
 	}
 	isCall := msg.Kind() == jsonrpc.Request || msg.Kind() == jsonrpc.Batch
-	caller, slots := h.caller(r), slotsOf(msg)
+	caller, slots := head.caller, slotsOf(msg)
 	no := h.inFlight.acquire(caller, slots)
 	if no != nil {
 		h.sessions.release(s)

@@ -135,7 +135,7 @@ func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	}
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	clearWriteDeadline(w)
-	defer h.responseWrites.remove(h.responseWrites.add(w))
+	defer h.responseWrites.remove(h.responseWrites.add(w, time.Now()))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_ = http.NewResponseController(w).Flush()
