@@ -357,7 +357,7 @@ func rawResult(res Result) (RawResult, error) {
 	case nil:
 		return nil, errors.New("mcp: middleware returned neither result nor error")
 	}
-	raw, err := encodeResult(nil, res, nil, false)
+	raw, err := encodeResult(nil, res, nil, 0, nil)
 	return RawResult(raw), err
 }
 

@@ -1,13 +1,18 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // maxCursor bounds the cursor that a client sends. A cursor holds a name, of which a URI is the
@@ -17,13 +22,39 @@ const maxCursor = maxURI + maxURI/2
 // A listPage is a page of a list, with the JSON of its items. V is a pointer to an item.
 type listPage[V any] struct {
 	items   []V
-	encoded [][]byte // the JSON of each item
-	array   []byte   // the JSON array of all items; nil unless the page is cached
+	encoded []*encoding
+	isKept  bool // for further requests
+	// arrays are the JSON arrays of all items of a page that is kept, by form; nil until needed.
+	arrays [wire.July2026]atomic.Pointer[[]byte]
 }
 
-func (p *listPage[V]) add(v V, encoded []byte) {
+func (p *listPage[V]) add(v V, encoded *encoding) {
 	p.items = append(p.items, v)
 	p.encoded = append(p.encoded, encoded)
+}
+
+// array returns the JSON array of all items in a form. The name is that of the list.
+func (p *listPage[V]) array(form wire.Revision, name string) []byte {
+	if array := p.arrays[form].Load(); array != nil {
+		return *array
+	}
+	size := len("[]")
+	for _, e := range p.encoded {
+		size += len(e.form(form, name)) + len(",")
+	}
+	array := append(make([]byte, 0, size), '[')
+	for i, e := range p.encoded {
+		if i > 0 {
+			array = append(array, ',')
+		}
+		array = append(array, e.form(form, name)...)
+	}
+	array = append(array, ']')
+	if form != 0 && bytes.Equal(array, p.array(0, name)) {
+		array = p.array(0, name)
+	}
+	p.arrays[form].Store(&array)
+	return array
 }
 
 // itemsFor returns the items for the result of a request, as a copy if a handler may change them.
@@ -34,13 +65,19 @@ func (p *listPage[V]) itemsFor(s *Server, req *Request) []V {
 	return slices.Clone(p.items)
 }
 
-// appendItems appends items as a JSON array. It reuses the encoding of the page for items that
-// middleware did not change, and encodes the others again. The page may be nil.
-func (p *listPage[V]) appendItems(dst []byte, items []V) ([]byte, error) {
+// appendItems appends items as a JSON array in a form. It reuses the encoding of the page for items
+// that middleware did not change, and encodes the others again. The page and carrier may be nil.
+func (p *listPage[V]) appendItems(
+	dst []byte, name string, items []V, form wire.Revision, carrier wire.Splicer,
+) ([]byte, error) {
 	same := func(a, b V) bool { return any(a) == any(b) }
-	if p != nil && p.array != nil && len(items) == len(p.items) {
+	if p != nil && p.isKept && len(items) == len(p.items) {
 		if len(items) == 0 || &items[0] == &p.items[0] || slices.EqualFunc(items, p.items, same) {
-			return append(dst, p.array...), nil
+			array := p.array(form, name)
+			if carrier != nil && carrier.Splice(dst, array) {
+				return dst, nil
+			}
+			return append(dst, array...), nil
 		}
 	}
 	dst = append(dst, '[')
@@ -49,21 +86,24 @@ func (p *listPage[V]) appendItems(dst []byte, items []V) ([]byte, error) {
 			dst = append(dst, ',')
 		}
 		if p != nil && i < len(p.items) && same(p.items[i], v) {
-			dst = append(dst, p.encoded[i]...)
+			dst = append(dst, p.encoded[i].form(form, name)...)
 			continue
 		}
-		var err error
-		if dst, err = appendValue(dst, v); err != nil {
+		encoded, err := schema.Encode(v)
+		if err != nil {
 			return nil, err
 		}
+		dst = append(dst, legacy.ProjectListed(form, name, encoded)...)
 	}
 	return append(dst, ']'), nil
 }
 
 // appendList appends the members of a list result: the items under the given name, and the cursor.
-func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string) ([]byte, error) {
+func (p *listPage[V]) appendList(
+	dst []byte, name string, items []V, next string, form wire.Revision, carrier wire.Splicer,
+) ([]byte, error) {
 	dst = append(jsonscan.AppendQuote(dst, name), ':')
-	dst, err := p.appendItems(dst, items)
+	dst, err := p.appendItems(dst, name, items, form, carrier)
 	if err != nil {
 		return nil, err
 	}

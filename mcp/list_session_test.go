@@ -98,6 +98,7 @@ func TestSessionsGetTheCurrentList(t *testing.T) {
 		var got struct {
 			Tools []struct{ Name string }
 			Meta  map[string]any `json:"_meta"`
+			Type  string         `json:"resultType"` // which sessions lack
 		}
 		if err := json.Unmarshal(m.Result, &got, json.MatchCaseInsensitiveNames(true)); err != nil {
 			t.Fatalf("%s: %v in %s", step.middleware, err, m.Result)
@@ -106,8 +107,8 @@ func TestSessionsGetTheCurrentList(t *testing.T) {
 		for _, tool := range got.Tools {
 			names = append(names, tool.Name)
 		}
-		if _, has := got.Meta["example.com/a"]; !slices.Equal(names, step.want) || has != (step.middleware == "meta") {
-			t.Errorf("%s: got %v and %v, want %v", step.middleware, names, got.Meta, step.want)
+		if _, has := got.Meta["example.com/a"]; !slices.Equal(names, step.want) || has != (step.middleware == "meta") || got.Type != "" {
+			t.Errorf("%s: got %v, %v and the type %q, want %v", step.middleware, names, got.Meta, got.Type, step.want)
 		}
 	}
 	far.Close()

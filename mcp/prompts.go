@@ -139,7 +139,3 @@ type ListPromptsResult struct {
 
 	page *listPage[*Prompt]
 }
-
-func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "prompts", r.Prompts, r.NextCursor)
-}

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"reflect"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -41,10 +41,30 @@ type featureSnapshot[V, E any] struct {
 type featureEntry[V, E any] struct {
 	name     string
 	value    V
-	encoded  []byte // the JSON of value
+	encoded  *encoding // of value
 	extra    E
 	disabled bool
 	owner    owner
+}
+
+// An encoding is the JSON of a feature, in every form.
+type encoding struct {
+	json  []byte                                // in the form of the newest revision
+	forms [wire.July2026]atomic.Pointer[[]byte] // for sessions, by revision; nil until needed
+}
+
+// form returns the JSON of an item of a list for the sessions of a revision, or json for zero.
+func (e *encoding) form(rev wire.Revision, list string) []byte {
+	if rev == 0 {
+		return e.json
+	}
+	form := e.forms[rev].Load()
+	if form == nil {
+		projected := legacy.ProjectListed(rev, list, e.json)
+		form = &projected
+		e.forms[rev].Store(form)
+	}
+	return *form
 }
 
 func (s *featureSet[V, E]) init(kind string, feature func(V) Feature, changed func()) {
@@ -68,11 +88,10 @@ func (s *featureSet[V, E]) firstPage(size int) (page *listPage[V], last string) 
 	if page = snap.first.Load(); page != nil {
 		return page, last
 	}
-	page = &listPage[V]{}
+	page = &listPage[V]{isKept: true}
 	for _, e := range snap.sorted[:min(size, len(snap.sorted))] {
 		page.add(e.value, e.encoded)
 	}
-	page.array = append(append([]byte{'['}, bytes.Join(page.encoded, []byte{','})...), ']')
 	snap.first.Store(page)
 	return page, last
 }
@@ -122,7 +141,8 @@ func register[V, E any](
 			err = checkMetaKeys(metaOf(e.value))
 		}
 		if err == nil {
-			e.encoded, err = schema.Encode(e.value)
+			e.encoded = new(encoding)
+			e.encoded.json, err = schema.Encode(e.value)
 		}
 		return &e, err
 	}

@@ -113,14 +113,17 @@ func (r *Request) Param(key string) (json.RawMessage, bool) { return r.env.Membe
 // EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
 // identity of the server, and its result type. It contains no line breaks.
 func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
-	return encodeResult(nil, res, r.server, false)
+	return encodeResult(nil, res, r.server, 0, nil)
 }
 
-// isPlainResult reports whether the result needs only its own members: the method is of the core
-// protocol, and the revision lacks result types and cache hints. A discover result always contains
-// all members.
-func (r *Request) isPlainResult() bool {
-	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
+// form returns the revision of a session if the result needs only its own members: the method is of
+// the core protocol, and the revision lacks result types and cache hints. Otherwise it returns zero.
+// A discover result always contains all members.
+func (r *Request) form() wire.Revision {
+	if r.has(wire.ResultType) || r.Method == wire.MethodDiscover || !coreMethod(r.Method) {
+		return 0
+	}
+	return r.env.Revision
 }
 
 // isChecked reports whether a result is the same memory as the result that is known to be valid,

@@ -147,10 +147,6 @@ type ListResourcesResult struct {
 	page *listPage[*Resource]
 }
 
-func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor)
-}
-
 // A ListResourceTemplatesResult is a page of a server's resource templates.
 //
 // Spec: server/resources, Resource Templates.
@@ -162,8 +158,4 @@ type ListResourceTemplatesResult struct {
 	complete
 
 	page *listPage[*ResourceTemplate]
-}
-
-func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor)
 }

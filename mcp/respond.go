@@ -92,10 +92,16 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 // appendContained encodes a result and recovers from panics of its methods.
 func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
+	form, isList := req.form(), isListResult(res)
+	req.env.Projected = form != 0 && isList
 	if raw, ok := res.(RawResult); ok && req.isChecked(raw) {
 		return appendRaw(dst, raw), nil
 	}
-	return encodeResult(dst, res, req.server, req.isPlainResult())
+	var carrier wire.Splicer
+	if isList && (req.env.Projected || req.has(wire.ResultType)) { // otherwise package legacy reads the result
+		carrier, _ = req.env.Carrier.(wire.Splicer)
+	}
+	return encodeResult(dst, res, req.server, form, carrier)
 }
 
 // contain calls h and turns a panic into an error, so that it fails only this request.

@@ -75,9 +75,12 @@ var deterministic = jsonv2.Deterministic(true)
 
 // encodeResult appends the JSON of a result of the server s, which may be nil. Members that every
 // result contains come first. The result is on a single line: the JSON library writes no line
-// breaks, and raw JSON is converted. If plain is set, it omits the members that package legacy
-// would remove from every result.
-func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error) {
+// breaks, and raw JSON is converted. For a form that is not zero, see [Request.form], it omits the
+// members that package legacy would remove from every result, and writes a list in that form. The
+// carrier, which may be nil, writes long lists.
+func encodeResult(
+	dst []byte, res Result, s *Server, form wire.Revision, carrier wire.Splicer,
+) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
@@ -86,6 +89,7 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 	}
 	dst = append(dst, '{')
 	empty := len(dst)
+	plain := form != 0
 	if typ := res.ResultType(); !plain || typ != driver.ResultComplete {
 		dst = append(jsonscan.AppendQuote(append(dst, `"resultType":`...), typ), ',')
 	}
@@ -97,10 +101,19 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 		return nil, err
 	}
 	own := len(dst)
-	switch r := res.(type) {
-	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult, *ListToolsResult,
-		*ListPromptsResult, *ListResourcesResult, *ListResourceTemplatesResult:
-		// These types exactly: a type that embeds them has more members.
+	if !isListResult(res) {
+		form = 0
+	}
+	switch r := res.(type) { // these types exactly: a type that embeds them has more members
+	case *ListToolsResult:
+		dst, err = r.page.appendList(dst, "tools", r.Tools, r.NextCursor, form, carrier)
+	case *ListPromptsResult:
+		dst, err = r.page.appendList(dst, "prompts", r.Prompts, r.NextCursor, form, carrier)
+	case *ListResourcesResult:
+		dst, err = r.page.appendList(dst, "resources", r.Resources, r.NextCursor, form, carrier)
+	case *ListResourceTemplatesResult:
+		dst, err = r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor, form, carrier)
+	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult:
 		dst, err = r.(fieldAppender).appendFields(dst)
 	default:
 		dst, err = appendMembers(dst, res)
@@ -122,6 +135,15 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 		dst = dst[:own-1] // without the last comma
 	}
 	return append(dst, '}'), nil
+}
+
+// isListResult reports whether a result is a list without other members that depend on the revision.
+func isListResult(res Result) bool {
+	switch res.(type) {
+	case *ListToolsResult, *ListPromptsResult, *ListResourcesResult, *ListResourceTemplatesResult:
+		return len(res.ResultMeta()) == 0
+	}
+	return false
 }
 
 // appendRaw appends a raw result on one line, and adds resultType, which results of older servers

@@ -600,10 +600,13 @@ func (s *stream) drain(broken error) {
 // A core serves the requests of a session in the modern form.
 type core struct{ s *stream }
 
-func (c core) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) ([]byte, *Error) {
+func (c core) Serve(
+	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,
+) (_ []byte, isProjected bool, _ *Error) {
 	req := newOpenedRequest(r)
 	req.Notify, req.Principal = notify, PrincipalFrom(c.s.ctx)
-	return appendResult(dst, ctx, c.s.handler, req)
+	dst, err := appendResult(dst, ctx, c.s.handler, req)
+	return dst, req.env.Projected, err
 }
 
 // newOpenedRequest returns a request whose envelope is open already.

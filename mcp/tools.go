@@ -158,10 +158,6 @@ type ListToolsResult struct {
 	page *listPage[*Tool]
 }
 
-func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor)
-}
-
 // appendValue appends the JSON of v on a single line.
 func appendValue(dst []byte, v any) ([]byte, error) {
 	b, err := schema.Encode(v)

@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	stdjson "encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,13 +31,47 @@ var (
 )
 
 // A buffer is a pooled byte slice. It must not be used after free.
-type buffer struct{ bytes []byte }
+type buffer struct {
+	bytes []byte
+	// spliced belongs at an offset of bytes, if it is not nil; see [wire.Splicer].
+	spliced []byte
+	at      int
+}
+
+// minSplice is the length above which it costs less to write a part than to copy it.
+const minSplice = 16 << 10
+
+// Splice implements [wire.Splicer]. The buffer may be nil.
+func (b *buffer) Splice(dst, part []byte) bool {
+	if b == nil || len(part) < minSplice || b.spliced != nil || cap(b.bytes) == 0 || &dst[0] != &b.bytes[:1][0] {
+		return false
+	}
+	b.spliced, b.at = part, len(dst)
+	return true
+}
+
+// parts returns a response that is in the buffer: the bytes before the spliced part, that part, and
+// the bytes after it. The buffer may be nil.
+func (b *buffer) parts(response []byte) (before, spliced, after []byte) {
+	if b == nil || b.spliced == nil {
+		return response, nil, nil
+	}
+	return response[:b.at], b.spliced, response[b.at:]
+}
+
+// joined returns the same response as a whole.
+func (b *buffer) joined(response []byte) []byte {
+	if before, spliced, after := b.parts(response); spliced != nil {
+		return slices.Concat(before, spliced, after)
+	}
+	return response
+}
 
 func newBuffer() *buffer { return buffers.Get().(*buffer) }
 
 // free returns the buffer to its pool. The caller must not use it afterwards.
 func (b *buffer) free() {
-	b.bytes = b.bytes[:0]
+	b.bytes, b.spliced = b.bytes[:0], nil
 	switch size := cap(b.bytes); {
 	case size <= maxPooled:
 		buffers.Put(b)

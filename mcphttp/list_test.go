@@ -205,3 +205,23 @@ func TestLists_ThatCannotBeEncodedAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// A handler that encodes the result of another handler receives a whole list: only the response to
+// the client is written in parts.
+func TestLists_AreEncodedAsAWhole(t *testing.T) {
+	inner := newListServer(400, nil)
+	core := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		raw, failure := mcp.Driver(inner).AppendResult(nil, ctx, req)
+		if failure != nil {
+			return nil, failure
+		}
+		return mcp.RawResult(raw), nil
+	})
+	f := start(t, core, nil)
+	var want []string
+	for i := range 400 {
+		want = append(want, fmt.Sprintf("tool_%04d", i))
+	}
+	listResponse{}.check(t, f.list(false, nil), want, false)
+	listResponse{}.check(t, f.list(false, f.initialize(november2025)), want, false)
+}

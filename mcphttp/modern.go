@@ -84,7 +84,6 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	}
 	req.Principal = head.principal
 	req.Header = r.Header
-	req.Driver().Carrier = (*httpVia)(r)
 	endsAt := over
 	limit, caller := h.inFlight, head.caller
 	if isListen(req) {
@@ -99,10 +98,11 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	}
 	defer limit.release(caller, 1)
 	x := &exchange{
-		w: w, isHTTP1: r.ProtoMajor == 1, caller: caller,
+		w: w, r: r, caller: caller,
 		ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt},
 	}
 	defer x.ctx.end()
+	req.Driver().Carrier = x
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}
@@ -118,10 +118,11 @@ func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscript
 // An exchange is a modern request and its response. The response is JSON, unless something is
 // sent before it: then it is the last event of a stream.
 type exchange struct {
-	w       http.ResponseWriter
-	isHTTP1 bool
-	caller  caller
-	ctx     callContext
+	w        http.ResponseWriter
+	r        *http.Request
+	caller   caller
+	response *buffer
+	ctx      callContext
 
 	mu       sync.Mutex   // guards the fields below
 	stream   *eventStream // nil until something is sent
@@ -143,27 +144,32 @@ func (c *modernCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result
 	return res, err
 }
 
+// Via implements [driver.Carrier].
+func (x *exchange) Via() driver.Via { return (*httpVia)(x.r).Via() }
+
+// Splice implements [wire.Splicer].
+func (x *exchange) Splice(dst, part []byte) bool { return x.response.Splice(dst, part) }
+
 // Unwrap implements [driver.Wrapped].
 func (c *modernCore) Unwrap(driver.Wrapped) mcp.Handler { return c.handler }
 
 func (x *exchange) serve(req *mcp.Request) {
 	sizes := &x.ctx.handler.sizes
-	var response *buffer
 	if isListen(req) { // which lasts for hours, and must not hold a pooled buffer
-		response = new(buffer)
+		x.response = new(buffer)
 	} else {
-		response = sizes.newBuffer()
+		x.response = sizes.newBuffer()
 	}
-	defer response.free()
+	defer x.response.free()
 	returned := false
 	defer func() {
 		if !returned {
 			x.exited(req)
 		}
 	}()
-	body, err := x.ctx.handler.server.AppendResponse(response.bytes, &x.ctx, req)
+	body, err := x.ctx.handler.server.AppendResponse(x.response.bytes, &x.ctx, req)
 	returned = true
-	response.bytes = body
+	x.response.bytes = body
 	sizes.learn(len(body))
 	x.write(body, err)
 }
@@ -174,7 +180,7 @@ func (x *exchange) exited(req *mcp.Request) {
 	x.ctx.handler.opts.Logger.Error("mcphttp: the handler has ended its goroutine", "method", req.Method)
 	err := &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
 	body := jsonrpc.Append(nil, &jsonrpc.Message{ID: req.ID, Error: err})
-	lastResponse(x.w, x.isHTTP1, len(body))
+	lastResponse(x.w, x.r.ProtoMajor == 1, len(body))
 	x.write(body, err)
 	_ = http.NewResponseController(x.w).Flush() // fails only without a connection
 }
@@ -196,9 +202,10 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		if stream != nil {
 			stream.close()
 		}
-	case stream != nil && stream.finish(sse.Event{Data: body}):
+	case stream != nil && stream.finish(sse.Event{Data: x.response.joined(body)}):
 	case err == nil:
-		h.writeResponse(x.w, x.caller, http.StatusOK, body)
+		before, spliced, after := x.response.parts(body)
+		h.writeResponse(x.w, x.caller, http.StatusOK, before, spliced, after)
 	case x.ctx.challenged != nil:
 		h.writeChallenge(x.w, x.ctx.challenged, body)
 	default:

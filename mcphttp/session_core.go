@@ -32,11 +32,12 @@ func newSessionCore(h mcp.Handler) *sessionCore {
 // Serve serves a request in the modern form.
 func (c *sessionCore) Serve(
 	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,
-) ([]byte, *mcp.Error) {
+) (_ []byte, isProjected bool, _ *mcp.Error) {
 	req := newRequest(r)
 	req.Notify = notify
 	attribute(ctx, req)
-	return c.server.AppendResult(dst, ctx, req)
+	dst, err := c.server.AppendResult(dst, ctx, req)
+	return dst, req.Driver().Projected, err
 }
 
 // ServeMCP serves a request, and records the HTTP challenge of its error.
@@ -117,6 +118,11 @@ func (c *sessionContext) Via() driver.Via {
 	v := (*httpVia)(c.request).Via()
 	v.Session = c.of.hash()
 	return v
+}
+
+// Splice implements [wire.Splicer].
+func (c *sessionContext) Splice(dst, part []byte) bool {
+	return c.post != nil && c.post.response.Splice(dst, part)
 }
 
 // hash returns a hash of the id that does not reveal it, for traces.

@@ -266,6 +266,7 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 			p.exited()
 		}
 	}()
+	p.response = buf
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendResponse(buf.bytes)
 	returned = true
@@ -352,6 +353,7 @@ type sessionPost struct {
 	w        http.ResponseWriter
 	ctx      sessionContext
 	call     legacy.Exchange
+	response *buffer // nil for a batch
 
 	mu           sync.Mutex // guards the fields below
 	stream       *sessionStream
@@ -419,7 +421,7 @@ func (p *sessionPost) finish(a response) {
 		p.respond(a)
 		return
 	case len(a.body) > 0:
-		p.stream.finish(&p.ctx, a.body)
+		p.stream.finish(&p.ctx, p.response.joined(a.body))
 	default:
 		p.stream.close()
 	}
@@ -438,7 +440,8 @@ func (p *sessionPost) respond(a response) {
 		return
 	}
 	if a.err == nil {
-		p.handler.writeResponse(p.w, p.session.caller, http.StatusOK, a.body)
+		before, spliced, after := p.response.parts(a.body)
+		p.handler.writeResponse(p.w, p.session.caller, http.StatusOK, before, spliced, after)
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {

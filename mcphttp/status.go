@@ -110,35 +110,44 @@ var jsonContent = []string{typeJSON}[:1:1]
 // netHTTPBuffer is how much of a response net/http buffers until the handler returns.
 const netHTTPBuffer = 2 << 10
 
-// writeResponse writes the JSON response to a caller. It is cut if too much output is unread.
-func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, body []byte) {
+// writeResponse writes the JSON response to a caller, in parts. It is cut if too much output is
+// unread. Parts after the first are not counted, because they are empty or shared by all responses.
+func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, parts ...[]byte) {
 	if status >= http.StatusBadRequest {
 		h.refused.add(http.StatusText(status))
 	}
-	if len(body) > minUnread {
+	if len(parts[0]) > minUnread {
 		o := &output{caller: c, cut: func() { expireWrite(w) }}
-		h.unread.add(o, int64(cap(body))) // the memory that the body holds
+		h.unread.add(o, int64(cap(parts[0]))) // the memory that it holds
 		defer h.unread.remove(o)
 	}
-	h.writeJSON(w, status, body)
+	h.writeJSON(w, status, parts...)
 }
 
 // writeJSON writes a whole JSON response. A client that does not read it cannot block the handler
 // for longer than the write timeout. Errors are ignored: the client is gone.
-func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
+func (h *Handler) writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
 	w.Header()["Content-Type"] = jsonContent
-	if len(body) <= netHTTPBuffer {
-		// net/http writes it after the handler returned, so it blocks only its connection.
-		w.WriteHeader(status)
-		_, _ = w.Write(body)
-		return
+	size := 0
+	for _, part := range parts {
+		size += len(part)
 	}
-	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
-	clearWriteDeadline(w)
-	defer h.responseWrites.remove(h.responseWrites.add(w, time.Now()))
+	// net/http writes a short response after the handler returned, so it blocks only its connection.
+	isLong := size > netHTTPBuffer
+	if isLong {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(size)}
+		clearWriteDeadline(w)
+		defer h.responseWrites.remove(h.responseWrites.add(w, time.Now()))
+	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body)
-	_ = http.NewResponseController(w).Flush()
+	for _, part := range parts {
+		if len(part) > 0 {
+			_, _ = w.Write(part)
+		}
+	}
+	if isLong {
+		_ = http.NewResponseController(w).Flush()
+	}
 }
 
 // clearWriteDeadline removes the deadline that the WriteTimeout of the http.Server sets for a whole

@@ -122,6 +122,7 @@ var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.Pro
 // A revisionProjection holds the compiled shapes of a revision.
 type revisionProjection struct {
 	methods        func() map[string]*method // compiled for the first call
+	listed         map[string]*projection    // of the items of a list, by the name of the list
 	anyResult      *projection               // of methods that are not in methods
 	progress       *projection
 	metaOnly       *projection // of messages that differ in `_meta` only
@@ -157,7 +158,11 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 		return &revisionProjection{methods: func() map[string]*method { return nil }}
 	}
 	return &revisionProjection{
-		methods:        sync.OnceValue(func() map[string]*method { return projectMethods(rev) }),
+		methods: sync.OnceValue(func() map[string]*method { return projectMethods(rev) }),
+		listed: map[string]*projection{
+			"tools": project(rev, &toolShape), "prompts": project(rev, &promptShape),
+			"resources": project(rev, &resourceShape), "resourceTemplates": project(rev, &resourceShape),
+		},
 		anyResult:      project(rev, &shape{fields: resultFields}),
 		progress:       project(rev, &progressShape),
 		metaOnly:       project(rev, &shape{fields: []field{meta}}),
@@ -194,6 +199,16 @@ func notificationProjection(rev wire.Revision, method string) (*projection, bool
 		return projections.get(rev).progress, true
 	}
 	return projections.get(rev).metaOnly, true
+}
+
+// ProjectListed returns an item of a list in the form of a revision: the item itself if it has that
+// form, and for the zero Revision. The name is that of the list in its result, such as "tools".
+func ProjectListed(rev wire.Revision, name string, item []byte) []byte {
+	p := projections.get(rev).listed[name]
+	if !p.affects(item) {
+		return item
+	}
+	return p.apply(item)
 }
 
 func projectImplementation(rev wire.Revision, implementation json.RawMessage) json.RawMessage {

@@ -52,8 +52,9 @@ type Notify = func(ctx context.Context, method string, params json.RawMessage) e
 type Core interface {
 	// Serve serves a request. It sends the notifications that belong to the request to notify
 	// before it returns. It appends the result to dst, on a single line, or returns the error,
-	// which may alias the request.
-	Serve(ctx context.Context, dst []byte, req wire.Request, notify Notify) ([]byte, *jsonrpc.Error)
+	// which may alias the request. It reports whether it projected the result.
+	Serve(ctx context.Context, dst []byte, req wire.Request, notify Notify) (
+		result []byte, isProjected bool, err *jsonrpc.Error)
 	// Listen serves a subscriptions/listen request and returns once the subscription is registered.
 	// Its notifications go to notify until stop is called or ctx ends. stop does not wait, and may
 	// be called twice.

@@ -15,8 +15,8 @@ type cannedCore struct {
 	result string
 }
 
-func (c *cannedCore) Serve(_ context.Context, dst []byte, req wire.Request, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
-	return append(dst, c.result...), nil
+func (c *cannedCore) Serve(_ context.Context, dst []byte, req wire.Request, _ legacy.Notify) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
+	return append(dst, c.result...), false, nil
 }
 
 const cannedResult = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"content":[{"type":"text","text":"hello"}]}`

@@ -103,11 +103,14 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	s := x.session
 	var retry *retryParams
 	for range maxRounds {
-		answer, err := s.serve(ctx, dst, &x.request, retry, x.notify)
+		answer, isProjected, err := s.serve(ctx, dst, &x.request, retry, x.notify)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.method, err)
 		}
 		s.roots.store(x.roots)
+		if isProjected {
+			return answer, nil
+		}
 		result, next, err := x.finishRound(ctx, answer, len(dst))
 		if err == nil && result != nil {
 			x.completeElicitations(ctx, result[len(dst):])

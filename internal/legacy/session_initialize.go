@@ -150,7 +150,7 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 	var found capabilitySet
 	defer func() { s.setServer(found) }()
 	discard := func(context.Context, string, json.RawMessage) error { return nil }
-	discovered, err := s.serve(ctx, nil, &request{id: id, method: wire.MethodDiscover}, nil, discard)
+	discovered, _, err := s.serve(ctx, nil, &request{id: id, method: wire.MethodDiscover}, nil, discard)
 	if err != nil {
 		return &jsonrpc.Message{ID: id, Error: projectError(s.rev, wire.MethodInitialize, err)}
 	}
@@ -317,10 +317,10 @@ func (r *retryParams) append(dst []byte, subject *wire.SubjectIndex) []byte {
 // serve lets the core serve a request of the client in the modern form. retry holds the additional
 // members of a retried request; may be nil.
 func (s *Session) serve(ctx context.Context, dst []byte, r *request,
-	retry *retryParams, notify Notify) ([]byte, *jsonrpc.Error) {
+	retry *retryParams, notify Notify) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
 	req, err := s.modernRequest(r, retry)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	return s.cfg.Core.Serve(ctx, dst, req, notify)
 }

@@ -109,7 +109,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 func (w *taskWait) serveCore(ctx context.Context, retry *retryParams) outcome {
 	asked := w.request
 	asked.params = w.params
-	result, err := w.session.serve(ctx, nil, &asked, retry, w.notify)
+	result, _, err := w.session.serve(ctx, nil, &asked, retry, w.notify)
 	return outcome{result, err}
 }
 

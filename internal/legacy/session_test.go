@@ -41,21 +41,21 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
+func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
 	req := &jsonrpc.Message{ID: r.ID, Method: r.Method, Params: r.Params}
 	opened, err := wire.Open(r.Params)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !reflect.DeepEqual(opened, r.Envelope) {
-		return nil, &jsonrpc.Error{Code: wire.CodeInternalError, Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
+		return nil, false, &jsonrpc.Error{Code: wire.CodeInternalError, Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
 	}
 	out := func(ctx context.Context, m *jsonrpc.Message) error { return notify(ctx, m.Method, m.Params) }
 	if req.Method == wire.MethodDiscover {
 		if c.discovered == "" {
-			return nil, &jsonrpc.Error{Code: wire.CodeInternalError, Message: "no"}
+			return nil, false, &jsonrpc.Error{Code: wire.CodeInternalError, Message: "no"}
 		}
-		return append(dst, c.discovered...), nil
+		return append(dst, c.discovered...), false, nil
 	}
 	stored := *req
 	stored.Params = slices.Clone(req.Params)
@@ -63,10 +63,10 @@ func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify
 	c.requests = append(c.requests, &stored)
 	c.mu.Unlock()
 	if c.handle == nil {
-		return append(dst, `{"resultType":"complete"}`...), nil
+		return append(dst, `{"resultType":"complete"}`...), false, nil
 	}
 	response := c.handle(ctx, req, out)
-	return append(dst, response.Result...), response.Error
+	return append(dst, response.Result...), false, response.Error
 }
 
 func (c *fakeCore) Listen(ctx context.Context, req wire.Request, notify legacy.Notify) (func(), error) {

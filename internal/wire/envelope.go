@@ -28,6 +28,8 @@ type Envelope struct {
 	HasVersion  bool
 	// Revision is the revision that VersionText names, or zero if it is unknown.
 	Revision Revision
+	// Projected reports that the result has the form of Revision, which has sessions.
+	Projected bool
 	// ClientInfo and Capabilities are JSON objects.
 	ClientInfo   json.RawMessage
 	Capabilities json.RawMessage
@@ -50,6 +52,13 @@ type Request struct {
 	Method   string
 	Params   json.RawMessage
 	Envelope Envelope // of Params
+}
+
+// A Splicer is the carrier of a request that can write a part of the response without a copy.
+type Splicer interface {
+	// Splice makes part, which must never change, follow the bytes in dst, and reports whether it
+	// does. It reports false unless dst is the buffer of the response.
+	Splice(dst, part []byte) bool
 }
 
 // Open reads the envelope of a request's params, which must be checked JSON or nil. A member of the
