@@ -90,7 +90,7 @@ func (b *budgets) check(ctx context.Context, r *Request, l *config.CallerLimits)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.today(r.Principal, time.Now()).check(r, l)
+	return b.todayLocked(r.Principal, time.Now()).check(r, l)
 }
 
 // spend is like check, and charges the request, for which check has returned nil.
@@ -100,11 +100,11 @@ func (b *budgets) spend(r *Request, l *config.CallerLimits) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	today := b.today(r.Principal, time.Now())
+	today := b.todayLocked(r.Principal, time.Now())
 	if err := today.check(r, l); err != nil {
 		return err
 	}
-	b.add(today, r.usage())
+	b.addLocked(today, r.usage())
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (b *budgets) charge(principal string, l *config.CallerLimits, more usage) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(b.today(principal, time.Now()), more)
+	b.addLocked(b.todayLocked(principal, time.Now()), more)
 }
 
 // load reads the budget of a caller unless it is in memory.
@@ -169,8 +169,8 @@ func budgetKey(principal string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// today returns the budget of a caller, which begins anew with each day. The caller must hold b.mu.
-func (b *budgets) today(principal string, now time.Time) *budget {
+// todayLocked returns the budget of a caller, which begins anew with each day.
+func (b *budgets) todayLocked(principal string, now time.Time) *budget {
 	found := b.by.Get(principal)
 	if found == nil {
 		if found = b.unsent[principal]; found == nil {
@@ -185,8 +185,8 @@ func (b *budgets) today(principal string, now time.Time) *budget {
 	return found
 }
 
-// add adds to a budget, and begins to wait for its writing. The caller must hold b.mu.
-func (b *budgets) add(to *budget, more usage) {
+// addLocked adds to a budget, and begins to wait for its writing.
+func (b *budgets) addLocked(to *budget, more usage) {
 	to.added.Calls += more.Calls
 	to.added.Bytes += more.Bytes
 	if b.timer == nil && !b.closed && !more.isZero() {

@@ -133,7 +133,13 @@ func (s *Logins) Begin(c *Credential, scopes []string) (*Login, error) {
 			return l, nil
 		}
 	}
-	s.pruneLocked(now)
+	if len(s.byID) >= maxLogins {
+		for _, l := range s.byID {
+			if now.After(l.expires) {
+				s.removeLocked(l)
+			}
+		}
+	}
 	if len(s.by[principal]) >= maxPerPrincipal || len(s.byID) >= maxLogins {
 		e := hosterr.Errorf(hosterr.CodeLimited, c.server.name,
 			"too many logins wait for their users: at most %d of a caller and %d in total", maxPerPrincipal, maxLogins)
@@ -150,18 +156,6 @@ func (s *Logins) Begin(c *Credential, scopes []string) (*Login, error) {
 	s.byID[l.id] = l
 	s.by[principal][l] = struct{}{}
 	return l, nil
-}
-
-// pruneLocked removes expired logins, if there are too many.
-func (s *Logins) pruneLocked(now time.Time) {
-	if len(s.byID) < maxLogins {
-		return
-	}
-	for _, l := range s.byID {
-		if now.After(l.expires) {
-			s.removeLocked(l)
-		}
-	}
 }
 
 // Includes reports whether scopes contain the wanted scopes.
@@ -217,21 +211,6 @@ func (s *Logins) ByID(principal, id string) *Login {
 		}
 	}
 	return nil
-}
-
-// keepFailedLocked keeps a failed login, in place of the oldest failed login of the principal if there are
-// too many.
-func (s *Logins) keepFailedLocked(l *Login) {
-	principal := l.credential.principal.Key()
-	var kept []*Login
-	if failed := s.failed.Get(principal); failed != nil {
-		kept = *failed
-	}
-	if len(kept) >= maxPerPrincipal {
-		kept = slices.Delete(kept, 0, 1)
-	}
-	kept = append(kept, l)
-	s.failed.Put(principal, &kept)
 }
 
 // Respond passes the response of an authorization server to the login with its state, and waits for the
@@ -374,16 +353,27 @@ func (l *Login) run(redirect string) {
 	l.Finish(c.logIn(ctx, l.scopes, oauthclient.NewAuthorizer(redirect, l.authorize)))
 }
 
-// Finish ends the login and wakes the requests that wait for it.
+// Finish ends the login and wakes the requests that wait for it. A failed login is kept, in place of the oldest
+// failed login of the principal if there are too many.
 func (l *Login) Finish(err error) {
 	s := l.logins
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.endLocked(err)
 	s.removeLocked(l)
-	if err != nil {
-		s.keepFailedLocked(l)
+	if err == nil {
+		return
 	}
+	principal := l.credential.principal.Key()
+	var kept []*Login
+	if failed := s.failed.Get(principal); failed != nil {
+		kept = *failed
+	}
+	if len(kept) >= maxPerPrincipal {
+		kept = slices.Delete(kept, 0, 1)
+	}
+	kept = append(kept, l)
+	s.failed.Put(principal, &kept)
 }
 
 // authorize passes the page of the authorization server to [Login.Start], and waits for its response.

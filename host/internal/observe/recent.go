@@ -30,7 +30,7 @@ func (r *Recent) Add(caller, server string) {
 			r.callers = map[string]map[string]time.Time{}
 		}
 		if len(r.callers) >= maxRecent {
-			r.evict(now)
+			r.evictLocked(now)
 		}
 		servers = map[string]time.Time{}
 		r.callers[caller] = servers
@@ -38,9 +38,9 @@ func (r *Recent) Add(caller, server string) {
 	servers[server] = now
 }
 
-// evict removes callers without recent messages. If every caller received recent messages, it
-// removes the caller whose last message is the oldest. The caller of evict must hold the lock.
-func (r *Recent) evict(now time.Time) {
+// evictLocked removes callers without recent messages. If every caller received recent messages, it
+// removes the caller whose last message is the oldest.
+func (r *Recent) evictLocked(now time.Time) {
 	oldest, when := "", now
 	for caller, servers := range r.callers {
 		var last time.Time

@@ -48,7 +48,7 @@ func (p *Pool) Class(req *mcp.Request) string {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.present(p).latest = class
+	u.presentLocked(p).latest = class
 	return class
 }
 

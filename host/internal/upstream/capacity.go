@@ -18,8 +18,7 @@ const (
 	maxEnding = 2
 )
 
-// makeRoom makes room for another connection by ending an unused connection. The caller must hold
-// the lock of the server.
+// makeRoom makes room for another connection by ending an unused connection.
 func (i *instance) makeRoom() error {
 	p, u := i.pool, i.pool.up
 	limit := u.entry().Settings.Instances
@@ -67,7 +66,7 @@ func (i *instance) makeRoom() error {
 }
 
 // countProcess counts a process that is about to start, and ends an unused process of another
-// server if too many run. The caller must hold the lock of the server.
+// server if too many run.
 func (i *instance) countProcess() error {
 	p, u := i.pool, i.pool.up
 	if !u.isCommand() {
@@ -92,9 +91,9 @@ func (i *instance) countProcess() error {
 			"limits.processes", own-1, most, all-1, limit)
 }
 
-// endIdleProcess ends an unused process and reports whether there was any. The caller must hold the
-// lock of the server locked. Servers whose lock another goroutine holds are left out, so that two
-// goroutines do not wait for each other.
+// endIdleProcess ends an unused process and reports whether there was any. The caller has locked
+// the server locked. Servers that another goroutine has locked are left out, so that two goroutines
+// do not wait for each other.
 func (s *Servers) endIdleProcess(locked *Server) (ended bool) {
 	for _, u := range s.Current().servers {
 		if !u.isCommand() || u != locked && !u.mu.TryLock() {
@@ -136,8 +135,8 @@ func (p *Pool) Queue() *limits.Queue {
 	return p.up.requests
 }
 
-// queues calls f for each queue. The caller must hold u.mu.
-func queues(u *Server, f func(q *limits.Queue)) {
+// queuesLocked calls f for each queue.
+func queuesLocked(u *Server, f func(q *limits.Queue)) {
 	f(u.requests)
 	for _, p := range u.pools {
 		f(p.requests)
@@ -149,5 +148,5 @@ func (u *Server) applyLimits() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.limits.Configure(u.entry().Settings)
-	queues(u, (*limits.Queue).Update)
+	queuesLocked(u, (*limits.Queue).Update)
 }

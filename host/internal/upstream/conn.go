@@ -15,9 +15,8 @@ import (
 // ErrStopped is the error of requests that wait for a connection that is stopped.
 var ErrStopped = errors.New("the instance was stopped")
 
-// newConn returns a connection of an instance, which must be started with Run. The caller must hold
-// the lock of the server.
-func newConn(i *instance) *Conn {
+// newConn returns a connection of an instance, which must be started with Run.
+func (i *instance) newConn() *Conn {
 	u := i.pool.up
 	s := &Conn{in: i}
 	o := &connection.Options{StartTimeout: startTimeout(u), Command: u.isCommand(), Single: i.calls,
@@ -205,8 +204,8 @@ func (u *Server) endDelayLocked() {
 	}
 }
 
-// startsAtLocked returns when the next start is allowed: a time in the past if it is not delayed.
-func (i *instance) startsAtLocked() time.Time {
+// startsAt returns when the next start is allowed: a time in the past if it is not delayed.
+func (i *instance) startsAt() time.Time {
 	if until := i.pool.up.delay.Until; until.After(i.backoff.Until) {
 		return until
 	}
@@ -219,9 +218,8 @@ func (s *Conn) IsSingle() bool { return s.in.calls }
 // Pool returns the pool of the connection.
 func (s *Conn) Pool() *Pool { return s.in.pool }
 
-// isOutdated reports whether the configuration changed after the connection began. The caller must
-// hold the lock of the server.
-func (s *Conn) isOutdated() bool {
+// isOutdatedLocked reports whether the configuration changed after the connection began.
+func (s *Conn) isOutdatedLocked() bool {
 	wanted := s.in.pool.up.wanted
 	return wanted != (server.Fingerprint{}) && s.fingerprint != (server.Fingerprint{}) && s.fingerprint != wanted
 }

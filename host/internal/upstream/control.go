@@ -58,7 +58,7 @@ func (u *Server) restart() (started []*Conn, err error) {
 		}
 	}
 	if len(again) == 0 {
-		again = append(again, local.instance(AnyClass, false))
+		again = append(again, local.instanceLocked(AnyClass, false))
 	}
 	var errs []error
 	for _, i := range again {

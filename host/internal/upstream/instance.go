@@ -15,10 +15,9 @@ import (
 // backoffWait limits how long a call waits for a delayed start.
 const backoffWait = 5 * time.Second
 
-// instance returns the instance of a class. AnyClass selects the latest class: lists and
-// subscriptions belong to the session that the calls of the same client use. The caller must hold
-// the lock of the server.
-func (p *Pool) instance(class string, calls bool) *instance {
+// instanceLocked returns the instance of a class. AnyClass selects the latest class: lists and
+// subscriptions belong to the session that the calls of the same client use.
+func (p *Pool) instanceLocked(class string, calls bool) *instance {
 	if class == AnyClass && !p.up.isCommand() {
 		class = p.latest
 	}
@@ -48,7 +47,7 @@ func (p *Pool) instance(class string, calls bool) *instance {
 // Acquire returns a connection. It waits until the server is connected, but not for a delayed
 // start. The caller must release the connection.
 func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
-	return p.join(ctx, 0, func(p *Pool) (*instance, error) { return p.instance(class, false), nil })
+	return p.join(ctx, 0, func(p *Pool) (*instance, error) { return p.instanceLocked(class, false), nil })
 }
 
 // AcquireCall is like Acquire for a call, which waits at most backoffWait for a delayed start. The
@@ -59,7 +58,7 @@ func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error)
 	calls := p.up.Share() == config.ShareCall
 	if id == "" {
 		return p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
-			i := p.instance(class, calls)
+			i := p.instanceLocked(class, calls)
 			return i, i.breaker.Check()
 		})
 	}
@@ -86,7 +85,7 @@ func (p *Pool) join(
 	u := p.up
 	for {
 		u.mu.Lock()
-		i, err := find(u.present(p))
+		i, err := find(u.presentLocked(p))
 		var s *Conn
 		var wait time.Duration
 		if err == nil {
@@ -133,15 +132,14 @@ func waitFor(ctx context.Context, changed <-chan struct{}, d time.Duration) erro
 }
 
 // join adds a request to the current connection, or begins a connection. It returns how long a
-// delayed start must wait, or an error if that is too long. The caller must hold the lock of the
-// server.
+// delayed start must wait, or an error if that is too long.
 func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err error) {
 	if s = i.current; s == nil {
 		s = i.next
 	}
 	if s == nil {
 		now := time.Now()
-		if wait = i.startsAtLocked().Sub(now); wait > 0 {
+		if wait = i.startsAt().Sub(now); wait > 0 {
 			if i.state == connection.StateCrashLoop || now.Add(wait).After(deadline) {
 				return nil, 0, i.unavailable(wait)
 			}
@@ -191,10 +189,10 @@ func (e CrashError) Describe(last string) string {
 // Unwrap returns the error of the last start.
 func (e CrashError) Unwrap() error { return e.Last }
 
-// begin begins to connect. The lock of the upstream is held.
+// begin begins to connect.
 func (i *instance) begin() (*Conn, error) {
 	u := i.pool.up
-	if err := u.refuses(); err != nil {
+	if err := u.refusesLocked(); err != nil {
 		return nil, err
 	}
 	err := i.makeRoom()
@@ -205,7 +203,7 @@ func (i *instance) begin() (*Conn, error) {
 		return nil, err
 	}
 	u.delay.Try(time.Now())
-	s := newConn(i)
+	s := i.newConn()
 	i.last = nil
 	i.starts++
 	if i.starts > 1 && (i.current != nil || i.state != connection.StateOff && i.state != connection.StateStopped) {
@@ -226,8 +224,7 @@ func (i *instance) wake() {
 	}
 }
 
-// failed records that a connection ended or failed, and delays the next start. The caller must hold
-// the lock of the server.
+// failed records that a connection ended or failed, and delays the next start.
 func (i *instance) failed(s *Conn, e *hosterr.Error) {
 	u, now := i.pool.up, time.Now()
 	i.err = e
@@ -264,12 +261,11 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 			state = connection.StateCrashLoop
 		}
 	}
-	e.RetryAfter = i.startsAtLocked().Sub(now)
+	e.RetryAfter = i.startsAt().Sub(now)
 	i.disconnected(s, state, e)
 }
 
-// disconnected records that an instance is without a connection. The caller must hold the lock of
-// the server.
+// disconnected records that an instance is without a connection.
 func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Error) {
 	if i.current == s {
 		i.current = nil
@@ -279,8 +275,7 @@ func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Erro
 	i.pool.up.env.Wake()
 }
 
-// ready makes a connection that is ready the current connection. The caller must hold the lock of
-// the server.
+// ready makes a connection that is ready the current connection.
 func (i *instance) ready(s *Conn) {
 	old := i.current
 	if i.next == s {
@@ -299,8 +294,7 @@ func (i *instance) ready(s *Conn) {
 	}
 }
 
-// restart connects again, and then replaces the current connection. The lock of the upstream is
-// held.
+// restart connects again, and then replaces the current connection.
 func (i *instance) restart() (*Conn, error) {
 	i.backoff = connection.Backoff{}
 	i.breaker.Reset()

@@ -139,7 +139,7 @@ func (u *Server) poolOf(c *policy.Caller) *Pool {
 	p := u.pools[key]
 	if p == nil {
 		if len(u.pools) >= maxPools {
-			u.evictPool()
+			u.evictPoolLocked()
 		}
 		p = newPool(u, c)
 		p.key, p.used = key, time.Now()
@@ -148,9 +148,8 @@ func (u *Server) poolOf(c *policy.Caller) *Pool {
 	return p
 }
 
-// present returns the pool that replaces an unused pool which was removed. The caller must hold the
-// lock of the server.
-func (u *Server) present(p *Pool) *Pool {
+// presentLocked returns the pool that replaces an unused pool which was removed.
+func (u *Server) presentLocked(p *Pool) *Pool {
 	q := u.pools[p.key]
 	if q == nil {
 		q = u.poolOf(p.caller)
@@ -187,9 +186,9 @@ func (u *Server) PoolOfConnection(id string) *Pool {
 	return nil
 }
 
-// evictPool removes the least recently used pool without connections and subscriptions of the
-// principal that holds the most pools. The caller must hold the lock of the server.
-func (u *Server) evictPool() {
+// evictPoolLocked removes the least recently used pool without connections and subscriptions of the
+// principal that holds the most pools.
+func (u *Server) evictPoolLocked() {
 	connected := map[*Pool]struct{}{}
 	for s := range u.connections {
 		connected[s.in.pool] = struct{}{}

@@ -72,7 +72,8 @@ type Pool struct {
 }
 
 // An instance holds the connection of a pool for a class of requests. It connects when a request
-// needs it, and again after the connection ends. The lock of the server guards it.
+// needs it, and again after the connection ends. The lock of the server guards it:
+// all methods but options and declared require the lock.
 type instance struct {
 	pool  *Pool
 	class string // the capabilities that are declared to a server of the session era
@@ -138,8 +139,8 @@ func (u *Server) Stderr() []connection.Line {
 // ErrStoppedByUser reports that the operator stopped the server.
 var ErrStoppedByUser = errors.New("the server was stopped; restart it to use it again")
 
-// refuses returns why no connection can be made, or nil. The lock is held.
-func (u *Server) refuses() error {
+// refusesLocked returns why no connection can be made, or nil.
+func (u *Server) refusesLocked() error {
 	switch {
 	case u.closed || u.env.Context.Err() != nil:
 		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: mcp.ErrClosed}

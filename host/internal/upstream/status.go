@@ -69,7 +69,7 @@ func (u *Server) Status() *Status {
 		st.Err = u.Errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
-	st.Limits = u.LimitStatus(now)
+	st.Limits = u.limitsLocked(now)
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			st.addInstance(i, now)
@@ -105,7 +105,7 @@ func (st *Status) addInstance(i *instance, now time.Time) {
 	}
 	if i.current == nil && !i.calls {
 		st.offer(i.state, i.since)
-		st.RetryAfter = max(st.RetryAfter, i.startsAtLocked().Sub(now), 0)
+		st.RetryAfter = max(st.RetryAfter, i.startsAt().Sub(now), 0)
 	}
 }
 
@@ -123,12 +123,12 @@ func (st *Status) add(s *Conn, c *connection.Status) {
 	st.Conns = append(st.Conns, in)
 }
 
-// LimitStatus returns the figures of the limits. The caller must hold u.mu.
-func (u *Server) LimitStatus(now time.Time) LimitStatus {
+// limitsLocked returns the figures of the limits.
+func (u *Server) limitsLocked(now time.Time) LimitStatus {
 	s := u.entry().Settings
 	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Conns: s.Instances, Breaker: limit.Closed,
 		Refused: u.limits.Refused()}
-	queues(u, func(q *limits.Queue) {
+	queuesLocked(u, func(q *limits.Queue) {
 		running, waiting := q.Len()
 		st.Running += running
 		st.Queued += waiting

@@ -52,7 +52,7 @@ func (u *Server) check(now time.Time) (next time.Time) {
 				next = due
 			}
 		}
-		if p.isUnused(now) {
+		if p.isUnusedLocked(now) {
 			p.lists.Retire()
 			delete(u.pools, key)
 		}
@@ -74,7 +74,7 @@ func (s *Conn) check(now time.Time) (due time.Time) {
 // check begins the start that a subscription waits for, and replaces a connection after a change of
 // its entry.
 func (i *instance) check(now time.Time) (due time.Time) {
-	if i.current != nil && i.current.isOutdated() {
+	if i.current != nil && i.current.isOutdatedLocked() {
 		return i.swap(now)
 	}
 	if i.calls || i.current != nil || i.next != nil || i.backoff.Until.IsZero() || !i.pool.isWatched() {
@@ -85,7 +85,7 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	default:
 		return due
 	}
-	if due = i.startsAtLocked(); now.Before(due) {
+	if due = i.startsAt(); now.Before(due) {
 		return due
 	}
 	s, err := i.begin()
@@ -96,9 +96,8 @@ func (i *instance) check(now time.Time) (due time.Time) {
 	return time.Time{}
 }
 
-// isUnused reports whether a pool of a session or principal was not used for poolAge. The caller
-// must hold the lock of the server.
-func (p *Pool) isUnused(now time.Time) bool {
+// isUnusedLocked reports whether a pool of a session or principal was not used for poolAge.
+func (p *Pool) isUnusedLocked(now time.Time) bool {
 	if p.caller.Session == "" && p.caller.Principal == nil || now.Sub(p.used) <= poolAge || p.isWatched() {
 		return false // most pools end here, so that a check of all pools is not quadratic
 	}

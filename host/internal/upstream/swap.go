@@ -18,9 +18,9 @@ const (
 )
 
 // swap begins to connect with the present entry, in place of the current connection. It returns when to
-// check again. The lock of the upstream is held.
+// check again.
 func (i *instance) swap(now time.Time) (due time.Time) {
-	if n := i.next; n != nil && !n.isOutdated() {
+	if n := i.next; n != nil && !n.isOutdatedLocked() {
 		return due
 	}
 	wait := swapInterval
