@@ -25,6 +25,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
@@ -130,12 +131,15 @@ func startStorm(t *testing.T) *storm {
 		t.Fatal(err)
 	}
 	s.host, err = host.Open(t.Context(), first, &host.Options{Logger: slog.New(slog.DiscardHandler), Pins: true, Recorder: s.log,
-		Configure: func(f *config.File, o *host.Options) error {
+		Configure: func(f *config.File, o *host.Options) (config.Section, error) {
 			p, err := celpolicy.New(f, nil)
+			if err != nil {
+				return nil, err
+			}
 			if o.Policy = nil; p != nil {
 				o.Policy = p
 			}
-			return err
+			return gatewayconfig.Read(f)
 		}})
 	if err != nil {
 		t.Fatal(err)

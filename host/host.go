@@ -61,10 +61,13 @@ type Options struct {
 	// WebhookName is the approver in records and grants of requests that Webhook answers, such as
 	// the host of its URL.
 	WebhookName string
-	// Configure sets Policy, Channels and Webhook of o as the settings of a file specify. [Open]
-	// and [Host.Reload] call it with a copy of the Options; an error means that the file is
-	// invalid. Default: every file uses the values of the Options.
-	Configure func(f *config.File, o *Options) error
+	// Configure sets Policy, Channels and Webhook of o as a file specifies, and returns the settings of
+	// the file with the members of the program. [Open] and [Host.Reload] call it with a copy of the
+	// Options; an error means that the file is invalid. All settings must have one type. Reload reports
+	// the members that differ: in [Diff.Restart] if the field has the tag `reload:"restart"`, else in
+	// [Diff.Settings]. Nil settings mean the settings of the host. Default: every file uses the values of
+	// the Options.
+	Configure func(f *config.File, o *Options) (config.Section, error)
 	// Recorder stores records of the requests of all callers, and of changes that affect them.
 	// Default: the host stores no records.
 	Recorder event.Recorder
@@ -125,7 +128,8 @@ type Host struct {
 	result    *result.Steps
 	counts    hostCounts
 
-	reloading sync.Mutex // held by Reload
+	reloading sync.Mutex     // held by Reload
+	settings  config.Section // of the last file; written by Reload
 
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc

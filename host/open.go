@@ -35,7 +35,10 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	if h.opts.State == nil {
 		h.opts.State = &state.Memory{}
 	}
-	var err error
+	rules, settings, err := h.opts.configured(f)
+	if err != nil {
+		return nil, err
+	}
 	if h.states, err = round.NewSealer(h.opts.StateKeys); err != nil {
 		return nil, err
 	}
@@ -57,10 +60,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.task = &task.Stages{Leaving: h.leaving}
 	h.calls = h.pipeline()
 	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.run
-	rules, err := h.opts.configured(f)
-	if err != nil {
-		return nil, err
-	}
+	h.settings = settings
 	h.use(rules)
 	h.servers.Start(set)
 	h.recordConfig(f, "open")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
@@ -68,22 +69,22 @@ func (h *Host) Reload(ctx context.Context, f *config.File) (*Diff, error) {
 }
 
 func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
+	rules, settings, err := h.opts.configured(f)
+	if err != nil {
+		return nil, err
+	}
 	set, err := h.servers.NewSet(f)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := h.opts.configured(f)
-	if err != nil {
-		return nil, err
-	}
-	d := h.compare(set)
+	d := h.compare(set, settings)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if d.IsEmpty() {
 		return d, nil
 	}
-	old, views, err := h.apply(set, rules)
+	old, views, err := h.apply(set, rules, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,9 @@ func (h *Host) reload(ctx context.Context, f *config.File) (*Diff, error) {
 
 // apply replaces the set of servers and the rules. It returns the previous set, and the views with
 // subscriptions.
-func (h *Host) apply(set *upstream.Set, rules *Options) (*upstream.Set, []*View, error) {
+func (h *Host) apply(
+	set *upstream.Set, rules *Options, settings config.Section,
+) (*upstream.Set, []*View, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -108,29 +111,33 @@ func (h *Host) apply(set *upstream.Set, rules *Options) (*upstream.Set, []*View,
 	if h.opts.Configure != nil {
 		h.use(rules) // before the servers: the last policy must not decide about a request for a new server
 	}
+	h.settings = settings
 	return h.servers.Use(set), slices.Collect(maps.Keys(h.subscribed)), nil
 }
 
 // compare returns the differences between the present configuration and a set that is not yet in use.
-func (h *Host) compare(set *upstream.Set) *Diff {
+func (h *Host) compare(set *upstream.Set, settings config.Section) *Diff {
 	servers := h.servers.Compare(set)
 	d := &Diff{Added: servers.Added, Removed: servers.Removed, Changed: servers.Changed, Updated: servers.Updated}
 	if servers.Reordered {
 		d.Settings = append(d.Settings, "mcpServers")
 	}
-	h.compareSettings(d, h.servers.Current().Settings(), set.Settings())
+	d.compareSettings(h.settings, settings)
 	return d
 }
 
-// configured returns the options for a file.
-func (opts *Options) configured(f *config.File) (*Options, error) {
-	o := *opts
-	if o.Configure != nil {
-		if err := o.Configure(f, &o); err != nil {
-			return nil, fmt.Errorf("host: %w", err)
-		}
+// configured returns the options and the settings for a file.
+func (opts *Options) configured(f *config.File) (o *Options, settings config.Section, err error) {
+	if o = new(*opts); o.Configure != nil {
+		settings, err = o.Configure(f, o)
 	}
-	return &o, nil
+	if settings == nil && err == nil {
+		settings, err = f.Settings()
+	}
+	if err != nil {
+		err = fmt.Errorf("host: %w", err)
+	}
+	return o, settings, err
 }
 
 // use replaces the policy and the channels with the values of options.
@@ -139,32 +146,20 @@ func (h *Host) use(o *Options) {
 	h.authorize.Use(o.Policy)
 }
 
-// compareSettings sets the members of the settings that differ, in the order in which they are
-// documented.
-func (h *Host) compareSettings(d *Diff, a, b *config.Settings) {
-	restarts := map[string]bool{"listen": true, "audit": true, "auth": true, "publicURL": true,
-		"allowedHosts": true, "ops": true, "pprof": true}
-	for _, rules := range []string{"policy", "approve", "webhook"} {
-		restarts[rules] = h.opts.Configure == nil
-	}
-	for _, s := range []struct {
-		name     string
-		old, now any
-	}{
-		{"listen", a.Listen, b.Listen}, {"ops", a.Ops, b.Ops}, {"pprof", a.Pprof, b.Pprof},
-		{"trustTraceContext", a.TrustTraceContext, b.TrustTraceContext},
-		{"publicURL", a.PublicURL, b.PublicURL},
-		{"allowedHosts", a.AllowedHosts, b.AllowedHosts}, {"auth", a.Auth, b.Auth},
-		{"names", a.Names, b.Names}, {"tools", a.Tools, b.Tools},
-		{"profiles", a.Profiles, b.Profiles}, {"audit", a.Audit, b.Audit}, {"policy", a.Policy, b.Policy},
-		{"approve", a.Approve, b.Approve}, {"webhook", a.Webhook, b.Webhook}, {"limits", a.Limits, b.Limits},
-	} {
+// compareSettings sets the members of the settings that differ, in the order of their fields.
+func (d *Diff) compareSettings(old, now config.Section) {
+	before, after := reflect.ValueOf(old).Elem(), reflect.ValueOf(now).Elem()
+	for _, f := range reflect.VisibleFields(after.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		same := func() bool {
+			return reflect.DeepEqual(before.FieldByIndex(f.Index).Interface(), after.FieldByIndex(f.Index).Interface())
+		}
 		switch {
-		case reflect.DeepEqual(s.old, s.now):
-		case restarts[s.name]:
-			d.Restart = append(d.Restart, s.name)
+		case f.Anonymous || name == "servers" || same():
+		case f.Tag.Get("reload") == "restart":
+			d.Restart = append(d.Restart, name)
 		default:
-			d.Settings = append(d.Settings, s.name)
+			d.Settings = append(d.Settings, name)
 		}
 	}
 }

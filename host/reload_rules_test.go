@@ -16,18 +16,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// programSettings are the settings of a program with a host.
+type programSettings struct {
+	config.Settings
+	Policy *struct {
+		Default string `json:"default"`
+	} `json:"policy,omitzero"`
+	Audit *struct{} `json:"audit,omitzero" reload:"restart"`
+}
+
 // A reload replaces the policy of the settings, and keeps the last one if the new one is invalid.
 func TestReloadReplacesThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const servers = `"a": {"command": "one"}`
 		fakes := fakesOf("one")
-		configure := func(f *config.File, o *host.Options) error {
-			s, err := f.Settings()
+		configure := func(f *config.File, o *host.Options) (config.Section, error) {
+			s := new(programSettings)
+			err := f.Decode(s)
 			switch {
 			case err != nil || s.Policy == nil:
-				return err
+				return s, err
 			case s.Policy.Default == "ask":
-				return errors.New("invalid policy")
+				return nil, errors.New("invalid policy")
 			}
 			o.Policy = policyFunc(func(a *policy.Action) policy.Decision {
 				if s.Policy.Default == "deny" && a.Kind == policy.ActionCall {
@@ -35,7 +45,7 @@ func TestReloadReplacesThePolicy(t *testing.T) {
 				}
 				return policy.Decision{Do: policy.OutcomeAllow}
 			})
-			return nil
+			return s, nil
 		}
 		h, err := host.Open(t.Context(), parseConfig(t, servers, "{}"), &host.Options{Logger: noLog,
 			Configure: configure,
@@ -60,9 +70,15 @@ func TestReloadReplacesThePolicy(t *testing.T) {
 		}
 		r.reload(t, servers, `{"policy": {"default": "deny"}}`, host.Diff{Settings: []string{"policy"}})
 		denied("after a reload")
-		_, err = h.Reload(t.Context(), parseConfig(t, "", `{"policy": {"default": "ask"}}`))
-		if err == nil || !strings.Contains(err.Error(), "invalid policy") {
-			t.Errorf("reload of an invalid policy: got %v", err)
+		for settings, want := range map[string]string{
+			`{"policy": {"default": "ask"}}`:     "invalid policy",
+			`{"polcy": {}, "names": {"max": 8}}`: `unknown member "polcy" (did you mean "policy"?)`,
+			`{"polcy": {}, "names": {"mx": 8}}`:  "names.mx: unknown member",
+		} {
+			_, err = h.Reload(t.Context(), parseConfig(t, "", settings))
+			if err == nil || strings.Count(err.Error(), want) != 1 {
+				t.Errorf("reload of %s: got %v, want %q once", settings, err, want)
+			}
 		}
 		denied("after a reload that failed")
 		r.reload(t, servers, "{}", host.Diff{Settings: []string{"policy"}})

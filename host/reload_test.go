@@ -301,8 +301,8 @@ func TestReloadNotifiesViewsOnce(t *testing.T) {
 	})
 }
 
-// Settings apply at once, and keep processes unless they are those of a connection. The address needs a
-// restart of the program.
+// Settings apply at once, and keep processes unless they are those of a connection. A host
+// ignores the settings of the program that serves it.
 func TestReloadOfSettings(t *testing.T) {
 	const servers = `"a": {"command": "one"}, "b": {"command": "two"}`
 	synctest.Test(t, func(t *testing.T) {
@@ -319,14 +319,16 @@ func TestReloadOfSettings(t *testing.T) {
 			t.Errorf("tools: %q", got)
 		}
 		r.reload(t, servers, `{"names": {"mode": "conflict"}, "tools": {"mode": "search"}, "listen": "127.0.0.1:9"}`,
-			host.Diff{Updated: []string{"a"}, Settings: []string{"names", "tools"}, Restart: []string{"listen"}})
+			host.Diff{Updated: []string{"a"}, Settings: []string{"names", "tools"}})
 		if got := freshTools(t, c); !slices.Contains(got, "search_tools") {
 			t.Errorf("tools in search mode: %q", got)
 		}
 		r.wantStarts(t, "one", 1)
-		r.reload(t, `"b": {"command": "two"}, "a": {"command": "one"}`, `{"servers": {"a": {"timeout": "5s"}}, "listen": "127.0.0.1:9"}`,
-			host.Diff{Changed: []string{"a"}, Settings: []string{"mcpServers", "names", "tools"}})
+		r.reload(t, `"b": {"command": "two"}, "a": {"command": "one"}`, `{"servers": {"a": {"timeout": "5s"}}, "connect": {"links": true}}`,
+			host.Diff{Changed: []string{"a"}, Settings: []string{"mcpServers", "names", "tools", "connect"}})
 		time.Sleep(time.Second)
+		r.reload(t, `"b": {"command": "two"}, "a": {"command": "one"}`, `{"servers": {"a": {"timeout": "5s"}}}`,
+			host.Diff{Settings: []string{"connect"}})
 		r.wantStarts(t, "one", 2)
 	})
 }
@@ -338,7 +340,7 @@ func TestReloadOfInvalidConfiguration(t *testing.T) {
 		r := newReloaded(t, fakesOf("one", "two"), `"a": {"command": "one"}`, "{}")
 		c := client(t, r.Host, &policy.Caller{})
 		wantText(t, c, "a__name", "one")
-		for _, settings := range []string{`{"unknown": 1}`, `{"names": {"max": 1}}`, `[]`} {
+		for _, settings := range []string{`{"nmaes": {}}`, `{"names": {"max": 1}}`, `[]`} {
 			events := r.Events(t.Context())
 			_, err := r.Reload(t.Context(), parseConfig(t, `"b": {"command": "two"}`, settings))
 			if err == nil {

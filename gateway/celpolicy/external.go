@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/approval"
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
@@ -40,7 +40,7 @@ type external struct {
 	limit   time.Duration // externalTime, more in tests
 }
 
-func newExternal(given *config.PolicyHook, lookup func(string) (string, bool)) (*external, error) {
+func newExternal(given *gatewayconfig.PolicyHook, lookup func(string) (string, bool)) (*external, error) {
 	if given == nil {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (l *limited) Write(b []byte) (int, error) {
 // of the answers of the request, such as {"decision": "once"}; the status 202 or 204 means that
 // others decide. lookup returns the key whose name the configuration contains.
 func Webhook(
-	given *config.Webhook, lookup func(name string) (string, bool),
+	given *gatewayconfig.Webhook, lookup func(name string) (string, bool),
 ) (func(ctx context.Context, p *approval.Pending) (approval.Answer, error), error) {
 	key, err := signingKey(given.Secret, lookup)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/interpreter"
 
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
@@ -57,7 +58,7 @@ var _ policy.Policy = (*Policy)(nil)
 
 // A rule is a compiled rule.
 type rule struct {
-	config.PolicyRule
+	gatewayconfig.PolicyRule
 	id           string
 	do           policy.Outcome
 	asksExternal bool
@@ -79,7 +80,7 @@ const maxErrors = 5
 // New returns the policy of a file, or nil if its settings contain no policy. The error contains
 // the line and the column of each invalid rule, up to five.
 func New(f *config.File, o *Options) (*Policy, error) {
-	settings, err := f.Settings()
+	settings, err := gatewayconfig.Read(f)
 	if err != nil || settings.Policy == nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func New(f *config.File, o *Options) (*Policy, error) {
 }
 
 // addRules compiles and adds the rules of a file.
-func (p *Policy) addRules(f *config.File, env *cel.Env, given []config.PolicyRule) error {
+func (p *Policy) addRules(f *config.File, env *cel.Env, given []gatewayconfig.PolicyRule) error {
 	var errs []error
 	for i := range given {
 		r, err := newRule(env, i, &given[i], &p.members)
@@ -235,7 +236,7 @@ func (p *Policy) apply(ctx context.Context, r *rule, a *policy.Action, failed er
 }
 
 // identify returns an id that changes with the rule.
-func identify(r *config.PolicyRule) string {
+func identify(r *gatewayconfig.PolicyRule) string {
 	text, err := json.Marshal(r)
 	if err != nil {
 		text = fmt.Append(nil, r)

@@ -14,7 +14,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
-	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
@@ -84,7 +84,7 @@ func newEnv() (*cel.Env, error) {
 
 // newRule compiles a rule, and adds the members of variables that it reads.
 func newRule(
-	env *cel.Env, n int, given *config.PolicyRule, members *[len(variables)]memberNames,
+	env *cel.Env, n int, given *gatewayconfig.PolicyRule, members *[len(variables)]memberNames,
 ) (*rule, *ruleError) {
 	r := &rule{PolicyRule: *given, id: identify(given), do: outcomes[given.Do], asksExternal: given.Do == "hook"}
 	if r.Name == "" {

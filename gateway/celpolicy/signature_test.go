@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/approval"
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
@@ -96,7 +96,7 @@ func TestUnsignedResponsesDoNotDecide(t *testing.T) {
 				!strings.Contains(d.Reason, celpolicy.Header) {
 				t.Errorf("the hook: %v (%s), want allowed %t", d.Do, d.Reason, c.want)
 			}
-			ask, err := celpolicy.Webhook(&config.Webhook{URL: s.URL, Secret: "KEY"}, func(string) (string, bool) { return hookKey, true })
+			ask, err := celpolicy.Webhook(&gatewayconfig.Webhook{URL: s.URL, Secret: "KEY"}, func(string) (string, bool) { return hookKey, true })
 			if err != nil {
 				t.Fatal(err)
 			}

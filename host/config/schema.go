@@ -3,16 +3,35 @@ package config
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// Schema returns the JSON Schema of configuration files, for editors and validators. It describes
-// the common names of members, not the other names that [File.Server] accepts. Schema 2020-12.
-func Schema() json.RawMessage { return slices.Clone(fileSchema()) }
+// Schema returns the JSON Schema of configuration files whose settings s describes, for editors and
+// validators. It describes the common names of members, not the other names that [File.Server] accepts.
+// Schema 2020-12.
+func Schema(s Section) json.RawMessage {
+	open := func(t reflect.Type) string { // with unknown members
+		s, err := schema.For(t)
+		if err != nil {
+			panic(err) // of the tags in this file
+		}
+		return strings.ReplaceAll(string(s.JSON()), `"additionalProperties":false`, `"additionalProperties":true`)
+	}
+	entry := strings.Replace(open(reflect.TypeFor[entryJSON]()), `"command":{"type":"string",`,
+		`"command":{"type":["string","array"],"items":{"type":"string"},`, 1)
+	settings := `{"description":"settings of patchbay gateway",` + string(schemaOf(s).JSON()[1:])
+	return json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020-12/schema",` +
+		`"$id":"https://raw.githubusercontent.com/patchbay-mcp/patchbay/main/docs/patchbay.schema.json",` +
+		`"title":"MCP servers","type":"object","properties":{` +
+		`"mcpServers":{"type":"object","description":"servers by name","additionalProperties":` + entry + `},` +
+		`"servers":{"$ref":"#/properties/mcpServers"},` +
+		`"inputs":{"type":"array","description":"values that the user is asked for","items":` +
+		open(reflect.TypeFor[inputJSON]()) + `},"patchbay":` + settings +
+		`},"anyOf":[{"required":["mcpServers"]},{"required":["servers"]}]}`)
+}
 
 // entryJSON is the JSON of a server, for the schema.
 type entryJSON struct {
@@ -56,27 +75,6 @@ type inputJSON struct {
 	Options []string `json:"options,omitzero" jsonschema:"the only valid answers"`
 }
 
-var fileSchema = sync.OnceValue(func() json.RawMessage {
-	open := func(t reflect.Type) string { // with unknown members
-		s, err := schema.For(t)
-		if err != nil {
-			panic(err) // of the tags in this file
-		}
-		return strings.ReplaceAll(string(s.JSON()), `"additionalProperties":false`, `"additionalProperties":true`)
-	}
-	entry := strings.Replace(open(reflect.TypeFor[entryJSON]()), `"command":{"type":"string",`,
-		`"command":{"type":["string","array"],"items":{"type":"string"},`, 1)
-	settings := `{"description":"settings of patchbay gateway",` + string(settingsSchema().JSON()[1:])
-	return json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020-12/schema",` +
-		`"$id":"https://raw.githubusercontent.com/patchbay-mcp/patchbay/main/docs/patchbay.schema.json",` +
-		`"title":"MCP servers","type":"object","properties":{` +
-		`"mcpServers":{"type":"object","description":"servers by name","additionalProperties":` + entry + `},` +
-		`"servers":{"$ref":"#/properties/mcpServers"},` +
-		`"inputs":{"type":"array","description":"values that the user is asked for","items":` +
-		open(reflect.TypeFor[inputJSON]()) + `},"patchbay":` + settings +
-		`},"anyOf":[{"required":["mcpServers"]},{"required":["servers"]}]}`)
-})
-
 // rootsSchema describes the member roots, which no Go type describes.
 const rootsSchema = `"roots":{"anyOf":[{"type":"string","enum":["none","pass"]},` +
 	`{"type":"array","items":{"type":"string","pattern":"^file:///"},"maxItems":100}],`
@@ -88,18 +86,26 @@ const (
 	toolRatesSchema = toolRates + `"additionalProperties":{"type":"string","pattern":"` + ratePattern + `"}`
 )
 
-// settingsSchema returns the compiled schema of the member patchbay.
-var settingsSchema = sync.OnceValue(func() *schema.Schema {
-	s, err := schema.For(reflect.TypeFor[Settings]())
+// schemas contains compiled schemas by the types of their sections, whose number is limited in a program.
+var schemas sync.Map
+
+// schemaOf returns the compiled schema of the member patchbay.
+func schemaOf(s Section) *schema.Schema {
+	t := reflect.TypeOf(s)
+	if cached, ok := schemas.Load(t); ok {
+		return cached.(*schema.Schema)
+	}
+	compiled, err := schema.For(t)
 	if err == nil {
-		text := strings.NewReplacer(`"roots":{`, rootsSchema, toolRatesAny, toolRatesSchema).Replace(string(s.JSON()))
-		s, err = schema.Compile([]byte(formats.Replace(text)))
+		special := strings.NewReplacer(`"roots":{`, rootsSchema, toolRatesAny, toolRatesSchema)
+		compiled, err = schema.Compile([]byte(formats.Replace(special.Replace(string(compiled.JSON())))))
 	}
 	if err != nil {
-		panic(err) // of the tags of Settings
+		panic(err) // of the tags of the section
 	}
-	return s
-})
+	schemas.Store(t, compiled)
+	return compiled
+}
 
 const wantRate = `"off" or a rate such as "20/s burst 40"`
 

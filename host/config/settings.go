@@ -1,22 +1,11 @@
 package config
 
-// Settings is the member patchbay of a configuration file: how a host and a gateway serve the servers
-// of the file. Absent members have their defaults.
+// Settings are the members of the member patchbay of a configuration file that concern a host. Absent
+// members have their defaults. A program with further settings embeds Settings; see [Section].
 //
 // The tags of these fields are the rules, the defaults and the texts of [Schema]. The formats duration,
 // size and rate stand for patterns; see formats.
 type Settings struct {
-	// Listen is the address of a gateway as host:port. Default: 127.0.0.1:7777.
-	Listen string `json:"listen" jsonschema:"address of the gateway as host:port,default=127.0.0.1:7777"`
-	// Ops is the address as host:port at which a gateway serves metrics, health and readiness over
-	// HTTP, without authorization. If it is empty, the gateway does not serve them.
-	Ops string `json:"ops,omitzero" jsonschema:"address of metrics and health as host:port"`
-	// Pprof serves profiles at the address of Ops, which must be a loopback address.
-	Pprof bool `json:"pprof" jsonschema:"serve profiles at the address of ops on loopback,default=false"`
-	// TrustTraceContext lets callers choose the trace of their requests, and whether the trace is sampled,
-	// even where other machines reach the gateway: at PublicURL, or at an address of Listen that is not
-	// loopback. Without it, spans only link to the traces of such callers.
-	TrustTraceContext bool `json:"trustTraceContext" jsonschema:"continue traces of other machines,default=false"`
 	// Names controls the public names of tools and prompts.
 	Names Names `json:"names,omitzero" jsonschema:"public names of tools and prompts"`
 	// Tools controls the list of tools.
@@ -25,33 +14,28 @@ type Settings struct {
 	Servers map[string]*ServerSettings `json:"servers,omitzero" jsonschema:"settings of servers, by name"`
 	// Profiles holds named parts of the servers and tools.
 	Profiles map[string]*Profile `json:"profiles,omitzero" jsonschema:"named parts of the servers and tools"`
-	// Audit configures the log of requests; nil means that the gateway does not log them.
-	Audit *Audit `json:"audit,omitzero" jsonschema:"log of all requests; absent for none"`
-	// Policy decides what callers may do; nil means no restrictions.
-	Policy *Policy `json:"policy,omitzero" jsonschema:"what callers may do"`
-	// Approve lists the channels that are asked for approvals, in order: "client", "console" and
-	// "webhook". Default: "client", "console".
-	Approve []string `json:"approve,omitzero" jsonschema:"how approvals are asked for,enum=client|console|webhook"`
-	// Webhook is asked for approvals of the channel "webhook", which requires it.
-	Webhook *Webhook `json:"webhook,omitzero" jsonschema:"URL that is asked for approvals"`
-	// PublicURL is the URL by which clients reach the gateway, without a path, such as the URL of a
-	// reverse proxy. Default: the URL of Listen.
-	PublicURL string `json:"publicURL,omitzero" jsonschema:"URL of the gateway for clients,pattern=^https?://"`
-	// AllowedHosts lists further names by which clients may reach the gateway; see package mcphttp.
-	AllowedHosts []string `json:"allowedHosts,omitzero" jsonschema:"names of the gateway,minLength=1,maxLength=256"`
-	// Auth configures the credentials that a gateway accepts over HTTP; nil means keys only.
-	Auth *Auth `json:"auth,omitzero" jsonschema:"whom the gateway serves over HTTP"`
 	// Limits limits what a single caller may do.
 	Limits CallerLimits `json:"limits,omitzero" jsonschema:"what one caller may do"`
 	// Connect configures how the users of callers log in to servers.
 	Connect Connect `json:"connect,omitzero" jsonschema:"logins of callers to servers with auth caller"`
 }
 
-// A Webhook is a URL that receives requests for approval.
-type Webhook struct {
-	URL string `json:"url" jsonschema:"receives requests for approval by POST,pattern=^https?://"`
-	// Secret names the environment variable that contains the key for signing the requests.
-	Secret string `json:"secret" jsonschema:"variable with the key of signatures,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
+// A Section is the member patchbay of a file as a program reads it: [*Settings], or a pointer to a
+// struct that embeds Settings and declares further members, with tags like those of Settings.
+type Section interface {
+	// Check completes the decoded settings and reports invalid values. The method of a struct that embeds
+	// Settings must call the method of Settings.
+	Check(p *Problems)
+	base() *Settings
+}
+
+func (s *Settings) base() *Settings { return s }
+
+// Problems collects the problems of the settings of a file.
+type Problems struct {
+	file *File
+	text []byte // of the settings
+	all  []error
 }
 
 // Names controls the public names of tools and prompts.

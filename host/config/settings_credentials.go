@@ -43,47 +43,47 @@ type OAuthClient struct {
 }
 
 // credentials checks how requests to a server are authorized.
-func (r *settingsReader) credentials(name string, s *ServerSettings, at func(member ...string) string) {
+func (p *Problems) credentials(name string, s *ServerSettings, at func(member ...string) string) {
 	for i, header := range s.ForwardHeaders {
-		r.checkForwarded(header, at("forwardHeaders", strconv.Itoa(i)))
+		p.checkForwarded(header, at("forwardHeaders", strconv.Itoa(i)))
 		s.ForwardHeaders[i] = http.CanonicalHeaderKey(header)
 	}
 	switch perCaller := s.Auth == AuthCaller || s.Auth == AuthForward; {
 	case perCaller && s.Share == ShareShared:
-		r.problem(at("share"), "got \"shared\" with \"auth\": %q: the credentials of a caller are for its own "+
+		p.Add(at("share"), "got \"shared\" with \"auth\": %q: the credentials of a caller are for its own "+
 			"instance, want \"caller\", \"session\" or \"call\"", s.Auth)
 	case s.Auth != AuthForward && len(s.ForwardHeaders) > 0:
-		r.problem(at("forwardHeaders"), "is for \"auth\": \"forward\"")
+		p.Add(at("forwardHeaders"), "is for \"auth\": \"forward\"")
 	case s.Auth != AuthForward && s.InsecureForwardAuthorization:
-		r.problem(at("insecureForwardAuthorization"), "is for \"auth\": \"forward\"")
+		p.Add(at("insecureForwardAuthorization"), "is for \"auth\": \"forward\"")
 	case s.Auth == AuthForward && len(s.ForwardHeaders) == 0 && !s.InsecureForwardAuthorization:
-		r.problem(at("auth"), "got \"forward\" without forwardHeaders: name the headers to pass on")
-	case r.has("servers", name, "oauth") && s.Auth != AuthCaller && s.Auth != AuthGateway:
-		r.problem(at("oauth"), "is for \"auth\": \"caller\" or \"gateway\"")
+		p.Add(at("auth"), "got \"forward\" without forwardHeaders: name the headers to pass on")
+	case p.has("servers", name, "oauth") && s.Auth != AuthCaller && s.Auth != AuthGateway:
+		p.Add(at("oauth"), "is for \"auth\": \"caller\" or \"gateway\"")
 	case s.OAuth.ClientID != "" && s.OAuth.Issuer == "":
-		r.problem(at("oauth"), "has clientId without issuer, the only authorization server that gets it")
+		p.Add(at("oauth"), "has clientId without issuer, the only authorization server that gets it")
 	case (s.OAuth.InsecureUnlistedPKCE || s.OAuth.OmitResource) && s.OAuth.Issuer == "":
-		r.problem(at("oauth"), "has insecureUnlistedPKCE or omitResource without issuer, which they are for")
+		p.Add(at("oauth"), "has insecureUnlistedPKCE or omitResource without issuer, which they are for")
 	case s.OAuth.ClientID == "" && s.OAuth.ClientSecret != "":
-		r.problem(at("oauth"), "has clientSecret without clientId")
+		p.Add(at("oauth"), "has clientSecret without clientId")
 	}
-	entry, err := r.file.Server(name)
+	entry, err := p.file.Server(name)
 	if err != nil {
 		return // an error of the server
 	}
-	r.checkAuth(entry, s, at)
+	p.checkAuth(entry, s, at)
 }
 
 // checkAuth checks the credentials against the entry of the server.
-func (r *settingsReader) checkAuth(entry *Server, s *ServerSettings, at func(member ...string) string) {
+func (p *Problems) checkAuth(entry *Server, s *ServerSettings, at func(member ...string) string) {
 	if entry.UsesCaller() && s.Share == ShareShared {
-		r.problem(at("share"), "got \"shared\", and the server has ${caller:subject}: want \"caller\", \"session\" or "+
+		p.Add(at("share"), "got \"shared\", and the server has ${caller:subject}: want \"caller\", \"session\" or "+
 			"\"call\"")
 	}
 	switch s.Auth {
 	case AuthGateway, AuthCaller, AuthForward:
 		if entry.Type == TypeStdio {
-			r.problem(at("auth"), "got %q, and the server is a command: want \"none\" or \"static\"", s.Auth)
+			p.Add(at("auth"), "got %q, and the server is a command: want \"none\" or \"static\"", s.Auth)
 			return
 		}
 	}
@@ -91,7 +91,7 @@ func (r *settingsReader) checkAuth(entry *Server, s *ServerSettings, at func(mem
 	case AuthNone, AuthGateway, AuthCaller:
 		for header := range entry.Header {
 			if strings.EqualFold(header, "Authorization") {
-				r.problem(at("auth"), "got %q, and the server has a header Authorization: want \"static\"", s.Auth)
+				p.Add(at("auth"), "got %q, and the server has a header Authorization: want \"static\"", s.Auth)
 			}
 		}
 	}
@@ -104,15 +104,15 @@ var notForwarded = []string{"Accept", "Accept-Encoding", "Connection", "Content-
 	"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Referer", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Via"}
 
-func (r *settingsReader) checkForwarded(header, at string) {
+func (p *Problems) checkForwarded(header, at string) {
 	name := http.CanonicalHeaderKey(header)
 	switch {
 	case !netx.IsToken(header):
-		r.problem(at, "got %.64q, want the name of a header", header)
+		p.Add(at, "got %.64q, want the name of a header", header)
 	case name == "Authorization":
-		r.problem(at, "got \"Authorization\": set \"insecureForwardAuthorization\" to pass on what authorizes callers "+
+		p.Add(at, "got \"Authorization\": set \"insecureForwardAuthorization\" to pass on what authorizes callers "+
 			"at the gateway; the server can use it as they do")
 	case slices.Contains(notForwarded, name) || strings.HasPrefix(name, "Mcp-") || strings.HasPrefix(name, "Sec-"):
-		r.problem(at, "got %.64q: this header is not that of the caller alone, and cannot be passed on", header)
+		p.Add(at, "got %.64q: this header is not that of the caller alone, and cannot be passed on", header)
 	}
 }

@@ -58,25 +58,25 @@ const (
 )
 
 // callerLimits completes and checks the limits of callers.
-func (r *settingsReader) callerLimits(l *CallerLimits) {
+func (p *Problems) callerLimits(l *CallerLimits) {
 	l.Local = l.PerCaller
-	if !r.has("limits", "perCaller") {
+	if !p.has("limits", "perCaller") {
 		l.PerCaller = defaultPerCaller
 	}
-	r.atLeast("/limits/bytesPerDay", l.BytesPerDay, leastBytes)
-	r.atLeast("/limits/argumentBytes", l.ArgumentBytes, leastBytes)
-	r.atLeast("/limits/resultBytes", l.ResultBytes, leastBytes)
+	p.AtLeast("/limits/bytesPerDay", l.BytesPerDay, leastBytes)
+	p.AtLeast("/limits/argumentBytes", l.ArgumentBytes, leastBytes)
+	p.AtLeast("/limits/resultBytes", l.ResultBytes, leastBytes)
 }
 
 // serverLimits completes and checks the limits of the requests to a server.
-func (r *settingsReader) serverLimits(name string, s *ServerSettings) {
+func (p *Problems) serverLimits(name string, s *ServerSettings) {
 	concurrency, instances := defaultProcessConcurrency, defaultProcesses
-	if entry, err := r.file.Server(name); err == nil && entry.Type != TypeStdio {
+	if entry, err := p.file.Server(name); err == nil && entry.Type != TypeStdio {
 		concurrency, instances = defaultConcurrency, defaultConnections
 	}
 	s.Concurrency, s.Instances = cmp.Or(s.Concurrency, concurrency), cmp.Or(s.Instances, instances)
-	if !r.has("servers", name, "breaker") {
+	if !p.has("servers", name, "breaker") {
 		s.Breaker = defaultBreaker
 	}
-	r.atLeast(pointer("servers", name, "limits", "memory"), s.Limits.Memory, leastMemory)
+	p.AtLeast(Pointer("servers", name, "limits", "memory"), s.Limits.Memory, leastMemory)
 }

@@ -41,9 +41,8 @@ var defaultLimits = config.CallerLimits{PerCaller: config.Rate{Count: 1000, Per:
 	ArgumentBytes: 1 << 20, ResultBytes: 8 << 20, Result: config.ResultError, Processes: 100}
 
 func TestSettingsHaveDefaults(t *testing.T) {
-	want := &config.Settings{Listen: "127.0.0.1:7777", Names: config.Names{Mode: config.NamesPrefix, Max: 48},
+	want := &config.Settings{Names: config.Names{Mode: config.NamesPrefix, Max: 48},
 		Tools: config.ToolListing{Mode: config.ListAuto}, Profiles: map[string]*config.Profile{}, Limits: defaultLimits,
-		Approve: []string{"client", "console"},
 		Servers: map[string]*config.ServerSettings{"a": defaultServer(config.ShareCaller),
 			"b": remoteServer(config.ShareCaller), "c": remoteServer(config.ShareCaller),
 			"broken": defaultServer(config.ShareCaller)}}
@@ -61,8 +60,6 @@ func TestSettingsHaveDefaults(t *testing.T) {
 const fullSettings = `{
 	"mcpServers": {"fs": {"command": "x", "allowedTools": ["ignored"], "excludedTools": ["format"]}, "web": {"url": "x"}},
 	"patchbay": {
-		"listen": "[::1]:0",
-		"ops": "127.0.0.1:9464", "pprof": true,
 		"names": {"mode": "conflict", "max": 64},
 		"tools": {"mode": "search", "keep": ["fs__*"]},
 		"servers": {
@@ -86,7 +83,7 @@ func TestSettingsHaveEveryMember(t *testing.T) {
 	web.Breaker.Failures = 0
 	web.Era, web.Roots = config.EraModern, config.Roots{Mode: config.RootsPass}
 	want := &config.Settings{
-		Listen: "[::1]:0", Ops: "127.0.0.1:9464", Pprof: true, Names: config.Names{Mode: config.NamesConflict, Max: 64},
+		Names: config.Names{Mode: config.NamesConflict, Max: 64},
 		Tools: config.ToolListing{Mode: config.ListSearch, Keep: []string{"fs__*"}},
 		Servers: map[string]*config.ServerSettings{"web": web, "fs": {
 			Share: config.ShareSession, Era: config.EraSession, Allow: []string{"read_*"},
@@ -105,7 +102,6 @@ func TestSettingsHaveEveryMember(t *testing.T) {
 			PerTool: config.Rate{Count: 60, Per: time.Minute, Burst: 60}, CallsPerDay: 1000, BytesPerDay: 1 << 30,
 			ArgumentBytes: 64 << 10, ResultBytes: 1500, Result: config.ResultSpill, Processes: 20},
 		Profiles: map[string]*config.Profile{"all": {}, "code": {Servers: []string{"fs"}, Tools: []string{"fs__read*"}}},
-		Approve:  []string{"client", "console"},
 	}
 	if diff := cmp.Diff(want, settings(t, fullSettings)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -123,25 +119,15 @@ func TestAllowedToolsOfTheEntryAreTheDefault(t *testing.T) {
 
 func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                                               `line 2, column 2: patchbay: got an array, want an object`,
-		`{"lisen": 1}`:                                     `line 2, column 15: patchbay.lisen: unknown member "lisen" (did you mean "listen"?)`,
-		`{"listen": "7777"}`:                               `patchbay.listen: got "7777", want host:port, such as "127.0.0.1:7777"`,
-		`{"listen": ":7777"}`:                              `patchbay.listen: got ":7777", want host:port`,
-		`{"listen": "localhost:http"}`:                     `patchbay.listen: got "localhost:http", want host:port`,
-		`{"listen": "localhost:65536"}`:                    `patchbay.listen: got "localhost:65536", want host:port`,
-		`{"ops": "9464"}`:                                  `patchbay.ops: got "9464", want host:port, such as "127.0.0.1:9464"`,
-		`{"ops": ":9464"}`:                                 `patchbay.ops: got ":9464", want host:port`,
-		`{"ops": {}}`:                                      `patchbay.ops: got an object, want a string`,
-		`{"ops": "127.0.0.1:7777"}`:                        `patchbay.ops: got "127.0.0.1:7777", which is also listen`,
-		`{"ops": "0.0.0.0:9464", "pprof": true}`:           `patchbay.pprof: got true, and other machines reach ops, "0.0.0.0:9464"`,
-		`{"listen": 7777}`:                                 `patchbay.listen: got the number 7777, want a string`,
-		`{"names": {"mode": "prefx"}}`:                     `patchbay.names.mode: got the string "prefx", want one of "prefix"`,
-		`{"names": {"max": 8}}`:                            `patchbay.names.max: got the number 8, want a number of at least 36`,
-		`{"tools": {"keep": [1]}}`:                         `patchbay.tools.keep[0]: got the number 1, want a string`,
-		`{"tools": {"keep": ["a", ""]}}`:                   `patchbay.tools.keep[1]: got 0 characters, want at least 1`,
-		`{"tools": null}`:                                  `patchbay.tools: got null, want an object`,
-		`{"servers": {"x.y": {"sahre": 1}}}`:               `patchbay.servers["x.y"].sahre: unknown member "sahre" (did you mean "share"?)`,
-		`{"servers": {"fss": {}}}`:                         `patchbay.servers.fss: unknown server "fss" (did you mean "fs"?)`,
+		`[]`:                                 `line 2, column 2: patchbay: got an array, want an object`,
+		`{"nmaes": 1}`:                       `line 2, column 15: patchbay.nmaes: unknown member "nmaes" (did you mean "names"?), want one of names, tools`,
+		`{"names": {"mode": "prefx"}}`:       `patchbay.names.mode: got the string "prefx", want one of "prefix"`,
+		`{"names": {"max": 8}}`:              `patchbay.names.max: got the number 8, want a number of at least 36`,
+		`{"tools": {"keep": [1]}}`:           `patchbay.tools.keep[0]: got the number 1, want a string`,
+		`{"tools": {"keep": ["a", ""]}}`:     `patchbay.tools.keep[1]: got 0 characters, want at least 1`,
+		`{"tools": null}`:                    `patchbay.tools: got null, want an object`,
+		`{"servers": {"x.y": {"sahre": 1}}}`: `patchbay.servers["x.y"].sahre: unknown member "sahre" (did you mean "share"?)`,
+		`{"servers": {"fss": {}}}`:           `patchbay.servers.fss: unknown server "fss" (did you mean "fs"?)`,
 		`{"profiles": {"p": {"servers": ["fs", "gone"]}}}`: `patchbay.profiles.p.servers[1]: unknown server "gone"`,
 	} {
 		checkProblem(t, text, want)
@@ -177,6 +163,15 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 	checkProblem(t, `{"servers": {"web": {"limits": {"processes": 2}}}}`, "servers.web.limits: the server is a URL")
 }
 
+// A host ignores the members of other programs, and never a misspelt member of its own.
+func TestSettingsOfOtherProgramsAreIgnored(t *testing.T) {
+	s := settings(t, `{"servers": {"a": {"command": "x"}}, "patchbay": {"listen": 1, "x": {"timeout": "5"}, "tools": {"mode": "search"}, "audit": []}}`)
+	if s.Tools.Mode != config.ListSearch {
+		t.Errorf("got %+v", s.Tools)
+	}
+	checkProblem(t, `{"listen": 1, "limts": {}}`, `column 28: patchbay.limts: unknown member "limts" (did you mean "limits"?)`)
+}
+
 // checkProblem checks the error of settings, which begin in line 2 of a file with three servers.
 func checkProblem(t *testing.T, text, want string) {
 	t.Helper()
@@ -198,10 +193,10 @@ func checkProblem(t *testing.T, text, want string) {
 }
 
 func TestEveryProblemHasItsLine(t *testing.T) {
-	_, err := parse(t, "{\"servers\": {\"a\": {\"command\": \"x\"}},\n\"patchbay\": {\n\t\"listen\": 1,\n\t\"nmaes\": {}\n}}").Settings()
-	const want = "line 3, column 2: patchbay.listen: got the number 1, want a string\n" +
+	_, err := parse(t, "{\"servers\": {\"a\": {\"command\": \"x\"}},\n\"patchbay\": {\n\t\"tools\": 1,\n\t\"nmaes\": {}\n}}").Settings()
+	const want = "line 3, column 2: patchbay.tools: got the number 1, want an object\n" +
 		"line 4, column 2: patchbay.nmaes: unknown member \"nmaes\" (did you mean \"names\"?), " +
-		"want one of listen, ops, pprof, trustTraceContext, names, tools, servers, profiles, audit, policy, approve, webhook, publicURL, allowedHosts, auth, limits, connect"
+		"want one of names, tools, servers, profiles, limits, connect"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

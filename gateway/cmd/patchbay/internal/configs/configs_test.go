@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
@@ -329,14 +330,14 @@ func TestSettingsInTheFileOfAnApplication(t *testing.T) {
 	path := filepath.Join(home, ".codeium", "windsurf", "mcp_config.json")
 	write(t, path, file(`{"idle": "1m"}`))
 	for f := range configs.Files("") {
-		s, err := f.Settings()
+		s, err := gatewayconfig.Read(f.File)
 		if err != nil || s.Servers["b"].Idle != config.Duration(time.Minute) || s.Servers["a"].Share != config.ShareCaller {
 			t.Errorf("got %+v, %v", s, err)
 		}
 	}
 	write(t, path, file(`{"idel": "1m"}`))
 	for f := range configs.Files("") {
-		if _, err := f.Settings(); err == nil ||
+		if _, err := gatewayconfig.Read(f.File); err == nil ||
 			!strings.HasPrefix(err.Error(), path+": line 4, column 33: patchbay.servers.b.idel: unknown member") {
 			t.Errorf("got %v, want the line and the column", err)
 		}

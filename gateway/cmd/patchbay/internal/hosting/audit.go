@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 )
@@ -25,7 +26,7 @@ const vaultAuditKey = "gateway audit key"
 
 // openAudit opens the audit log that a configuration names, or returns nil. The log is closed at exit.
 func openAudit(ctx context.Context, p *cmdutil.Factory, f *config.File) (*audit.Log, error) {
-	s, err := f.Settings()
+	s, err := gatewayconfig.Read(f)
 	if err != nil || s.Audit == nil || p.Observe.Completing {
 		return nil, nil //nolint:nilerr // the host returns it
 	}
@@ -74,7 +75,7 @@ func AuditKey(ctx context.Context, f *cmdutil.Factory) (ed25519.PrivateKey, erro
 }
 
 // AuditDirs returns the folders of a log and of its last checkpoints. given is of the command line.
-func AuditDirs(a *config.Audit, given string) (dir, heads string, err error) {
+func AuditDirs(a *gatewayconfig.Audit, given string) (dir, heads string, err error) {
 	if a != nil {
 		dir, heads = a.Dir, a.Heads
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
@@ -288,12 +289,12 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	if c.Pins != nil {
 		opts.State, opts.Pins = c.Pins, true
 	}
-	if settings, err := c.File.Settings(); err == nil && settings.Policy != nil && opts.State == nil {
+	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.Policy != nil && opts.State == nil {
 		if opts.State, err = GatewayState(); err != nil {
 			return nil, err
 		}
 	}
-	opts.Configure = applyPolicy
+	opts.Configure = configure
 	switch l, err := openAudit(ctx, f, c.File); {
 	case err != nil:
 		return nil, err

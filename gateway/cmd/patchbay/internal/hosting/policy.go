@@ -5,20 +5,21 @@ import (
 	"os"
 
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// applyPolicy sets the options of a host that the settings of a file say about its policy.
-func applyPolicy(f *config.File, opts *host.Options) error {
-	settings, err := f.Settings()
+// configure sets the policy of a file in the options of a host, and returns the settings of the file.
+func configure(f *config.File, opts *host.Options) (config.Section, error) {
+	settings, err := gatewayconfig.Read(f)
 	if err != nil || settings.Policy == nil {
-		return err
+		return settings, err
 	}
 	compiled, err := celpolicy.New(f, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	opts.Policy = compiled
 	for _, channel := range settings.Approve {
@@ -26,11 +27,11 @@ func applyPolicy(f *config.File, opts *host.Options) error {
 	}
 	if settings.Webhook != nil {
 		if opts.Webhook, err = celpolicy.Webhook(settings.Webhook, os.LookupEnv); err != nil {
-			return err
+			return nil, err
 		}
 		if u, err := url.Parse(settings.Webhook.URL); err == nil {
 			opts.WebhookName = u.Host
 		}
 	}
-	return nil
+	return settings, nil
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 )
 
@@ -25,7 +25,7 @@ type ruleWarning struct {
 }
 
 // WarnRules finds rules that compare the server with a name that is not configured.
-func WarnRules(policy *config.Policy, servers []string) (all []ruleWarning) {
+func WarnRules(policy *gatewayconfig.Policy, servers []string) (all []ruleWarning) {
 	if policy == nil {
 		return nil
 	}

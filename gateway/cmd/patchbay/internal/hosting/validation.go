@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -105,9 +106,9 @@ func (v *Validation) Check(text []byte) {
 	if IsOwnForm(f.App) {
 		invalid = v.checkSchema()
 	}
-	settings, err := f.Settings()
+	settings, err := gatewayconfig.Read(f.File)
 	if err == nil && IsOwnForm(f.App) {
-		err = v.checkPolicy(f)
+		err = v.checkPolicy(f, settings)
 	}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
@@ -128,16 +129,12 @@ func (v *Validation) Check(text []byte) {
 
 // checkPolicy compiles the rules. It ignores the keys of the hook and of the webhook, because they
 // may exist in another environment only.
-func (v *Validation) checkPolicy(f *configs.File) error {
+func (v *Validation) checkPolicy(f *configs.File, s *gatewayconfig.Settings) error {
 	missing := func(member, name string) {
 		if _, set := os.LookupEnv(name); name != "" && !set {
 			v.Warnings = append(v.Warnings, v.at("/patchbay/"+member, "the variable "+name+
 				" is not set in this environment: without it, the gateway does not start"))
 		}
-	}
-	s, err := f.Settings()
-	if err != nil {
-		return err
 	}
 	if s.Policy != nil && s.Policy.Hook != nil {
 		missing("policy/hook/secret", s.Policy.Hook.Secret)
@@ -146,7 +143,7 @@ func (v *Validation) checkPolicy(f *configs.File) error {
 		missing("webhook/secret", s.Webhook.Secret)
 	}
 	const anyKey = "a key that is long enough for signatures"
-	_, err = celpolicy.New(f.File, &celpolicy.Options{Lookup: func(string) (string, bool) { return anyKey, true }})
+	_, err := celpolicy.New(f.File, &celpolicy.Options{Lookup: func(string) (string, bool) { return anyKey, true }})
 	return err
 }
 
@@ -156,9 +153,9 @@ func IsOwnForm(app string) bool {
 }
 
 // checkSchema validates the file with the published schema, and returns the locations of the
-// problems. It skips the settings, which [config.File.Settings] checks.
+// problems. It skips the settings, which [gatewayconfig.Read] checks.
 func (v *Validation) checkSchema() (pointers []string) {
-	s, err := jsonschema.Compile(config.Schema())
+	s, err := jsonschema.Compile(gatewayconfig.Schema())
 	if err == nil {
 		err = s.Validate(v.plain)
 	}
@@ -234,7 +231,7 @@ func entryMembers() (names []string) {
 			} `json:"mcpServers"`
 		} `json:"properties"`
 	}
-	if err := json.Unmarshal(config.Schema(), &s); err != nil {
+	if err := json.Unmarshal(gatewayconfig.Schema(), &s); err != nil {
 		return nil
 	}
 	for name := range s.Properties.Servers.Entry.Properties {

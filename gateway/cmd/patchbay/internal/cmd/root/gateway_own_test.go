@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	gatewayconfig "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/config"
+	configcmd "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/config"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configedit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -44,7 +45,7 @@ func TestAddServer(t *testing.T) {
 	}
 	url := listenHTTP(t, newServer("demo"))
 	o = mustRun(t, "--json", "gateway", "add", "web", url, "--header", "X-Test: 1")
-	var r gatewayconfig.AddReport
+	var r configcmd.AddReport
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || len(r.Tools) == 0 || !r.Changed || r.Headers[0] != "X-Test" {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -115,13 +116,13 @@ const ownServers = `{
 func TestRemoveEnableAndDisable(t *testing.T) {
 	editHome(t)
 	writeConfig(t, ownPath(t), ownServers)
-	settings := func() (*config.File, *config.Settings) {
+	settings := func() (*config.File, *gatewayconfig.Settings) {
 		t.Helper()
 		f, err := config.Parse([]byte(textOf(t, ownPath(t))))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := f.Settings()
+		s, err := gatewayconfig.Read(f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
-	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 )
 
 // Options are the flags of the commands about the audit log.
@@ -52,7 +52,7 @@ func auditLog(f *cmdutil.Factory, given string) (dir, heads string, err error) {
 }
 
 // auditSettings returns the member audit of the settings, or nil.
-func auditSettings(p *cmdutil.Factory) (*config.Audit, error) {
+func auditSettings(p *cmdutil.Factory) (*gatewayconfig.Audit, error) {
 	for f, err := range configs.Files(p.Flags.Config) {
 		if err != nil {
 			if p.Config.NamesConfig() {
@@ -64,7 +64,7 @@ func auditSettings(p *cmdutil.Factory) (*config.Audit, error) {
 		if !has || f.Project || !p.Config.NamesConfig() && f.App != "patchbay" {
 			continue
 		}
-		s, err := f.Settings()
+		s, err := gatewayconfig.Read(f.File)
 		if err != nil {
 			return nil, err
 		}

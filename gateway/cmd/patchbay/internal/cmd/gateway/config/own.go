@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -253,7 +254,7 @@ func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.Se
 	if err != nil {
 		return nil, err
 	}
-	settings, err := c.File.Settings()
+	settings, err := gatewayconfig.Read(c.File)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +283,7 @@ func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.Se
 }
 
 // recipients returns who may use a server of the user's file.
-func recipients(settings *config.Settings, keys []gateway.Key, server string) []string {
+func recipients(settings *gatewayconfig.Settings, keys []gateway.Key, server string) []string {
 	to := []string{"you"}
 	for i := range keys {
 		k := &keys[i]

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
@@ -31,7 +32,7 @@ func NewCmdSchema(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cob
 }
 
 func schema(_ context.Context, o *cmdutil.Invocation) error {
-	o.IO.Out.Raw(config.Schema())
+	o.IO.Out.Raw(gatewayconfig.Schema())
 	return nil
 }
 

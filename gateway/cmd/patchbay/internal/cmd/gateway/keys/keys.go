@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
@@ -82,7 +83,7 @@ func NewCmdNew(p *cmdutil.Factory, run cmdutil.Run[*NewOptions]) *cobra.Command 
 // key returns the key that the flags describe.
 func (o *NewOptions) key(name string, f *config.File) (gateway.Key, error) {
 	k := gateway.Key{Name: name, Subject: o.Subject, Profile: o.Profile, Servers: o.Servers, ReadOnly: o.ReadOnly}
-	settings, err := f.Settings()
+	settings, err := gatewayconfig.Read(f)
 	if err != nil {
 		return k, err
 	}
@@ -164,7 +165,7 @@ func askServers(ctx context.Context, p *cmdutil.Factory, o *NewOptions, f *confi
 // opened describes the servers that a key opens, for users.
 func opened(f *config.File, k *gateway.Key) string {
 	var profile *config.Profile
-	if settings, err := f.Settings(); err == nil {
+	if settings, err := gatewayconfig.Read(f); err == nil {
 		profile = settings.Profiles[k.Profile]
 	}
 	names := slices.DeleteFunc(keyServers(f, profile), func(name string) bool {
@@ -333,7 +334,7 @@ func clientURL(ctx context.Context, f *cmdutil.Factory, c *hosting.Config) strin
 			return status.URL
 		}
 	}
-	if settings, err := c.File.Settings(); err == nil && settings.PublicURL != "" {
+	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.PublicURL != "" {
 		return settings.PublicURL + connect.Endpoint
 	}
 	return "http://" + hosting.GatewayAddr(c.Settings, "") + connect.Endpoint

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
@@ -103,7 +104,7 @@ func gatewayServer(ctx context.Context, f *cmdutil.Factory, name string) (*targe
 	if c.Entries[name] == nil {
 		return nil, nil, exit.NotFoundError(term.UnknownName("server", name, c.File.Names()))
 	}
-	all, err := c.File.Settings()
+	all, err := gatewayconfig.Read(c.File)
 	if err != nil {
 		return nil, nil, exit.UsageError(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -102,7 +103,7 @@ func test(ctx context.Context, o *cmdutil.Invocation) error {
 	if err != nil {
 		return err
 	}
-	if settings, err := c.File.Settings(); err == nil {
+	if settings, err := gatewayconfig.Read(c.File); err == nil {
 		for _, w := range hosting.WarnRules(settings.Policy, c.File.Names()) {
 			o.IO.Err.Printf("patchbay: warning: %s", term.CleanLine(w.Text))
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
@@ -72,7 +73,7 @@ func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 
 // auditDir returns the folder of the audit log, or "" if the gateway keeps no log.
 func (g *Run) auditDir() string {
-	s, err := g.Config.File.Settings()
+	s, err := gatewayconfig.Read(g.Config.File)
 	if err != nil || s.Audit == nil {
 		return ""
 	}

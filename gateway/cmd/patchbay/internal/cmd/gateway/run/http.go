@@ -15,14 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
-	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 // serveGateway serves HTTP.
 func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
-	settings, err := g.Config.File.Settings()
+	settings, err := gatewayconfig.Read(g.Config.File)
 	if err != nil {
 		return exit.UsageError(err)
 	}
@@ -75,7 +75,7 @@ func runningAdvice(ctx context.Context, f *cmdutil.Factory) string {
 }
 
 // gatewayBase returns the URL of a gateway without a path, for its clients.
-func gatewayBase(settings *config.Settings, addr net.Addr) string {
+func gatewayBase(settings *gatewayconfig.Settings, addr net.Addr) string {
 	if settings.PublicURL != "" {
 		return settings.PublicURL
 	}
@@ -85,7 +85,7 @@ func gatewayBase(settings *config.Settings, addr net.Addr) string {
 // gatewayAuth returns the callers that a gateway must serve over HTTP, and the key of the local
 // user, which is empty if keys are off.
 func gatewayAuth(
-	ctx context.Context, f *cmdutil.Factory, g *Run, settings *config.Settings,
+	ctx context.Context, f *cmdutil.Factory, g *Run, settings *gatewayconfig.Settings,
 ) (o *gateway.Options, key string, err error) {
 	o = &gateway.Options{PublicURL: settings.PublicURL}
 	o.HTTP.AllowedHosts = settings.AllowedHosts
@@ -94,7 +94,7 @@ func gatewayAuth(
 	}
 	auth := settings.Auth
 	if auth == nil {
-		auth = &config.Auth{Keys: true}
+		auth = &gatewayconfig.Auth{Keys: true}
 	}
 	if auth.Keys {
 		if key, err = GatewayKey(ctx, f); err != nil {
@@ -112,7 +112,7 @@ func gatewayAuth(
 }
 
 // gatewayOAuth returns how tokens of the authorization server of the settings are verified.
-func gatewayOAuth(f *cmdutil.Factory, o *config.OIDC) (*gateway.OAuth, error) {
+func gatewayOAuth(f *cmdutil.Factory, o *gatewayconfig.OIDC) (*gateway.OAuth, error) {
 	fetcher := f.Client.Net.NewFetcher(f.IO.Logger())
 	secret := ""
 	if o.ClientSecret != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 )
@@ -19,7 +20,7 @@ import (
 func observeGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	o := &observe.Options{Options: telemetry.Options{Service: observe.ServiceGateway}, Lenient: g.Stdio}
 	if !g.Stdio {
-		settings, err := g.Config.File.Settings()
+		settings, err := gatewayconfig.Read(g.Config.File)
 		if err != nil {
 			return exit.UsageError(err)
 		}

@@ -1,21 +1,22 @@
-package config_test
+package gatewayconfig_test
 
 import (
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 func TestAuditHasDefaults(t *testing.T) {
-	for text, want := range map[string]*config.Audit{
+	for text, want := range map[string]*gatewayconfig.Audit{
 		`{"mcpServers": {}}`: nil,
-		`{"mcpServers": {}, "patchbay": {"audit": {}}}`: {Args: config.AuditShape, Sync: config.SyncSecond,
+		`{"mcpServers": {}, "patchbay": {"audit": {}}}`: {Args: gatewayconfig.AuditShape, Sync: gatewayconfig.SyncSecond,
 			SegmentSize: 64 << 20, SegmentAge: config.Duration(24 * time.Hour), Keep: config.Duration(90 * 24 * time.Hour), MaxSize: 16 << 30},
 		`{"mcpServers": {}, "patchbay": {"audit": {"dir": "log", "heads": "../heads", "args": "full", "sync": "record",
 			"strict": true, "segment": "1MiB", "segmentAge": "1h", "keep": "48h"}}}`: {
-			Dir: filepath.FromSlash("/etc/log"), Heads: filepath.FromSlash("/heads"), Args: config.AuditFull, Sync: config.SyncRecord,
+			Dir: filepath.FromSlash("/etc/log"), Heads: filepath.FromSlash("/heads"), Args: gatewayconfig.AuditFull, Sync: gatewayconfig.SyncRecord,
 			Strict: true, SegmentSize: 1 << 20, SegmentAge: config.Duration(time.Hour), Keep: config.Duration(48 * time.Hour),
 			MaxSize: 16 << 30},
 	} {
@@ -24,7 +25,7 @@ func TestAuditHasDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Path = filepath.FromSlash("/etc/servers.json")
-		s, err := f.Settings()
+		s, err := gatewayconfig.Read(f)
 		if err != nil {
 			t.Fatal(err)
 		}

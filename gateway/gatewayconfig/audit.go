@@ -1,6 +1,6 @@
-package config
+package gatewayconfig
 
-import "path/filepath"
+import "github.com/patchbay-mcp/patchbay/host/config"
 
 // An Audit configures how requests are recorded.
 type Audit struct {
@@ -18,13 +18,13 @@ type Audit struct {
 	Strict bool `json:"strict" jsonschema:"send no request before its record is on disk,default=false"`
 	// SegmentSize and SegmentAge are the size and the age at which a file ends. Defaults: 64 MiB and 24
 	// hours.
-	SegmentSize Size     `json:"segment" jsonschema:"file size,format=size,default=64MiB"`
-	SegmentAge  Duration `json:"segmentAge" jsonschema:"time of a file,format=duration,default=24h"`
+	SegmentSize config.Size     `json:"segment" jsonschema:"file size,format=size,default=64MiB"`
+	SegmentAge  config.Duration `json:"segmentAge" jsonschema:"time of a file,format=duration,default=24h"`
 	// Keep is how long files are kept. Default: 2160 hours, which are 90 days.
-	Keep Duration `json:"keep" jsonschema:"how long files are kept,format=duration,default=2160h"`
+	Keep config.Duration `json:"keep" jsonschema:"how long files are kept,format=duration,default=2160h"`
 	// MaxSize limits the log. At the limit, the oldest files are removed or, with Strict, requests are
 	// refused. Default: 16 GiB.
-	MaxSize Size `json:"maxSize" jsonschema:"total size,format=size,default=16GiB"`
+	MaxSize config.Size `json:"maxSize" jsonschema:"total size,format=size,default=16GiB"`
 }
 
 // An AuditArgs chooses how arguments are recorded.
@@ -48,26 +48,18 @@ const (
 	SyncNever  AuditSync = "never"  // when the system does
 )
 
-// audit completes and checks the member audit of the settings.
-func (r *settingsReader) audit(a *Audit) {
+// check completes and checks the member audit of the settings.
+func (a *Audit) check(p *config.Problems) {
 	if a == nil {
 		return
 	}
 	const least, leastLog = 1 << 20, 16 << 20 // smaller files would be many, and a smaller log would soon be full
-	a.Dir, a.Heads = r.path(a.Dir), r.path(a.Heads)
-	r.atLeast("/audit/segment", a.SegmentSize, least)
-	r.positive("/audit/segmentAge", a.SegmentAge)
-	r.positive("/audit/keep", a.Keep)
-	r.atLeast("/audit/maxSize", a.MaxSize, leastLog)
+	a.Dir, a.Heads = p.Path(a.Dir), p.Path(a.Heads)
+	p.AtLeast("/audit/segment", a.SegmentSize, least)
+	p.Positive("/audit/segmentAge", a.SegmentAge)
+	p.Positive("/audit/keep", a.Keep)
+	p.AtLeast("/audit/maxSize", a.MaxSize, leastLog)
 	if a.Strict && a.Sync == SyncNever {
-		r.problem("/audit/sync", `got "never" with strict, want "second" or "record": a record has to be on disk`)
+		p.Add("/audit/sync", `got "never" with strict, want "second" or "record": a record has to be on disk`)
 	}
-}
-
-// path returns a path relative to the folder of the file.
-func (r *settingsReader) path(name string) string {
-	if name == "" || filepath.IsAbs(name) || r.file.Path == "" {
-		return name
-	}
-	return filepath.Join(filepath.Dir(r.file.Path), name)
 }

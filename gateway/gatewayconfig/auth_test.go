@@ -1,33 +1,32 @@
-package config_test
+package gatewayconfig_test
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 )
 
 func TestAuth(t *testing.T) {
-	const servers = `"mcpServers": {"a": {"command": "x"}}`
-	for text, want := range map[string]*config.Auth{
+	for text, want := range map[string]*gatewayconfig.Auth{
 		``:                       nil,
 		`"auth": {}`:             {Keys: true},
 		`"auth": {"keys": true}`: {Keys: true},
 		`"auth": {"keys": false, "oidc": {"issuer": "https://login.example.com/tenant", "audience": "mcp"}}`: {
-			OIDC: &config.OIDC{Issuer: "https://login.example.com/tenant", Audience: "mcp"}},
+			OIDC: &gatewayconfig.OIDC{Issuer: "https://login.example.com/tenant", Audience: "mcp"}},
 		`"profiles": {"work": {}}, "auth": {"oidc": {"issuer": "http://127.0.0.1:9", "audience": "a", "scopes": ["mcp:use"],
-			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true, "clientId": "gw", "clientSecret": "GW_SECRET"}}`: {Keys: true, OIDC: &config.OIDC{
+			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true, "clientId": "gw", "clientSecret": "GW_SECRET"}}`: {Keys: true, OIDC: &gatewayconfig.OIDC{
 			ClientID: "gw", ClientSecret: "GW_SECRET",
 			Issuer: "http://127.0.0.1:9", Audience: "a", Scopes: []string{"mcp:use"},
 			Profiles: map[string]string{"mcp:work": "work"}, InsecureAnyTokenType: true}},
 	} {
-		if diff := cmp.Diff(want, settings(t, `{`+servers+`, "patchbay": {`+text+`}}`).Auth); diff != "" {
+		if diff := cmp.Diff(want, read(t, `{`+text+`}`).Auth); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
-	s := settings(t, `{`+servers+`, "patchbay": {"publicURL": "https://mcp.example.com/",
-		"allowedHosts": ["mcp.internal", "mcp.internal:8443", "[::1]:80"]}}`)
+	s := read(t, `{"publicURL": "https://mcp.example.com/",
+		"allowedHosts": ["mcp.internal", "mcp.internal:8443", "[::1]:80"]}`)
 	if s.PublicURL != "https://mcp.example.com" || len(s.AllowedHosts) != 3 {
 		t.Errorf("got %q, %q, want both", s.PublicURL, s.AllowedHosts)
 	}
@@ -66,7 +65,7 @@ func TestURLsOfDecidersAreSecure(t *testing.T) {
 			`"approve": ["webhook"], "webhook": {"url": "` + url + `", "secret": "KEY"}`: "webhook.url",
 		} {
 			if text = "{" + text + "}"; ok {
-				settings(t, `{"mcpServers": {"a": {"command": "x"}}, "patchbay": `+text+`}`)
+				read(t, text)
 				continue
 			}
 			checkProblem(t, text, "patchbay."+at+": got \""+url+"\", want an https URL, or http with a loopback address")

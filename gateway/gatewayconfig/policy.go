@@ -1,13 +1,13 @@
-package config
+package gatewayconfig
 
 import (
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // A Policy decides what callers may do. Package gateway/celpolicy compiles it.
@@ -54,83 +54,55 @@ type PolicyHook struct {
 	Secret string `json:"secret,omitempty" jsonschema:"variable with the key,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
-// decider checks the URL of a policy hook or webhook. It must be encrypted or local, because
+// checkDecider checks the URL of a policy hook or webhook. It must be encrypted or local, because
 // requests to it contain secrets and its answers are decisions.
-func (r *settingsReader) decider(at, text string) {
+func checkDecider(p *config.Problems, at, text string) {
 	u, err := url.Parse(text)
-	if err != nil || text != "" && (u.Host == "" || u.Scheme != "https" && !netx.IsLoopback(u.Hostname())) {
-		r.problem(at, "got %.100q, want an https URL, or http with a loopback address", text)
+	if err != nil || text != "" && (u.Host == "" || u.Scheme != "https" && !netx.IsLocalHost(u.Hostname())) {
+		p.Add(at, "got %.100q, want an https URL, or http with a loopback address", text)
 	}
 }
 
 func isPointer(redact string) bool { return strings.HasPrefix(redact, "/") }
 
-// policy checks the member policy of the settings.
-func (r *settingsReader) policy(p *Policy) {
-	if p == nil {
+// check checks the member policy of the settings.
+func (y *Policy) check(p *config.Problems) {
+	if y == nil {
 		return
 	}
-	if h := p.Hook; h != nil {
+	if h := y.Hook; h != nil {
 		if (h.URL == "") == (len(h.Command) == 0) {
-			r.problem("/policy/hook", "want either url or command")
+			p.Add("/policy/hook", "want either url or command")
 		}
 		if h.URL != "" && h.Secret == "" {
-			r.problem("/policy/hook", "missing member secret: requests are signed with it")
+			p.Add("/policy/hook", "missing member secret: requests are signed with it")
 		}
-		r.decider("/policy/hook/url", h.URL)
+		checkDecider(p, "/policy/hook/url", h.URL)
 	}
-	for i, rule := range p.Rules {
-		at := func(member string) string { return pointer("policy", "rules", strconv.Itoa(i), member) }
+	for i, rule := range y.Rules {
+		at := func(member string) string { return config.Pointer("policy", "rules", strconv.Itoa(i), member) }
 		switch {
 		case rule.Do == "" && len(rule.Redact) == 0:
-			r.problem(at("do"), "want a decision, or redact")
+			p.Add(at("do"), "want a decision, or redact")
 		case rule.Via != "" && rule.Do != "ask":
-			r.problem(at("via"), "is for rules with \"do\": \"ask\"")
+			p.Add(at("via"), "is for rules with \"do\": \"ask\"")
 		case rule.Unredactable != "" && !slices.ContainsFunc(rule.Redact, isPointer):
-			r.problem(at("unredactable"), "is for rules with JSON pointers in redact")
-		case rule.Do == "hook" && p.Hook == nil:
-			r.problem(at("do"), "the policy has no hook")
+			p.Add(at("unredactable"), "is for rules with JSON pointers in redact")
+		case rule.Do == "hook" && y.Hook == nil:
+			p.Add(at("do"), "the policy has no hook")
 		}
 	}
-	r.uniqueRules(p.Rules)
+	checkNames(p, y.Rules)
 }
 
-func (r *settingsReader) uniqueRules(rules []PolicyRule) {
+// checkNames checks that names of rules differ.
+func checkNames(p *config.Problems, rules []PolicyRule) {
 	seen := map[string]int{}
 	for i, rule := range rules {
 		if first, ok := seen[rule.Name]; ok && rule.Name != "" {
-			r.problem(pointer("policy", "rules", strconv.Itoa(i), "name"), "got %q, which is the name of rules[%d] too",
-				rule.Name, first)
+			p.Add(config.Pointer("policy", "rules", strconv.Itoa(i), "name"),
+				"got %q, which is the name of rules[%d] too", rule.Name, first)
 		}
 		seen[rule.Name] = i
 	}
-}
-
-// SettingError returns an error about a member of the settings, with the file, the line and the column.
-// at is the path of the member, and offset the number of bytes from the start of its text.
-func (f *File) SettingError(at []string, offset int, text string) error {
-	r := &settingsReader{file: f}
-	place := pointer(at...)
-	if f.text == nil || offset == 0 {
-		r.problem(place, "%s", text)
-		return r.problems[0]
-	}
-	plain := f.text
-	if p, err := Plain(f.Source); err == nil {
-		plain = p
-	}
-	begin := Find(plain, "/patchbay"+place) // of the name of the member
-	if begin >= 0 {
-		_, value, _ := strings.Cut(string(plain[begin:]), ":")
-		begin = len(plain) - len(strings.TrimLeft(value, " \t\r\n"))
-	}
-	if begin < 0 || begin+1+offset > len(plain) || strings.ContainsRune(string(plain[begin+1:begin+1+offset]), '\\') {
-		r.problem(place, "%s", text) // escapes move what follows
-		return r.problems[0]
-	}
-	where := Position(plain, begin+1+offset)
-	if f.Path != "" {
-		where = f.Path + ": " + where
-	}
-	return fmt.Errorf("%s: %s: %s", where, memberPath("/patchbay"+place), text)
 }

@@ -1,4 +1,4 @@
-package config
+package gatewayconfig
 
 import (
 	"net/netip"
@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
 // An Auth configures the credentials that a gateway accepts over HTTP.
@@ -40,33 +41,33 @@ type OIDC struct {
 	ClientSecret string `json:"clientSecret,omitzero" jsonschema:"its variable name,pattern=^[A-Za-z_][A-Za-z0-9_]*$"`
 }
 
-// auth checks the member auth of the settings.
-func (r *settingsReader) auth(a *Auth, profiles map[string]*Profile) {
+// check checks the member auth of the settings.
+func (a *Auth) check(p *config.Problems, profiles map[string]*config.Profile) {
 	if a == nil {
 		return
 	}
 	o := a.OIDC
 	if o == nil {
 		if !a.Keys {
-			r.problem("/auth/keys", "got false without oidc: no client could use the gateway")
+			p.Add("/auth/keys", "got false without oidc: no client could use the gateway")
 		}
 		return
 	}
 	u, err := url.Parse(o.Issuer)
 	if err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(o.Issuer, "?#") ||
-		u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
-		r.problem("/auth/oidc/issuer", "got %.100q, want an https URL without a query, such as "+
+		u.Scheme != "https" && !netx.IsLocalHost(u.Hostname()) {
+		p.Add("/auth/oidc/issuer", "got %.100q, want an https URL without a query, such as "+
 			"\"https://login.example.com\"", o.Issuer)
 	}
 	if o.ClientSecret != "" && o.ClientID == "" {
-		r.problem("/auth/oidc", "has clientSecret without clientId")
+		p.Add("/auth/oidc", "has clientSecret without clientId")
 	}
 	for scope, profile := range o.Profiles {
 		if _, known := profiles[profile]; !known {
-			r.problem(pointer("auth", "oidc", "profiles", scope), "unknown profile %.64q", profile)
+			p.Add(config.Pointer("auth", "oidc", "profiles", scope), "unknown profile %.64q", profile)
 		}
 		if strings.ContainsFunc(scope, isNotScope) {
-			r.problem(pointer("auth", "oidc", "profiles", scope), "invalid scope: must be ASCII without spaces and "+
+			p.Add(config.Pointer("auth", "oidc", "profiles", scope), "invalid scope: must be ASCII without spaces and "+
 				"quotes")
 		}
 	}
@@ -74,32 +75,29 @@ func (r *settingsReader) auth(a *Auth, profiles map[string]*Profile) {
 
 func isNotScope(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
 
-// publicURL checks the member publicURL, and returns it without a slash at its end.
-func (r *settingsReader) publicURL(text string) string {
+func checkPublicURL(p *config.Problems, text string) {
 	if text == "" {
-		return ""
+		return
 	}
 	u, err := url.Parse(text)
-	isSecure := err == nil && (u.Scheme == "https" || u.Scheme == "http" && netx.IsLoopback(u.Hostname()))
+	isSecure := err == nil && (u.Scheme == "https" || u.Scheme == "http" && netx.IsLocalHost(u.Hostname()))
 	if !isSecure || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
 		strings.ContainsAny(text, "?#") {
-		r.problem("/publicURL", "got %.100q, want an https URL without a path, such as "+
+		p.Add("/publicURL", "got %.100q, want an https URL without a path, such as "+
 			"\"https://mcp.example.com\"", text)
 	}
-	return strings.TrimRight(text, "/")
 }
 
-// hosts checks the member allowedHosts.
-func (r *settingsReader) hosts(all []string) {
+func checkHosts(p *config.Problems, all []string) {
 	isInvalid := func(host string) bool {
 		name, port, hasPort := strings.Cut(host, ":")
 		if ip, err := netip.ParseAddrPort(host); err == nil && ip.Addr().Is6() {
 			return false
 		}
-		return name == "" || strings.ContainsAny(host, "/@[] *?#") || hasPort && !netx.IsPort(port)
+		return name == "" || strings.ContainsAny(host, "/@[] *?#") || hasPort && !netx.ValidPort(port)
 	}
 	if n := slices.IndexFunc(all, isInvalid); n >= 0 {
-		r.problem("/allowedHosts", "got %.100q, want a name with or without a port, such as "+
+		p.Add("/allowedHosts", "got %.100q, want a name with or without a port, such as "+
 			"\"mcp.example.com\"", all[n])
 	}
 }
