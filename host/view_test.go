@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +52,28 @@ func TestSingleServerKeepsNames(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Requests of a caller that arrive at once share a view: subscriptions and lists belong to the view.
+func TestConcurrentRequestsShareAView(t *testing.T) {
+	h := newHostWith(t, map[string]mcp.Handler{"calc": newServer("calc")}, host.Options{})
+	for n := range 500 {
+		c := &policy.Caller{Principal: &mcp.Principal{Issuer: "https://idp.example", Subject: strconv.Itoa(n)}}
+		var views [8]*host.View
+		var wait sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range views {
+			wait.Go(func() {
+				<-begin
+				views[i] = h.For(c)
+			})
+		}
+		close(begin)
+		wait.Wait()
+		if different := slices.Compact(views[:]); len(different) != 1 {
+			t.Fatalf("the requests of caller %d have %d views, want 1", n, len(different))
+		}
+	}
 }
 
 // A profile has some of the servers and tools, and unknown profiles and servers have none.

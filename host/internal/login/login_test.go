@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }
@@ -55,6 +57,48 @@ func credential(t *testing.T, s *login.Server, c *policy.Caller) *login.Credenti
 		t.Fatalf("got %v, %v; want a credential", cred, err)
 	}
 	return cred
+}
+
+// The functions of a program may use the logins of the host, and another request of the principal may be faster.
+func TestLoginsAreUsableWhileACredentialIsMade(t *testing.T) {
+	var all *login.Logins
+	var notes *login.Server
+	var faster *login.Credential
+	calls := 0
+	oauth := func(*config.Server) *oauthclient.TransportOptions {
+		if calls++; calls == 1 {
+			all.SetURL("https://gateway.example/connect", nil)
+			faster = credential(t, notes, caller("ann"))
+		}
+		return &oauthclient.TransportOptions{}
+	}
+	all = login.New(login.Options{Context: t.Context(), OAuth: oauth, Logger: slog.New(slog.DiscardHandler)})
+	entry := &server.Server{Settings: &config.ServerSettings{Auth: config.AuthCaller},
+		Config: &config.Server{Name: "notes", Type: config.TypeHTTP, URL: "https://notes.example/mcp"}}
+	notes = all.NewServer("notes", login.ServerOptions{Entry: func() *server.Server { return entry }})
+	if got := credential(t, notes, caller("ann")); got != faster || calls != 2 {
+		t.Errorf("a principal has two credentials after %d calls of OAuth, want one after 2", calls)
+	}
+}
+
+// A server keeps the credentials of the 1000 callers that used it last.
+func TestCredentialsOfTheLastCallersAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := newServer(t, config.AuthCaller)
+		var all []*login.Credential
+		use := func(n int) *login.Credential {
+			time.Sleep(time.Millisecond)
+			return credential(t, s, caller(strconv.Itoa(n)))
+		}
+		for n := range 1000 {
+			all = append(all, use(n))
+		}
+		use(0)
+		use(1000)
+		if use(0) != all[0] || use(999) != all[999] || use(1) == all[1] {
+			t.Error("another credential than the least recently used one was removed")
+		}
+	})
 }
 
 // A request that waits for a login goes on when the connections of its caller may begin again. Before, it
