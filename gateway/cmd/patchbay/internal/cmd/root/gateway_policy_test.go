@@ -3,6 +3,7 @@ package root
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,9 +28,9 @@ type policyReport struct {
 }
 
 type explanation struct {
-	Do, Rule, Reason string
-	DryRun           []string
-	Rules            []struct {
+	Do, Rule, Reason, Setting string
+	DryRun                    []string
+	Rules                     []struct {
 		Rule, Do, Mode, Error string
 		Matches               bool
 	}
@@ -122,6 +123,30 @@ func TestPolicyExplainVerb(t *testing.T) {
 	for _, args := range [][]string{{"fs"}, {"fs", "read", "--args", "[]"}, {"fs", "read", "--args", "{"}, {"fs", "read", "--on", "never"}} {
 		if f := failedWith(t, append([]string{"gateway", "policy", "explain", "--config", config}, args...)...); f.Exit != exit.Usage {
 			t.Errorf("%q: %+v", args, f)
+		}
+	}
+}
+
+// A tool that the settings of its server hide is unknown to callers, so no rule decides about it.
+func TestPolicyExplainNamesTheSettingThatHidesATool(t *testing.T) {
+	config := policyFile(t, "servers.json", `{"mcpServers": {"fs": {"command": "fs", "excludedTools": ["chmod"]},
+"db": {"command": "db"}}, "patchbay": {"servers": {"fs": {"deny": ["delete_*"]}, "db": {"allow": ["query"]}}}}`)
+	args := []string{"gateway", "policy", "explain", "--config", config}
+	for name, setting := range map[string]string{"fs delete_file": "servers.fs.deny", "fs chmod": "servers.fs.deny",
+		"db drop": "servers.db.allow"} {
+		words := append(slices.Clone(args), strings.Fields(name)...)
+		o := patchbay(t, "", words...)
+		if want := "Decision: hide by the setting " + setting + ", from all callers\n"; o.status != exit.OK || o.stdout != want {
+			t.Errorf("%s: %+v, want %q", name, o, want)
+		}
+		if e := jsonOf[explanation](t, words...); e.Do != "hide" || e.Setting != setting || len(e.Rules) != 0 {
+			t.Errorf("%s: %+v, want %s", name, e, setting)
+		}
+	}
+	for _, words := range [][]string{{"fs", "read_file"}, {"db", "query"}, {"fs", "delete_file", "--on", "read"}} {
+		if f := failedWith(t, append(slices.Clone(args), words...)...); f.Exit != exit.Usage ||
+			!strings.Contains(f.Message, "no member policy") {
+			t.Errorf("%q: %+v, want a tool that no setting hides", words, f)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -67,7 +68,7 @@ func (c *policyCase) action() *policy.Action {
 		Recent: c.Recent, Time: c.Time}
 }
 
-// gatewayPolicy returns the policy of the configuration.
+// gatewayPolicy returns the policy of the configuration. The configuration is nil if it cannot be read.
 func gatewayPolicy(f *cmdutil.Factory) (*celpolicy.Policy, *hosting.Config, error) {
 	c, err := hosting.ReadHostConfig(f, "")
 	if err != nil {
@@ -78,9 +79,9 @@ func gatewayPolicy(f *cmdutil.Factory) (*celpolicy.Policy, *hosting.Config, erro
 		err = errors.New("the settings of the configuration have no member policy")
 	}
 	if err != nil {
-		return nil, nil, exit.UsageError(err)
+		err = exit.UsageError(err)
 	}
-	return compiled, c, nil
+	return compiled, c, err
 }
 
 // NewCmdPolicy returns the command "gateway policy" with its subcommands.
@@ -230,20 +231,44 @@ func explain(ctx context.Context, o *ExplainOptions) error {
 		return exit.UsageError(fmt.Errorf(
 			"invalid --on %.64q: must be call, read, get, complete, list, result or question", c.On))
 	}
-	compiled, config, err := gatewayPolicy(o.Factory)
+	compiled, conf, err := gatewayPolicy(o.Factory)
 	switch {
+	case conf == nil:
+		return err
+	case !conf.File.Has(c.Server):
+		return exit.NotFoundError(term.UnknownName("server", c.Server, conf.File.Names()))
+	case c.hiddenBy(conf.File) != "":
+		if setting := c.hiddenBy(conf.File); o.Flags.JSON {
+			o.IO.Out.Value(map[string]any{"do": "hide", "setting": setting, "rules": []string{}})
+		} else {
+			o.IO.Out.Printf("Decision: hide by the setting %s, from all callers", term.CleanLine(setting))
+		}
+		return nil
 	case err != nil:
 		return err
-	case !config.File.Has(c.Server):
-		return exit.NotFoundError(term.UnknownName("server", c.Server, config.File.Names()))
 	case c.Definition == nil && policyMethods[c.On] == policyMethods["call"]:
-		if c.Definition = hosting.RecordedTool(ctx, config, c.Server, c.Target); c.Definition == nil {
+		if c.Definition = hosting.RecordedTool(ctx, conf, c.Server, c.Target); c.Definition == nil {
 			o.IO.Err.Printf("patchbay: note: no definition of %s is recorded: annotations are null; "+
 				"use --definition", term.Shorten(term.CleanLine(c.Target), term.MaxNameShown))
 		}
 	}
 	explainPolicy(ctx, o.Factory, compiled, c)
 	return nil
+}
+
+// hiddenBy returns the setting that hides the tool of the request from all callers, or "".
+func (c *policyCase) hiddenBy(f *config.File) string {
+	settings, err := f.Settings()
+	if err != nil || !strings.HasPrefix(policyMethods[c.On], "tools/") {
+		return ""
+	}
+	switch s := settings.Servers[c.Server]; {
+	case config.Match(s.Deny, c.Target):
+		return "servers." + c.Server + ".deny"
+	case s.Allow != nil && !config.Match(s.Allow, c.Target):
+		return "servers." + c.Server + ".allow"
+	}
+	return ""
 }
 
 func explainPolicy(ctx context.Context, f *cmdutil.Factory, compiled *celpolicy.Policy, c *policyCase) {
